@@ -29,6 +29,7 @@ TREE = {
         "neighbors",
         "clustering",
         "embeddings",
+        "pictures",
         "cells",
         "fields",
         "genotypes",

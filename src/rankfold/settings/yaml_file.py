@@ -267,7 +267,7 @@ def explain_mistake(
         if (*place, last) in document.lines:
             place, holders, kinds = (*place, last), kinds, [k for kind in kinds for k in _inside(kind, last)]
         else:
-            kinds = [kind for kind in kinds if _has_tag(kind, last)] or kinds
+            kinds = [k for kind in kinds for k in _unwritten(kind, last)] or kinds
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
         return document.message_at(place, _unknown(last, error["input"], keys_of(holders)))
@@ -372,11 +372,11 @@ def _alternatives(annotation: Any) -> list[Any]:
     return [annotation]
 
 
-def _has_tag(kind: Any, tag: object) -> bool:
-    """Whether pydantic means this one of several models by a tag."""
-    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        return False
-    return any(typing.get_args(field.annotation) == (tag,) for field in kind.model_fields.values())
+def _unwritten(kind: Any, step: str | int) -> list[Any]:
+    """What pydantic means by a step that is not in the file: one model by its tag, or a list's only item."""
+    fields = getattr(kind, "model_fields", {}).values()
+    is_tag = any(typing.get_args(field.annotation) == (step,) for field in fields)
+    return _inside(kind, step) if isinstance(step, int) else [kind] * is_tag
 
 
 def _bare(text: str) -> str:

@@ -58,6 +58,7 @@ def images(folder: Path, x: np.ndarray | None = None) -> None:
 
 
 DATA = {"climate": months, "cells": cells, "images": images}
+DATA |= {"cell-map": cells, "image-map": images}
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -74,6 +75,9 @@ def test_an_example_is_copied_and_runs(name: str, tmp_path: Path) -> None:
         assert found["audit"].attrs["largest_residual"] < 1e-3
     elif name == "cells":
         assert found["near"].graph.shape == (400, 400)
+    elif name.endswith("-map"):
+        drawn = {path.stem for path in tmp_path.glob("*.png")}
+        assert drawn == {"components", *(("cells",) if name == "cell-map" else ("groups", "images"))}
     else:
         assert found["parts"].W.shape == (500, 16)
 
@@ -128,6 +132,7 @@ def test_every_key_is_documented() -> None:
         flow.MatrixInput,
         flow.ParameterGrid,
         stage_models.Resources,
+        stage_models.StagePicture,
     ]
     missing = {name for kind in kinds for name in kind.model_fields} - named
     assert not missing

@@ -56,7 +56,7 @@ def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -
     found = {
         name: field
         for name, field in model.model_fields.items()
-        if name not in ("method", "input", "needs", "resources", "into")
+        if name not in ("method", "input", "needs", "resources", "into", "picture")
     }
     assert set(found) == set(wanted)
     for name, field in found.items():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.exporting.outcome import Outcome
+from rankfold.pipeline.exporting.plots.coordinates import Plottable
 
 
 class Exports:
@@ -124,3 +126,50 @@ class Exports:
         from rankfold.pipeline.exporting.frames import polars_frame
 
         return polars_frame(self, name)
+
+    def plot(
+        self: Plottable,
+        kind: str = "auto",
+        *,
+        components: Sequence[int] | None = None,
+        color: Any = None,
+        view: tuple[float, float] | None = None,
+        names: Any = None,
+        ax: Any = None,
+        out: str | os.PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> Any:
+        """Draw the result: a figure that notebooks show, and with ``out`` a ``.png`` or ``.svg`` file.
+
+        Parameters
+        ----------
+        kind : str
+            ``scatter`` (rows by coordinates), ``scree`` (singular values), ``loadings`` (components by
+            columns), ``maps`` (components as images), ``sizes``, ``inertia`` (of clusters), ``degrees`` (of a
+            graph); or what suits best.
+        components : up to three int
+            Of ``scatter``: which coordinates, counted from 1.
+        color : array-like or path
+            Of ``scatter``: labels or values of the rows, or where they lie, as ``"clusters.zarr::labels"``.
+        view : (float, float)
+            Elevation and azimuth in degrees, from where three coordinates are seen.
+        names : array-like or path
+            Of columns, for ``loadings``.
+        ax : matplotlib Axes
+            Drawn into, in place of a figure of its own.
+        out, overwrite : path, bool
+            A file besides, and whether one of that name is replaced.
+
+        Raises
+        ------
+        InputError, OutputError
+            The result has no such plot, component or length; ``out`` exists. Nothing is written then.
+
+        Notes
+        -----
+        More than 20 000 rows are counted on a grid, in two reads and memory that does not grow with them.
+        """
+        from rankfold.pipeline.exporting.plots.kinds import plot
+
+        options = {"components": components, "color": color, "view": view, "names": names}
+        return plot(self, kind, options, ax=ax, out=out, overwrite=overwrite)

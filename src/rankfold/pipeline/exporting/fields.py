@@ -76,7 +76,7 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     xarray = library("xarray", extra="xarray", what="a dataset")
     if like is not None and not (hasattr(like, "dims") and hasattr(like, "variable")):
         raise InputError(f"like is a {type(like).__name__}: give a DataArray, such as dataset['name']")
-    rows, columns = _sides(result, like)
+    rows, columns = sides_of(result, like)
     sizes = {"row": rows, "column": columns}
     arrays = {name: _variable(result, name, sizes) for name in result}
     if physical:
@@ -188,7 +188,7 @@ def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple
     return (*modes, *side.axes, *others), np.moveaxis(unstacked, -1, 0) if modes else unstacked
 
 
-def _sides(result: Outcome, like: Any) -> tuple[Side, Side]:
+def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
     """What rows and columns are, by what the result says and ``like`` is called."""
     found = layout(result)
     shape = found.get("shape", result.attrs["input"]["shape"])

@@ -1,7 +1,7 @@
 """What each command does between its options and the library.
 
 reduce     svd, pca, qr, nmf, knn and their plan
-exporting  export
+exporting  export and plot
 model      transform, reconstruct and check
 importing  import and info
 flow       run, status, schema and example: workflows from a file

@@ -1,10 +1,10 @@
-"""``rankfold export``: a result into a file of AnnData, or a netCDF file with the axes of the data."""
+"""``rankfold export`` and ``plot``: a result into a file of AnnData or netCDF, or a picture of it."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -50,3 +50,71 @@ def export(
         typer.echo(json.dumps({"result": str(result), "into": str(made)}))
         return
     typer.echo(f"{made}: {found.attrs['kind']} of {found.attrs['input']['name']} added")
+
+
+@command(reads_results=True)
+def plot(
+    result: Annotated[Path, typer.Argument(metavar="RESULT", help="what other commands wrote")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="a .png or .svg; RESULT-KIND.png by default"),
+    ] = None,
+    kind: Annotated[
+        str,
+        typer.Option(help="scatter, scree, loadings, maps, sizes, inertia, degrees; auto: what suits best"),
+    ] = "auto",
+    components: Annotated[
+        str | None,
+        typer.Option(metavar="I,J[,K]", help="coordinates of a scatter plot, counted from 1; 1,2 by default"),
+    ] = None,
+    color: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE[::NAME]",
+            help="labels or values of rows: .npy, .csv, Zarr, cells.h5ad::NAME, or a result of kmeans",
+        ),
+    ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option(metavar="ELEVATION,AZIMUTH", help="of three components, in degrees; 25,-60 by default"),
+    ] = None,
+    names: Annotated[
+        str | None, typer.Option(metavar="FILE[::NAME]", help="of the columns, in a plot of loadings")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace a file of that name")] = False,
+    as_json: Json = False,
+) -> None:
+    """A picture of a result: rows by their coordinates, singular values, loadings, clusters, degrees."""
+    import rankfold
+    from rankfold.pipeline.exporting.plots.kinds import kinds_of
+
+    found = rankfold.open_result(result)
+    path = out or _default_path(result, kinds_of(found)[:1] if kind == "auto" else [kind])
+    found.plot(
+        kind,
+        components=_numbers("components", components, int),
+        color=color,
+        view=_numbers("view", view, float),
+        names=names,
+        out=path,
+        overwrite=overwrite,
+    )
+    typer.echo(json.dumps({"result": str(result), "out": str(path)}) if as_json else str(path))
+
+
+def _default_path(result: Path, kinds: Any) -> Path:
+    return result.with_name("-".join([result.name.removesuffix(".zarr"), *kinds]) + ".png")
+
+
+def _numbers(option: str, text: str | None, kind: type[int] | type[float]) -> Any:
+    from rankfold.pipeline.errors import InputError
+
+    if text is None:
+        return None
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        example = "1,2" if kind is int else "25,-60"
+        raise InputError(
+            f"--{option} {text!r} are no numbers with commas between, such as {example}"
+        ) from None

@@ -10,6 +10,6 @@ cost          what a stage takes: passes, bytes, memory, tasks, files, time
 space         whether all results and scratch fit on the disk
 table         that plan for people
 run           run them, or what is left of them
-destinations  results that go on into files of AnnData or netCDF
+destinations  results that go on into files of AnnData or netCDF, and pictures
 record        what the folder of results knows of it
 """

@@ -29,7 +29,7 @@ OF_ROWS = ("check", "reconstruct")
 COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W"}
 """What ``transform`` writes, by the method of the result it uses."""
 
-UNITS = ("method", "needs", "resources", "into")
+UNITS = ("method", "needs", "resources", "into", "picture")
 """Keys that a sweep cannot go over."""
 
 

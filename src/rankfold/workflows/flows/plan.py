@@ -21,7 +21,8 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import STATE_VERSION
 from rankfold.settings.yaml_file import Document, no_such
 from rankfold.workflows.flows.cost import Numbers, numbers_of
-from rankfold.workflows.flows.destinations import require_destination, require_distinct
+from rankfold.workflows.flows.destinations.into import require_destination, require_distinct
+from rankfold.workflows.flows.destinations.pictures import Pictures
 from rankfold.workflows.flows.flow_file import Flow, read_flow, resolve_path
 from rankfold.workflows.flows.graph import StageNode, steps_of
 from rankfold.workflows.flows.importing import Importing, stored_identity
@@ -91,6 +92,11 @@ class Workflow:
         """The folder of the results."""
         return Path(self.flow.outputs)
 
+    @property
+    def pictures(self) -> Pictures:
+        """Of all steps."""
+        return Pictures(self.steps, self.outputs.absolute(), self.document)
+
     def out(self, step: StageNode) -> Path:
         """Where the result of a step goes."""
         return self.outputs / f"{step.name}.zarr"
@@ -149,6 +155,7 @@ def survey(
     selection, scene = workflow.select_steps(first, only), StageInputs(workflow.flow, workflow.document, {})
     folder = workflow.document.path.absolute().parent
     require_distinct(((step.name, step.stage) for step in workflow.steps), folder)
+    workflow.pictures.require()
     verdicts, ours = [], own_steps(record)
     for step in workflow.steps:
         if step.name in selection:

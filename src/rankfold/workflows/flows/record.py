@@ -136,6 +136,12 @@ class Record:
             self.stages[name].pop("progress", None)
             self.save()
 
+    def note_pictures(self, name: str, pictures: list[dict[str, Any]]) -> None:
+        """Pictures of a stage, and how they were drawn."""
+        if self.stages[name].get("pictures") != pictures:
+            self.stages[name]["pictures"] = pictures
+            self.save()
+
     def save(self) -> None:
         """Write the record to its file."""
         self._save_time = time.monotonic()

@@ -17,7 +17,7 @@ from rankfold.pipeline.errors import Interrupted, RankfoldError
 from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.run_directory import hold_lock
-from rankfold.workflows.flows.destinations import put_into
+from rankfold.workflows.flows.destinations.into import put_into
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import (
     StagePlan,
@@ -77,6 +77,9 @@ def run_flow(
                 listener.ends(verdict, record)
             _put_into(workflow, verdict)
             verdicts.append(verdict)
+        for verdict in verdicts:
+            if verdict.action != "leave" and verdict.step.stage.picture:
+                record.note_pictures(verdict.step.name, [*workflow.pictures.draw(verdict.step, verdict.path)])
         return verdicts
 
 

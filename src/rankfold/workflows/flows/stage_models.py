@@ -155,6 +155,43 @@ def _destination(value: object) -> object:
     return {"file": value} if isinstance(value, str) else value
 
 
+class StagePicture(StrictModel):
+    """A picture of a result: its file alone will do. Other keys are those of ``Result.plot``."""
+
+    file: Where
+    kind: Literal["auto", "scatter", "scree", "loadings", "maps", "sizes", "inertia", "degrees"] = "auto"
+    components: Annotated[tuple[Count, ...], Field(min_length=1, max_length=3)] | None = None
+    color: Where | None = None
+    """``STAGE.ARRAY``, or a file with ``::NAME``."""
+
+    view: tuple[float, float] | None = None
+    names: Where | None = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema of both forms: a path, or keys and values."""
+        return {"anyOf": [{"type": "string"}, handler(core)]}
+
+    def options(self) -> dict[str, Any]:
+        """Arguments of ``Result.plot`` that are given, but for the kind."""
+        return self.model_dump(exclude={"file", "kind"}, exclude_none=True)
+
+
+class _OneOrMore:
+    """In a schema: an item, or a list of them."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Both forms."""
+        several = handler(core)
+        return {"anyOf": [several["items"], several]}
+
+
+def _pictures(value: object) -> object:
+    each = value if isinstance(value, list | tuple) else [value]
+    return [{"file": one} if isinstance(one, str) else one for one in each]
+
+
 class BaseStage(StrictModel):
     """What every stage may say."""
 
@@ -168,6 +205,7 @@ class BaseStage(StrictModel):
     needs: Names = ()
     resources: Resources = Resources()
     into: Annotated[Destination | None, BeforeValidator(_destination)] = None
+    picture: Annotated[tuple[StagePicture, ...], BeforeValidator(_pictures), _OneOrMore] = ()
 
     PARAMETERS: ClassVar[tuple[Parameter, ...]] = ()
     """What the method may be asked, where it is in the registry."""

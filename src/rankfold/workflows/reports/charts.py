@@ -1,6 +1,7 @@
-"""Figures of a report of runs: when things ran, memory, the roof of the machine, errors, speedup.
+"""Figures of a report of runs: when things ran, memory, the roof of the machine, convergence,
+speedup.
 
-See ``page`` for what figures share: objects without global state, drawn for light and for dark screens.
+See ``plots.canvas`` for what figures share: objects without global state, for light and for dark screens.
 """
 
 from __future__ import annotations
@@ -11,18 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankfold.pipeline.exporting.plots.canvas import (
+    HUES,
+    MARGIN,
+    WIDTH,
+    Theme,
+    new_figure,
+    place_axes,
+    quiet,
+    whole_numbers,
+)
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.reports.history import History, Period, Segment, periods
 from rankfold.workflows.reports.measures import group_sweeps
-from rankfold.workflows.reports.page import MARGIN, WIDTH, Float64, Theme, new_figure, place_axes
+from rankfold.workflows.reports.page import Float64
 from rankfold.workflows.reports.speedup import Scaling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933")
-"""Of stages in their order (Okabe and Ito, and one more): told apart by all eyes, on light and on dark."""
 
 LOSS_COLOR = "#c1121f"
 
@@ -63,7 +71,7 @@ def timeline(stages: Sequence[History], title: str, theme: Theme) -> Figure:
     axes.set_xlim(0, _length(axis) or 1)
     axes.set_yticks(range(len(lines)), _line_labels(lines))
     axes.set_xlabel(label, color=theme.muted, fontsize=9)
-    _calm(axes, theme, grid="x")
+    quiet(axes, theme, grid="x")
     _legend(axes, [(stage.name, HUES[i % len(HUES)]) for i, stage in enumerate(stages)], theme)
     return figure
 
@@ -149,7 +157,7 @@ def memory_bars(stages: Sequence[History], title: str, theme: Theme) -> Figure:
     axes.set_xlim(0, most)
     step = 2.0 ** np.ceil(np.log2(most / 5))
     axes.set_xticks(np.arange(0, most, step), [format_bytes(round(x)) for x in np.arange(0, most, step)])
-    _calm(axes, theme, grid="x")
+    quiet(axes, theme, grid="x")
     return figure
 
 
@@ -190,7 +198,7 @@ def roofline(facts: dict[str, Any], title: str, theme: Theme) -> Figure:
         side.set_minor_formatter(lambda value, _: "")
     axes.set_xlabel("flops for each byte that is read or written", color=theme.muted, fontsize=9)
     axes.set_ylabel("Gflop/s of one core", color=theme.muted, fontsize=9)
-    _calm(axes, theme, grid="both")
+    quiet(axes, theme, grid="both")
     return figure
 
 
@@ -213,31 +221,6 @@ def _apart(heights: Float64, least: float) -> Float64:
     return positions
 
 
-def spectrum(values: Float64, errors: Float64, title: str, theme: Theme) -> Figure:
-    """Singular values, relative to the largest, with their estimated errors."""
-    figure = new_figure(620, title, theme)
-    axes = place_axes(figure, 150, 20, WIDTH - 150 - MARGIN, 500)
-    order, relative = np.arange(1, len(values) + 1), values / (values[0] or 1.0)
-    bars = np.where(np.isfinite(errors), np.minimum(errors, 0.999) * relative, 0.0)
-    axes.errorbar(
-        order,
-        np.maximum(relative, 1e-18),
-        bars,
-        color=theme.accent,
-        ecolor=theme.second,
-        marker="o",
-        markersize=4 if len(values) <= 64 else 2,
-        linewidth=1.2,
-        capsize=2 if len(values) <= 64 else 0,
-    )
-    axes.set_yscale("log")
-    axes.set_xlabel("component", color=theme.muted, fontsize=9)
-    axes.set_ylabel("singular value / largest", color=theme.muted, fontsize=9)
-    axes.xaxis.set_major_locator(_locator(10, whole=True))
-    _calm(axes, theme, grid="y")
-    return figure
-
-
 def errors_by_pass(
     errors: Sequence[float | None], tolerance: float | None, title: str, theme: Theme
 ) -> Figure:
@@ -255,8 +238,8 @@ def errors_by_pass(
     else:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.7g}")
     axes.set_xlabel("pass", color=theme.muted, fontsize=9)
-    axes.xaxis.set_major_locator(_locator(10, whole=True))
-    _calm(axes, theme, grid="y")
+    axes.xaxis.set_major_locator(whole_numbers(10))
+    quiet(axes, theme, grid="y")
     return figure
 
 
@@ -276,17 +259,11 @@ def speedups(scaling: Scaling, title: str, theme: Theme) -> Figure:
             fontsize=8.5, color=theme.ink,
         )  # fmt: skip
     axes.set_ylim(0, 1.15 * max(most, float(scaling.speedup(2 * most))))
-    axes.xaxis.set_major_locator(_locator(10, whole=True))
+    axes.xaxis.set_major_locator(whole_numbers(10))
     axes.set_xlabel("segments at once", color=theme.muted, fontsize=9)
     axes.set_ylabel("speedup over one", color=theme.muted, fontsize=9)
-    _calm(axes, theme, grid="both")
+    quiet(axes, theme, grid="both")
     return figure
-
-
-def _locator(count: int, *, whole: bool = False) -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(count, integer=whole, min_n_ticks=1)
 
 
 def _legend(axes: Axes, entries: Sequence[tuple[str, str]], theme: Theme) -> None:
@@ -301,13 +278,3 @@ def _legend(axes: Axes, entries: Sequence[tuple[str, str]], theme: Theme) -> Non
         fontsize=8.5,
         labelcolor=theme.ink,
     )
-
-
-def _calm(axes: Axes, theme: Theme, *, grid: Any) -> None:
-    axes.set_facecolor(theme.paper)
-    axes.grid(axis=grid, color=theme.rule, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=theme.muted, labelsize=9, length=0, which="both")
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(theme.rule)

@@ -1,13 +1,12 @@
 """One self-contained page: numbers, pictures drawn for light and dark screens, how to repeat it.
 
 Pictures go into the page as data, so it can be mailed, archived and opened without a network.
-Nothing here touches the state of matplotlib: figures are objects, colors and sizes are passed.
+See ``plots.canvas`` for what figures share.
 """
 
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -17,6 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.exporting.plots.canvas import (
+    DARK,
+    LIGHT,
+    MARGIN,
+    WIDTH,
+    Theme,
+    encoded,
+    new_figure,
+    place_axes,
+    quiet,
+)
 from rankfold.pipeline.storage.checkpoint import atomic_file
 
 if TYPE_CHECKING:
@@ -27,33 +37,8 @@ if TYPE_CHECKING:
 
 Float64 = npt.NDArray[np.float64]
 
-DPI = 200
-WIDTH = 1640
-"""Pixels across a picture, so that type has one size in all of them."""
-
-TITLE = 92
-"""Pixels that the title of a picture takes."""
-
-MARGIN = 12
-
 GAP = 24
 """Pixels between tiles, at least."""
-
-
-@dataclass(frozen=True, slots=True)
-class Theme:
-    """Colors of a picture. The accents are told apart by all eyes (Okabe and Ito's palette)."""
-
-    paper: str
-    ink: str
-    muted: str
-    rule: str
-    accent: str
-    second: str
-
-
-LIGHT = Theme("#ffffff", "#1b1f24", "#59636e", "#e1e5ea", "#0072b2", "#d55e00")
-DARK = Theme("#161b22", "#e6edf3", "#9aa4af", "#30363d", "#56b4e9", "#e69f00")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +72,11 @@ class Picture:
     dark: bytes
     width: int
     height: int
+
+    @property
+    def share(self) -> float:
+        """Percent of the width of the page, so that type has one size in all pictures."""
+        return round(100 * self.width / WIDTH, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,28 +142,9 @@ def take_picture(path: Path, draw: Draw, *, title: str, caption: str, alt: str) 
 
 def draw_picture(draw: Draw, *, title: str, caption: str, alt: str) -> Picture:
     """Draw a figure for light and for dark screens."""
-    light, dark = (_png(draw(theme), theme) for theme in (LIGHT, DARK))
+    light, dark = (encoded(draw(theme), "png") for theme in (LIGHT, DARK))
     width, height = (int.from_bytes(light[at : at + 4], "big") for at in (16, 20))  # of the PNG header
     return Picture(title, caption, alt, light, dark, width, height)
-
-
-def new_figure(height: int, title: str, theme: Theme) -> Figure:
-    """A figure of ``WIDTH`` by ``height`` pixels below a title of ``TITLE`` more."""
-    # Loaded when a picture is drawn: before, it would only raise the baseline of the reduction.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure((WIDTH / DPI, (TITLE + height) / DPI), dpi=DPI, facecolor=theme.paper)
-    FigureCanvasAgg(figure)
-    top = 1 - MARGIN / (TITLE + height)
-    figure.text(MARGIN / WIDTH, top, title, color=theme.ink, fontsize=11.5, fontweight="bold", va="top")
-    return figure
-
-
-def place_axes(figure: Figure, left: int, top: int, width: int, height: int) -> Axes:
-    """Axes at a place in pixels from the left and from below the title."""
-    full = round(figure.get_figheight() * DPI)
-    return figure.add_axes((left / WIDTH, 1 - (TITLE + top + height) / full, width / WIDTH, height / full))
 
 
 def tile_grid(tiles: Sequence[ImageTile], across: int, title: str, theme: Theme) -> Figure:
@@ -248,20 +219,7 @@ def _calm(axes: Axes, name: str, theme: Theme) -> None:
     """A name above, percent on the left, faint horizontal rules, no box."""
     axes.set_title(name, loc="left", color=theme.muted, fontsize=9, pad=8)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
-    axes.set_facecolor(theme.paper)
-    axes.grid(axis="y", color=theme.rule, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=theme.muted, labelsize=9, length=0, which="both")
-    for side in ("top", "left", "right"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(theme.rule)
-
-
-def _png(figure: Figure, theme: Theme) -> bytes:
-    buffer = io.BytesIO()
-    # Without a name of the software the same figure is the same bytes on every version's patch level.
-    figure.savefig(buffer, format="png", facecolor=theme.paper, metadata={"Software": None})
-    return buffer.getvalue()
+    quiet(axes, theme, grid="y")
 
 
 def _data_uri(png: bytes) -> str:

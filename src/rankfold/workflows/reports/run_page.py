@@ -5,6 +5,7 @@ One file that opens without a network; the numbers are in it once more as JSON.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import shlex
@@ -14,11 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, NonFiniteError
+from rankfold.pipeline.exporting.plots.kinds import (
+    Drawing,
+    drawing_of,
+    figure_of,
+    kinds_of,
+    resolve_kind,
+    title_of,
+)
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.manifest import require_whole
+from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.flows.record import Record
 from rankfold.workflows.operations.whereabouts import find_work
@@ -27,7 +35,6 @@ from rankfold.workflows.reports.charts import (
     errors_by_pass,
     memory_bars,
     roofline,
-    spectrum,
     speedups,
     timeline,
     under_roof,
@@ -37,6 +44,23 @@ from rankfold.workflows.reports.measures import report_facts, scaling_of, segmen
 from rankfold.workflows.reports.page import Fact, Picture, draw_picture
 
 TEMPLATE = "run_page.html"
+
+CHEAP = {
+    "kmeans": "sizes",
+    "nmf": "loadings",
+    "fuzzy_graph": "degrees",
+    "radius_neighbors": "degrees",
+}
+"""Plots of results that are made without reading much."""
+
+CAPTIONS = {
+    "scree": "Relative to the largest, on a logarithmic scale; bars are estimated errors.",
+    "scatter": "Where rows lie; of more than 20 000 how many lie where, on a logarithmic scale.",
+    "sizes": "Rows of each cluster.",
+    "loadings": "The columns that weigh most in the first components.",
+    "maps": "The first components as images, each from its largest weight down; gray where nothing was read.",
+    "degrees": "How many rows have how many edges.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,20 +250,48 @@ def _roof(facts: dict[str, Any]) -> list[Picture]:
 def _results(one: History) -> Iterator[Picture]:
     if one.result is None:
         return
-    name = "s" if "s" in one.result else "singular_values"
-    if name in one.result and "error_estimates" in one.result:
-        values, errors = np.asarray(getattr(one.result, name)), np.asarray(one.result.error_estimates)
-        draw = functools.partial(spectrum, values, errors, f"Singular values of {one.name}")
-        caption = "Relative to the largest, on a logarithmic scale; bars are estimated errors."
-        yield draw_picture(
-            draw, title="Scree", caption=caption, alt=f"{len(values)} singular values with their errors"
-        )
+    for kind, options in _plots(one):
+        drawing = _drawing(one.result, kind, options)
+        if drawing is None:
+            continue
+        draw = functools.partial(figure_of, drawing, title_of(one.result, kind))
+        yield draw_picture(draw, title=kind.title(), caption=CAPTIONS.get(kind, drawing.alt), alt=drawing.alt)
     history = one.facts.get("errors") or one.facts.get("convergence") or []
     if sum(1 for error in history if error) > 1:
         tolerance = None if "errors" in one.facts else one.facts["request"].get("tol")
         draw = functools.partial(errors_by_pass, history, tolerance, f"Convergence of {one.name}")
         caption = "Error after each pass over the matrix, as estimated from it."
         yield draw_picture(draw, title="Convergence", caption=caption, alt=f"Errors of {len(history)} passes")
+
+
+def _drawing(result: Result, kind: str, options: dict[str, Any]) -> Drawing | None:
+    """A plot with its options; without them where colors are gone; None of what has no picture."""
+    for choice in (options, {}):
+        with contextlib.suppress(InputError, NonFiniteError):
+            return drawing_of(result, kind, **choice)
+    return None
+
+
+def _plots(one: History) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Kinds of plots, with options: those that a stage asked for, then those that take little reading."""
+    assert one.result is not None  # noqa: S101  asked before
+    kinds = list[str]()
+    for picture in one.record.get("pictures", ()):
+        kinds.append(resolve_kind(one.result, picture["kind"]))
+        yield kinds[-1], picture["options"]
+    yield from ((kind, {}) for kind in _cheap(one) if kind not in kinds)
+
+
+def _cheap(one: History) -> Iterator[str]:
+    names = set(one.result or ())
+    if "error_estimates" in names:
+        yield "scree"
+    if "embedding" in names:
+        yield "scatter"
+    if one.result is not None and "maps" in kinds_of(one.result):
+        yield "maps"
+    elif one.facts["kind"] in CHEAP:
+        yield CHEAP[one.facts["kind"]]
 
 
 def _scaling(about: Subject, others: Sequence[History]) -> list[Picture]:

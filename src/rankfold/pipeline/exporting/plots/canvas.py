@@ -1,0 +1,169 @@
+"""Figures without global state: sizes in pixels, colors passed, the same bytes for the same figure.
+
+matplotlib is loaded when a figure is made. Whatever a user has set in ``rcParams`` is left as it is, and left
+out of account: text, lines and fonts are those of matplotlib's defaults.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 200
+WIDTH = 1640
+"""Pixels across a picture, so that type has one size in all of them."""
+
+TITLE = 92
+"""Pixels that the title of a picture takes."""
+
+MARGIN = 12
+
+MOST_SIGNS = 24
+"""Of a name in a legend or beside an axis."""
+
+SALT = "rankfold"
+"""What names of parts of an SVG are made from: the same figure has the same bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Colors of a picture. The accents are told apart by all eyes (Okabe and Ito's palette)."""
+
+    paper: str
+    ink: str
+    muted: str
+    rule: str
+    accent: str
+    second: str
+    density: tuple[str, str, str]
+    """From one point to the most: pale enough for many, and still seen on the paper."""
+
+
+LIGHT = Theme(
+    "#ffffff", "#1b1f24", "#59636e", "#e1e5ea", "#0072b2", "#d55e00", ("#b5d3ea", "#0072b2", "#061d33")
+)
+DARK = Theme(
+    "#161b22", "#e6edf3", "#9aa4af", "#30363d", "#56b4e9", "#e69f00", ("#1f4a66", "#56b4e9", "#f4fbff")
+)
+
+HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933")
+"""Of categories in their order (Okabe, Ito and one more): told apart by all eyes, on light and on dark."""
+
+MORE_HUES = ("#5b4fc4", "#a3324f", "#5f7f1f", "#c9b458", "#aa4499")
+"""Of further ones, after Tol's palettes: the more there are, the nearer are some of them."""
+
+
+def new_figure(height: int, title: str, theme: Theme, width: int = WIDTH) -> Figure:
+    """A figure of ``width`` by ``height`` pixels below a title of ``TITLE`` more, which notebooks show."""
+    figure: Figure = _figure_type()(
+        (width / DPI, (TITLE + height) / DPI), dpi=DPI, facecolor=theme.paper, edgecolor=theme.paper
+    )
+    top = 1 - MARGIN / (TITLE + height)
+    figure.text(MARGIN / width, top, title, color=theme.ink, fontsize=11.5, fontweight="bold", va="top")
+    return figure
+
+
+def place_axes(figure: Figure, left: int, top: int, width: int, height: int) -> Axes:
+    """Axes at a place in pixels from the left and from below the title."""
+    across, full = (round(inches * DPI) for inches in figure.get_size_inches())
+    return figure.add_axes((left / across, 1 - (TITLE + top + height) / full, width / across, height / full))
+
+
+def short(name: str, most: int = MOST_SIGNS) -> str:
+    """A name as long as there is room for, in one line, whose dollars begin no formula."""
+    name = " ".join(name.split())
+    name = name if len(name) <= most else f"{name[: most - 1]}…"
+    return name.replace("$", r"\$")
+
+
+def quiet(axes: Axes, theme: Theme, *, grid: Any = None) -> None:
+    """Faint rules, and no box but the line below."""
+    axes.set_facecolor(theme.paper)
+    if grid is not None:
+        axes.grid(axis=grid, color=theme.rule, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=theme.muted, labelsize=9, length=0, which="both")
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(theme.rule)
+
+
+def label_axes(axes: Axes, theme: Theme, x: str, y: str) -> None:
+    """What is counted along both axes."""
+    axes.set_xlabel(x, color=theme.muted, fontsize=9)
+    axes.set_ylabel(y, color=theme.muted, fontsize=9)
+
+
+def log_scale(axes: Axes, least: float, most: float) -> None:
+    """A logarithmic scale upwards, with ticks as plain numbers, some also within a decade."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    steps = (
+        (1.0, 2.0, 3.0, 5.0, 7.0) if most < 10 * least else (1.0, 2.0, 5.0) if most < 1e2 * least else (1.0,)
+    )
+    axes.yaxis.set_major_locator(LogLocator(10, steps))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
+
+
+def whole_numbers(count: int) -> Any:
+    """Where ticks go: at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(count, integer=True, min_n_ticks=1)
+
+
+@contextlib.contextmanager
+def own_style() -> Iterator[None]:
+    """Draw by matplotlib's defaults; what the user has set is there again when the block ends."""
+    import matplotlib
+
+    defaults: Any = {name: value for name, value in matplotlib.rcParamsDefault.items() if name != "backend"}
+    with matplotlib.rc_context({**defaults, "svg.hashsalt": SALT}):
+        yield
+
+
+def encoded(figure: Figure, kind: str, facts: Mapping[str, str] | None = None) -> bytes:
+    """A figure as ``png`` or ``svg``; ``facts`` are kept in it. No time, and no name of software.
+
+    So the same figure is the same bytes on every patch level of one version.
+    """
+    buffer = io.BytesIO()
+    plain = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+    with own_style():
+        figure.savefig(
+            buffer,
+            format=kind,
+            dpi=DPI,
+            facecolor=figure.get_facecolor(),
+            metadata={**plain, **(facts or {})},
+        )
+    return buffer.getvalue()
+
+
+@functools.cache
+def _figure_type() -> Any:
+    """A figure that shows itself in notebooks, where matplotlib alone does so for pyplot's figures only."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    class InlineFigure(Figure):
+        """A figure of its own, unknown to pyplot."""
+
+        def __init__(self, *arguments: Any, **others: Any) -> None:
+            super().__init__(*arguments, **others)
+            FigureCanvasAgg(self)
+
+        def _repr_png_(self) -> bytes:
+            return encoded(self, "png")
+
+    return InlineFigure

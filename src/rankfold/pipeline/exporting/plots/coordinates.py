@@ -1,0 +1,181 @@
+"""Which coordinates of a result are drawn, and how they are read: block after block, never all of them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import InputError, NonFiniteError
+from rankfold.pipeline.exporting.outcome import Outcome
+
+Float64 = npt.NDArray[np.float64]
+
+BLOCK_NUMBERS = 2**20
+"""Numbers of a block, over the columns from the first to the last that are drawn."""
+
+ARRAYS = {"embedding": "", "scores": "PC", "U": "SV", "W": "NMF"}
+"""Arrays with coordinates of rows, and what their columns are called; those of an embedding by its method."""
+
+
+class Plottable(Outcome, Protocol):
+    """A result, as plots see it."""
+
+    @property
+    def path(self) -> os.PathLike[str]:
+        """Where it lies."""
+
+    def matrix(self, name: str) -> Source:
+        """An array as something to read by blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """From where three coordinates are seen, in degrees, as matplotlib counts them."""
+
+    elevation: float = 25.0
+    azimuth: float = -60.0
+
+    def axes(self) -> Float64:
+        """(2, 3) where the three axes point to on the paper: right, and up."""
+        e, a = math.radians(self.elevation), math.radians(self.azimuth)
+        right = (-math.sin(a), math.cos(a), 0.0)
+        up = (-math.sin(e) * math.cos(a), -math.sin(e) * math.sin(a), math.cos(e))
+        return np.array([right, up])
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Rows of a result as points of one or two coordinates; three are seen from somewhere."""
+
+    source: Source
+    columns: tuple[int, ...]
+    names: tuple[str, ...]
+    """Of the columns."""
+
+    view: View | None
+    """Of three columns."""
+
+    same_scale: bool
+    """Whether a unit is as long along both axes."""
+
+    @property
+    def count(self) -> int:
+        """Rows."""
+        return self.source.shape[0]
+
+    @property
+    def dimensions(self) -> int:
+        """Coordinates on paper."""
+        return min(2, len(self.columns))
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that are read at a time: it follows from the columns alone, so sums do as well."""
+        return max(1, BLOCK_NUMBERS // (max(self.columns) - min(self.columns) + 1))
+
+    def blocks(self) -> Iterator[tuple[int, Float64]]:
+        """Rows in order: the first of a block, and (dimensions, rows) coordinates on paper."""
+        span = min(self.columns), max(self.columns) + 1
+        buffer = np.empty((min(self.block_rows, self.count), span[1] - span[0]), self.source.dtype)
+        for start in range(0, self.count, self.block_rows):
+            stop = min(start + self.block_rows, self.count)
+            block = buffer[: stop - start]
+            self.source.read_into(block, (start, stop), span)
+            values = np.ascontiguousarray(block[:, [c - span[0] for c in self.columns]].T, np.float64)
+            if not np.isfinite(values).all():
+                row = start + int(np.flatnonzero(~np.isfinite(values).all(axis=0))[0])
+                raise NonFiniteError(
+                    f"{self.source.name} holds NaN or Inf, first in row {row}: no place in a picture"
+                )
+            yield start, values if self.view is None else project(values, self.view)
+
+
+def view_of(angles: Sequence[float]) -> View:
+    """A view by its elevation and azimuth."""
+    if len(angles) != 2 or not all(isinstance(a, int | float) and math.isfinite(a) for a in angles):
+        raise InputError(f"view is an elevation and an azimuth in degrees, such as (25, -60), not {angles!r}")
+    return View(*map(float, angles))
+
+
+def project(values: Float64, view: View) -> Float64:
+    """(3, n) coordinates as (2, n) on paper, each a sum of three products in order."""
+    x, y, z = values
+    return np.stack([a * x + b * y + c * z for a, b, c in view.axes()])
+
+
+def has_coordinates(result: Outcome) -> bool:
+    """Whether rows of a result have coordinates that can be drawn."""
+    return _array(result) is not None
+
+
+def points_of(result: Plottable, components: Sequence[int] | None, view: View | None) -> Points:
+    """Coordinates of the rows of a result.
+
+    Parameters
+    ----------
+    components : sequence of int, optional
+        One, two or three, counted from 1; the first two by default, or all that there are if fewer.
+    view : View, optional
+        From where three are seen.
+
+    Raises
+    ------
+    InputError
+        There are no such components, or other numbers of them; complex coordinates; a view of two.
+    """
+    name = _array(result)
+    if name is None:
+        raise InputError(f"this result has no coordinates of rows; it has {', '.join(result)}")
+    source = result.matrix(name)
+    if source.dtype.kind not in "fiu":
+        raise InputError(f"{name} is {source.dtype}, and pictures are of real numbers")
+    width = source.shape[1]
+    numbers = tuple(components) if components is not None else tuple(range(1, min(2, width) + 1))
+    _require_components(numbers, name, width)
+    if view is not None and len(numbers) != 3:
+        raise InputError(
+            f"view is for three components, and {len(numbers)} {'is' if len(numbers) == 1 else 'are'} drawn: "
+            "say components=(1, 2, 3) (--components 1,2,3), or leave view out"
+        )
+    if len(numbers) == 3 and view is None:
+        view = View()
+    return Points(
+        source,
+        tuple(number - 1 for number in numbers),
+        tuple(_title(result, name, number) for number in numbers),
+        view,
+        same_scale=name == "embedding" or view is not None,
+    )
+
+
+def _array(result: Outcome) -> str | None:
+    names = set(result)
+    return next((name for name in ARRAYS if name in names and len(result.dimensions(name)) == 2), None)
+
+
+def _require_components(numbers: tuple[int, ...], name: str, width: int) -> None:
+    if not 1 <= len(numbers) <= 3:
+        raise InputError(f"a picture is of one, two or three components, not of {len(numbers)}")
+    for number in numbers:
+        if not isinstance(number, int | np.integer) or isinstance(number, bool):
+            raise InputError(f"components are numbers from 1 on, not {number!r}")
+        if not 1 <= number <= width:
+            raise InputError(f"{name} has components 1 to {width}, and {number} is none of them")
+    if len(set(numbers)) < len(numbers):
+        raise InputError(f"components {', '.join(map(str, numbers))}: name each once")
+
+
+def _title(result: Outcome, name: str, number: int) -> str:
+    prefix = ARRAYS[name] or str(result.attrs["kind"]).upper()
+    title = f"{prefix} {number}" if name == "embedding" else f"{prefix}{number}"
+    if name == "scores" and "explained_variance_ratio" in set(result):
+        ratio: Any = result["explained_variance_ratio"]
+        title += f" ({100 * float(ratio[number - 1]):.3g} %)"
+    return title

@@ -1,0 +1,109 @@
+"""What falls from one to the next: singular values with their errors, the inertia of clusters by passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.exporting.outcome import Outcome
+from rankfold.pipeline.exporting.plots.canvas import LIGHT, Theme, label_axes, log_scale, quiet, whole_numbers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Float64 = npt.NDArray[np.float64]
+
+VALUES = ("s", "singular_values")
+
+FEW = 64
+"""Components whose points and caps are drawn in full size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scree:
+    """What a scree plot shows."""
+
+    values: Float64
+    errors: Float64
+    """Relative, NaN where there is no estimate."""
+
+    left: int = 150
+    right: int = 12
+    size: tuple[int, int] = (1478, 500)
+
+    @property
+    def alt(self) -> str:
+        """The picture in words."""
+        return f"{len(self.values)} singular values with their errors"
+
+    def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
+        """Into axes of their own, or of a user."""
+        order, relative = np.arange(1, len(self.values) + 1), self.values / (self.values[0] or 1.0)
+        known = np.isfinite(self.errors)
+        bars = np.where(known, np.minimum(np.where(known, self.errors, 0), 0.999) * relative, 0.0)
+        few = len(self.values) <= FEW
+        axes.errorbar(
+            order,
+            np.maximum(relative, 1e-18),
+            bars,
+            color=theme.accent,
+            ecolor=theme.second,
+            marker="o",
+            markersize=4 if few else 2,
+            linewidth=1.2,
+            capsize=2 if few else 0,
+        )
+        shown = relative[relative > 0]
+        log_scale(axes, shown.min(initial=1.0), 1.0)
+        label_axes(axes, theme, "component", "singular value / largest")
+        axes.xaxis.set_major_locator(whole_numbers(10))
+        quiet(axes, theme, grid="y")
+
+
+def has_singular_values(result: Outcome) -> bool:
+    """Whether a result has any."""
+    names = set(result)
+    return any(name in names for name in VALUES)
+
+
+def scree_of(result: Outcome) -> Scree:
+    """Of a result that has singular values."""
+    names = set(result)
+    values = np.asarray(result[next(name for name in VALUES if name in names)][...], np.float64)
+    errors = np.full(len(values), np.nan)
+    if "error_estimates" in names:
+        errors = np.asarray(result["error_estimates"][...], np.float64)
+    return Scree(values, errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A number after each pass."""
+
+    values: Float64
+    y: str
+    left: int = 190
+    right: int = 12
+    size: tuple[int, int] = (1438, 500)
+
+    @property
+    def alt(self) -> str:
+        """The picture in words."""
+        return f"{self.y} of {len(self.values)} passes"
+
+    def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
+        """Into axes of their own, or of a user."""
+        passes = np.arange(1, len(self.values) + 1)
+        axes.plot(passes, self.values, color=theme.accent, marker="o", markersize=5, linewidth=1.4)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.7g}")
+        axes.xaxis.set_major_locator(whole_numbers(10))
+        label_axes(axes, theme, "pass", self.y)
+        quiet(axes, theme, grid="y")
+
+
+def inertia_of(result: Outcome) -> Curve:
+    """Of a result of k-means."""
+    return Curve(np.asarray(result["inertia"][...], np.float64), "inertia")

@@ -1,0 +1,165 @@
+"""Points counted on a grid, block after block: memory is that of the grid and a block, whatever there are.
+
+Counts, and sums of colors in whole numbers, are exact, so no order changes them. Sums of values are taken
+in the order of the rows by blocks of a size that follows from the columns alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.exporting.plots.coordinates import Points
+from rankfold.pipeline.exporting.plots.row_colors import Labels, Values
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+CELLS = 40
+"""Along each side, in which labels are counted to know where most of their points lie."""
+
+PADDING = 0.03
+"""Share of the extent that is left empty on every side."""
+
+
+NO_COLORS = np.zeros((1, 3), np.int64)
+NO_LABELS = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What of the plane, or of the line, is drawn."""
+
+    low: Float64
+    high: Float64
+
+    @property
+    def size(self) -> Float64:
+        """Length of every side, above 0."""
+        return self.high - self.low
+
+    def edges(self, counts: tuple[int, ...]) -> list[Any]:
+        """Edges of bins along each axis, as ``numpy.histogram2d`` has them."""
+        return [
+            np.linspace(low, high, count + 1)
+            for low, high, count in zip(self.low, self.high, counts, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """What lies in every bin."""
+
+    extent: Extent
+    counts: Int64
+    """Points, (x, y) as ``numpy.histogram2d`` has them, or (x,)."""
+
+    colors: Float64 | None = None
+    """Sums of the colors of labels, (x, y, 3), each 0 to 255."""
+
+    values: Float64 | None = None
+    """Sums of values that are numbers."""
+
+    value_counts: Int64 | None = None
+    """Points that have such a value."""
+
+    places: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """Where most points of each of some labels lie."""
+
+
+def extent_of(points: Points) -> Extent:
+    """What holds all points, with a margin; one read."""
+    low = np.full(points.dimensions, np.inf)
+    high = -low
+    for _, block in points.blocks():
+        np.minimum(low, block.min(axis=1), out=low)
+        np.maximum(high, block.max(axis=1), out=high)
+    size = high - low
+    # Where all are equal, they lie in the middle of something.
+    empty = size <= 1e-12 * np.maximum(np.abs(low), np.abs(high))
+    margin = np.where(empty, np.maximum(0.5, 1e-3 * np.abs(low)), PADDING * size)
+    return Extent(low - margin, high + margin)
+
+
+def count_points(
+    points: Points,
+    extent: Extent,
+    bins: tuple[int, ...],
+    color: Labels | Values | None = None,
+    palette: Int64 = NO_COLORS,
+    named: Int64 = NO_LABELS,
+) -> Grid:
+    """Points of every bin, and the sums of their colors or values; one read.
+
+    Parameters
+    ----------
+    bins : tuple of int
+        Along each axis.
+    palette : (labels + 1, 3) int64
+        Colors of labels, 0 to 255; the last is that of rows without a label.
+    named : (n,) int64
+        Labels of which it is to be known where most of their points lie.
+    """
+    size, edges = int(np.prod(bins)), extent.edges(bins)
+    counts = np.zeros(size, np.int64)
+    colors = np.zeros((3, size)) if isinstance(color, Labels) else None
+    values = np.zeros(size) if isinstance(color, Values) else None
+    value_counts = np.zeros(size, np.int64) if isinstance(color, Values) else None
+    cells = np.zeros((len(named) + 1, CELLS * CELLS), np.int64)
+    row_of = np.full(len(palette), len(named))
+    row_of[named] = np.arange(len(named))
+    for start, block in points.blocks():
+        at = _bins(block, edges)
+        counts += np.bincount(at, minlength=size)
+        if isinstance(color, Labels) and colors is not None:
+            codes = color.read(start, start + block.shape[1])
+            for channel, total in zip(palette.T, colors, strict=True):
+                total += np.bincount(at, channel[codes], size)
+            if len(named):
+                coarse = row_of[codes] * CELLS**2 + _coarse(at, bins)
+                cells += np.bincount(coarse, minlength=cells.size).reshape(cells.shape)
+        elif isinstance(color, Values) and values is not None and value_counts is not None:
+            block_values = color.read(start, start + block.shape[1])
+            known = np.isfinite(block_values)
+            values += np.bincount(at[known], block_values[known], size)
+            value_counts += np.bincount(at[known], minlength=size)
+    return Grid(
+        extent,
+        counts.reshape(bins),
+        None if colors is None else np.moveaxis(colors.reshape(3, *bins), 0, -1),
+        None if values is None else values.reshape(bins),
+        None if value_counts is None else value_counts.reshape(bins),
+        {int(label): _densest(each, extent) for label, each in zip(named, cells, strict=False)},
+    )
+
+
+def _coarse(at: Int64, bins: tuple[int, ...]) -> Int64:
+    """Cells that bins of a grid lie in."""
+    across, up = np.divmod(np.arange(bins[0] * bins[1]), bins[1])
+    cells: Int64 = (across * CELLS // bins[0]) * CELLS + up * CELLS // bins[1]
+    return cells[at]
+
+
+def _densest(counts: Int64, extent: Extent) -> tuple[float, float]:
+    """The middle of the nine cells that hold most."""
+    padded = np.pad(counts.reshape(CELLS, CELLS), 1)
+    nine = np.lib.stride_tricks.sliding_window_view(padded, (3, 3))
+    weights = nine.sum(axis=(2, 3))
+    i, j = np.unravel_index(np.argmax(weights), weights.shape)
+    step = np.arange(-1, 2)
+    around = nine[i, j] / max(1, weights[i, j])
+    middle = i + around.sum(axis=1) @ step, j + around.sum(axis=0) @ step
+    x, y = extent.low + (np.array(middle) + 0.5) / CELLS * extent.size
+    return float(x), float(y)
+
+
+def _bins(block: Float64, edges: list[Float64]) -> Int64:
+    """Number of the bin of each point, in C order; by comparison with edges, as ``numpy.histogram2d``."""
+    at = np.zeros(block.shape[1], np.int64)
+    for values, edge in zip(block, edges, strict=True):
+        count = len(edge) - 1
+        at = at * count + np.clip(np.searchsorted(edge, values, side="right") - 1, 0, count - 1)
+    return at

@@ -1,0 +1,203 @@
+"""Kinds of plots, which of them a result has, and the figure of one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.exporting.plots.bars import degrees_of, has_graph, line_of, sizes_of
+from rankfold.pipeline.exporting.plots.canvas import (
+    LIGHT,
+    Theme,
+    new_figure,
+    own_style,
+    place_axes,
+    short,
+)
+from rankfold.pipeline.exporting.plots.coordinates import Plottable, has_coordinates, points_of, view_of
+from rankfold.pipeline.exporting.plots.curves import has_singular_values, inertia_of, scree_of
+from rankfold.pipeline.exporting.plots.files import require_picture, write_picture
+from rankfold.pipeline.exporting.plots.loadings import factor_name, loadings_of
+from rankfold.pipeline.exporting.plots.maps import has_maps, maps_of
+from rankfold.pipeline.exporting.plots.row_colors import colors_of
+from rankfold.pipeline.exporting.plots.row_columns import name_of, words_of
+from rankfold.pipeline.exporting.plots.scatter import scatter_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NARROWEST = 1000
+"""Pixels across a figure, for its title."""
+
+BELOW = 100
+"""Pixels below the axes, for ticks and their name."""
+
+
+class Drawing(Protocol):
+    """What a plot shows, read from a result already; it can be drawn several times."""
+
+    @property
+    def left(self) -> int:
+        """Pixels left of the axes."""
+
+    @property
+    def right(self) -> int:
+        """Pixels right of the axes."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Pixels of the axes."""
+
+    @property
+    def alt(self) -> str:
+        """The picture in words."""
+
+    def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
+        """Into axes of their own, or of a user."""
+
+
+HAS: dict[str, Callable[[Plottable], bool]] = {
+    "scatter": has_coordinates,
+    "scree": has_singular_values,
+    "loadings": lambda result: factor_name(result) is not None,
+    "maps": has_maps,
+    "sizes": lambda result: result.attrs["kind"] == "kmeans",
+    "inertia": lambda result: result.attrs["kind"] == "kmeans",
+    "degrees": has_graph,
+}
+"""Kinds of plots, and which results have them."""
+
+FIRST = {"nmf": ("maps", "loadings")}
+"""Kinds that ``auto`` takes, by method, where they are not the first of all."""
+
+
+def kinds_of(result: Plottable) -> tuple[str, ...]:
+    """Kinds of plots that a result has, that of ``auto`` first."""
+    kinds = [kind for kind, has in HAS.items() if has(result)]
+    first = next((kind for kind in FIRST.get(result.attrs["kind"], ()) if kind in kinds), None)
+    return tuple(sorted(kinds, key=lambda kind: kind != first))
+
+
+def plot(
+    result: Plottable,
+    kind: str = "auto",
+    options: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    ax: Axes | None = None,
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+) -> Figure:
+    """See ``Result.plot``."""
+    path = None if out is None else require_picture(Path(out), overwrite=overwrite)
+    drawing = drawing_of(result, kind, **options)
+    if ax is None:
+        figure = figure_of(drawing, title_of(result, kind))
+    else:
+        drawing.draw(ax)
+        figure = ax.figure.figure
+    if path is not None:
+        write_picture(figure, path)
+    return figure
+
+
+def drawing_of(result: Plottable, kind: str = "auto", **options: Any) -> Drawing:
+    """Read what a plot of a result shows; see ``Result.plot`` for its options.
+
+    Raises
+    ------
+    InputError
+        The result has no such plot, or the plot has no such option.
+    """
+    kind = resolve_kind(result, kind)
+    given = {name: value for name, value in options.items() if value is not None}
+    _require_options(kind, given)
+    return DRAW[kind](result, **given)
+
+
+def _scatter(
+    result: Plottable,
+    components: Sequence[int] | None = None,
+    color: Any = None,
+    view: tuple[float, float] | None = None,
+) -> Drawing:
+    points = points_of(result, components, None if view is None else view_of(view))
+    if points.dimensions == 1 and color is None:
+        return line_of(points)
+    return scatter_of(points, None if color is None else colors_of(color, points.count), name_of(color))
+
+
+def _loadings(result: Plottable, names: Any = None) -> Drawing:
+    return loadings_of(result, None if names is None else words_of(names))
+
+
+DRAW: dict[str, Callable[..., Drawing]] = {
+    "scatter": _scatter,
+    "scree": scree_of,
+    "loadings": _loadings,
+    "maps": maps_of,
+    "sizes": sizes_of,
+    "inertia": inertia_of,
+    "degrees": degrees_of,
+}
+
+OPTIONS = {"scatter": ("components", "color", "view"), "loadings": ("names",)}
+"""Of kinds that have any."""
+
+
+def title_of(result: Plottable, kind: str = "auto") -> str:
+    """What stands above a figure."""
+    kind, title = resolve_kind(result, kind), str(result.attrs["kind"]).replace("_", " ")
+    store, _, array = str(result.attrs["input"]["name"]).partition("::")
+    if array not in OF_NEIGHBORS:
+        # Without what was selected, and which axes became the rows.
+        name = Path(store).name.partition(" [")[0].partition(" by ")[0]
+        title += f" of {short(name, MOST_TITLE)}"
+    if kind == "scatter":
+        return f"{title}: {result.attrs['input']['shape'][0]:,} rows"
+    return f"{title}: {TITLES.get(kind, kind)}"
+
+
+MOST_TITLE = 32
+"""Signs of the name of a matrix in a title."""
+
+TITLES = {"scree": "singular values", "sizes": "rows of clusters"}
+
+OF_NEIGHBORS = ("distances", "graph")
+"""Arrays of results of neighbors: what is made of them is of rows whose name is not known."""
+
+
+def figure_of(drawing: Drawing, title: str, theme: Theme = LIGHT) -> Figure:
+    """A figure of one plot, with its title."""
+    width, height = drawing.size
+    across = max(drawing.left + width + drawing.right, NARROWEST)
+    with own_style():
+        figure = new_figure(height + BELOW, title, theme, across)
+        axes = place_axes(figure, drawing.left, 20, width, height)
+        drawing.draw(axes, theme)
+    return figure
+
+
+def resolve_kind(result: Plottable, kind: str) -> str:
+    """The kind that is drawn; raises ``InputError`` with those that there are if that is none of them."""
+    kinds = kinds_of(result)
+    what = f"this result of {result.attrs['kind']}"
+    if not kinds:
+        raise InputError(f"{what} has nothing to plot: neither coordinates, components, clusters nor a graph")
+    if kind == "auto":
+        return kinds[0]
+    if kind not in kinds:
+        other = "" if kind in HAS else f", and there is no kind {kind!r}"
+        raise InputError(f"{what} has plots of kind {', '.join(kinds)}{other or f', not {kind}'}")
+    return kind
+
+
+def _require_options(kind: str, options: Iterable[str]) -> None:
+    for name in options:
+        if name not in OPTIONS.get(kind, ()):
+            other = next(each for each, names in OPTIONS.items() if name in names)
+            raise InputError(f"{name} is for plots of kind {other}, and this is {kind}: leave it out")

@@ -1,0 +1,151 @@
+"""Components by the columns of the matrix: a map of all if they are few, else of those that matter most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.exporting.outcome import Outcome
+from rankfold.pipeline.exporting.plots.canvas import LIGHT, Theme, label_axes, quiet, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+FACTORS = {"components": "principal component", "Vt": "singular vector", "H": "nonnegative component"}
+"""Arrays of components by columns, and what components are called."""
+
+MOST_COMPONENTS = 12
+MOST_COLUMNS = 48
+"""Columns that are all shown, in their order."""
+
+OF_EACH = 4
+"""Columns of largest weight of each component, where there are more."""
+
+LINE = 26
+"""Pixels of a column."""
+
+SIGNED = ("#b35806", "#f7f7f7", "#0a5a94")
+"""Below 0, 0, and above: told apart by all eyes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loadings:
+    """What a map of loadings shows."""
+
+    weights: Float64
+    """(columns, components)."""
+
+    columns: tuple[str, ...]
+    components: str
+    """What they are called."""
+
+    unit: str
+    right: int = 250
+
+    @property
+    def left(self) -> int:
+        """Pixels left of the axes, by the longest name."""
+        return 110 + 12 * max(map(len, self.columns), default=0)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Pixels of the axes."""
+        return min(980, 76 * self.weights.shape[1]), max(120, LINE * len(self.columns))
+
+    @property
+    def alt(self) -> str:
+        """The picture in words."""
+        return f"Weights of {len(self.columns)} columns in {self.weights.shape[1]} components"
+
+    def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
+        """Into axes of their own, or of a user."""
+        shown = shades_of(self.weights)
+        axes.imshow(shown.to_rgba(self.weights), aspect="auto", interpolation="nearest")
+        quiet(axes, theme)
+        axes.set_xticks(range(self.weights.shape[1]), [str(k + 1) for k in range(self.weights.shape[1])])
+        axes.set_yticks(range(len(self.columns)), self.columns)
+        axes.tick_params(axis="y", labelsize=7)
+        axes.spines["bottom"].set_visible(False)
+        label_axes(axes, theme, self.components, "column")
+        place = axes.inset_axes((1.04, 0.3, 0.025, 0.4))
+        bar = axes.figure.colorbar(shown, cax=place)
+        bar.outline.set_visible(False)
+        place.tick_params(colors=theme.muted, labelsize=9, length=0)
+        place.set_title(self.unit, loc="left", color=theme.muted, fontsize=9, pad=8)
+
+
+def shades_of(weights: Float64) -> Any:
+    """Colors of weights: from none to the largest, or to both sides of 0."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+    most = float(np.nanmax(np.abs(weights), initial=0.0)) or 1.0
+    is_signed = bool((weights < 0).any())
+    colors = SIGNED if is_signed else ("#f7f7f7", *LIGHT.density[1:])
+    shades = LinearSegmentedColormap.from_list("weights", colors)
+    return ScalarMappable(Normalize(-most if is_signed else 0.0, most), shades)
+
+
+def factor_name(result: Outcome) -> str | None:
+    """The array of components by columns, if a result has one."""
+    names = set(result)
+    return next((name for name in FACTORS if name in names), None)
+
+
+def leading(result: Outcome, most: int = MOST_COMPONENTS) -> tuple[Float64, str]:
+    """The first components, and what their numbers are.
+
+    Raises
+    ------
+    InputError
+        They are complex.
+    """
+    factor = factor_name(result)
+    assert factor is not None  # noqa: S101  asked before
+    array: Any = result[factor]
+    if np.dtype(array.dtype).kind == "c":
+        raise InputError(f"{factor} is {array.dtype}, and pictures are of real numbers")
+    weights = np.asarray(array[: min(most, array.shape[0])], np.float64)
+    if factor != "H":
+        return weights, "weight"
+    # What is large in H is small in W: each component is as large as one likes.
+    return weights / np.maximum(weights.max(axis=1, keepdims=True), 1e-300), "share of largest"
+
+
+def loadings_of(result: Outcome, names: tuple[str, ...] | None = None) -> Loadings:
+    """Weights of the leading components of a result.
+
+    ``names`` are those of the columns; without them they are counted from 0, as in ``select_columns``.
+
+    Raises
+    ------
+    InputError
+        Another number of names, or complex components.
+    """
+    weights, unit = leading(result)
+    columns = weights.shape[1]
+    if names is not None and len(names) != columns:
+        raise InputError(f"names are of {len(names)} columns, and the matrix has {columns}")
+    chosen = np.arange(columns) if columns <= MOST_COLUMNS else _heaviest(weights)
+    return Loadings(
+        np.ascontiguousarray(weights[:, chosen].T),
+        tuple(str(at) if names is None else short(names[at]) for at in chosen),
+        FACTORS[str(factor_name(result))],
+        unit,
+    )
+
+
+def _heaviest(weights: Float64) -> Int64:
+    """The columns of largest weight of each component, each where it comes first."""
+    chosen: dict[int, None] = {}
+    for component in weights:
+        order = np.argsort(-np.abs(component), kind="stable")[:OF_EACH]
+        chosen.update(dict.fromkeys(order.tolist()))
+    return np.array([*chosen], np.int64)

@@ -1,0 +1,245 @@
+"""One number or word for each row: in memory, in a ``.npy`` or ``.csv`` file, in a Zarr store, in AnnData.
+
+Arrays on disk are read by slices. A ``.csv`` file is read once, into 8 bytes a row.
+"""
+
+from __future__ import annotations
+
+import array
+import csv
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
+
+Array = npt.NDArray[Any]
+
+MOST_NAMES = 8
+"""Most columns that a message names."""
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+HDF5 = (".h5ad", ".h5", ".hdf5")
+FILES = ".npy, .csv, .tsv, .h5ad, a Zarr store, or a result"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Something for each row, that is read by slices."""
+
+    name: str
+    """What messages call it."""
+
+    values: Any
+    """With a length and slices."""
+
+    categories: tuple[str, ...] | None = None
+    """What numbers stand for, where they do; -1 stands for none."""
+
+    mask: Any = None
+    """True where there is no value, in pandas' nullable types."""
+
+    has_header: bool = False
+    """Whether it comes from lines below one of names."""
+
+    @property
+    def length(self) -> int:
+        """How many rows it speaks of."""
+        return int(self.values.shape[0])
+
+    @property
+    def kind(self) -> str:
+        """As NumPy's types have it; ``U`` for text of any sort."""
+        kind = getattr(self.values.dtype, "kind", "O")
+        if kind == "O" and isinstance(next(iter(self.values[:1]), None), bool | np.bool_):
+            return "b"
+        masked = self.mask is not None and kind in "iu"
+        return "U" if kind in "SOT" else "f" if masked else str(kind)
+
+    def read(self, start: int, stop: int) -> Array:
+        """Values of some rows: text as ``U``, empty where there is none."""
+        block = np.asarray(self.values[start:stop])
+        if block.dtype.kind in "SOT" and self.kind == "U":
+            block = np.asarray([_text(each) for each in block], np.str_)
+        if self.mask is not None:
+            empty = np.asarray(self.mask[start:stop], np.bool_)
+            block = np.where(empty, "" if self.kind == "U" else np.nan, block)
+        return block
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None or value != value else str(value)
+
+
+def open_column(color: Any) -> Column:
+    """A column that is given, or lies at ``FILE`` or ``FILE::NAME``.
+
+    Raises
+    ------
+    InputError
+        Another kind of file, or more than one number to a row; ``SourceNotFoundError`` for no such place.
+    """
+    if isinstance(color, str | os.PathLike):
+        return _one_axis(_at(os.fsdecode(color)))
+    if hasattr(color, "cat"):  # a Series of pandas
+        color = color.array
+    if hasattr(color, "categories") and hasattr(color, "codes"):
+        return Column("color", np.asarray(color.codes), tuple(str(each) for each in color.categories))
+    if hasattr(color, "to_numpy"):
+        color = color.to_numpy()
+    return _one_axis(Column("color", color if hasattr(color, "dtype") else np.asarray(color)))
+
+
+def words_of(names: Any) -> tuple[str, ...]:
+    """All of a column, as text."""
+    column = open_column(names)
+    values = column.read(0, column.length)
+    if column.categories is not None:
+        return tuple(column.categories[code] if code >= 0 else "" for code in values)
+    return tuple(str(each) for each in values)
+
+
+def name_of(color: Any) -> str:
+    """What a legend calls a column."""
+    if isinstance(color, str | os.PathLike):
+        store, name = split_location(os.fsdecode(color))
+        return Path(store).stem if name in ("", "labels") else name.rpartition("/")[2]
+    given = getattr(color, "name", None)
+    return "" if given is None else str(given)
+
+
+def _one_axis(column: Column) -> Column:
+    shape = tuple(column.values.shape)
+    if len(shape) == 2 and shape[1] == 1:
+        return replace(column, values=np.asarray(column.values[...])[:, 0])
+    if len(shape) != 1:
+        raise InputError(f"{column.name} has shape {shape}: rows are colored by one label or value each")
+    return column
+
+
+def _at(place: str) -> Column:
+    store, name = split_location(place)
+    require_path(store)
+    suffix = Path(store).suffix.lower()
+    if os.path.isdir(store) and node_kind(store) is not None:
+        import zarr
+
+        node: Any = zarr.open(store, mode="r")
+        return _in_group(node, store, name) if node_kind(store) == "group" else _array(node, store, name)
+    if suffix == ".npy":
+        return _npy(store, name)
+    if suffix in SEPARATORS:
+        return _table(store, name, SEPARATORS[suffix])
+    if suffix in HDF5:
+        h5py = library("h5py", extra="formats", what=f"reading {store}")
+        # The file is open as long as the column is.
+        return _in_group(h5py.File(store, "r"), store, name)
+    raise InputError(f"{store} is no file of labels that is known: give {FILES}")
+
+
+# Arrays and groups ------------------------------------------------------------------------------------
+
+
+def _array(values: Any, store: str, name: str) -> Column:
+    if name:
+        raise InputError(f"{store} is one array, and has none called {name!r}")
+    return Column(store, values)
+
+
+def _npy(store: str, name: str) -> Column:
+    try:
+        values = np.load(store, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise InputError(f"{store} cannot be read as an array of numbers or text: {error}") from error
+    return _array(values, store, name)
+
+
+def _in_group(root: Any, store: str, name: str) -> Column:
+    """An array of a group, or a column of AnnData's ``obs``, by its path or its name alone."""
+    if not name and "labels" in root:
+        name = "labels"  # of k-means
+    for path in (name, f"obs/{name}"):
+        if name and path in root and path != "obs":
+            return _element(root[path], f"{store}::{path}")
+    known = [f"obs/{each}" for each in root["obs"]] if "obs" in root else [*root]
+    choices = ", ".join(sorted(known)[:MOST_NAMES]) + ", ..." * (len(known) > MOST_NAMES)
+    asked = f"no {name!r}" if name else "several arrays"
+    raise SourceNotFoundError(f"{store} has {asked}: name one after ::, of {choices}")
+
+
+def _element(node: Any, place: str) -> Column:
+    """An array; or categories, or nullable numbers, as AnnData writes them."""
+    if hasattr(node, "shape"):
+        attributes: Mapping[str, Any] = node.attrs
+        if "categories" in attributes and hasattr(node, "file"):  # as older versions wrote them
+            return Column(place, node, _words(node.file[attributes["categories"]]))
+        return Column(place, node)
+    parts = set(node)
+    if {"codes", "categories"} <= parts:
+        return Column(place, node["codes"], _words(node["categories"]))
+    if {"values", "mask"} <= parts:
+        return Column(place, node["values"], mask=node["mask"])
+    raise InputError(f"{place} holds {', '.join(sorted(parts))}: name one array")
+
+
+def _words(categories: Any) -> tuple[str, ...]:
+    return tuple(_text(each) for each in np.asarray(categories[...]))
+
+
+# Tables -----------------------------------------------------------------------------------------------
+
+
+def _table(store: str, name: str, separator: str) -> Column:
+    """A column of a table below a line of names: numbers if all are, else words."""
+    with open(store, newline="", encoding="utf-8-sig") as file:
+        header = next(csv.reader(file, delimiter=separator), [])
+    if not name and len(header) != 1:
+        shown = ", ".join(header[:MOST_NAMES]) or "none"
+        raise InputError(f"{store} has {len(header)} columns: name one after ::, of {shown}")
+    if name and name not in header:
+        shown = ", ".join(header[:MOST_NAMES]) or "none"
+        raise SourceNotFoundError(f"{store} has no column {name!r}; it has {shown}")
+    place = f"{store}::{name}" if name else store
+    at = header.index(name) if name else 0
+
+    def fields() -> Iterator[str]:
+        with open(store, newline="", encoding="utf-8-sig") as file:
+            lines = csv.reader(file, delimiter=separator)
+            next(lines)
+            for line in lines:
+                if line and at >= len(line):
+                    raise InputError(f"{store}, line {lines.line_num}: there is no column {at + 1}")
+                if line or len(header) == 1:
+                    yield line[at].strip() if line else ""
+
+    return replace(_numbers(fields, place) or _coded(fields, place), has_header=True)
+
+
+def _numbers(fields: Callable[[], Iterator[str]], place: str) -> Column | None:
+    """All fields as numbers; None where one is none."""
+    for code in ("q", "d"):
+        number: Any = int if code == "q" else _real
+        with suppress(ValueError, OverflowError):
+            values = array.array(code, (number(field) for field in fields()))
+            return Column(place, np.frombuffer(values, np.int64 if code == "q" else np.float64))
+    return None
+
+
+def _real(field: str) -> float:
+    return float(field) if field else float("nan")
+
+
+def _coded(fields: Callable[[], Iterator[str]], place: str) -> Column:
+    codes: dict[str, int] = {}
+    values = array.array("i", (codes.setdefault(f, len(codes)) if f else -1 for f in fields()))
+    return Column(place, np.frombuffer(values, np.int32), tuple(codes))

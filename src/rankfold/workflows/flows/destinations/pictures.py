@@ -1,0 +1,154 @@
+"""Pictures of results of stages: drawn when all stages are done, and anew when what they show has changed.
+
+A picture carries a digest of what it shows, so it is known again. What others have drawn is never replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
+from rankfold.pipeline.exporting.plots.files import require_picture, write_picture
+from rankfold.pipeline.formats.handles import file_version
+from rankfold.pipeline.formats.locate import require_path, split_location
+from rankfold.pipeline.storage.result import Result
+from rankfold.workflows.flows.flow_file import resolve_path
+from rankfold.workflows.flows.graph import StageNode, resolve
+from rankfold.workflows.flows.stage_models import StagePicture
+from rankfold.workflows.wording import with_place
+
+MARK = "rankfold-picture:"
+"""Before the digest in a picture."""
+
+HEAD_BYTES = 2**16
+"""Within these the digest stands."""
+
+
+class Pictures:
+    """Of all steps of a workflow."""
+
+    def __init__(self, steps: Sequence[StageNode], outputs: Path, document: Any) -> None:
+        self._steps, self._outputs, self._document = steps, outputs, document
+        self._folder = document.path.absolute().parent
+
+    def require(self) -> None:
+        """Raise for a picture that cannot be drawn, before hours of work.
+
+        Raises
+        ------
+        InputError
+            It is of no known type, two are of one name, or colors are neither of a stage nor in a file.
+        OutputError
+            A file of that name is not of a workflow.
+        """
+        paths: dict[Path, str] = {}
+        for step in self._steps:
+            try:
+                for picture in step.stage.picture:
+                    path, _ = self._place(step, picture)
+                    if path in paths:
+                        raise InputError(f"picture: {paths[path]} and {step.name} both draw {path}")
+                    paths[path] = step.name
+                    _require_ours(path)
+                    self._options(step, picture)
+            except RankfoldError as error:
+                raise with_place(error, step.name, step.stage_name, self._document) from error
+
+    def draw(self, step: StageNode, result_path: Path) -> Iterator[dict[str, Any]]:
+        """Draw what a step has, unless it is there; the facts of each picture."""
+        try:
+            for picture in step.stage.picture:
+                path, _ = self._place(step, picture)
+                options = self._options(step, picture)
+                result = Result(result_path)
+                digest = _digest([result.attrs, picture.kind, options, _version_of(options)])
+                if _digest_in(path) != digest:
+                    _require_ours(path)
+                    figure = result.plot(picture.kind, **options)
+                    write_picture(figure, path, {"Identifier": MARK + digest})
+                yield {"file": str(path), "kind": picture.kind, "options": options}
+        except RankfoldError as error:
+            raise with_place(error, step.name, step.stage_name, self._document) from error
+
+    def _place(self, step: StageNode, picture: StagePicture) -> tuple[Path, str]:
+        """The file of a picture: of a step of a sweep with its value; and that value."""
+        tail = step.name.removeprefix(step.stage_name)
+        path = Path(resolve_path(picture.file, self._folder))
+        return path.with_name(f"{path.stem}{tail}{path.suffix}"), tail
+
+    def _options(self, step: StageNode, picture: StagePicture) -> dict[str, Any]:
+        """Options of ``Result.plot``, paths as they are from everywhere."""
+        options = picture.options()
+        for name in ("color", "names"):
+            if (text := options.get(name)) is not None:
+                options[name] = self._column(step, text)
+        return options
+
+    def _column(self, step: StageNode, text: str) -> str:
+        """The place of a column: of a stage of the same value of a sweep, of any stage, or in a file."""
+        tail = step.name.removeprefix(step.stage_name)
+        names = [each.name for each in self._steps]
+        reference = resolve(text, (), [name.removesuffix(tail) for name in names if name.endswith(tail)])
+        name = f"{reference.stage}{tail}" if reference is not None else ""
+        if name not in names:
+            reference = resolve(text, (), names)
+            name = "" if reference is None else reference.stage
+        if reference is not None:
+            return f"{self._outputs / name}.zarr" + f"::{reference.array}" * bool(reference.array)
+        stage = resolve(text, (), [each.stage_name for each in self._steps])
+        if stage is not None:
+            choices = " or ".join(each.name for each in self._steps if each.stage_name == stage.stage)
+            raise InputError(f"picture: {text} is of a stage that is swept. Say which step: {choices}")
+        place = resolve_path(text, self._folder)
+        try:
+            require_path(split_location(place)[0])
+        except InputError as error:
+            raise InputError(f"picture: {text} is neither STAGE.ARRAY nor a file: {error}") from None
+        return place
+
+
+def _require_ours(path: Path) -> None:
+    require_picture(path, overwrite=True)
+    if path.exists() and _digest_in(path) is None:
+        raise OutputError(
+            f"picture: {path} exists and is not of a workflow. Remove it, or choose another name"
+        )
+
+
+def _digest_in(path: Path) -> str | None:
+    """The digest that a picture carries; None where there is none."""
+    try:
+        with open(path, "rb") as file:
+            match = re.search(MARK.encode() + rb"([0-9a-f]{32})", file.read(HEAD_BYTES))
+    except OSError:
+        return None
+    return None if match is None else match[1].decode()
+
+
+def _digest(facts: Any) -> str:
+    text = json.dumps(facts, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _version_of(options: Mapping[str, Any]) -> list[Any]:
+    """What changes when the columns of a picture have changed."""
+    versions: list[Any] = []
+    for name in ("color", "names"):
+        if name not in options:
+            continue
+        store, array = split_location(options[name])
+        if not os.path.isdir(store):
+            versions.append(file_version(store))
+            continue
+        try:
+            versions.append(Result(store).attrs)
+        except InputError:
+            files = (os.path.join(store, array, each) for each in ("zarr.json", ".zarray", ".zattrs"))
+            versions.append([file_version(each) for each in files if os.path.exists(each)])
+    return versions
