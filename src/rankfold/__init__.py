@@ -9,6 +9,7 @@
     kmeans            clusters of rows around their means
     fuzzy_graph       neighbors as a graph of weights
     umap              rows laid out by that graph, in few dimensions
+    isomap            rows as far apart as along the graph of their neighbors
     trustworthiness, continuity, neighborhood_preservation
                       how well an embedding keeps neighborhoods
     update            components of more samples, from those of some
@@ -33,7 +34,7 @@ from rankfold._version import __version__
 if TYPE_CHECKING:
     from rankfold.api.clusters import kmeans
     from rankfold.api.embedding_quality import continuity, neighborhood_preservation, trustworthiness
-    from rankfold.api.embeddings import fuzzy_graph, umap
+    from rankfold.api.embeddings import fuzzy_graph, isomap, umap
     from rankfold.api.execute import RankfoldWarning
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
@@ -53,6 +54,7 @@ _HOMES = {
     "fuzzy_graph": "rankfold.api.embeddings",
     "import_array": "rankfold.api.matrices",
     "index": "rankfold.api.neighbors",
+    "isomap": "rankfold.api.embeddings",
     "kmeans": "rankfold.api.clusters",
     "knn": "rankfold.api.neighbors",
     "neighborhood_preservation": "rankfold.api.embedding_quality",
@@ -82,6 +84,7 @@ __all__ = [
     "fuzzy_graph",
     "import_array",
     "index",
+    "isomap",
     "kmeans",
     "knn",
     "neighborhood_preservation",

@@ -186,6 +186,7 @@ METHODS: Registry[Method] = Registry(
         "kmeans": "rankfold.methods.kmeans.arguments:KMEANS",
         "fuzzy_graph": "rankfold.methods.fuzzy_graph.arguments:FUZZY_GRAPH",
         "umap": "rankfold.methods.umap.arguments:UMAP",
+        "isomap": "rankfold.methods.isomap.arguments:ISOMAP",
         "transform": "rankfold.methods.model.arguments:TRANSFORM",
         "update": "rankfold.methods.model.arguments:UPDATE",
         "check": "rankfold.methods.model.arguments:CHECK",
