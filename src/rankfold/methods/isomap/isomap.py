@@ -37,7 +37,7 @@ from rankfold.methods.isomap.graph import (
 )
 from rankfold.methods.isomap.landmarks import any_rows, farthest_rows, random_numbers
 from rankfold.methods.isomap.request import IsomapRequest
-from rankfold.methods.isomap.scaling import Scaling, residual_variance, scaling_bytes
+from rankfold.methods.isomap.scaling import Scaling, distances_between, residual_variance, scaling_bytes
 from rankfold.methods.knn.graph import NAME as GRAPH
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.random_keys import Purpose
@@ -192,6 +192,7 @@ class IsomapTask:
         method = "exact" if len(landmarks) == self.rows else "landmarks"
         facts = {
             **run.facts(self.request(), method, self.source, fingerprint),
+            "matrix": self._matrix(),
             "components": components,
             **measures,
             "reconstruction_error": scaling.reconstruction_error,
@@ -200,6 +201,11 @@ class IsomapTask:
         }
         run.describe(facts)
         return facts
+
+    def _matrix(self) -> dict[str, Any]:
+        """What neighbors are of, and by which metric."""
+        facts, metric = self.result.attrs["input"], self.result.attrs["request"]["metric"]
+        return {"name": facts["name"], "fingerprint": facts["fingerprint"], "metric": metric}
 
     def _graph(self, run: Run) -> tuple[NumberedGraph, int]:
         """The graph, of one component, and of how many it was."""
@@ -274,7 +280,7 @@ class IsomapTask:
             if run.progress:
                 run.progress("scaling", stop, self.rows)
         marks = marks[np.searchsorted(in_order, landmarks)]
-        value, error = residual_variance(kept, _distances(places, marks), self.rows)
+        value, error = residual_variance(kept, distances_between(places, marks), self.rows)
         return {
             "residual_variance": value,
             "standard_error": error,
@@ -296,15 +302,6 @@ class IsomapTask:
                 f"distances spread in {scaling.rank} dimensions, fewer than the {wanted} asked for: "
                 "coordinates in the others are zero"
             )
-
-
-def _distances(a: Float64, b: Float64) -> Float64:
-    """Between all pairs."""
-    squares = np.zeros((len(a), len(b)))
-    for axis in range(a.shape[1]):
-        difference = a[:, axis, None] - b[:, axis]
-        squares += difference * difference
-    return np.sqrt(squares, out=squares)
 
 
 # Tasks --------------------------------------------------------------------------------------------

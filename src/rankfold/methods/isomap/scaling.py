@@ -119,3 +119,12 @@ def _unexplained(sums: Float64, pairs: int) -> Float64:
     share = common**2 / np.where(constant[0] | constant[1], 1.0, variance * other)
     unexplained: Float64 = np.where(constant[0], 0.0, np.where(constant[1], 1.0, np.clip(1 - share, 0, 1)))
     return unexplained
+
+
+def distances_between(a: Float64, b: Float64) -> Float64:
+    """Euclidean distances of all pairs."""
+    squares = np.zeros((len(a), len(b)))
+    for axis in range(a.shape[1]):
+        difference = a[:, axis, None] - b[:, axis]
+        squares += difference * difference
+    return np.sqrt(squares, out=squares)
