@@ -30,7 +30,9 @@ class IsomapArguments:
     seed: Annotated[int, Argument("key of the random numbers", least=0, below=2**64)] = 0
     disconnected: Annotated[
         str,
-        Argument("refuse a graph of several components, or join all by their nearest rows", choices=DISCONNECTED),
+        Argument(
+            "refuse a graph of several components, or join all by their nearest rows", choices=DISCONNECTED
+        ),
     ] = DISCONNECTED[0]
     x: Annotated[
         str | None, Argument("the matrix that neighbors are of, to join components by", holds="matrix")
@@ -43,7 +45,7 @@ ISOMAP = Method(
     IsomapArguments,
     "rankfold.methods.isomap.isomap:isomap_task",
     inputs=(Input("neighbors", ("knn", "radius_neighbors")),),
-    matrices=("embedding",),
+    matrices=("embedding", "geodesics"),
     in_process=True,
     loops="rankfold.methods.isomap.warm:warm_paths",
 )

@@ -51,7 +51,7 @@ def require_rows(result: Result, x: Source | None) -> Source:
             "the matrix that they are of"
         )
     facts, asked = result.attrs["input"], result.attrs["request"]
-    if facts["fingerprint"] not in ("", x.fingerprint()):
+    if facts["fingerprint"] and facts["fingerprint"] != x.fingerprint():
         raise InputError(f"{x.name} is not the matrix that {result.path} has neighbors of, {facts['name']}")
     if asked["metric"] not in METRICS or asked.get("box") is not None:
         raise InputError(
@@ -66,8 +66,8 @@ def find_bridges(x: Source, metric: str, labels: Array) -> Bridges:
     count, largest = int(labels.max()) + 1, int(np.bincount(labels).argmax())
     if count > MOST_COMPONENTS:
         raise DataError(
-            f"the graph of neighbors has {count} components, and at most {MOST_COMPONENTS} are joined: search "
-            "for more neighbors"
+            f"the graph of neighbors has {count} components, and at most {MOST_COMPONENTS} are joined: "
+            "search for more neighbors"
         )
     lengths, pairs = np.full((count, count), np.inf), np.zeros((count, count, 2), np.int64)
     step = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (8 * x.shape[1])))

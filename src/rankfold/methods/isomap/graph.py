@@ -125,7 +125,11 @@ def read_components(graph: Path, rows: int) -> Components:
     """Those of a stored graph."""
     index = index_type(rows)
     pointers, stored = _stored(graph)
-    neighbors, order, labels = np.empty(int(pointers[-1]), index), np.empty(rows, index), np.empty(rows, index)
+    neighbors, order, labels = (
+        np.empty(int(pointers[-1]), index),
+        np.empty(rows, index),
+        np.empty(rows, index),
+    )
     for start, stop in _spans(stored):
         ends = np.asarray(stored["indices"][start:stop])
         if len(ends) and not 0 <= ends.min() <= ends.max() < rows:
@@ -135,7 +139,9 @@ def read_components(graph: Path, rows: int) -> Components:
     return Components(order, labels)
 
 
-def read_graph(graph: Path, order: Array, dtype: np.dtype[Any], bridges: Bridges = NO_BRIDGES) -> NumberedGraph:
+def read_graph(
+    graph: Path, order: Array, dtype: np.dtype[Any], bridges: Bridges = NO_BRIDGES
+) -> NumberedGraph:
     """A stored graph in memory, vertices in that order, with some edges more."""
     rows = len(order)
     pointers, stored = _stored(graph)

@@ -157,7 +157,9 @@ class IsomapTask:
         writes = item * self.rows * marks
         sweeps = (
             Pass("graph", "matrix", 16 * edges, RECORD_BYTES * edges, 20.0 * edges, made, 1, 1, blas_bytes=0),
-            Pass("paths", "scratch", 12 * edges, writes, STEP_FLOPS * edges * marks, memory, 1, 1, blas_bytes=0),
+            Pass(
+                "paths", "scratch", 12 * edges, writes, STEP_FLOPS * edges * marks, memory, 1, 1, blas_bytes=0
+            ),
             Pass("scaling", "scratch", writes, 8 * self.rows, 4.0 * self.rows * marks, scaled, 1, 1),
         )
         each = RESERVE_BYTES + memory, scaled, 8 * marks**2
@@ -174,18 +176,16 @@ class IsomapTask:
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
         self.result.require_whole()
-        geodesics, parameters = self.geodesics, self.parameters
-        graph, components = self._graph(run)
-        landmarks = run.prepare(run.part("landmarks.part"), lambda: self._landmarks(run, graph))["landmarks"]
-        among = geodesics.write(run, graph, landmarks)
-        del graph
+        landmarks, among, components = self._follow_paths(run)
         with one_blas_thread():
-            scaling = Scaling.of(among, parameters.n_components)
+            scaling = Scaling.of(among, self.parameters.n_components)
         del among
         run.require(run.result / NAME)
         measures = self._embed(run, scaling, landmarks)
         vectors = {"landmarks": landmarks, "eigenvalues": scaling.eigenvalues}
-        write_outputs(run.result, {**vectors, "projection": scaling.projection, "mean_squares": scaling.means})
+        write_outputs(
+            run.result, {**vectors, "projection": scaling.projection, "mean_squares": scaling.means}
+        )
         run.passes += 1
         self._warn(run, scaling)
         negative, share = scaling.negative()
@@ -201,6 +201,12 @@ class IsomapTask:
         }
         run.describe(facts)
         return facts
+
+    def _follow_paths(self, run: Run) -> tuple[Int64, Float64, int]:
+        """Landmarks, distances among them, and components of the graph, which is let go."""
+        graph, components = self._graph(run)
+        chosen = run.prepare(run.part("landmarks.part"), lambda: self._landmarks(run, graph))
+        return chosen["landmarks"], self.geodesics.write(run, graph, chosen["landmarks"]), components
 
     def _matrix(self) -> dict[str, Any]:
         """What neighbors are of, and by which metric."""
@@ -233,13 +239,13 @@ class IsomapTask:
     def _require_joined(self, parts: Components) -> None:
         if self.parameters.disconnected == DISCONNECTED[1]:
             return
-        sizes = parts.sizes
-        asked = self.result.attrs["request"]
-        what, larger = (f"k {asked['k']}", "k") if "k" in asked else (f"radius {asked['radius']:g}", "radius")
+        sizes, asked = parts.sizes, self.result.attrs["request"]
+        name = "k" if "k" in asked else "radius"
         raise DataError(
-            f"the graph of neighbors with {what} has {len(sizes)} components, the largest of {sizes.max()} of "
-            f"{self.rows} rows, so that no path leads from some rows to others. Search with a larger {larger}, "
-            "embed the rows of a component by themselves, or say disconnected='join' and x, the matrix"
+            f"the graph of neighbors with {name} {asked[name]:g} has {len(sizes)} components, the largest of "
+            f"{sizes.max()} of {self.rows} rows, so that no path leads from some rows to others. Search with a "
+            f"larger {name}, embed the rows of a component by themselves, or say disconnected='join' and x, the "
+            "matrix"
         )
 
     def _landmarks(self, run: Run, graph: NumberedGraph) -> State:
@@ -319,10 +325,11 @@ def isomap_task(
 ) -> IsomapTask:
     """Neighbors of rows that are to be embedded, checked; arguments of ``rankfold.isomap``."""
     result = result_of("isomap", neighbors, "a result of knn or radius_neighbors, as of rf.knn(x, k=12)")
-    kind = result.attrs["kind"]
+    kind, asked = result.attrs["kind"], result.attrs["request"]
     if kind not in ("knn", "radius_neighbors"):
-        raise InputError(f"{result.path} is the result of {kind}: isomap takes one of knn or radius_neighbors")
-    asked = result.attrs["request"]
+        raise InputError(
+            f"{result.path} is the result of {kind}: isomap takes one of knn or radius_neighbors"
+        )
     if kind == "knn":
         lists = StoredLists.of(result, None)
         rows, edges = lists.rows, 2 * lists.rows * lists.k
@@ -332,7 +339,8 @@ def isomap_task(
                 f"{result.path} has neighbors of queries among other rows, which are no graph: give a result "
                 "of radius_neighbors without queries"
             )
-        rows, edges, lists = int(result.attrs["input"]["shape"][0]), int(result.attrs["edges"]), None
+        graph: Any = result.matrix(GRAPH)
+        rows, edges, lists = graph.shape[0], int(graph.nnz), None
     parameters = IsomapRequest.of(
         rows,
         n_components=n_components,

@@ -168,23 +168,28 @@ class Placement:
         for first in range(0, self.shape[0], step):
             here = (landmarks >= first) & (landmarks < first + step)
             if here.any():
-                marks[here] = np.asarray(self.result["embedding"][first : first + step])[landmarks[here] - first]
+                marks[here] = np.asarray(self.result["embedding"][first : first + step])[
+                    landmarks[here] - first
+                ]
         return marks
 
 
 def place_task(result: Result, neighbors: object) -> Placement:
     """New rows that are to be placed, checked: an embedding, and the result of a search for neighbors."""
     wanted = "the neighbors of new rows where the result is of isomap, as of rf.knn(x, k, queries=new)"
-    found = result_of("transform", neighbors, wanted)  # type: ignore[arg-type]
+    found = result_of("transform", neighbors, wanted)
     facts, fit = found.attrs, result.attrs
     if facts["kind"] != "knn" or facts["request"].get("queries") is None:
         raise InputError(f"{found.path} has no neighbors of queries: transform takes {wanted}")
     matrix = fit["matrix"]
-    if facts["input"]["fingerprint"] != matrix["fingerprint"] or facts["request"]["metric"] != matrix["metric"]:
+    if (
+        facts["input"]["fingerprint"] != matrix["fingerprint"]
+        or facts["request"]["metric"] != matrix["metric"]
+    ):
         raise InputError(
             f"{found.path} has neighbors by {facts['request']['metric']} among rows of "
-            f"{facts['input']['name']}, but {result.path} is of neighbors by {matrix['metric']} among those of "
-            f"{matrix['name']}: search there, by that metric"
+            f"{facts['input']['name']}, but {result.path} is of neighbors by {matrix['metric']} among those "
+            f"of {matrix['name']}: search there, by that metric"
         )
     return Placement(result, StoredLists(found, found.matrix("indices").shape[1]))
 

@@ -71,7 +71,7 @@ def write_edges(
     name: str,
     mutual: bool,
 ) -> None:
-    """A group of edges, at most so many, that come once or from either side: ``d + 1j`` of each distance d."""
+    """A group of edges, at most so many, that come once or from either side: ``d + 1j`` of a distance d."""
     writer = CsrWriter(folder, shape, np.dtype(np.float64), most, name)
     for edges in sorted_entries(both, shape, np.dtype(np.complex128), between, SORT_BYTES):
         # How often an edge came is in the imaginary part, and as often its distance in the real one.
