@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 import rankfold
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.neighbors import NearestNeighbors
-from rankfold.estimators.samples import is_large, require_plain_output
+from rankfold.estimators.samples import forget_names, is_large, require_plain_output
 from rankfold.methods.isomap.arguments import LANDMARKS
 from rankfold.methods.isomap.scaling import Scaling
 from rankfold.methods.knn.graph import NAME
@@ -137,13 +137,12 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
                 f"Isomap(radius={self.radius}, n_neighbors=None) for neighbors within a radius"
             )
         self.nbrs_ = self._search().fit(X)
-        self.n_features_in_ = self.nbrs_.n_features_in_
-        vars(self).pop("feature_names_in_", None)
+        forget_names(self, self.nbrs_.n_features_in_)
         if hasattr(self.nbrs_, "feature_names_in_"):
             self.feature_names_in_ = self.nbrs_.feature_names_in_
         samples = self.nbrs_._fit_X
         on_disk = is_large(samples)
-        neighbors = self._lists(samples) if on_disk else _stored(self._joined(), samples.dtype)
+        neighbors = self._lists(samples) if on_disk else _stored(self._connected(), samples.dtype)
         marks = self.n_landmarks if self.n_landmarks is None else min(self.n_landmarks, samples.shape[0])
         how: dict[str, Any] = {"disconnected": "join", "x": samples} if on_disk else {}
         result = rankfold.isomap(
@@ -163,7 +162,7 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         return self.fit(X).embedding_
 
     def transform(self, X: Any) -> Any:
-        """Where new samples are, (n_queries, n_components), by way of their neighbors among those of the fit."""
+        """Where new samples are, (n_queries, n_components), by way of their neighbors in the fit."""
         check_is_fitted(self)
         if is_large(X):
             require_plain_output(self)
@@ -207,9 +206,9 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         return int(self.embedding_.shape[1])
 
     def _search(self) -> NearestNeighbors:
+        either: dict[str, Any] = {"n_neighbors": self.n_neighbors, "radius": self.radius}
         return NearestNeighbors(
-            n_neighbors=self.n_neighbors,
-            radius=self.radius,
+            **either,
             algorithm=self.neighbors_algorithm,
             metric=self.metric,
             p=self.p,
@@ -225,7 +224,7 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
             return rankfold.radius_neighbors(samples, float(self.radius or 0), **how)
         return rankfold.knn(samples, self.n_neighbors, **how)
 
-    def _joined(self) -> Any:
+    def _connected(self) -> Any:
         """The graph of neighbors of samples in memory, of one component."""
         search = (
             self.nbrs_.radius_neighbors_graph if self.n_neighbors is None else self.nbrs_.kneighbors_graph
@@ -237,7 +236,8 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         if self.metric == "precomputed" and hasattr(self.nbrs_._fit_X, "tocsr"):
             raise RuntimeError(
                 f"The number of connected components of the neighbors graph is {count} > 1, and a graph does "
-                "not tell distances between them. Increase the number of neighbors, or give the matrix of all "
+    request = {"kind": "radius_neighbors", "metric": "stored", "radius": 0.0}
+    made = {"kind": "radius_neighbors", "method": "stored"}
                 "distances"
             )
         warnings.warn(
@@ -275,7 +275,8 @@ def _stored(graph: Any, dtype: npt.DTypeLike) -> rankfold.Result:
     if first.any():
         writer.append(Entries(rows[first].astype(np.int64), columns[first], values[first].astype(np.float64)))
     writer.finish()
-    facts = {"name": name, "shape": list(graph.shape), "dtype": np.dtype(dtype).name, "fingerprint": ""}
+    kind = np.dtype(dtype).name
+    facts = {"name": name, "shape": list(graph.shape), "dtype": kind, "fingerprint": ""}
     request = {"kind": "radius_neighbors", "metric": "stored", "radius": 0.0}
     write_group(path, {"kind": "radius_neighbors", "method": "stored", "request": request, "input": facts})
     return rankfold.Result(path, temporary=folder)

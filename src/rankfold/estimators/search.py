@@ -1,7 +1,7 @@
-"""What estimators of neighbors share: samples in memory or on disk, metrics by scikit-learn's names, a radius.
+"""What estimators of neighbors share: samples in memory or on disk, metrics by scikit-learn's names, radii.
 
-Points are held in memory for a search within a radius; graphs and lists are in memory as well, as scikit-learn
-gives them.
+Points are held in memory for a search within a radius; graphs and lists are in memory as well, as
+scikit-learn gives them.
 """
 
 from __future__ import annotations

@@ -244,8 +244,8 @@ class IsomapTask:
         raise DataError(
             f"the graph of neighbors with {name} {asked[name]:g} has {len(sizes)} components, the largest of "
             f"{sizes.max()} of {self.rows} rows, so that no path leads from some rows to others. Search with "
-            f"a larger {name}, embed the rows of a component by themselves, or say disconnected='join' and x, "
-            "the matrix"
+            f"a larger {name}, embed the rows of a component by themselves, or say disconnected='join' "
+            "and x, the matrix"
         )
 
     def _landmarks(self, run: Run, graph: NumberedGraph) -> State:
