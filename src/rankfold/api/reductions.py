@@ -343,9 +343,10 @@ def plan(
     Parameters
     ----------
     kind : str
-        The name of a method of one matrix: "svd", "pca", "qr", "nmf", "knn", or one of another package.
+        The name of a method of one matrix: "svd", "pca", "qr", "nmf", "knn", or one of another package; or of
+        one result: "fuzzy_graph", "umap", "isomap", "reconstruct".
     x : path, array or Source, (m, n)
-        Anything ``svd`` takes; its shape, type and chunks are looked at.
+        Anything ``svd`` takes; its shape, type and chunks are looked at. Or the result, or its path.
     memory, cluster, workers, threads, client, device : optional
         As for ``svd``.
     rates : Rates, optional
@@ -369,7 +370,7 @@ def plan(
     -----
     Takes milliseconds. What a method that stops on its tolerance will need is a guess, and said to be one.
     """
-    names = [each.name for each in methods() if each.of_matrix]
+    names = [each.name for each in methods() if len(each.inputs) == 1]
     if not isinstance(kind, str) or (isinstance(x, str) and x in names and kind not in names):
         raise ArgumentError("plan takes what is planned first, then the matrix: rankfold.plan('pca', x, ...)")
     if kind not in names:
@@ -388,6 +389,7 @@ def plan(
         cluster=cluster, workers=workers, threads=threads, memory=memory, client=client, device=device
     )
     view: Any = {name: values[name] for name in VIEW if name in values}
-    task = method.task(opened(x, view), **{name: values[name] for name in values if name not in VIEW})
+    of = opened(x, view) if method.of_matrix else x
+    task = method.task(of, **{name: values[name] for name in values if name not in VIEW})
     result = make_plan(task, executor.budget)
     return result if rates is None else result.with_seconds(rates, task.source, executor.budget.workers)

@@ -226,18 +226,15 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
 
     def _connected(self) -> Any:
         """The graph of neighbors of samples in memory, of one component."""
-        search = (
-            self.nbrs_.radius_neighbors_graph if self.n_neighbors is None else self.nbrs_.kneighbors_graph
-        )
-        graph = search(mode="distance")
+        name = "radius_neighbors_graph" if self.n_neighbors is None else "kneighbors_graph"
+        graph = getattr(self.nbrs_, name)(mode="distance")
         count, labels = connected_components(graph)
         if count == 1:
             return graph
         if self.metric == "precomputed" and hasattr(self.nbrs_._fit_X, "tocsr"):
             raise RuntimeError(
-                f"The number of connected components of the neighbors graph is {count} > 1, and a graph does "
-    request = {"kind": "radius_neighbors", "metric": "stored", "radius": 0.0}
-    made = {"kind": "radius_neighbors", "method": "stored"}
+                f"The number of connected components of the neighbors graph is {count} > 1, and a graph "
+                "does not tell distances between them. Increase the number of neighbors, or give all "
                 "distances"
             )
         warnings.warn(
