@@ -351,9 +351,21 @@ def test_the_standard_error_is_that_of_taking_other_rows() -> None:
     assert residual_variance(paths, plane, 3000)[1] == 0
 
 
+def test_landmarks_count_for_the_rows_around_them() -> None:
+    """As often as there are rows in its place: what is said once by weights is said again by repetition."""
+    points = np.random.default_rng(0).standard_normal((40, 3))
+    times = np.random.default_rng(1).integers(1, 6, 40)
+    once = Scaling.of(squareform(pdist(points)), times, 2)
+    often = Scaling.of(squareform(pdist(np.repeat(points, times, axis=0))), np.ones(times.sum(), int), 2)
+    new = np.random.default_rng(2).standard_normal((9, 3))
+    distances = cdist(new, points)
+    a, b = once.coordinates(distances), often.coordinates(np.repeat(distances, times, axis=1))
+    np.testing.assert_allclose(a, b * np.sign((a * b).sum(axis=0)), atol=1e-12)
+
+
 def test_distances_that_no_space_has_are_told() -> None:
     circle = np.exp(2j * np.pi * np.arange(90) / 90)
     result = rf.isomap(rf.knn(np.stack([circle.real, circle.imag], axis=1), 2))
     assert result.attrs["negative_eigenvalues"] > 0 and 0 < result.attrs["negative_share"] < 0.5
-    plane = Scaling.of(squareform(pdist(roll(50)[:, :2])), 2)
+    plane = Scaling.of(squareform(pdist(roll(50)[:, :2])), np.ones(50, int), 2)
     assert plane.negative() == (0, 0.0) and plane.rank == 2

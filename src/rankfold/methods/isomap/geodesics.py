@@ -120,3 +120,18 @@ class Geodesics:
         for first, last in self.blocks():
             write_whole_chunks(path, distances[:, first:last].T, (first, last), span)
         return among
+
+    def nearest(self, run: Run) -> tuple[Int64, float]:
+        """(l,) rows that are nearest to each landmark, the first of several; the farthest of them all."""
+        import zarr
+
+        array, counts, radius = (
+            zarr.open_array(run.result / NAME, mode="r"),
+            np.zeros(self.landmarks, int),
+            0.0,
+        )
+        for start, stop in self.blocks():
+            distances = np.asarray(array[start:stop])
+            counts += np.bincount(distances.argmin(axis=1), minlength=self.landmarks)
+            radius = max(radius, float(distances.min(axis=1).max()))
+        return counts, radius

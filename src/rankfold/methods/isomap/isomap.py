@@ -177,10 +177,13 @@ class IsomapTask:
         """See the protocol."""
         self.result.require_whole()
         landmarks, among, components = self._follow_paths(run)
-        with one_blas_thread():
-            scaling = Scaling.of(among, self.parameters.n_components)
-        del among
         run.require(run.result / NAME)
+        rows, radius = np.ones(self.rows, int), 0.0
+        if len(landmarks) < self.rows:
+            rows, radius = self.geodesics.nearest(run)
+        with one_blas_thread():
+            scaling = Scaling.of(among, rows, self.parameters.n_components)
+        del among
         measures = self._embed(run, scaling, landmarks)
         vectors = {"landmarks": landmarks, "eigenvalues": scaling.eigenvalues}
         write_outputs(
@@ -195,6 +198,7 @@ class IsomapTask:
             "matrix": self._matrix(),
             "components": components,
             **measures,
+            "covering_radius": radius,
             "reconstruction_error": scaling.reconstruction_error,
             "negative_eigenvalues": negative,
             "negative_share": share,
@@ -271,13 +275,12 @@ class IsomapTask:
         shape, chunk = (self.rows, width), (geodesics.chunk_rows, width)
         path = create_output(run.result, "embedding", shape, self.dtype, chunk)
         sample, in_order = self._sample(), np.sort(landmarks)
-        kept, radius = np.empty((len(sample), len(landmarks))), 0.0
+        kept = np.empty((len(sample), len(landmarks)))
         places, marks = (np.empty((len(rows), width)) for rows in (sample, landmarks))
         for start, stop in geodesics.blocks():
             distances = np.asarray(array[start:stop])
             coordinates = scaling.coordinates(distances)
             write_whole_chunks(path, coordinates.astype(self.dtype), (start, stop), (0, width))
-            radius = max(radius, float(distances.min(axis=1).max()))
             some = slice(*np.searchsorted(sample, (start, stop)))
             kept[some] = distances[sample[some] - start]
             places[some] = coordinates[sample[some] - start]
@@ -291,7 +294,6 @@ class IsomapTask:
             "residual_variance": value,
             "standard_error": error,
             "sample_rows": len(sample),
-            "covering_radius": radius,
         }
 
     def _sample(self) -> Int64:

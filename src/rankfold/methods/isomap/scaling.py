@@ -1,12 +1,15 @@
 """From distances of landmarks to coordinates of all rows, and what these leave out.
 
+A landmark counts for the rows that are nearer to it than to any other. Landmarks that are far from each
+other tell little of where most rows are: as they come they embed other rows than there are. With all rows as
+landmarks each counts once, and nothing is approximate.
+
 References
 ----------
 Torgerson, Multidimensional scaling: I, Psychometrika 17, 1952: coordinates of landmarks are eigenvectors of
 their centered squared distances. De Silva, Tenenbaum, Sparse multidimensional scaling using landmark points,
 Stanford, 2004, section 2.2: those of a row follow from its squared distances to landmarks, less the mean of
-each over landmarks. Of a landmark they are the same as by eigenvectors, so that nothing is approximate where
-all rows are landmarks.
+each over landmarks. Unlike there means and eigenvectors are weighted.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -36,32 +40,33 @@ class Scaling:
     """What brings squared distances from landmarks into coordinates."""
 
     eigenvalues: Float64
-    """(l,) of the centered squared distances among landmarks, decreasing."""
+    """(l,) of the centered squared distances among landmarks by the roots of their weights, decreasing."""
 
     projection: Float64
     """(l, d), zero for eigenvalues that are not positive."""
 
     means: Float64
-    """(l,) mean squared distance of each landmark from all."""
+    """(l,) mean squared distance of each landmark from all, by their weights."""
 
     reconstruction_error: float
     """Root of the sum of squares that is left of these distances, over l: scikit-learn's measure."""
 
     @classmethod
-    def of(cls, among: Float64, components: int) -> Scaling:
-        """Of (l, l) distances, in as many dimensions."""
-        count = len(among)
+    def of(cls, among: Float64, rows: Int64, components: int) -> Scaling:
+        """Of (l, l) distances and the (l,) rows that landmarks count for, in as many dimensions."""
+        count, share = len(among), rows / rows.sum()
         squares = among * among
         squares = (squares + squares.T) / 2  # paths there and back are summed in other orders
-        means = squares.mean(axis=0)
-        kernel = -0.5 * (squares - means - means[:, None] + means.mean())
+        means, roots = squares @ share, np.sqrt(share * count)
+        kernel = -0.5 * (squares - means - means[:, None] + share @ means)
+        kernel *= roots * roots[:, None]
         total = float((kernel * kernel).sum())
         values = scipy.linalg.eigvalsh(kernel, check_finite=False)[::-1].copy()
         largest, vectors = leading_eigenpairs(kernel, components)
         positive = largest > count * EPS * max(abs(values[0]), abs(values[-1]))
         lengths = np.sqrt(np.where(positive, largest, np.inf))
         # Zeros of directions that are none have no sign.
-        projection = -0.5 * (vectors * fix_signs(vectors)) / lengths + 0.0
+        projection = -0.5 * roots[:, None] * (vectors * fix_signs(vectors)) / lengths + 0.0
         left = max(total - float((largest[positive] ** 2).sum()), 0.0)
         return cls(values, projection, means, float(np.sqrt(left)) / count)
 
