@@ -147,7 +147,7 @@ def isomap(
     landmarks: str = "farthest",
     seed: int = 0,
     disconnected: str = "refuse",
-    x: object = None,
+    matrix: object = None,
     **where: Unpack[Where],
 ) -> Result:
     """Rows in few dimensions, as far apart as the shortest paths along the graph of their neighbors are long.
@@ -169,8 +169,8 @@ def isomap(
     disconnected : {"refuse", "join"}
         What becomes of a graph of several components, between which there are no paths: an error; or edges
         between the nearest rows of any two, as scikit-learn has it.
-    x : like that of ``knn``
-        The matrix that neighbors are of, to join components by.
+    matrix : path, array or Source
+        The one that neighbors are of, to join components by.
     others
         As for ``svd``.
 
@@ -204,5 +204,5 @@ def isomap(
     rows; distances among landmarks are the mean of both directions, which differ by rounding.
     """
     numbers: dict[str, object] = {"n_components": n_components, "n_landmarks": n_landmarks, "seed": seed}
-    more = {"landmarks": landmarks, "disconnected": disconnected, "x": x}
+    more = {"landmarks": landmarks, "disconnected": disconnected, "matrix": matrix}
     return run(ISOMAP.task(neighbors, **numbers, **more), where)

@@ -144,7 +144,7 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         on_disk = is_large(samples)
         neighbors = self._lists(samples) if on_disk else _stored(self._connected(), samples.dtype)
         marks = self.n_landmarks if self.n_landmarks is None else min(self.n_landmarks, samples.shape[0])
-        how: dict[str, Any] = {"disconnected": "join", "x": samples} if on_disk else {}
+        how: dict[str, Any] = {"disconnected": "join", "matrix": samples} if on_disk else {}
         result = rankfold.isomap(
             neighbors,
             n_components=min(self.n_components, samples.shape[0] if marks is None else marks),

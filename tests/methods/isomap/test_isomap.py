@@ -248,7 +248,7 @@ def clusters(*places: float, rows: int = 30) -> Array:
 )
 @pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
 def test_what_is_degenerate_has_an_embedding(x: Array, k: int, asked: dict[str, Any]) -> None:
-    more = {"x": x} if asked.get("disconnected") == "join" else {}
+    more = {"matrix": x} if asked.get("disconnected") == "join" else {}
     result = rf.isomap(rf.knn(x, k), **asked, **more)
     embedding = np.asarray(result.embedding)
     assert embedding.shape == (len(x), asked.get("n_components", 2))
@@ -275,12 +275,12 @@ def test_components_are_counted_and_refused_or_joined() -> None:
     said = "graph of neighbors with k 8 has 3 components, the largest of 42 of 123 rows.* larger k"
     with pytest.raises(DataError, match=said):
         rf.isomap(near)
-    with pytest.raises(ArgumentError, match="give x, the matrix"):
+    with pytest.raises(ArgumentError, match="give matrix=, the rows"):
         rf.isomap(near, disconnected="join")
     with pytest.raises(rf.RankfoldError, match="is not the matrix that"):
-        rf.isomap(near, disconnected="join", x=x + 1)
+        rf.isomap(near, disconnected="join", matrix=x + 1)
     with pytest.warns(rf.RankfoldWarning, match="had 3 components, the largest of 42 rows: 3 edges"):
-        joined = rf.isomap(near, disconnected="join", x=x)
+        joined = rf.isomap(near, disconnected="join", matrix=x)
     assert joined.attrs["components"] == 3
     with pytest.warns(UserWarning, match="connected components"):
         theirs = Isomap(n_neighbors=8).fit(x)
@@ -289,7 +289,7 @@ def test_components_are_counted_and_refused_or_joined() -> None:
 
 def test_blocks_change_no_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
     x = clusters(0, 60, -90, rows=40)
-    near, how = rf.knn(x, 8, metric="manhattan"), {"disconnected": "join", "x": x}
+    near, how = rf.knn(x, 8, metric="manhattan"), {"disconnected": "join", "matrix": x}
     with pytest.warns(rf.RankfoldWarning):
         whole = rf.isomap(near, **how)
     monkeypatch.setattr("rankfold.methods.isomap.bridges.BLOCK_ROWS", 7)

@@ -84,7 +84,7 @@ def test_neighbors_are_embedded_by_paths(tmp_path: Path, store: Path) -> None:
         "random",
         "--disconnected",
         "join",
-        "--x",
+        "--matrix",
         store,
         "--out",
         out,

@@ -34,8 +34,8 @@ class IsomapArguments:
             "refuse a graph of several components, or join all by their nearest rows", choices=DISCONNECTED
         ),
     ] = DISCONNECTED[0]
-    x: Annotated[
-        str | None, Argument("the matrix that neighbors are of, to join components by", holds="matrix")
+    matrix: Annotated[
+        str | None, Argument("that neighbors are of, to join components by", holds="matrix")
     ] = None
 
 

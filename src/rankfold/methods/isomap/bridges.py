@@ -47,8 +47,8 @@ def require_rows(result: Result, x: Source | None) -> Source:
     """The rows that neighbors are of; raises where they are not there, or others."""
     if x is None:
         raise ArgumentError(
-            "disconnected='join' compares rows of different components, which neighbors do not tell: give x, "
-            "the matrix that they are of"
+            "disconnected='join' compares rows of different components, which neighbors do not tell: give "
+            "matrix=, the rows that they are of"
         )
     facts, asked = result.attrs["input"], result.attrs["request"]
     if facts["fingerprint"] and facts["fingerprint"] != x.fingerprint():

@@ -85,7 +85,7 @@ class IsomapTask:
     lists: StoredLists | None
     """That a graph is made of first; None where the result has it."""
 
-    x: Source | None = None
+    matrix: Source | None = None
     """The rows, where components are to be joined."""
 
     @property
@@ -145,7 +145,7 @@ class IsomapTask:
         geodesics, edges, marks = self.geodesics, self.edges, self.parameters.n_landmarks
         item, among = self.dtype.itemsize, 8 * marks**2
         graph = graph_bytes(self.rows, edges, item)
-        read = graph + reading_bytes(self.rows, edges) + (self.x is not None) * BRIDGE_BYTES
+        read = graph + reading_bytes(self.rows, edges) + (self.matrix is not None) * BRIDGE_BYTES
         made = 0 if self.lists is None else sorting_bytes(self.lists)
         paths = graph + among + geodesics.group_bytes
         sample = 4 * 8 * self.sample_rows * marks
@@ -195,7 +195,7 @@ class IsomapTask:
         method = "exact" if len(landmarks) == self.rows else "landmarks"
         facts = {
             **run.facts(self.request(), method, self.source, fingerprint),
-            "matrix": self._matrix(),
+            "matrix": self._searched(),
             "components": components,
             **measures,
             "covering_radius": radius,
@@ -212,7 +212,7 @@ class IsomapTask:
         chosen = run.prepare(run.part("landmarks.part"), lambda: self._landmarks(run, graph))
         return chosen["landmarks"], self.geodesics.write(run, graph, chosen["landmarks"]), components
 
-    def _matrix(self) -> dict[str, Any]:
+    def _searched(self) -> dict[str, Any]:
         """What neighbors are of, and by which metric."""
         facts, metric = self.result.attrs["input"], self.result.attrs["request"]["metric"]
         return {"name": facts["name"], "fingerprint": facts["fingerprint"], "metric": metric}
@@ -227,9 +227,9 @@ class IsomapTask:
         sizes, bridges = parts.sizes, NO_BRIDGES
         if len(sizes) > 1:
             self._require_joined(parts)
-            assert self.x is not None  # noqa: S101 - checked with the request
+            assert self.matrix is not None  # noqa: S101 - checked with the request
             metric = self.result.attrs["request"]["metric"]
-            bridges = find_bridges(self.x, metric, parts.labels)
+            bridges = find_bridges(self.matrix, metric, parts.labels)
             run.warnings.append(
                 f"the graph of neighbors had {len(sizes)} components, the largest of {sizes.max()} rows: "
                 f"{len(bridges.starts)} edges between the nearest rows of any two join them, and distances "
@@ -249,7 +249,7 @@ class IsomapTask:
             f"the graph of neighbors with {name} {asked[name]:g} has {len(sizes)} components, the largest of "
             f"{sizes.max()} of {self.rows} rows, so that no path leads from some rows to others. Search with "
             f"a larger {name}, embed the rows of a component by themselves, or say disconnected='join' "
-            "and x, the matrix"
+            "and give the matrix"
         )
 
     def _landmarks(self, run: Run, graph: NumberedGraph) -> State:
@@ -323,7 +323,7 @@ def isomap_task(
     landmarks: object = LANDMARKS[0],
     seed: object = 0,
     disconnected: object = DISCONNECTED[0],
-    x: object = None,
+    matrix: object = None,
 ) -> IsomapTask:
     """Neighbors of rows that are to be embedded, checked; arguments of ``rankfold.isomap``."""
     result = result_of("isomap", neighbors, "a result of knn or radius_neighbors, as of rf.knn(x, k=12)")
@@ -354,4 +354,6 @@ def isomap_task(
     task = IsomapTask(result, rows, edges, parameters, lists)
     if parameters.disconnected == DISCONNECTED[0]:
         return task
-    return dataclasses.replace(task, x=require_rows(result, None if x is None else open_source(x)))
+    return dataclasses.replace(
+        task, matrix=require_rows(result, None if matrix is None else open_source(matrix))
+    )
