@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,6 +168,29 @@ def test_paths_that_were_interrupted_go_on_where_they_were(near: rf.Result, tmp_
     stop = steps + 1
     again = rf.isomap(near, **how, out=tmp_path / "r.zarr", threads=3)
     assert same_bytes(again) == same_bytes(whole)
+
+
+COMMAND = """
+import sys
+import rankfold as rf
+told = lambda name, done, total: print(name, done, flush=True)
+rf.isomap(sys.argv[1], n_landmarks=160, out=sys.argv[2], threads=2, progress=told)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_kills_change_no_byte(tmp_path: Path) -> None:
+    lists = rf.knn(roll(30_000), K, out=tmp_path / "knn.zarr")
+    whole, out = rf.isomap(lists, n_landmarks=160, threads=1), tmp_path / "r.zarr"
+    for said in ("landmarks", "paths", "paths", "scaling"):
+        call = [sys.executable, "-W", "ignore", "-c", COMMAND, str(lists.path), str(out)]
+        with subprocess.Popen(call, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            assert any(line.startswith(said) for line in child.stdout)
+            child.send_signal(signal.SIGKILL)
+        assert not out.exists()
+    assert same_bytes(rf.isomap(lists, n_landmarks=160, out=out, threads=2)) == same_bytes(whole)
 
 
 def test_a_damaged_chunk_of_paths_is_made_again(near: rf.Result, tmp_path: Path) -> None:
