@@ -59,6 +59,7 @@ NAMES = {
         "fuzzy_graph",
         "combine_graphs",
         "umap",
+        "isomap",
         "trustworthiness",
         "continuity",
         "neighborhood_preservation",

@@ -10,6 +10,7 @@
     fuzzy_graph       neighbors as a graph of weights
     combine_graphs    two such graphs of the same rows as one
     umap              rows laid out by that graph, in few dimensions
+    isomap            rows as far apart as along the graph of their neighbors
     trustworthiness, continuity, neighborhood_preservation
                       how well an embedding keeps neighborhoods
     update            components of more samples, from those of some
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from rankfold.api.call import plan
     from rankfold.api.clusters import kmeans
     from rankfold.api.embedding_quality import continuity, neighborhood_preservation, trustworthiness
-    from rankfold.api.embeddings import combine_graphs, fuzzy_graph, umap
+    from rankfold.api.embeddings import combine_graphs, fuzzy_graph, isomap, umap
     from rankfold.api.execute import RankfoldWarning
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
@@ -56,6 +57,7 @@ _HOMES = {
     "fuzzy_graph": "rankfold.api.embeddings",
     "import_array": "rankfold.api.matrices",
     "index": "rankfold.api.neighbors",
+    "isomap": "rankfold.api.embeddings",
     "kmeans": "rankfold.api.clusters",
     "knn": "rankfold.api.neighbors",
     "neighborhood_preservation": "rankfold.api.embedding_quality",
@@ -86,6 +88,7 @@ __all__ = [
     "fuzzy_graph",
     "import_array",
     "index",
+    "isomap",
     "kmeans",
     "knn",
     "neighborhood_preservation",

@@ -26,6 +26,7 @@ from rankfold.kernels.bits.bit_meeting import BitRows
 from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.clustering.nearest_centers import centers_of
 from rankfold.kernels.graph.fuzzy import CLOSE
+from rankfold.kernels.graph.paths import Graph
 from rankfold.kernels.layout.forces import Edges, Epoch, epoch_key, forces_of, phases_of
 from rankfold.kernels.linear.complete_rows import RowModel, RowSums
 from rankfold.kernels.linear.moments import Moments
@@ -785,6 +786,52 @@ def membership_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({"distances": distances}, run, {f"weights {each}": bound for each in (1.0, 0.5, 2.5)})
 
 
+def edges_from_both_ends(n: int, dtype: str) -> dict[str, Array]:
+    """A graph of some components, with edges of no length, and some that are there twice."""
+    rng = np.random.default_rng(n)
+    starts, ends = rng.integers(0, n, (2, 2 * n))
+    ends = np.where(starts % 3 == ends % 3, ends, starts)
+    lengths = np.abs(matrix((2 * n, 1), dtype))[:, 0]
+    lengths[::5] = 0
+    both = np.concatenate([starts, ends]), np.concatenate([ends, starts]), np.concatenate([lengths, lengths])
+    order = np.argsort(both[0], kind="stable")
+    pointers = np.searchsorted(both[0][order], np.arange(n + 1))
+    return {"pointers": pointers, "neighbors": both[1][order].astype(np.int32), "lengths": both[2][order]}
+
+
+def paths_case(shape: tuple[int, int], dtype: str) -> Case:
+    edges = edges_from_both_ends(shape[0] * shape[1], dtype)
+    vertices = range(0, len(edges["pointers"]) - 1, shape[1])
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        graph, outputs = Graph(*(np.ascontiguousarray(a[name]) for name in edges)), {}
+        nearest = np.full(len(graph.pointers) - 1, np.inf)
+        for source in vertices:
+            near = np.full(len(nearest), np.inf)
+            assert body(graph, source, near=near) is None
+            assert body(graph, source, near=nearest) is None
+            outputs[f"from {source}"] = near
+        # Paths that end where another vertex is nearer lose nothing, to the last bit.
+        np.testing.assert_array_equal(nearest, np.min(list(outputs.values()), axis=0))
+        return {name: np.where(np.isfinite(near), near, -1) for name, near in outputs.items()}
+
+    return Case(edges, run)
+
+
+def components_case(shape: tuple[int, int], dtype: str) -> Case:
+    edges = edges_from_both_ends(shape[0] * shape[1], "float64")
+    del edges["lengths"]
+    edges["neighbors"] = edges["neighbors"].astype(dtype)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        pointers, ends = np.ascontiguousarray(a["pointers"]), np.ascontiguousarray(a["neighbors"])
+        order, labels = np.empty((2, len(pointers) - 1), ends.dtype)
+        assert body(pointers, ends, order=order, labels=labels) is None
+        return {"order": order, "labels": labels}
+
+    return Case(edges, run)
+
+
 def layout_case(shape: tuple[int, int], dtype: str) -> Case:
     n, d = shape[0] + 3, min(shape[1], 5)
     positions = matrix((n, d), "float32") / 3
@@ -1414,6 +1461,8 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("neighbors.lists", "sort_lists"): (sort_case, ("float64",)),
     ("layout.vertices", "move_vertices"): (layout_case, ("int32", "int64")),
     ("graph.fuzzy", "membership"): (membership_case, FLOATS),
+    ("graph.paths", "lower_distances"): (paths_case, FLOATS),
+    ("graph.paths", "search_breadth_first"): (components_case, ("int32", "int64")),
     ("nonnegative.nnls", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
     ("nonnegative.nnls", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),
     ("sparse.products", "multiply_rows"): (multiply_sparse_case, FLOATS),

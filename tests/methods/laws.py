@@ -111,6 +111,16 @@ def index_of(x: object, _: int, **how: Any) -> rf.Result:
     return rf.index(x, partition_rows=60, **how)
 
 
+def many_neighbors(x: object, _: int, **how: Any) -> rf.Result:
+    """So many that there is a path from any row to any other."""
+    return rf.knn(x, 15, **how)
+
+
+def all_within(x: object, _: int, **how: Any) -> rf.Result:
+    """The same by a radius, of some columns."""
+    return rf.radius_neighbors(rf.open(x, select_columns=slice(6, 9)), 4.0, **how)
+
+
 def weights() -> npt.NDArray[np.float32]:
     """For the matrix below; a tenth of its entries counts nothing."""
     rng = np.random.default_rng(6)
@@ -177,6 +187,10 @@ LAWS = {
     "umap that is measured": Law(measured_layout, {"n_epochs": 20}, fit=rf.knn),
     "umap of a graph": Law(
         graph_and_layout, {"n_epochs": 20, "n_components": 3}, fit=rf.knn, reads_matrix=False
+    ),
+    "isomap": Law(rf.isomap, {"n_landmarks": 40}, fit=many_neighbors, reads_matrix=False),
+    "isomap of a radius": Law(
+        rf.isomap, {"n_landmarks": 40, "landmarks": "random"}, fit=all_within, reads_matrix=False
     ),
     "column_sums": Law(function_of(COLUMN_SUMS), {"powers": 3}),
 }

@@ -115,6 +115,13 @@ SUITES = {
             "rankfold.estimators",
         ),
         Suite(
+            "scikit-learn Isomap",
+            "sklearn.manifold.tests.test_isomap",
+            "sklearn.manifold",
+            ("Isomap",),
+            "rankfold.estimators",
+        ),
+        Suite(
             "pynndescent",
             "pynndescent.tests.test_pynndescent_",
             "pynndescent",

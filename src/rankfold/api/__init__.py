@@ -3,7 +3,7 @@
 reductions          svd, pca, qr, nmf
 neighbors           knn, index, radius_neighbors
 clusters            kmeans
-embeddings          fuzzy_graph, combine_graphs, umap
+embeddings          fuzzy_graph, combine_graphs, umap, isomap
 embedding_quality   trustworthiness, continuity, neighborhood preservation
 models              transform, update, check, reconstruct
 matrices            open, import_array

@@ -83,10 +83,9 @@ def plan(
     ----------
     kind : str
         The name of a method of one matrix: "svd", "pca", "qr", "nmf", "knn", or one of another package; or of
-        neighbors, "fuzzy_graph" or "umap".
+        one result: "fuzzy_graph", "umap", "isomap", "reconstruct".
     x : path, array or Source, (m, n)
-        Anything ``svd`` takes; its shape, type and chunks are looked at. Of "fuzzy_graph" and "umap" a result
-        that they take, or its path.
+        Anything ``svd`` takes; its shape, type and chunks are looked at. Or the result, or its path.
     rows : int, optional
         In place of ``x``, with ``k``: a plan of "fuzzy_graph" or "umap" of so many rows with k neighbors
         each, before anything is there.
@@ -113,7 +112,7 @@ def plan(
     -----
     Takes milliseconds. What a method that stops on its tolerance will need is a guess, and said to be one.
     """
-    names = [each.name for each in methods() if each.of_matrix or each.of_neighbors]
+    names = [each.name for each in methods() if len(each.inputs) == 1]
     if not isinstance(kind, str) or (isinstance(x, str) and x in names and kind not in names):
         raise ArgumentError("plan takes what is planned first, then the matrix: rankfold.plan('pca', x, ...)")
     if kind not in names:
@@ -132,13 +131,14 @@ def plan(
         parameters = [*parameters, "k"]
     elif x is None or rows is not None:
         raise InputError(f"say which matrix to plan {kind} of: only plans of neighbors take rows and k alone")
-    view_names = () if method.of_neighbors else VIEW
+    view_names = VIEW if method.of_matrix else ()
     refuse_unknown(f"a plan of {kind}", values, [*parameters, *WHERE, *view_names])
     executor = choose_executor(
         cluster=cluster, workers=workers, threads=threads, memory=memory, client=client, device=device
     )
     view: Any = {name: values[name] for name in view_names if name in values}
-    task = method.task(opened(x, view), **{name: values[name] for name in values if name not in view_names})
+    of = opened(x, view) if method.of_matrix else x
+    task = method.task(of, **{name: values[name] for name in values if name not in view_names})
     result = make_plan(task, executor.budget)
     return result if rates is None else result.with_seconds(rates, task.source, executor.budget.workers)
 

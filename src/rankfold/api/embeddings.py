@@ -9,6 +9,7 @@ from rankfold.api.arguments import public
 from rankfold.api.execute import run
 from rankfold.api.where import Where
 from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
+from rankfold.methods.isomap.arguments import ISOMAP
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.pipeline.storage.result import Result
 
@@ -202,3 +203,73 @@ def umap(
     forces = {"negative_sample_rate": negative_sample_rate, "repulsion_strength": repulsion_strength}
     forces |= {"learning_rate": learning_rate}
     return run(UMAP.task(neighbors, init=init, quality=quality, **numbers, **curve, **forces), where)
+
+
+@public
+def isomap(
+    neighbors: Result | str | Path,
+    *,
+    n_components: int = 2,
+    n_landmarks: int | None = None,
+    landmarks: str = "farthest",
+    seed: int = 0,
+    disconnected: str = "refuse",
+    matrix: object = None,
+    **where: Unpack[Where],
+) -> Result:
+    """Rows in few dimensions, as far apart as the shortest paths along the graph of their neighbors are long.
+
+    Parameters
+    ----------
+    neighbors : Result or path
+        Of ``knn`` of a matrix with itself, or of ``radius_neighbors``, by any metric but inner products. Two
+        rows have an edge, as long as their distance, where either has the other among its neighbors. A row
+        is none of its own neighbors: k is ``n_neighbors`` of scikit-learn.
+    n_components : int
+        Dimensions d of the embedding.
+    n_landmarks : int
+        Rows l that paths begin at: all of up to 1000 rows by default, which is Isomap itself, else 500.
+    landmarks : {"farthest", "random"}
+        Each the row farthest from those before, the first of them any; or any rows.
+    seed : int
+        Key of the random numbers.
+    disconnected : {"refuse", "join"}
+        What becomes of a graph of several components, between which there are no paths: an error; or edges
+        between the nearest rows of any two, as scikit-learn has it.
+    matrix : path, array or Source
+        The one that neighbors are of, to join components by.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``embedding`` (m, d); ``geodesics`` (m, l), lengths of the shortest paths from landmarks;
+        ``landmarks`` (l,), their rows; ``eigenvalues`` (l,) of centered squared distances among them. All
+        float64; ``embedding`` and ``geodesics`` float32 where rows are. ``attrs`` has
+        ``residual_variance``, one less the squared correlation of paths with distances in the embedding over
+        pairs of a landmark and a sampled row, and its ``standard_error``; ``reconstruction_error``, that of
+        scikit-learn over landmarks; ``covering_radius``, the longest path from a row to its nearest
+        landmark; ``negative_eigenvalues``, which no distances in a plane space have, and their share,
+        ``negative_share``; and the ``components`` that the graph had.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``; ``PlanError`` where the graph (8 or 12 bytes for each of up to 2 m k edges) and paths
+        of a group of landmarks do not fit into the memory; ``DataError`` for a graph of several components.
+
+    Notes
+    -----
+    Paths take ``l m (k + log m)`` steps; one process follows them, a landmark in a thread, and leaves a
+    checkpoint after each group of landmarks. New rows: ``rf.transform(result, rf.knn(x, k, queries=new))``.
+
+    References
+    ----------
+    Tenenbaum, de Silva, Langford, Science 290, 2000; de Silva, Tenenbaum, Sparse multidimensional scaling
+    using landmark points, Stanford, 2004. Unlike these, coordinates are not turned to principal axes of all
+    rows; distances among landmarks are the mean of both directions, which differ by rounding.
+    """
+    numbers: dict[str, object] = {"n_components": n_components, "n_landmarks": n_landmarks, "seed": seed}
+    more = {"landmarks": landmarks, "disconnected": disconnected, "matrix": matrix}
+    return run(ISOMAP.task(neighbors, **numbers, **more), where)

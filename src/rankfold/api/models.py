@@ -33,9 +33,10 @@ def transform(
     Parameters
     ----------
     result : Result or path
-        Of ``svd``, ``pca`` or ``nmf``; it needs no rows.
+        Of ``svd``, ``pca`` or ``nmf``; it needs no rows. Or of ``isomap``.
     x : path, array or Source
-        Samples in rows, with the columns that were fitted. Anything ``svd`` takes.
+        Samples in rows, with the columns that were fitted. Anything ``svd`` takes. With a result of
+        ``isomap`` that of ``knn``, with new samples as its ``queries``, among the rows that were embedded.
     others
         As for ``svd``.
 
@@ -45,7 +46,8 @@ def transform(
         ``scores`` of a pca, centered, scaled and whitened as its own; ``U = x V / s`` of an svd; ``W`` of an
         nmf, exact least squares over rows that are not negative (by block principal pivoting), penalized as
         in the fit. What part of the samples the components leave out, as a norm, is
-        ``attrs["relative_error"]``.
+        ``attrs["relative_error"]``. ``embedding`` of an isomap, by the shortest paths over the neighbors of
+        each sample, with ``residual_variance`` and ``standard_error`` in ``attrs``.
 
     Raises
     ------
@@ -60,7 +62,8 @@ def transform(
     ----------
     Kim, Park, SIAM J. Sci. Comput. 33(6), 2011, algorithm 2, for the rows of an nmf.
     """
-    _require_order("transform", result, x)
+    if not (isinstance(x, Result) and x.attrs["kind"] == "knn"):
+        _require_order("transform", result, x)
     task = TRANSFORM.task(result, x)
     require_apart(where.get("out"), result)
     return run(task, where)

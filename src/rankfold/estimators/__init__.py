@@ -6,10 +6,10 @@
     nonnegative            NMF
     minibatch              MiniBatchNMF
     neighbors              NearestNeighbors, KNeighborsTransformer
-    radius                 RadiusNeighborsTransformer, and queries of a radius
-    search                 what these share: metrics, samples that are kept
+    search                 what these share: metrics, samples that are kept; RadiusNeighborsTransformer
     clusters               KMeans, MiniBatchKMeans
     layouts                UMAP
+    isomap                 Isomap
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
 
@@ -26,12 +26,13 @@ except ImportError as error:
 
 from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
 from rankfold.estimators.incremental import IncrementalPCA
+from rankfold.estimators.isomap import Isomap
 from rankfold.estimators.layouts import UMAP
 from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
 from rankfold.estimators.nonnegative import NMF
 from rankfold.estimators.principal_components import PCA
-from rankfold.estimators.radius import RadiusNeighborsTransformer
+from rankfold.estimators.search import RadiusNeighborsTransformer
 from rankfold.estimators.truncated import TruncatedSVD
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "PCA",
     "UMAP",
     "IncrementalPCA",
+    "Isomap",
     "KMeans",
     "KNeighborsTransformer",
     "MiniBatchKMeans",

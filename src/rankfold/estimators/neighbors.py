@@ -21,9 +21,8 @@ from sklearn.utils.validation import validate_data
 
 import rankfold
 from rankfold.estimators.labels import labeled
-from rankfold.estimators.radius import RadiusSearch
 from rankfold.estimators.samples import is_large, require_plain_output
-from rankfold.estimators.search import SampleSearch, csr_matrix, require_mode
+from rankfold.estimators.search import RadiusSearch, SampleSearch, csr_matrix, require_mode
 from rankfold.methods.index.arguments import NAMES as INDEXED
 from rankfold.methods.partitions.layout import RECALL_ROWS
 

@@ -2,7 +2,7 @@
 
     linear        products, factorizations, sketches and sums of panels
     neighbors     nearest rows, and how many rows are nearer
-    graph         weights of a graph of neighbors
+    graph         weights of a graph of neighbors, and shortest paths along it
     layout        forces that move the vertices of a graph
     bits          nearest rows among sets, by what two of them share
     clustering    nearest centers of rows, and sums of clusters

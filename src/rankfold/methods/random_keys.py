@@ -74,3 +74,9 @@ class Purpose(IntEnum):
 
     CLUSTER_SEEDS = 15
     """Rows of a sample that centers begin at: one time after the other, by starts."""
+
+    PATH_LANDMARKS = 40
+    """Rows that shortest paths begin at, or the first of them."""
+
+    PATH_ROWS = 41
+    """Rows of which distances in an embedding are compared with paths."""

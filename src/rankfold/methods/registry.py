@@ -192,6 +192,7 @@ METHODS: Registry[Method] = Registry(
         "fuzzy_graph": "rankfold.methods.fuzzy_graph.arguments:FUZZY_GRAPH",
         "combine_graphs": "rankfold.methods.fuzzy_graph.arguments:COMBINE_GRAPHS",
         "umap": "rankfold.methods.umap.arguments:UMAP",
+        "isomap": "rankfold.methods.isomap.arguments:ISOMAP",
         "transform": "rankfold.methods.model.arguments:TRANSFORM",
         "update": "rankfold.methods.model.arguments:UPDATE",
         "check": "rankfold.methods.model.arguments:CHECK",

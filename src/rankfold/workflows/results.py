@@ -40,6 +40,8 @@ def headline(result: Result) -> str:
         line += f"; inertia {facts['final_inertia']:.6g}" + f", {empty} clusters without rows" * (empty > 0)
     elif facts["kind"] in ("fuzzy_graph", "combine_graphs", "umap"):
         line = _picture(facts)
+    elif "residual_variance" in facts:
+        line = _paths(facts)
     elif "value" in facts:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
         line = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
@@ -84,6 +86,18 @@ def _neighborhoods(facts: dict[str, Any]) -> str:
         return ""
     told = (f"{name} {facts[name]:.4f}" for name in ("trustworthiness", "continuity", "preservation"))
     return f"; {', '.join(told)} by {facts['quality_rows']} rows and {facts['quality_k']} neighbors"
+
+
+def _paths(facts: dict[str, Any]) -> str:
+    """An embedding by paths, or new rows in one."""
+    (rows, _), request = facts["input"]["shape"], facts["request"]
+    if facts["kind"] == "isomap":
+        line = f"isomap of {rows} rows in {request['n_components']} dimensions by {request['n_landmarks']} "
+        line += "landmarks"
+    else:
+        line = f"{rows} rows in {request['rank']} components of isomap"
+    error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
+    return f"{line}; residual variance {facts['residual_variance']:.3g}{error}"
 
 
 def residuals(facts: dict[str, Any]) -> str:
@@ -139,6 +153,12 @@ def result_at(path: Path | str) -> Result | None:
     except InputError:
         return None
     return None if result is None or "kind" not in result.attrs or [*result] == ["X"] else result
+
+
+def neighbors_at(path: Path | str) -> Result | None:
+    """The result of knn at a path; None where there is anything else."""
+    result = result_at(path)
+    return result if result is not None and result.attrs["kind"] == "knn" else None
 
 
 def description(result: Result) -> str:

@@ -85,6 +85,35 @@ def test_neighbors_become_a_graph_and_a_picture(tmp_path: Path, store: Path) -> 
     assert said.exit_code == 2 and "umap lays out one of fuzzy_graph or knn" in said.stderr
 
 
+def test_neighbors_are_embedded_by_paths(tmp_path: Path, store: Path) -> None:
+    near, out, new = (tmp_path / f"{name}.zarr" for name in ("near", "isomap", "new"))
+    assert rankfold("knn", store, "--k", 3, "--out", near).exit_code == 0
+    options = (
+        "--n-landmarks",
+        20,
+        "--landmarks",
+        "random",
+        "--disconnected",
+        "join",
+        "--matrix",
+        store,
+        "--out",
+        out,
+    )
+    embedded = rankfold("isomap", near, *options)
+    assert embedded.exit_code == 0, embedded.output
+    assert f"isomap of {ROWS} rows in 2 dimensions by 20 landmarks; residual variance " in embedded.stdout
+    assert "already done" in rankfold("isomap", near, *options).stdout
+    assert rankfold("knn", store, "--k", 3, "--queries", store, "--out", new).exit_code == 0
+    placed = rankfold("transform", out, new, "--out", tmp_path / "placed.zarr")
+    assert placed.exit_code == 0, placed.output
+    assert f"{ROWS} rows in 2 components of isomap; residual variance " in placed.stdout
+    said = rankfold("transform", out, near, "--out", tmp_path / "no.zarr")
+    assert said.exit_code == 2 and "has no neighbors of queries: transform takes" in said.stderr
+    said = rankfold("isomap", out, "--out", tmp_path / "no.zarr")
+    assert said.exit_code == 2 and "isomap takes one of knn or radius_neighbors" in said.stderr
+
+
 def test_import_and_info(tmp_path: Path, x: np.ndarray) -> None:
     np.save(tmp_path / "x.npy", x)
     assert rankfold("import", tmp_path / "x.npy", tmp_path / "new.zarr").exit_code == 0

@@ -6,7 +6,7 @@ either row, or both, have, by column; distances are the same from either side, t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,23 @@ def write_symmetric_graph(result: Path, scratch: Path, shape: tuple[int, int], *
         remove(old)
     between.mkdir()
     indices, distances = (zarr.open_array(result / name, mode="r") for name in ("indices", "distances"))
-    writer = CsrWriter(folder, shape, np.dtype(np.float64), 2 * indices.size, str(result))
     both = _both_ways(indices, distances)
+    write_edges(both, folder, between, shape, 2 * indices.size, name=str(result), mutual=mutual)
+    remove(between)
+
+
+def write_edges(
+    both: Iterable[Entries],
+    folder: Path,
+    between: Path,
+    shape: tuple[int, int],
+    most: int,
+    *,
+    name: str,
+    mutual: bool,
+) -> None:
+    """A group of edges, at most so many, that come once or from either side: ``d + 1j`` of a distance d."""
+    writer = CsrWriter(folder, shape, np.dtype(np.float64), most, name)
     for edges in sorted_entries(both, shape, np.dtype(np.complex128), between, SORT_BYTES):
         # How often an edge came is in the imaginary part, and as often its distance in the real one.
         keep = edges.values.imag > 1 if mutual else np.ones(len(edges.values), np.bool_)
@@ -76,7 +91,6 @@ def write_symmetric_graph(result: Path, scratch: Path, shape: tuple[int, int], *
             values = edges.values[keep].real / edges.values[keep].imag
             writer.append(Entries(edges.rows[keep], edges.columns[keep], values))
     writer.finish()
-    remove(between)
 
 
 def _both_ways(indices: Any, distances: Any) -> Iterator[Entries]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.isomap.place import is_embedding, place_task
 from rankfold.methods.model.arguments import TRANSFORM
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.sparse_transform_pass import ProjectSparseRows
@@ -32,7 +33,7 @@ from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.sparse_panels import SparsePanels
 from rankfold.methods.svd.strategy import matching_chunk
-from rankfold.methods.task import Output, count
+from rankfold.methods.task import Output, Task, count
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
@@ -320,14 +321,19 @@ def _remedy(view: View, panels: Cut) -> str:
     )
 
 
-def transform_task(result: FactorModel | Result | str | Path, x: object) -> Projection:
+def transform_task(result: FactorModel | Result | str | Path, x: object) -> Task:
     """New rows and a result, checked; arguments of ``rankfold.transform``."""
+    embedding = is_embedding(result)
+    if embedding is not None:
+        return place_task(embedding, x)
     model = open_model(result, among=TRANSFORM.results)
     return Projection.of(model, model.source(x))
 
 
 def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
     """Run each compiled loop once: of columns, and those that solve for coordinates in factors."""
+    if request["of"] == "isomap":
+        return
     warm_columns(dtype, request, shape)
     if request["of"] == "nmf":
         warm_coordinates()

@@ -1,4 +1,4 @@
-"""What is done with a result: ``transform``, ``reconstruct``, ``check``, graphs and ``umap``."""
+"""What is done with a result: ``transform``, ``reconstruct``, ``check``, and embeddings by neighbors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
+from rankfold.methods.isomap.arguments import ISOMAP
 from rankfold.methods.registry import Method
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.workflows.options import Json, arguments, command, output, place, store, view
-from rankfold.workflows.results import headline, is_unchanged, last_attempt, residuals, took
+from rankfold.workflows.results import headline, is_unchanged, last_attempt, neighbors_at, residuals, took
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
@@ -23,7 +24,12 @@ def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd 
 
 
 def samples(
-    new: Annotated[str, typer.Argument(metavar="NEW", help="samples with the columns that were fitted")],
+    new: Annotated[
+        str,
+        typer.Argument(
+            metavar="NEW", help="samples with the columns that were fitted; of isomap their neighbors, by knn"
+        ),
+    ],
 ) -> str:
     """The matrix that is transformed."""
     return new
@@ -43,9 +49,11 @@ def transform(
 
     earlier = last_attempt(output["out"])
     with _show_progress() as bar:
-        result = rankfold.transform(fit, rankfold.open(samples, **view), progress=bar, **output, **place)
+        new = neighbors_at(samples) or rankfold.open(samples, **view)
+        result = rankfold.transform(fit, new, progress=bar, **output, **place)
     there = is_unchanged(output["out"], earlier, overwrite=output["overwrite"])
-    _close(result, _relative_error(result.attrs), already_done=there, as_json=as_json)
+    line = _relative_error(result.attrs) if "relative_error" in result.attrs else headline(result)
+    _close(result, line, already_done=there, as_json=as_json)
 
 
 @command(fit, output, place)
@@ -102,6 +110,16 @@ def lists_or_graph(
     return neighbors
 
 
+def lists_or_radius(
+    neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn or radius-neighbors wrote")],
+) -> Path:
+    """The result along whose graph paths lead."""
+    return neighbors
+
+
+INPUTS = {FUZZY_GRAPH: lists, UMAP: lists_or_graph, ISOMAP: lists_or_radius}
+
+
 def command_of_neighbors(method: Method) -> Callable[..., None]:
     """The command of a method of neighbors, or of their graph."""
 
@@ -122,7 +140,7 @@ def command_of_neighbors(method: Method) -> Callable[..., None]:
         _close(result, headline(result), already_done=there, as_json=as_json)
 
     body.__name__, body.__doc__ = method.name.replace("_", "-"), method.summary
-    return command(lists if method is FUZZY_GRAPH else lists_or_graph, output, arguments(method), place)(body)
+    return command(INPUTS[method], output, arguments(method), place)(body)
 
 
 def first_graph(
@@ -163,7 +181,7 @@ def combine_graphs(
 
 def embeddings() -> list[Callable[..., None]]:
     """A command for each method of neighbors."""
-    return [command_of_neighbors(each) for each in (FUZZY_GRAPH, UMAP)]
+    return [command_of_neighbors(each) for each in INPUTS]
 
 
 def window(text: str | None) -> slice | None:

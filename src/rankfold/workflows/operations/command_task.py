@@ -10,6 +10,7 @@ from rankfold.cluster.executor import positive_count
 from rankfold.cluster.slurm.job_script import allocation_of
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
+from rankfold.methods.isomap.arguments import ISOMAP
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
 from rankfold.methods.registry import METHODS, Method
 from rankfold.methods.task import Task, make_plan
@@ -21,6 +22,7 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.workflows import options
 from rankfold.workflows.commands.model import window
 from rankfold.workflows.commands.reduce import rank_of_update
+from rankfold.workflows.results import neighbors_at
 
 OptionValues = Mapping[str, Any]
 """What was typed, by the names of parameters; defaults too."""
@@ -59,12 +61,15 @@ def task_of_command(name: str, values: OptionValues) -> Task:
 
 
 BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
-    "transform": lambda values: TRANSFORM.task(values["result"], _matrix(values, "new")),
+    "transform": lambda values: TRANSFORM.task(
+        values["result"], neighbors_at(values["new"]) or _matrix(values, "new")
+    ),
     "reconstruct": lambda values: RECONSTRUCT.task(
         values["result"], rank=values["rank"], row_range=window(values["select_rows"])
     ),
     "fuzzy-graph": lambda values: _of_neighbors(FUZZY_GRAPH, values),
     "umap": lambda values: _of_neighbors(UMAP, values),
+    "isomap": lambda values: _of_neighbors(ISOMAP, values),
     "check": lambda values: CHECK.task(values["result"], _matrix(values)),
 }
 """Functions that make the task of a command that uses a result, by its name."""

@@ -1,0 +1,51 @@
+"""Arguments of isomap: types, defaults and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.registry import Input, Method
+
+LANDMARKS = ("farthest", "random")
+"""How rows are chosen that paths begin at."""
+
+DISCONNECTED = ("refuse", "join")
+"""What becomes of a graph of several components."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsomapArguments:
+    """See ``rankfold.isomap``."""
+
+    n_components: Annotated[int, Argument("dimensions of the embedding", least=1)] = 2
+    n_landmarks: Annotated[
+        int | None,
+        Argument("rows that paths begin at; all of up to 1000 rows by default, else 500", least=1),
+    ] = None
+    landmarks: Annotated[
+        str, Argument("each the farthest from those before, or any rows", choices=LANDMARKS)
+    ] = LANDMARKS[0]
+    seed: Annotated[int, Argument("key of the random numbers", least=0, below=2**64)] = 0
+    disconnected: Annotated[
+        str,
+        Argument(
+            "refuse a graph of several components, or join all by their nearest rows", choices=DISCONNECTED
+        ),
+    ] = DISCONNECTED[0]
+    matrix: Annotated[
+        str | None, Argument("that neighbors are of, to join components by", holds="matrix")
+    ] = None
+
+
+ISOMAP = Method(
+    "isomap",
+    "Rows in few dimensions, as far apart as along the graph of their neighbors.",
+    IsomapArguments,
+    "rankfold.methods.isomap.isomap:isomap_task",
+    inputs=(Input("neighbors", ("knn", "radius_neighbors")),),
+    matrices=("embedding", "geodesics"),
+    in_process=True,
+    loops="rankfold.methods.isomap.warm:warm_paths",
+)

@@ -1,0 +1,137 @@
+"""Shortest paths from landmarks to all rows, a group of landmarks after the other.
+
+Threads take landmarks of a group, each with a heap of its own. How large a group is follows from the shape
+alone, and so do the chunks that it leaves: none has to be made again after a kill.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.graph.paths import lower_distances
+from rankfold.methods.isomap.graph import NumberedGraph, index_type
+from rankfold.methods.parts.outputs import create_output
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+NAME = "geodesics"
+
+GROUPS = 64
+"""Of landmarks, within bounds: chunks of one are as wide."""
+
+GROUP = (16, 256)
+"""Fewest and most landmarks of a group."""
+
+CHUNK_ROWS = 2**14
+"""Most rows of a chunk, unless there are more than ``TARGET_CHUNKS`` of these."""
+
+BLOCK_NUMBERS = 2**22
+"""Of all landmarks and the rows of a chunk, which are read together."""
+
+TARGET_CHUNKS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Geodesics:
+    """Distances of all rows from landmarks, (m, l), as they are stored."""
+
+    rows: int
+    landmarks: int
+    dtype: np.dtype[Any]
+
+    @property
+    def group(self) -> int:
+        """Landmarks that are taken together."""
+        return min(self.landmarks, max(GROUP[0], min(self.landmarks // GROUPS, GROUP[1])))
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows of a chunk."""
+        few = max(1, min(CHUNK_ROWS, BLOCK_NUMBERS // self.landmarks))
+        return min(self.rows, max(few, self.rows // TARGET_CHUNKS))
+
+    @property
+    def thread_bytes(self) -> int:
+        """Memory of paths from one landmark: distances, a heap with its keys, and places in it."""
+        return self.rows * (8 + 8 + 2 * index_type(self.rows).itemsize)
+
+    @property
+    def group_bytes(self) -> int:
+        """Distances of a group, and a chunk as it is written."""
+        return self.group * self.dtype.itemsize * (self.rows + 2 * self.chunk_rows)
+
+    @property
+    def block_bytes(self) -> int:
+        """A block of rows as it is read, in float64, and what is made of it."""
+        return self.chunk_rows * self.landmarks * (2 * self.dtype.itemsize + 3 * 8)
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """Rows that are read together."""
+        step = self.chunk_rows
+        return [(start, min(self.rows, start + step)) for start in range(0, self.rows, step)]
+
+    def write(self, run: Run, graph: NumberedGraph, landmarks: Int64) -> Float64:
+        """All of them; (l, l) those among landmarks."""
+        began, group = time.perf_counter(), self.group
+        shape, chunks = (self.rows, self.landmarks), (self.chunk_rows, group)
+        path = create_output(run.result, NAME, shape, self.dtype, chunks)
+        vertices = graph.numbers[landmarks]
+        among = np.empty((self.landmarks, self.landmarks))
+        with ThreadPoolExecutor(run.concurrency, "rankfold-paths") as pool:
+            for start in range(0, self.landmarks, group):
+                stop = min(self.landmarks, start + group)
+
+                def make(start: int = start, stop: int = stop) -> State:
+                    return {"among": self._write_group(path, graph, vertices, (start, stop), pool)}
+
+                among[start:stop] = run.prepare(run.part("paths", f"{start}.part"), make)["among"]
+                if run.progress:
+                    run.progress("paths", self.rows * stop // self.landmarks, self.rows)
+        run.seconds["paths"] = time.perf_counter() - began
+        return among
+
+    def _write_group(
+        self, path: Path, graph: NumberedGraph, vertices: Any, span: tuple[int, int], pool: ThreadPoolExecutor
+    ) -> Float64:
+        """Paths of some landmarks; their distances from all landmarks."""
+        start, stop = span
+        distances = np.empty((stop - start, self.rows), self.dtype)
+        among = np.empty((stop - start, self.landmarks))
+
+        def follow(place: int) -> None:
+            near = np.full(self.rows, np.inf)
+            lower_distances(graph.edges, int(vertices[start + place]), near=near)
+            among[place] = near[vertices]
+            distances[place] = near[graph.numbers]
+
+        for _ in pool.map(follow, range(stop - start)):
+            pass
+        for first, last in self.blocks():
+            write_whole_chunks(path, distances[:, first:last].T, (first, last), span)
+        return among
+
+    def nearest(self, run: Run) -> tuple[Int64, float]:
+        """(l,) rows that are nearest to each landmark, the first of several; the farthest of them all."""
+        import zarr
+
+        array, counts, radius = (
+            zarr.open_array(run.result / NAME, mode="r"),
+            np.zeros(self.landmarks, int),
+            0.0,
+        )
+        for start, stop in self.blocks():
+            distances = np.asarray(array[start:stop])
+            counts += np.bincount(distances.argmin(axis=1), minlength=self.landmarks)
+            radius = max(radius, float(distances.min(axis=1).max()))
+        return counts, radius

@@ -1,0 +1,194 @@
+"""Lists of neighbors as a graph in memory: an edge where either of two rows has the other among its own.
+
+Vertices are numbered as a breadth-first search meets them. Those that lie near to each other are then near in
+memory too, whatever the order of rows, and paths take less than half of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.graph.paths import Graph, search_breadth_first
+from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, LARGEST, StoredLists
+from rankfold.methods.knn.graph import SORT_BYTES, write_edges
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS, TARGET_CHUNKS
+from rankfold.pipeline.importing.readers.reader import Entries
+from rankfold.pipeline.storage.checkpoint import remove
+
+Array = npt.NDArray[Any]
+Int64 = npt.NDArray[np.int64]
+
+RECORD_BYTES = 24
+"""Of an edge on scratch while edges are sorted."""
+
+
+def index_type(rows: int) -> np.dtype[Any]:
+    """Of numbers of vertices."""
+    return np.dtype(np.int32 if rows < 2**31 else np.int64)
+
+
+def graph_bytes(rows: int, edges: int, item: int) -> int:
+    """Memory of a graph with the numbers of its vertices."""
+    index = index_type(rows).itemsize
+    return 8 * (rows + 1) + edges * (index + item) + rows * index
+
+
+def reading_bytes(rows: int, edges: int) -> int:
+    """What reading one takes besides: pointers as stored, order and labels, and a chunk in pieces."""
+    chunk = min(max(edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+    return 4 * 8 * (rows + 1) + 3 * index_type(rows).itemsize * rows + 80 * chunk
+
+
+def sorting_bytes(lists: StoredLists) -> int:
+    """What making one on scratch takes."""
+    return 4 * lists.chunk_bytes + 8 * BLOCK_BYTES + 3 * SORT_BYTES
+
+
+def write_graph(lists: StoredLists, folder: Path, between: Path) -> None:
+    """The graph on scratch: see ``write_edges``."""
+    for old in (folder, between):
+        remove(old)
+    between.mkdir()
+    shape, edges = (lists.rows, lists.rows), 2 * lists.rows * lists.k
+    write_edges(_both_ways(lists), folder, between, shape, edges, name=str(lists.result.path), mutual=False)
+    remove(between)
+
+
+def _both_ways(lists: StoredLists) -> Iterator[Entries]:
+    """Every edge, and the one that leads back; none from a row to itself."""
+    for first, distances, indices in lists.blocks():
+        ends, starts = indices.reshape(-1), np.repeat(np.arange(first, first + len(indices)), lists.k)
+        apart = ends != starts
+        ends, starts, values = ends[apart], starts[apart], distances.reshape(-1)[apart] + 1j
+        if len(values):
+            yield Entries(starts, ends, values)
+            yield Entries(ends, starts, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """How the vertices of a graph hang together."""
+
+    order: Array
+    """Rows, as a search meets them."""
+
+    labels: Array
+    """Component of each row."""
+
+    @property
+    def sizes(self) -> Int64:
+        """Rows of each."""
+        sizes: Int64 = np.bincount(self.labels)
+        return sizes
+
+
+@dataclass(frozen=True, slots=True)
+class Bridges:
+    """Edges besides those of a graph, each there once."""
+
+    starts: Int64
+    ends: Int64
+    lengths: npt.NDArray[np.float64]
+
+    def both_ways(self) -> tuple[Int64, Int64, npt.NDArray[np.float64]]:
+        """From either end, in order of starts."""
+        starts, ends = np.concatenate([self.starts, self.ends]), np.concatenate([self.ends, self.starts])
+        order = np.argsort(starts, kind="stable")
+        return starts[order], ends[order], np.concatenate([self.lengths, self.lengths])[order]
+
+
+NO_BRIDGES = Bridges(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedGraph:
+    """A graph whose vertices are rows in another order."""
+
+    edges: Graph
+    numbers: Array
+    """The vertex that each row is."""
+
+    @property
+    def rows(self) -> int:
+        """Vertices."""
+        return len(self.numbers)
+
+
+def read_components(graph: Path, rows: int) -> Components:
+    """Those of a stored graph."""
+    index = index_type(rows)
+    pointers, stored = _stored(graph)
+    neighbors, order, labels = (
+        np.empty(int(pointers[-1]), index),
+        np.empty(rows, index),
+        np.empty(rows, index),
+    )
+    for start, stop in _spans(stored):
+        ends = np.asarray(stored["indices"][start:stop])
+        if len(ends) and not 0 <= ends.min() <= ends.max() < rows:
+            raise DataError(f"{graph} has edges to rows that are none of {rows}")
+        neighbors[start:stop] = ends
+    search_breadth_first(pointers, neighbors, order=order, labels=labels)
+    return Components(order, labels)
+
+
+def read_graph(
+    graph: Path, order: Array, dtype: np.dtype[Any], bridges: Bridges = NO_BRIDGES
+) -> NumberedGraph:
+    """A stored graph in memory, vertices in that order, with some edges more."""
+    rows = len(order)
+    pointers, stored = _stored(graph)
+    numbers = np.empty_like(order)
+    numbers[order] = np.arange(rows, dtype=order.dtype)
+    starts, ends, lengths = bridges.both_ways()
+    degrees = np.diff(pointers)
+    fresh = np.zeros(rows + 1, np.int64)
+    np.cumsum((degrees + np.bincount(starts, minlength=rows))[order], out=fresh[1:])
+    edges = Graph(fresh, np.empty(int(fresh[-1]), order.dtype), np.empty(int(fresh[-1]), dtype))
+    for start, stop in _spans(stored):
+        where = np.arange(start, stop)
+        row = np.searchsorted(pointers, where, side="right") - 1
+        where += fresh[numbers[row]] - pointers[row]
+        values = np.asarray(stored["data"][start:stop])
+        _require_distances(values, row)
+        edges.neighbors[where] = numbers[np.asarray(stored["indices"][start:stop])]
+        edges.lengths[where] = values
+    if len(starts):
+        before = np.arange(len(starts)) - np.searchsorted(starts, starts)
+        where = fresh[numbers[starts]] + degrees[starts] + before
+        edges.neighbors[where], edges.lengths[where] = numbers[ends], lengths
+    return NumberedGraph(edges, numbers)
+
+
+def _stored(graph: Path) -> tuple[Int64, dict[str, Any]]:
+    """Where rows of a stored graph begin, and its arrays."""
+    import zarr
+
+    group = zarr.open_group(graph, mode="r")
+    arrays = {name: cast("zarr.Array[Any]", group[name]) for name in ("data", "indices", "indptr")}
+    return np.asarray(arrays["indptr"][...]).astype(np.int64, copy=False), arrays
+
+
+def _spans(stored: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    """Edges of a chunk, or of a part of it."""
+    count, chunk = stored["data"].shape[0], stored["data"].chunks[0]
+    for start in range(0, count, chunk):
+        yield start, min(count, start + chunk)
+
+
+def _require_distances(values: Array, rows: Int64) -> None:
+    """None may be negative, or beyond what float32 holds."""
+    bad = ~((values >= 0) & (values <= LARGEST))
+    if bad.any():
+        place = int(bad.argmax())
+        raise DataError(
+            f"row {rows[place]} has a neighbor at the distance {values[place]}: paths are made of distances "
+            f"between 0 and {LARGEST:.1e}"
+        )

@@ -1,0 +1,359 @@
+"""Rows in few dimensions by shortest paths: the graph in memory, distances from landmarks in the result.
+
+A first part makes the graph of lists of neighbors by a sort on scratch. Paths, which take most of the time,
+lead from a group of landmarks after the other to all rows; scaling reads what they leave once.
+
+References
+----------
+Tenenbaum, de Silva, Langford, A global geometric framework for nonlinear dimensionality reduction, Science
+290, 2000; of landmarks see ``landmarks.py`` and ``scaling.py``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.methods.isomap.arguments import DISCONNECTED, LANDMARKS
+from rankfold.methods.isomap.bridges import BRIDGE_BYTES, find_bridges, require_rows
+from rankfold.methods.isomap.geodesics import NAME, Geodesics
+from rankfold.methods.isomap.graph import (
+    NO_BRIDGES,
+    RECORD_BYTES,
+    Components,
+    NumberedGraph,
+    graph_bytes,
+    read_components,
+    read_graph,
+    reading_bytes,
+    sorting_bytes,
+    write_graph,
+)
+from rankfold.methods.isomap.landmarks import any_rows, farthest_rows, random_numbers
+from rankfold.methods.isomap.request import IsomapRequest
+from rankfold.methods.isomap.scaling import Scaling, distances_between, residual_variance, scaling_bytes
+from rankfold.methods.knn.graph import NAME as GRAPH
+from rankfold.methods.parts.outputs import create_output, write_outputs
+from rankfold.methods.random_keys import Purpose
+from rankfold.methods.task import Output, count
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import working_dtype
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.planning.passes import Pass
+from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+from rankfold.pipeline.storage.result import Result, result_of
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+SAMPLE_ROWS = (64, 1000)
+"""Fewest and most rows of which distances in the embedding are looked at."""
+
+SAMPLE_PAIRS = 2**20
+"""Of these with landmarks, in between."""
+
+STEP_FLOPS = 40.0
+"""Operations that take as long as an edge of a path does."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsomapTask:
+    """Neighbors and how rows are embedded by them, as ``execute`` takes them."""
+
+    result: Result
+    """Of a search for neighbors."""
+
+    rows: int
+    edges: int
+    """Of the graph, at most; each counts from both of its ends."""
+
+    parameters: IsomapRequest
+    lists: StoredLists | None
+    """That a graph is made of first; None where the result has it."""
+
+    matrix: Source | None = None
+    """The rows, where components are to be joined."""
+
+    @property
+    def source(self) -> Source:
+        """What tells one graph from another."""
+        return self.result.matrix(GRAPH) if self.lists is None else self.lists.distances
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of distances and coordinates: double precision, unless rows have less."""
+        return working_dtype(np.dtype(self.result.attrs["input"].get("dtype", "float64")))
+
+    @property
+    def geodesics(self) -> Geodesics:
+        """Distances from landmarks."""
+        return Geodesics(self.rows, self.parameters.n_landmarks, self.dtype)
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        lists = None if self.lists is None else self.lists.indices.fingerprint()
+        return {**self.parameters.as_dict(), "indices": lists, "dtype": self.dtype.name}
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        geodesics, width, double = self.geodesics, self.parameters.n_components, np.dtype(np.float64)
+        marks, rows = geodesics.landmarks, geodesics.rows
+        tall = count(rows, geodesics.chunk_rows)
+        return (
+            Output("embedding", (rows, width), self.dtype, tall),
+            Output(NAME, (rows, marks), self.dtype, tall * count(marks, geodesics.group)),
+            Output("landmarks", (marks,), np.dtype(np.int64)),
+            Output("eigenvalues", (marks,), double),
+            Output("projection", (marks, width), double),
+            Output("mean_squares", (marks,), double),
+        )
+
+    # Plan -----------------------------------------------------------------------------------------
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        marks, width = self.parameters.n_landmarks, self.parameters.n_components
+        outline = Outline(
+            "isomap",
+            "exact" if marks == self.rows else "landmarks",
+            self.source,
+            self.dtype,
+            "vertices",
+            width,
+            result_bytes=self.dtype.itemsize * self.rows * (marks + width) + 8 * marks * (width + 3),
+            scratch_bytes=8 * marks**2 + (0 if self.lists is None else (RECORD_BYTES + 16) * self.edges),
+            subject=f"isomap of {self.rows} rows, {self.edges} edges and {marks} landmarks",
+        )
+        return plan_task(outline, self, budget)
+
+    def arrange(self, budget: Budget) -> Arrangement:
+        """One process with as many of its threads as have room beside the graph."""
+        geodesics, edges, marks = self.geodesics, self.edges, self.parameters.n_landmarks
+        item, among = self.dtype.itemsize, 8 * marks**2
+        graph = graph_bytes(self.rows, edges, item)
+        read = graph + reading_bytes(self.rows, edges) + (self.matrix is not None) * BRIDGE_BYTES
+        made = 0 if self.lists is None else sorting_bytes(self.lists)
+        paths = graph + among + geodesics.group_bytes
+        sample = 4 * 8 * self.sample_rows * marks
+        scaled = max(scaling_bytes(marks), among + geodesics.block_bytes) + sample
+        rest = max(made, read, paths + geodesics.thread_bytes, scaled)
+        room = budget.memory_bytes - RESERVE_BYTES - paths
+        threads = max(1, min(budget.threads, geodesics.group, room // geodesics.thread_bytes))
+        memory = max(rest, paths + threads * geodesics.thread_bytes)
+        writes = item * self.rows * marks
+        sweeps = (
+            Pass("graph", "matrix", 16 * edges, RECORD_BYTES * edges, 20.0 * edges, made, 1, 1, blas_bytes=0),
+            Pass(
+                "paths", "scratch", 12 * edges, writes, STEP_FLOPS * edges * marks, memory, 1, 1, blas_bytes=0
+            ),
+            Pass("scaling", "scratch", writes, 8 * self.rows, 4.0 * self.rows * marks, scaled, 1, 1),
+        )
+        each = RESERVE_BYTES + memory, scaled, 8 * marks**2
+        return Arrangement(sweeps, threads, *each, threads, self.rows, geodesics.chunk_rows, 1, 1)
+
+    @property
+    def sample_rows(self) -> int:
+        """Rows of which distances in the embedding are looked at."""
+        few, most = SAMPLE_ROWS
+        return min(self.rows, max(few, min(most, SAMPLE_PAIRS // self.parameters.n_landmarks)))
+
+    # Run ------------------------------------------------------------------------------------------
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        self.result.require_whole()
+        landmarks, among, components = self._follow_paths(run)
+        run.require(run.result / NAME)
+        rows, radius = np.ones(self.rows, int), 0.0
+        if len(landmarks) < self.rows:
+            rows, radius = self.geodesics.nearest(run)
+        with one_blas_thread():
+            scaling = Scaling.of(among, rows, self.parameters.n_components)
+        del among
+        measures = self._embed(run, scaling, landmarks)
+        vectors = {"landmarks": landmarks, "eigenvalues": scaling.eigenvalues}
+        write_outputs(
+            run.result, {**vectors, "projection": scaling.projection, "mean_squares": scaling.means}
+        )
+        run.passes += 1
+        self._warn(run, scaling)
+        negative, share = scaling.negative()
+        method = "exact" if len(landmarks) == self.rows else "landmarks"
+        facts = {
+            **run.facts(self.request(), method, self.source, fingerprint),
+            "matrix": self._searched(),
+            "components": components,
+            **measures,
+            "covering_radius": radius,
+            "reconstruction_error": scaling.reconstruction_error,
+            "negative_eigenvalues": negative,
+            "negative_share": share,
+        }
+        run.describe(facts)
+        return facts
+
+    def _follow_paths(self, run: Run) -> tuple[Int64, Float64, int]:
+        """Landmarks, distances among them, and components of the graph, which is let go."""
+        graph, components = self._graph(run)
+        chosen = run.prepare(run.part("landmarks.part"), lambda: self._landmarks(run, graph))
+        return chosen["landmarks"], self.geodesics.write(run, graph, chosen["landmarks"]), components
+
+    def _searched(self) -> dict[str, Any]:
+        """What neighbors are of, and by which metric."""
+        facts, metric = self.result.attrs["input"], self.result.attrs["request"]["metric"]
+        return {"name": facts["name"], "fingerprint": facts["fingerprint"], "metric": metric}
+
+    def _graph(self, run: Run) -> tuple[NumberedGraph, int]:
+        """The graph, of one component, and of how many it was."""
+        place = self.result.path / GRAPH
+        if self.lists is not None:
+            place = run.scratch / GRAPH
+            write_graph(self.lists, place, run.scratch / "edges")
+        parts = read_components(place, self.rows)
+        sizes, bridges = parts.sizes, NO_BRIDGES
+        if len(sizes) > 1:
+            self._require_joined(parts)
+            assert self.matrix is not None  # noqa: S101 - checked with the request
+            metric = self.result.attrs["request"]["metric"]
+            bridges = find_bridges(self.matrix, metric, parts.labels)
+            run.warnings.append(
+                f"the graph of neighbors had {len(sizes)} components, the largest of {sizes.max()} rows: "
+                f"{len(bridges.starts)} edges between the nearest rows of any two join them, and distances "
+                "between components are those along these edges"
+            )
+        graph = read_graph(place, parts.order, self.dtype, bridges)
+        if run.progress:
+            run.progress("graph", self.rows, self.rows)
+        return graph, len(sizes)
+
+    def _require_joined(self, parts: Components) -> None:
+        if self.parameters.disconnected == DISCONNECTED[1]:
+            return
+        sizes, asked = parts.sizes, self.result.attrs["request"]
+        name = "k" if "k" in asked else "radius"
+        raise DataError(
+            f"the graph of neighbors with {name} {asked[name]:g} has {len(sizes)} components, the largest of "
+            f"{sizes.max()} of {self.rows} rows, so that no path leads from some rows to others. Search with "
+            f"a larger {name}, embed the rows of a component by themselves, or say disconnected='join' "
+            "and give the matrix"
+        )
+
+    def _landmarks(self, run: Run, graph: NumberedGraph) -> State:
+        """Rows that paths begin at."""
+        wanted, seed = self.parameters.n_landmarks, self.parameters.seed
+        if wanted == self.rows:
+            return {"landmarks": np.arange(self.rows)}
+        if self.parameters.landmarks != LANDMARKS[0]:
+            return {"landmarks": any_rows(self.rows, wanted, seed)}
+
+        def tell(done: int) -> None:
+            if run.progress:
+                run.progress("landmarks", self.rows * done // wanted, self.rows)
+
+        return {"landmarks": farthest_rows(graph, wanted, seed, tell)}
+
+    def _embed(self, run: Run, scaling: Scaling, landmarks: Int64) -> dict[str, float]:
+        """Write coordinates of all rows; how far they are from keeping distances."""
+        import zarr
+
+        geodesics, width = self.geodesics, self.parameters.n_components
+        array = zarr.open_array(run.result / NAME, mode="r")
+        shape, chunk = (self.rows, width), (geodesics.chunk_rows, width)
+        path = create_output(run.result, "embedding", shape, self.dtype, chunk)
+        sample, in_order = self._sample(), np.sort(landmarks)
+        kept = np.empty((len(sample), len(landmarks)))
+        places, marks = (np.empty((len(rows), width)) for rows in (sample, landmarks))
+        for start, stop in geodesics.blocks():
+            distances = np.asarray(array[start:stop])
+            coordinates = scaling.coordinates(distances)
+            write_whole_chunks(path, coordinates.astype(self.dtype), (start, stop), (0, width))
+            some = slice(*np.searchsorted(sample, (start, stop)))
+            kept[some] = distances[sample[some] - start]
+            places[some] = coordinates[sample[some] - start]
+            own = slice(*np.searchsorted(in_order, (start, stop)))
+            marks[own] = coordinates[in_order[own] - start]
+            if run.progress:
+                run.progress("scaling", stop, self.rows)
+        marks = marks[np.searchsorted(in_order, landmarks)]
+        value, error = residual_variance(kept, distances_between(places, marks), self.rows)
+        return {
+            "residual_variance": value,
+            "standard_error": error,
+            "sample_rows": len(sample),
+        }
+
+    def _sample(self) -> Int64:
+        """Rows that are looked at, in order."""
+        if self.sample_rows == self.rows:
+            return np.arange(self.rows)
+        drawn = random_numbers(self.parameters.seed, Purpose.PATH_ROWS)
+        return np.sort(drawn.choice(self.rows, self.sample_rows, replace=False))
+
+    def _warn(self, run: Run, scaling: Scaling) -> None:
+        wanted = self.parameters.n_components
+        if scaling.rank < wanted:
+            run.warnings.append(
+                f"distances spread in {scaling.rank} dimensions, fewer than the {wanted} asked for: "
+                "coordinates in the others are zero"
+            )
+
+
+# Tasks --------------------------------------------------------------------------------------------
+
+
+def isomap_task(
+    neighbors: Result | str | Path,
+    *,
+    n_components: object = 2,
+    n_landmarks: object = None,
+    landmarks: object = LANDMARKS[0],
+    seed: object = 0,
+    disconnected: object = DISCONNECTED[0],
+    matrix: object = None,
+) -> IsomapTask:
+    """Neighbors of rows that are to be embedded, checked; arguments of ``rankfold.isomap``."""
+    result = result_of("isomap", neighbors, "a result of knn or radius_neighbors, as of rf.knn(x, k=12)")
+    kind, asked = result.attrs["kind"], result.attrs["request"]
+    if kind not in ("knn", "radius_neighbors"):
+        raise InputError(
+            f"{result.path} is the result of {kind}: isomap takes one of knn or radius_neighbors"
+        )
+    if kind == "knn":
+        lists = StoredLists.of(result, None)
+        rows, edges = lists.rows, 2 * lists.rows * lists.k
+    else:
+        if asked.get("queries") is not None:
+            raise InputError(
+                f"{result.path} has neighbors of queries among other rows, which are no graph: give a result "
+                "of radius_neighbors without queries"
+            )
+        graph: Any = result.matrix(GRAPH)
+        rows, edges, lists = graph.shape[0], int(graph.nnz), None
+    parameters = IsomapRequest.of(
+        rows,
+        n_components=n_components,
+        n_landmarks=n_landmarks,
+        landmarks=landmarks,
+        seed=seed,
+        disconnected=disconnected,
+    )
+    task = IsomapTask(result, rows, edges, parameters, lists)
+    if parameters.disconnected == DISCONNECTED[0]:
+        return task
+    return dataclasses.replace(
+        task, matrix=require_rows(result, None if matrix is None else open_source(matrix))
+    )

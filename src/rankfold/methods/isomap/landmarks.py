@@ -1,0 +1,51 @@
+"""Which rows paths begin at: each the farthest from those before, or any.
+
+Of more landmarks the first are those of fewer. The farthest row is exact, though its paths are not followed
+where other landmarks are nearer: see ``lower_distances``.
+
+References
+----------
+De Silva, Tenenbaum, Sparse multidimensional scaling using landmark points, Stanford, 2004, section 2.3, for
+both ways; Gonzalez, Clustering to minimize the maximum intercluster distance, Theoretical Computer Science
+38, 1985: no choice of as many rows leaves another less than half as far from its nearest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.graph.paths import lower_distances
+from rankfold.methods.isomap.graph import NumberedGraph
+from rankfold.methods.random_keys import Purpose
+
+Int64 = npt.NDArray[np.int64]
+
+
+def random_numbers(seed: int, purpose: Purpose) -> np.random.Generator:
+    """Of a seed, for a purpose."""
+    return np.random.Generator(np.random.Philox(key=np.array([seed, purpose], np.uint64)))
+
+
+def any_rows(rows: int, count: int, seed: int) -> Int64:
+    """Rows in a random order."""
+    return random_numbers(seed, Purpose.PATH_LANDMARKS).permutation(rows)[:count]
+
+
+def farthest_rows(graph: NumberedGraph, count: int, seed: int, tell: Callable[[int], Any]) -> Int64:
+    """Rows, the first of them any; of several that are as far, the first in the graph."""
+    near = np.full(graph.rows, np.inf)
+    first = int(random_numbers(seed, Purpose.PATH_LANDMARKS).integers(graph.rows))
+    vertex, chosen = int(graph.numbers[first]), np.empty(count, np.int64)
+    for place in range(count):
+        chosen[place] = vertex
+        lower_distances(graph.edges, vertex, near=near)
+        near[vertex] = -1  # it is no landmark again, where others lie in its place
+        vertex = int(near.argmax())
+        tell(place + 1)
+    rows = np.empty(graph.rows, np.int64)
+    rows[graph.numbers] = np.arange(graph.rows)
+    return rows[chosen]

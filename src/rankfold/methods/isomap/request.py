@@ -1,0 +1,51 @@
+"""Parameters of an embedding by paths, checked before anything is read."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from rankfold.methods.isomap.arguments import DISCONNECTED, LANDMARKS
+from rankfold.methods.svd.request import integer
+from rankfold.pipeline.errors import InputError
+
+FEW_ROWS = 1000
+"""Up to which all rows are landmarks, unless it is said how many."""
+
+MANY = 500
+"""Landmarks of more rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsomapRequest:
+    """Parameters of ``isomap`` that a result depends on."""
+
+    n_components: int
+    n_landmarks: int
+    landmarks: str = LANDMARKS[0]
+    seed: int = 0
+    disconnected: str = DISCONNECTED[0]
+
+    @classmethod
+    def of(cls, rows: int, **arguments: Any) -> IsomapRequest:
+        """A request from arguments of a caller; raises ``InputError`` for what cannot be done."""
+        components = integer("n_components", arguments["n_components"])
+        given, seed = arguments["n_landmarks"], integer("seed", arguments["seed"])
+        landmarks = (rows if rows <= FEW_ROWS else MANY) if given is None else integer("n_landmarks", given)
+        if not 1 <= landmarks <= rows:
+            raise InputError(f"n_landmarks must lie in 1 .. {rows}, as many as there are rows, not {given}")
+        if not 1 <= components <= landmarks:
+            raise InputError(
+                f"n_components must lie in 1 .. {landmarks}, as many as there are landmarks, not {components}"
+            )
+        if not 0 <= seed < 2**64:
+            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {seed}")
+        for name, words in (("landmarks", LANDMARKS), ("disconnected", DISCONNECTED)):
+            if arguments[name] not in words:
+                raise InputError(f"{name} must be one of {', '.join(words)}, not {arguments[name]!r}")
+        return cls(components, landmarks, str(arguments["landmarks"]), seed, str(arguments["disconnected"]))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the facts of a result, and what tells one request from another."""
+        return {"kind": "isomap", **dataclasses.asdict(self)}

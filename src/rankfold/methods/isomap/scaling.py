@@ -1,0 +1,135 @@
+"""From distances of landmarks to coordinates of all rows, and what these leave out.
+
+A landmark counts for the rows that are nearer to it than to any other. Landmarks that are far from each
+other tell little of where most rows are: as they come they embed other rows than there are. With all rows as
+landmarks each counts once, and nothing is approximate.
+
+References
+----------
+Torgerson, Multidimensional scaling: I, Psychometrika 17, 1952: coordinates of landmarks are eigenvectors of
+their centered squared distances. De Silva, Tenenbaum, Sparse multidimensional scaling using landmark points,
+Stanford, 2004, section 2.2: those of a row follow from its squared distances to landmarks, less the mean of
+each over landmarks. Unlike there means and eigenvectors are weighted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+def scaling_bytes(landmarks: int) -> int:
+    """Memory of squared distances among landmarks, their copies, and eigenvectors of these."""
+    return 6 * 8 * landmarks**2 + 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """What brings squared distances from landmarks into coordinates."""
+
+    eigenvalues: Float64
+    """(l,) of the centered squared distances among landmarks by the roots of their weights, decreasing."""
+
+    projection: Float64
+    """(l, d), zero for eigenvalues that are not positive."""
+
+    means: Float64
+    """(l,) mean squared distance of each landmark from all, by their weights."""
+
+    reconstruction_error: float
+    """Root of the sum of squares that is left of these distances, over l: scikit-learn's measure."""
+
+    @classmethod
+    def of(cls, among: Float64, rows: Int64, components: int) -> Scaling:
+        """Of (l, l) distances and the (l,) rows that landmarks count for, in as many dimensions."""
+        count, share = len(among), rows / rows.sum()
+        squares = among * among
+        squares = (squares + squares.T) / 2  # paths there and back are summed in other orders
+        means, roots = squares @ share, np.sqrt(share * count)
+        kernel = -0.5 * (squares - means - means[:, None] + share @ means)
+        kernel *= roots * roots[:, None]
+        total = float((kernel * kernel).sum())
+        values = scipy.linalg.eigvalsh(kernel, check_finite=False)[::-1].copy()
+        largest, vectors = leading_eigenpairs(kernel, components)
+        positive = largest > count * EPS * max(abs(values[0]), abs(values[-1]))
+        lengths = np.sqrt(np.where(positive, largest, np.inf))
+        # Zeros of directions that are none have no sign.
+        projection = -0.5 * roots[:, None] * (vectors * fix_signs(vectors)) / lengths + 0.0
+        left = max(total - float((largest[positive] ** 2).sum()), 0.0)
+        return cls(values, projection, means, float(np.sqrt(left)) / count)
+
+    @property
+    def rank(self) -> int:
+        """Dimensions that landmarks spread in."""
+        return int((self.projection != 0).any(axis=0).sum())
+
+    def negative(self) -> tuple[int, float]:
+        """Eigenvalues below zero by more than rounding, and their share of the sum of all magnitudes.
+
+        There are none where distances are those of points in a space of any dimensions.
+        """
+        magnitudes = np.abs(self.eigenvalues)
+        below = self.eigenvalues < -len(magnitudes) * EPS * magnitudes.max()
+        total = float(magnitudes.sum())
+        return int(below.sum()), float(magnitudes[below].sum()) / total if total else 0.0
+
+    def coordinates(self, distances: Array) -> Float64:
+        """(r, d) of rows, from their (r, l) distances: of each row the same among any others."""
+        squares = distances.astype(np.float64)
+        squares *= squares
+        squares -= self.means
+        out, product = np.empty((len(squares), self.projection.shape[1])), np.empty_like(squares)
+        for axis in range(out.shape[1]):
+            np.multiply(squares, self.projection[:, axis], out=product)
+            product.sum(axis=1, out=out[:, axis])
+        return out
+
+
+def residual_variance(geodesics: Float64, embedded: Float64, rows: int) -> tuple[float, float]:
+    """One less the squared correlation of distances of (s, l) pairs of a row and a landmark; its error.
+
+    The error is that of taking s of so many rows: by leaving each of them out in turn (Efron, Stein, The
+    jackknife estimate of variance, Annals of Statistics 9, 1981), less the share that is looked at anyhow.
+    """
+    x, y = geodesics - geodesics.mean(), embedded - embedded.mean()
+    sums = np.stack([part.sum(axis=1) for part in (x, y, x * x, y * y, x * y)])
+    count, pairs = geodesics.shape
+    total = sums.sum(axis=1, keepdims=True)
+    value = float(_unexplained(total, count * pairs)[0])
+    if count < 2 or count == rows:
+        return value, 0.0
+    without = _unexplained(total - sums, (count - 1) * pairs)
+    spread = float(((without - without.mean()) ** 2).sum()) * (count - 1) / count
+    return value, float(np.sqrt(spread * (1 - count / rows)))
+
+
+def _unexplained(sums: Float64, pairs: int) -> Float64:
+    """From sums of x, y, and their products; none of what does not vary, all where only the other does."""
+    x, y, xx, yy, xy = sums
+    variance, other, common = xx - x * x / pairs, yy - y * y / pairs, xy - x * y / pairs
+    noise = EPS * pairs
+    constant = variance <= noise * xx, other <= noise * yy
+    share = common**2 / np.where(constant[0] | constant[1], 1.0, variance * other)
+    unexplained: Float64 = np.where(constant[0], 0.0, np.where(constant[1], 1.0, np.clip(1 - share, 0, 1)))
+    return unexplained
+
+
+def distances_between(a: Float64, b: Float64) -> Float64:
+    """Euclidean distances of all pairs."""
+    squares = np.zeros((len(a), len(b)))
+    for axis in range(a.shape[1]):
+        difference = a[:, axis, None] - b[:, axis]
+        squares += difference * difference
+    return np.sqrt(squares, out=squares)
