@@ -9,6 +9,8 @@
     kmeans            clusters of rows around their means
     fuzzy_graph       neighbors as a graph of weights
     umap              rows laid out by that graph, in few dimensions
+    spectral, diffusion_map
+                      rows in few dimensions by eigenvectors of that graph
     trustworthiness, continuity, neighborhood_preservation
                       how well an embedding keeps neighborhoods
     update            components of more samples, from those of some
@@ -33,7 +35,7 @@ from rankfold._version import __version__
 if TYPE_CHECKING:
     from rankfold.api.clusters import kmeans
     from rankfold.api.embedding_quality import continuity, neighborhood_preservation, trustworthiness
-    from rankfold.api.embeddings import fuzzy_graph, umap
+    from rankfold.api.embeddings import diffusion_map, fuzzy_graph, spectral, umap
     from rankfold.api.execute import RankfoldWarning
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
@@ -50,6 +52,7 @@ _HOMES = {
     "Result": "rankfold.pipeline.storage.result",
     "check": "rankfold.api.models",
     "continuity": "rankfold.api.embedding_quality",
+    "diffusion_map": "rankfold.api.embeddings",
     "fuzzy_graph": "rankfold.api.embeddings",
     "import_array": "rankfold.api.matrices",
     "index": "rankfold.api.neighbors",
@@ -64,6 +67,7 @@ _HOMES = {
     "qr": "rankfold.api.reductions",
     "radius_neighbors": "rankfold.api.neighbors",
     "reconstruct": "rankfold.api.models",
+    "spectral": "rankfold.api.embeddings",
     "svd": "rankfold.api.reductions",
     "transform": "rankfold.api.models",
     "trustworthiness": "rankfold.api.embedding_quality",
@@ -79,6 +83,7 @@ __all__ = [
     "__version__",
     "check",
     "continuity",
+    "diffusion_map",
     "fuzzy_graph",
     "import_array",
     "index",
@@ -93,6 +98,7 @@ __all__ = [
     "qr",
     "radius_neighbors",
     "reconstruct",
+    "spectral",
     "svd",
     "transform",
     "trustworthiness",

@@ -3,7 +3,7 @@
 reductions          svd, pca, qr, nmf, plan
 neighbors           knn, index, radius_neighbors
 clusters            kmeans
-embeddings          fuzzy_graph, umap
+embeddings          fuzzy_graph, umap, spectral, diffusion_map
 embedding_quality   trustworthiness, continuity, neighborhood preservation
 models              transform, update, check, reconstruct
 matrices            open, import_array

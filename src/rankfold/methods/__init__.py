@@ -10,6 +10,7 @@
     tree         points of few dimensions in a tree, which both search
     fuzzy_graph  neighbors as a graph of weights
     umap         layouts of graphs of neighbors
+    spectral     eigenvectors of graphs of neighbors
     kmeans       clusters of rows around their means
     embedding    how well an embedding keeps neighborhoods
     model        what is done with a result: transform, update, check, reconstruct

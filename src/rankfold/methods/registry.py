@@ -186,6 +186,8 @@ METHODS: Registry[Method] = Registry(
         "kmeans": "rankfold.methods.kmeans.arguments:KMEANS",
         "fuzzy_graph": "rankfold.methods.fuzzy_graph.arguments:FUZZY_GRAPH",
         "umap": "rankfold.methods.umap.arguments:UMAP",
+        "spectral": "rankfold.methods.spectral.arguments:SPECTRAL",
+        "diffusion_map": "rankfold.methods.spectral.arguments:DIFFUSION_MAP",
         "transform": "rankfold.methods.model.arguments:TRANSFORM",
         "update": "rankfold.methods.model.arguments:UPDATE",
         "check": "rankfold.methods.model.arguments:CHECK",

@@ -25,6 +25,7 @@ DIMENSIONS = {
     "explained_variance": ("component",),
     "explained_variance_ratio": ("component",),
     "singular_values": ("component",),
+    "eigenvalues": ("component",),
     "residuals": ("component",),
     "left_residuals": ("component",),
     "right_residuals": ("component",),

@@ -44,6 +44,8 @@ WORDS = {
     "distances": "reading distances",
     "weights": "weighing neighbors",
     "layout": "laying out rows",
+    "degrees": "degrees and components",
+    "filters": "eigenvectors of the graph",
     "check": "residuals",
     "whole": "reading the matrix",
     "lanczos": "iterating in memory",
