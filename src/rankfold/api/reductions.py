@@ -343,9 +343,10 @@ def plan(
     Parameters
     ----------
     kind : str
-        The name of a method of one matrix: "svd", "pca", "qr", "nmf", "knn", or one of another package.
-    x : path, array or Source, (m, n)
-        Anything ``svd`` takes; its shape, type and chunks are looked at.
+        The name of a method of one matrix, "svd", "pca", "qr", "nmf", "knn", or one of another package; or of
+        one result, as "umap" is.
+    x : path, array or Source, (m, n), or Result
+        Anything ``svd`` takes; its shape, type and chunks are looked at. Of a method of a result that result.
     memory, cluster, workers, threads, client, device : optional
         As for ``svd``.
     rates : Rates, optional
@@ -369,7 +370,7 @@ def plan(
     -----
     Takes milliseconds. What a method that stops on its tolerance will need is a guess, and said to be one.
     """
-    names = [each.name for each in methods() if each.of_matrix]
+    names = [each.name for each in methods() if len(each.inputs) == 1]
     if not isinstance(kind, str) or (isinstance(x, str) and x in names and kind not in names):
         raise ArgumentError("plan takes what is planned first, then the matrix: rankfold.plan('pca', x, ...)")
     if kind not in names:
@@ -383,11 +384,11 @@ def plan(
         raise InputError(f"{kind} has no rank: say how many neighbors, k= (--k)")
     if any(values.get(name) for name in ("center", "scale", "whiten") if name not in parameters):
         raise InputError(f"{kind} neither centers nor scales nor whitens: plan 'pca' for that")
-    refuse_unknown(f"a plan of {kind}", values, [*parameters, *WHERE, *VIEW])
+    refuse_unknown(f"a plan of {kind}", values, [*parameters, *WHERE, *(VIEW if method.of_matrix else ())])
     executor = choose_executor(
         cluster=cluster, workers=workers, threads=threads, memory=memory, client=client, device=device
     )
     view: Any = {name: values[name] for name in VIEW if name in values}
-    task = method.task(opened(x, view), **{name: values[name] for name in values if name not in VIEW})
+    task = method.task(opened(x, view) if method.of_matrix else x, **{name: values[name] for name in values if name not in VIEW})
     result = make_plan(task, executor.budget)
     return result if rates is None else result.with_seconds(rates, task.source, executor.budget.workers)

@@ -70,6 +70,11 @@ def test_neighbors_become_a_graph_and_a_picture(tmp_path: Path, store: Path) -> 
     assert f"umap of {ROWS} rows in 3 dimensions, 5 epochs; loss of edges " in laid.stdout
     assert "already done" in rankfold("umap", graph, *options).stdout
     assert rf.open_result(picture).embedding.shape == (ROWS, 3)
+    for name in ("spectral", "diffusion-map"):
+        made = rankfold(name, graph, "--n-components", 3, "--out", tmp_path / f"{name}.zarr")
+        assert made.exit_code == 0, made.output
+        assert f"{name.replace('-', ' ')} of {ROWS} rows in 3 dimensions, " in made.stdout
+        assert "passes over the graph of 1 component; largest estimated error" in made.stdout
     said = rankfold("umap", tmp_path / "pca.zarr", "--out", tmp_path / "no.zarr")
     assert said.exit_code == 2 and "umap lays out one of fuzzy_graph or knn" in said.stderr
 

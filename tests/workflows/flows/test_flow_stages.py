@@ -131,6 +131,10 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   picture: {method: umap, neighbors: weights, init: components, n_epochs: 5}
   another: {method: umap, neighbors: near-all, n_epochs: 5, n_components: 1}
   finer: {method: umap, neighbors: near-all, init: picture, n_epochs: 5}
+  modes: {method: spectral, neighbors: weights}
+  modes-at-once: {method: spectral, neighbors: near-all, n_components: 3}
+  spread: {method: diffusion_map, neighbors: weights, alpha: 0.5, t: 2}
+  of-modes: {method: umap, neighbors: weights, init: modes, n_epochs: 5}
   trusted: {method: trustworthiness, input: counts, embedding: picture.embedding, k: 4}
   of-weights: {method: svd, input: weights.graph, rank: 2}
   stored: {method: index, input: counts, partition_rows: 100}

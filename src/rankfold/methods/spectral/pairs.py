@@ -2,7 +2,8 @@
 
 An eigenvalue lies within the residual r of a Ritz value, and within r^2 / gap where the gap is that to what
 lies outside the block. All columns of a block are made together, so that a residual is orthogonal to each of
-them: the gap is to what the block does not hold, not to the next value, and values that coincide do no harm.
+them: the gap is to what the block does not hold, not to the next value. Of values that lie within their residuals
+of each other any may have the error of any, and residuals are taken together.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ class RitzPairs(NamedTuple):
         values, residuals = self.values[:wanted], self.residuals[:wanted]
         together = float(np.linalg.norm(residuals))
         outside = float((self.values + self.residuals)[wanted:].min(initial=np.inf))
-        gap = np.maximum(values - outside, np.finfo(np.float64).tiny)
-        squares = np.where(residuals > 0, SAFETY * residuals * (residuals / gap), 0.0)
-        return np.asarray(np.minimum(squares, together) + ROUNDING)
+        near = np.abs(values[:, None] - self.values) <= residuals[:, None] + self.residuals
+        mixed = np.sqrt(near @ self.residuals**2)
+        gap = np.maximum(values - outside, np.maximum(mixed, np.finfo(np.float64).tiny))
+        return np.asarray(np.minimum(SAFETY * mixed * (mixed / gap), together) + ROUNDING)
 
     def targets(self, wanted: int, tol: float) -> Float64:
         """(wanted,) errors that are small enough: relative to what is left to 1, or rounding."""

@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 
-COORDINATES = {"pca": "scores", "umap": "embedding"}
+COORDINATES = {name: "embedding" for name in ("umap", "spectral", "diffusion_map")} | {"pca": "scores"}
 """Array of a result that vertices may begin at."""
 
 WIDTH = 10.0
@@ -35,7 +35,7 @@ def given_positions(init: object, rows: int, columns: int) -> Float64:
     if isinstance(init, Result):
         kind = init.attrs.get("kind")
         if kind not in COORDINATES:
-            raise InputError(f"{init.path} is the result of {kind}: umap begins at one of pca or umap")
+            raise InputError(f"{init.path} is the result of {kind}: umap begins at one of pca, umap, spectral or diffusion_map")
         init.require_whole()
         init = init[COORDINATES[kind]][:, :columns]
     try:

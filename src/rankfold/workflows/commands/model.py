@@ -1,4 +1,4 @@
-"""What is done with a result: ``transform``, ``reconstruct``, ``check``, ``fuzzy-graph`` and ``umap``."""
+"""What is done with a result: ``transform``, ``reconstruct``, ``check``, and what is of neighbors."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
 from rankfold.methods.registry import Method
+from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.workflows.options import Json, arguments, command, output, place, store, view
 from rankfold.workflows.results import headline, is_unchanged, last_attempt, residuals, took
@@ -127,7 +128,7 @@ def command_of_neighbors(method: Method) -> Callable[..., None]:
 
 def embeddings() -> list[Callable[..., None]]:
     """A command for each method of neighbors."""
-    return [command_of_neighbors(each) for each in (FUZZY_GRAPH, UMAP)]
+    return [command_of_neighbors(each) for each in (FUZZY_GRAPH, UMAP, SPECTRAL, DIFFUSION_MAP)]
 
 
 def window(text: str | None) -> slice | None:

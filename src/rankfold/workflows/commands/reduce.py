@@ -106,6 +106,9 @@ def plan(
         return
     if store is None:
         raise InputError(f"say which matrix to plan {kind} of: rankfold plan {kind} STORE")
+    names = [each.name for each in methods() if each.of_matrix]
+    if kind not in names:
+        raise InputError(f"there is no plan for {kind!r}; plan {', '.join(map(repr, names))} or a workflow")
     source = rankfold.open(store, **view)
     method_plan = rankfold.plan(kind, source, **method_arguments, **place, rates=cached_rates())
     typer.echo(json.dumps(method_plan.as_dict(), indent=1) if as_json else str(method_plan))
