@@ -15,13 +15,14 @@ from rankfold.methods.chain import Chain, Link
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph, fuzzy_graph_task
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.task import Output, Task, count
-from rankfold.methods.umap.arguments import INITS
+from rankfold.methods.umap.arguments import INITS, SPECTRAL
 from rankfold.methods.umap.edges import edges_bytes, read_edges
 from rankfold.methods.umap.layout import Layout
 from rankfold.methods.umap.losses import BLOCK, edge_loss, pair_loss
 from rankfold.methods.umap.request import LayoutRequest
-from rankfold.methods.umap.start import digest, given_positions, start_positions
+from rankfold.methods.umap.start import digest, given_positions, spectral_positions, start_positions
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
@@ -71,6 +72,9 @@ class UmapTask:
 
     made_by: Mapping[str, Any] | None = None
     """What the graph is asked, where it is made before."""
+
+    start: Path | None = None
+    """Eigenvectors of the graph to begin at."""
 
     @property
     def rows(self) -> int:
@@ -140,7 +144,13 @@ class UmapTask:
         Result(self.graph).require_whole()
         parameters, rows = self.parameters, self.rows
         edges = read_edges(self.graph / NAME, self.epochs)
-        positions = start_positions(self.given, rows, parameters.n_components, parameters.seed)
+        more: dict[str, Any] = {}
+        if self.start is not None:
+            start = Result(self.start)
+            positions, more["rows_at_random"] = spectral_positions(start, parameters.seed)
+            more["connected_components"] = start.attrs["connected_components"]
+        else:
+            positions = start_positions(self.given, rows, parameters.n_components, parameters.seed)
         layout = Layout(positions, edges, parameters, self.epochs)
         layout.run(run)
         positions = layout.positions
@@ -161,6 +171,7 @@ class UmapTask:
             "curve": list(curve),
             "edge_loss": edge_loss(positions, edges, *curve),
             "pair_loss": pair_loss(positions, *curve, parameters.seed),
+            **more,
         }
         run.describe(facts)
         return facts
@@ -184,18 +195,27 @@ def umap_task(neighbors: Result | str | Path, *, init: object = INITS[0], **argu
         raise InputError(f"umap lays out fewer than 2**32 rows, not {rows}")
     given = None if is_name or init is TO_COME else given_positions(init, rows, parameters.n_components)
     if kind == "knn":
-        return _chain(fuzzy_graph_task(result), parameters, given)
+        graph = fuzzy_graph_task(result)
+        layout = UmapTask(graph.source, graph.most_edges, parameters, given, None, graph.request())
+        return _chain(graph, layout)
     most = 2 * rows * int(result.attrs["request"]["k"])
     edges = int(result.attrs.get("weights", most))
-    return UmapTask(result.matrix("graph"), edges, parameters, given, result.path)
+    layout = UmapTask(result.matrix("graph"), edges, parameters, given, result.path)
+    return _chain(result, layout) if parameters.init == SPECTRAL else layout
 
 
-def _chain(graph: FuzzyGraph, parameters: LayoutRequest, given: Float64 | None) -> Chain:
-    """Lists into a graph, and its layout."""
-    layout = UmapTask(graph.source, graph.most_edges, parameters, given, None, graph.request())
+def _chain(graph: FuzzyGraph | Result, layout: UmapTask) -> Chain:
+    """Lists into a graph, eigenvectors of that where it is to begin at these, and its layout."""
+    links: list[Link] = [] if isinstance(graph, Result) else [Link("graph", graph)]
+    if layout.parameters.init == SPECTRAL:
+        start = start_task(graph, layout.parameters.n_components, layout.parameters.seed)
+        links.append(Link("start", start, start.when_made if links else None))
 
     def ready(results: Mapping[str, Path]) -> UmapTask:
+        made = dataclasses.replace(layout, start=results.get("start"))
+        if "graph" not in results:
+            return made
         edges = int(Result(results["graph"]).attrs["weights"])
-        return dataclasses.replace(layout, edges=edges, graph=results["graph"])
+        return dataclasses.replace(made, edges=edges, graph=results["graph"])
 
-    return Chain(layout.request(), (Link("graph", graph), Link("layout", layout, ready)))
+    return Chain(layout.request(), (*links, Link("layout", layout, ready)))
