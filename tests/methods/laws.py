@@ -156,7 +156,9 @@ LAWS = {
     "umap of a graph": Law(
         graph_and_layout, {"n_epochs": 20, "n_components": 3}, fit=rf.knn, reads_matrix=False
     ),
-    "umap by eigenvectors": Law(rf.umap, {"n_epochs": 20, "init": "spectral"}, fit=rf.knn, reads_matrix=False),
+    "umap by eigenvectors": Law(
+        rf.umap, {"n_epochs": 20, "init": "spectral"}, fit=rf.knn, reads_matrix=False
+    ),
     "spectral": Law(rf.spectral, {"n_components": 3}, fit=rf.knn, reads_matrix=False),
     "diffusion_map": Law(rf.diffusion_map, {"alpha": 0.5, "t": 2}, fit=rf.knn, reads_matrix=False),
     "column_sums": Law(function_of(COLUMN_SUMS), {"powers": 3}),

@@ -389,6 +389,9 @@ def plan(
         cluster=cluster, workers=workers, threads=threads, memory=memory, client=client, device=device
     )
     view: Any = {name: values[name] for name in VIEW if name in values}
-    task = method.task(opened(x, view) if method.of_matrix else x, **{name: values[name] for name in values if name not in VIEW})
+    task = method.task(
+        opened(x, view) if method.of_matrix else x,
+        **{name: values[name] for name in values if name not in VIEW},
+    )
     result = make_plan(task, executor.budget)
     return result if rates is None else result.with_seconds(rates, task.source, executor.budget.workers)

@@ -9,7 +9,7 @@
     radius                 RadiusNeighborsTransformer, and queries of a radius
     search                 what these share: metrics, samples that are kept
     clusters               KMeans, MiniBatchKMeans
-    layouts                UMAP
+    layouts                UMAP, SpectralEmbedding, DiffusionMap
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
 
@@ -26,7 +26,7 @@ except ImportError as error:
 
 from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
 from rankfold.estimators.incremental import IncrementalPCA
-from rankfold.estimators.layouts import UMAP
+from rankfold.estimators.layouts import UMAP, DiffusionMap, SpectralEmbedding
 from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
 from rankfold.estimators.nonnegative import NMF
@@ -38,6 +38,7 @@ __all__ = [
     "NMF",
     "PCA",
     "UMAP",
+    "DiffusionMap",
     "IncrementalPCA",
     "KMeans",
     "KNeighborsTransformer",
@@ -45,5 +46,6 @@ __all__ = [
     "MiniBatchNMF",
     "NearestNeighbors",
     "RadiusNeighborsTransformer",
+    "SpectralEmbedding",
     "TruncatedSVD",
 ]

@@ -71,7 +71,9 @@ def _picture(facts: dict[str, Any]) -> str:
         return f"fuzzy graph of {facts['request']['k']} neighbors: {facts['weights']} weights"
     rows = facts["input"]["shape"][0]
     if facts["kind"] != "umap":
-        passes, parts, error = (facts[name] for name in ("passes", "connected_components", "largest_error_estimate"))
+        passes, parts, error = (
+            facts[name] for name in ("passes", "connected_components", "largest_error_estimate")
+        )
         line = f"{facts['kind'].replace('_', ' ')} of {rows} rows in {facts['request']['n_components']} dimensions, "
         line += f"{passes} passes over the graph of {parts} component{'s' * (parts != 1)}"
         return f"{line}; largest estimated error of an eigenvalue {error:.1e}"

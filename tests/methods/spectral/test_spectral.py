@@ -118,9 +118,7 @@ def test_coordinates_are_those_of_scikit_learn() -> None:
 
 @pytest.mark.parametrize(("alpha", "t"), [(0.0, 1), (0.5, 2), (1.0, 0), (1.0, 3)])
 @pytest.mark.parametrize("make", [moons, lambda: gaussian(90, 4, 6)])
-def test_a_diffusion_map_is_that_of_its_definition(
-    make: Callable[[], Any], alpha: float, t: int
-) -> None:
+def test_a_diffusion_map_is_that_of_its_definition(make: Callable[[], Any], alpha: float, t: int) -> None:
     graph = make()
     matrix, degrees = walk_matrix(graph, alpha)
     values, vectors = (each[..., ::-1] for each in np.linalg.eigh(matrix))
@@ -153,7 +151,9 @@ def test_components_are_told_apart_by_the_first_coordinates(rows: int) -> None:
     graph = beside(*parts, sp.csr_array((3, 3)))
     order = np.random.default_rng(0).permutation(graph.shape[0])
     graph = graph[order][:, order]
-    with pytest.warns(rf.RankfoldWarning, match="has 3 components, the largest of .*: the first 2 of 4 coord"):
+    with pytest.warns(
+        rf.RankfoldWarning, match="has 3 components, the largest of .*: the first 2 of 4 coord"
+    ):
         result = rf.spectral(graph, 4, tol=1e-8)
     labels, embedding = np.asarray(result.labels), np.asarray(result.embedding)
     sizes = [2 * rows, rows, rows // 2]
@@ -185,7 +185,10 @@ def test_components_are_those_of_scipy() -> None:
     labels = np.asarray(rf.spectral(graph, 2).labels)
     with_edges = np.diff(graph.indptr) > 0
     assert ((labels >= 0) == with_edges).all()
-    assert len({(a, b) for a, b in zip(labels[with_edges], expected[with_edges], strict=True)}) == labels.max() + 1
+    assert (
+        len({(a, b) for a, b in zip(labels[with_edges], expected[with_edges], strict=True)})
+        == labels.max() + 1
+    )
     assert labels.max() + 1 + (~with_edges).sum() == count
     sizes = np.bincount(labels[with_edges])
     assert (np.diff(sizes) <= 0).all()
@@ -248,7 +251,9 @@ def test_memory_stays_below_the_plan(tmp_path: Path) -> None:
     for memory in ("1GiB", None):
         for call in (rf.spectral, rf.diffusion_map):
             how = {} if memory is None else {"memory": memory}
-            result = call(graph, 2, tol=1e-2, out=tmp_path / f"{call.__name__}{memory}.zarr", threads=2, **how)
+            result = call(
+                graph, 2, tol=1e-2, out=tmp_path / f"{call.__name__}{memory}.zarr", threads=2, **how
+            )
             attempt = result.run["attempts"][-1]
             assert attempt["measured_bytes"] <= attempt["planned_bytes"]
             assert attempt["plan"]["peak_bytes"] < 400 * 2**20
@@ -311,7 +316,9 @@ def test_what_has_no_eigenmap_is_refused(
     assert not (tmp_path / "r.zarr").exists()
 
 
-@pytest.mark.parametrize(("asked", "message"), [({"alpha": 2.0}, "alpha must lie"), ({"t": -1}, "t must be 0")])
+@pytest.mark.parametrize(
+    ("asked", "message"), [({"alpha": 2.0}, "alpha must lie"), ({"t": -1}, "t must be 0")]
+)
 def test_what_is_no_walk_is_refused(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(rf.RankfoldError, match=message):
         rf.diffusion_map(path(9), **asked)

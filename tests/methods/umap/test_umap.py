@@ -101,7 +101,9 @@ def test_a_layout_begins_at_eigenvectors_that_are_there() -> None:
 
 
 def test_components_begin_side_by_side() -> None:
-    x = np.concatenate([place + gaussian(rows, 3) for place, rows in ((0, 200), (1e4, 100), (2e4, 60), (3e4, 7))])
+    x = np.concatenate(
+        [place + gaussian(rows, 3) for place, rows in ((0, 200), (1e4, 100), (2e4, 60), (3e4, 7))]
+    )
     result = rf.umap(rf.knn(x, 5), n_epochs=30, init="spectral")
     assert result.attrs["connected_components"] >= 4 and result.attrs["rows_at_random"] >= 7
     embedding = np.asarray(result.embedding)
@@ -284,7 +286,9 @@ def test_what_cannot_be_laid_out_is_refused(
 
 def test_an_init_of_another_kind_is_refused() -> None:
     x = gaussian()
-    with pytest.raises(rf.RankfoldError, match="is the result of knn: umap begins at one of pca, umap, spectral"):
+    with pytest.raises(
+        rf.RankfoldError, match="is the result of knn: umap begins at one of pca, umap, spectral"
+    ):
         rf.umap(rf.knn(x, 3), init=rf.knn(x, 3))
 
 

@@ -36,7 +36,9 @@ def given_positions(init: object, rows: int, columns: int) -> Float64:
     if isinstance(init, Result):
         kind = init.attrs.get("kind")
         if kind not in COORDINATES:
-            raise InputError(f"{init.path} is the result of {kind}: umap begins at one of pca, umap, spectral or diffusion_map")
+            raise InputError(
+                f"{init.path} is the result of {kind}: umap begins at one of pca, umap, spectral or diffusion_map"
+            )
         init.require_whole()
         init = init[COORDINATES[kind]][:, :columns]
     try:
