@@ -13,6 +13,7 @@ QUICK = (
     "scikit-learn IncrementalPCA",
     "scikit-learn neighbors",
     "scikit-learn neighbor graphs",
+    "scikit-learn SpectralEmbedding",
     "pynndescent",
     "scipy svds",
 )

@@ -197,7 +197,8 @@ class SpectralEmbedding(BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    embedding_ : (n_samples, n_components) float64 array
+    embedding_ : (n_samples, n_components) array
+        In float32 for samples in float32, else in float64.
     affinity_matrix_ : CSR array, or what was given
         Without samples joined to themselves, which change nothing.
     n_neighbors_ : int
@@ -268,7 +269,9 @@ class SpectralEmbedding(BaseEstimator):  # type: ignore[misc]
         tol = {} if self.eigen_tol == "auto" else {"tol": self.eigen_tol}
         how: dict[str, Any] = {"seed": seed, "memory": self.memory, **tol}
         found = rankfold.spectral(scipy.sparse.csr_array(weights), self.n_components, **how)
-        self.embedding_, self.eigenvalues_ = np.asarray(found.embedding[...]), np.asarray(found.eigenvalues)
+        single = np.dtype(X.dtype) == np.float32
+        self.embedding_ = np.asarray(found.embedding[...], np.float32 if single else np.float64)
+        self.eigenvalues_ = np.asarray(found.eigenvalues)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
