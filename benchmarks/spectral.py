@@ -1,16 +1,17 @@
 """Eigenvectors of one graph: seconds, memory and what is missing, ours beside scikit-learn's solvers.
 
     python benchmarks/spectral.py --images fashion_mnist.npz --out benchmarks/results/spectral.json
-    python benchmarks/spectral.py --images fashion_mnist.npz --rows 10000 --solvers rankfold lobpcg --out small.json
+    python benchmarks/spectral.py --images fashion_mnist.npz --rows 10000 --out small.json
 
-scikit-learn's lobpcg stops after 20 steps, whatever is missing, and says so: what it leaves is no eigenvector of a
-graph of neighbors. So SciPy's lobpcg is also run until residuals are as short as ours, and ARPACK as umap-learn
-calls it.
+scikit-learn's lobpcg stops after 20 steps, whatever is missing, and says so: what it leaves is no eigenvector
+of a graph of neighbors. So SciPy's lobpcg is also run until residuals are as short as ours, and ARPACK as
+umap-learn calls it.
 
 Images of 784 float32, the graph of 15 neighbors with the image itself; two and ten components. Each call is a
-process of its own, which loads the graph, calls once on a small graph, and is then measured: seconds by the wall,
-the memory that it takes beyond, eigenvalues, and how long ``N u - lambda u`` is. Solvers take turns; amg is left
-out where pyamg is not installed. ARPACK factorizes the graph: above 20 000 rows that takes hours, and it is left out.
+process of its own, which loads the graph, calls once on a small graph, and is then measured: seconds by the
+wall, the memory that it takes beyond, eigenvalues, and how long ``N u - lambda u`` is. Solvers take turns;
+amg is left out where pyamg is not installed. ARPACK factorizes the graph: above 20 000 rows that takes hours,
+and it is left out.
 """
 
 from __future__ import annotations
@@ -38,7 +39,15 @@ import rankfold as rf
 K = 14
 ROUNDS = 3
 COMPONENTS = (2, 10)
-SOLVERS = ("rankfold", "rankfold, one thread", "lobpcg", "lobpcg until it is as good", "umap-learn", "amg", "arpack")
+SOLVERS = (
+    "rankfold",
+    "rankfold, one thread",
+    "lobpcg",
+    "lobpcg until it is as good",
+    "umap-learn",
+    "amg",
+    "arpack",
+)
 ARPACK_ROWS = 20_000
 SECONDS = 3600
 TOL, MOST_STEPS = 3e-6, 2000
@@ -71,7 +80,13 @@ def of_scipy(solver: str, weights: Any, count: int) -> Array:
     laplacian = sp.identity(rows, format="csr") - scale @ weights @ scale
     if solver == "umap-learn":
         most = max(2 * (count + 1) + 1, int(np.sqrt(rows)))
-        how: dict[str, Any] = {"which": "SM", "ncv": most, "tol": 1e-4, "v0": np.ones(rows), "maxiter": 5 * rows}
+        how: dict[str, Any] = {
+            "which": "SM",
+            "ncv": most,
+            "tol": 1e-4,
+            "v0": np.ones(rows),
+            "maxiter": 5 * rows,
+        }
         vectors = eigsh(laplacian, count + 1, **how)[1][:, 1:]
     else:
         start = np.random.default_rng(0).standard_normal((rows, count))

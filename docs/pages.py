@@ -54,7 +54,15 @@ NAMES = {
     "Methods": ("svd", "pca", "qr", "nmf", "knn", "index", "radius_neighbors", "kmeans"),
     "What is done with a result": ("open_result", "transform", "update", "check", "reconstruct", "verify"),
     "Before a run": ("plan",),
-    "Embeddings": ("fuzzy_graph", "umap", "spectral", "diffusion_map", "trustworthiness", "continuity", "neighborhood_preservation"),
+    "Embeddings": (
+        "fuzzy_graph",
+        "umap",
+        "spectral",
+        "diffusion_map",
+        "trustworthiness",
+        "continuity",
+        "neighborhood_preservation",
+    ),
     "Results and errors": ("Result", "RankfoldError", "RankfoldWarning"),
 }
 """All that ``import rankfold`` offers."""

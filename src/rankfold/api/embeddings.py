@@ -103,7 +103,8 @@ def umap(
     init : "random", "spectral", (m, d) array, Result or path
         Where rows begin. Coordinates of a ``pca`` with d components or more, of an earlier ``umap``, or of
         ``spectral`` keep what is far apart in the data apart in the picture. "spectral" makes these first, as
-        ``spectral`` does with tol=0.01, but of each component of the graph by itself; components lie side by side.
+        ``spectral`` does with tol=0.01, but of each component of the graph by itself; components lie side by
+        side.
     seed : int
         Key of the random numbers.
     others
@@ -149,7 +150,7 @@ def spectral(
     seed: int = 0,
     **where: Unpack[Where],
 ) -> Result:
-    """Rows in few dimensions by the smallest eigenvectors of the Laplacian of their graph: Laplacian eigenmaps.
+    """Laplacian eigenmaps: rows in few dimensions by eigenvectors of the Laplacian of their graph.
 
     Parameters
     ----------
@@ -159,8 +160,8 @@ def spectral(
     n_components : int, at most m - 1
         Dimensions d. The constant eigenvector is none of them.
     tol : float
-        Relative error of an eigenvalue at which it counts as known. Coordinates are then off by some square root
-        of it, by how far eigenvalues lie apart.
+        Relative error of an eigenvalue at which it counts as known. Coordinates are then off by some square
+        root of it, by how far eigenvalues lie apart.
     passes : int
         Products with the graph at most, each of which reads it where it is not in memory.
     seed : int
@@ -171,23 +172,23 @@ def spectral(
     Returns
     -------
     Result
-        ``embedding`` (m, d) float64: eigenvectors of ``I - D^-1/2 W D^-1/2`` of length 1, divided by the square
-        roots of degrees, as scikit-learn has them; the leading number of each is positive. ``eigenvalues`` (d,),
-        with ``residuals`` and ``error_estimates`` of them, absolute. ``labels`` (m,), the component of the graph
-        that each row is in, the largest first, -1 without edges. ``attrs`` has ``connected_components``,
-        ``largest_component``, ``isolated`` and ``converged``.
+        ``embedding`` (m, d) float64: eigenvectors of ``I - D^-1/2 W D^-1/2`` of length 1, divided by the
+        square roots of degrees, as scikit-learn has them; the leading number of each is positive.
+        ``eigenvalues`` (d,), with ``residuals`` and ``error_estimates`` of them, absolute. ``labels`` (m,),
+        the component of the graph that each row is in, the largest first, -1 without edges. ``attrs`` has
+        ``connected_components``, ``largest_component``, ``isolated`` and ``converged``.
 
     Raises
     ------
     InputError, OutputError, PlanError, DataError
-        As for ``svd``; ``DataError`` for weights that are negative or no numbers, and for a matrix that is not
-        symmetric or has no edges.
+        As for ``svd``; ``DataError`` for weights that are negative or no numbers, and for a matrix that is
+        not symmetric or has no edges.
 
     Notes
     -----
-    A graph of c components has the eigenvalue 0 c times: the first c - 1 coordinates tell components apart, the
-    second largest from the largest, the next from both, and so on, and a warning says so. A row without edges is
-    part of no component, and lies at 0.
+    A graph of c components has the eigenvalue 0 c times: the first c - 1 coordinates tell components apart,
+    the second largest from the largest, the next from both, and so on, and a warning says so. A row without
+    edges is part of no component, and lies at 0.
 
     Some hundred products of ``2 b`` flops an edge, with b the power of two from d + 6 on; 8 b bytes a row six
     times in memory, and the graph (8 bytes an edge) where it fits. One process does it, with all its threads,
@@ -221,8 +222,8 @@ def diffusion_map(
     neighbors, n_components, tol, passes, seed
         As for ``spectral``; ``tol`` is relative to the distance of an eigenvalue from 1.
     alpha : float, in [0, 1]
-        Weights are divided by the sums of both of their rows to this power: 1 takes the density of the rows out
-        and leaves the geometry, 0 is the walk by the weights as they are.
+        Weights are divided by the sums of both of their rows to this power: 1 takes the density of the rows
+        out and leaves the geometry, 0 is the walk by the weights as they are.
     t : int
         Steps of the walk.
     others
@@ -244,8 +245,8 @@ def diffusion_map(
     Notes
     -----
     With all m - 1 dimensions the distance of two rows is the diffusion distance after t steps. A graph of
-    neighbors has negative eigenvalues too; those near -1 are never taken. Cost as of ``spectral``, and one more
-    read of the graph.
+    neighbors has negative eigenvalues too; those near -1 are never taken. Cost as of ``spectral``, and one
+    more read of the graph.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""``UMAP``, ``SpectralEmbedding``, ``DiffusionMap``: samples of any number in few dimensions by their neighbors."""
+"""``UMAP``, ``SpectralEmbedding``, ``DiffusionMap``: samples in few dimensions, by their neighbors."""
 
 from __future__ import annotations
 
@@ -27,8 +27,21 @@ START_TOL = 1e-2
 """Of the first principal components: they only say where samples begin."""
 
 
+class Embedding(BaseEstimator):  # type: ignore[misc]
+    """What these estimators share."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Embed samples in rows, and where they are; ``y`` is ignored."""
+        return self.fit(X).embedding_
+
+
 @labeled
-class UMAP(BaseEstimator):  # type: ignore[misc]
+class UMAP(Embedding):
     """Samples laid out in few dimensions, so that neighbors lie together; see ``rankfold.umap``.
 
     Parameters
@@ -43,9 +56,9 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
         As for ``rankfold.umap``.
     set_op_mix_ratio, local_connectivity
         As for ``rankfold.fuzzy_graph``.
-    init : {"pca", "random"} or array of shape (n_samples, n_components), default="pca"
-        Where samples begin: unlike umap-learn at their first principal components, not at eigenvectors of the
-        graph.
+    init : {"spectral", "pca", "random"} or array of shape (n_samples, n_components), default="spectral"
+        Where samples begin: at eigenvectors of the graph, or at their first principal components, as also
+        where samples are too few for eigenvectors.
     random_state : int, RandomState or None, default=None
         Layouts are the same for any number of threads in any case.
     min_recall : float, optional
@@ -96,7 +109,7 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
         metric: str = "euclidean",
         n_epochs: int | None = None,
         learning_rate: float = 1.0,
-        init: Any = "pca",
+        init: Any = "spectral",
         min_dist: float = 0.1,
         spread: float = 1.0,
         set_op_mix_ratio: float = 1.0,
@@ -127,11 +140,6 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
         self.min_recall = min_recall
         self.memory = memory
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None) -> UMAP:
         """Lay out samples in rows, in memory or on disk; ``y`` is ignored."""
@@ -156,15 +164,12 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
         self.graph_, self.embedding_ = weights.graph, np.asarray(layout.embedding[...])
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Lay out samples in rows, and where they are; ``y`` is ignored."""
-        return self.fit(X).embedding_
-
     def _start(self, X: Any, seed: int) -> Any:
         """Where samples begin; missing dimensions at zero, from which they part."""
-        if not isinstance(self.init, str) or self.init != "pca":
-            return self.init
         rows, columns = X.shape
+        is_given = not isinstance(self.init, str) or self.init == "random"
+        if is_given or (self.init == "spectral" and self.n_components < rows):
+            return self.init
         rank = min(self.n_components, columns, rows - 1)
         samples = X.astype(np.float32) if np.dtype(X.dtype).kind == "b" else X
         scores = rankfold.pca(samples, rank=rank, tol=START_TOL, seed=seed, memory=self.memory).scores
@@ -174,7 +179,7 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
 
 
 @labeled
-class SpectralEmbedding(BaseEstimator):  # type: ignore[misc]
+class SpectralEmbedding(Embedding):
     """Laplacian eigenmaps of samples, by a graph of their neighbors; see ``rankfold.spectral``.
 
     Parameters
@@ -182,8 +187,8 @@ class SpectralEmbedding(BaseEstimator):  # type: ignore[misc]
     n_components : int, default=2
         Dimensions.
     affinity : {"nearest_neighbors", "precomputed"}, default="nearest_neighbors"
-        Weights are 1 between samples that are neighbors of each other, 1/2 if only one is of the other; or they are
-        given, as a symmetric matrix.
+        Weights are 1 between samples that are neighbors of each other, 1/2 if only one is of the other; or
+        they are given, as a symmetric matrix.
     n_neighbors : int, optional
         Of each sample, itself among them; a tenth of the samples by default.
     metric : str, default="euclidean"
@@ -243,7 +248,6 @@ class SpectralEmbedding(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.affinity == "precomputed"
         return tags
 
@@ -274,13 +278,9 @@ class SpectralEmbedding(BaseEstimator):  # type: ignore[misc]
         self.eigenvalues_ = np.asarray(found.eigenvalues)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Embed samples in rows, and where they are; ``y`` is ignored."""
-        return self.fit(X).embedding_
-
 
 @labeled
-class DiffusionMap(BaseEstimator):  # type: ignore[misc]
+class DiffusionMap(Embedding):
     """Diffusion map of samples, by the graph of their neighbors; see ``rankfold.diffusion_map``.
 
     Parameters
@@ -347,11 +347,6 @@ class DiffusionMap(BaseEstimator):  # type: ignore[misc]
         self.min_recall = min_recall
         self.memory = memory
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None) -> DiffusionMap:
         """Embed samples in rows, in memory or on disk; ``y`` is ignored."""
@@ -363,10 +358,6 @@ class DiffusionMap(BaseEstimator):  # type: ignore[misc]
         self.embedding_, self.eigenvalues_ = np.asarray(found.embedding[...]), np.asarray(found.eigenvalues)
         self.graph_ = weights.graph
         return self
-
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Embed samples in rows, and where they are; ``y`` is ignored."""
-        return self.fit(X).embedding_
 
 
 def _samples(estimator: BaseEstimator, X: Any, least: int, *, bits: bool) -> Any:

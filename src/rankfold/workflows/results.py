@@ -74,7 +74,8 @@ def _picture(facts: dict[str, Any]) -> str:
         passes, parts, error = (
             facts[name] for name in ("passes", "connected_components", "largest_error_estimate")
         )
-        line = f"{facts['kind'].replace('_', ' ')} of {rows} rows in {facts['request']['n_components']} dimensions, "
+        line = f"{facts['kind'].replace('_', ' ')} of {rows} rows in "
+        line += f"{facts['request']['n_components']} dimensions, "
         line += f"{passes} passes over the graph of {parts} component{'s' * (parts != 1)}"
         return f"{line}; largest estimated error of an eigenvalue {error:.1e}"
     losses = facts["edge_loss"], facts["pair_loss"]

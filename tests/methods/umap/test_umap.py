@@ -112,6 +112,14 @@ def test_components_begin_side_by_side() -> None:
     assert min(np.linalg.norm(middle[i] - middle[j]) for i, j in ((0, 1), (0, 2), (1, 2))) > 1
 
 
+def test_a_graph_without_edges_begins_anywhere() -> None:
+    x = np.array([[0.0], [1.0], [3.0], [10.0], [30.0]])
+    graph = rf.fuzzy_graph(rf.knn(x, 1), set_op_mix_ratio=0.0)
+    result = rf.umap(graph, n_epochs=5, init="spectral")
+    assert result.attrs["rows_at_random"] >= 3
+    assert np.isfinite(np.asarray(result.embedding)).all()
+
+
 def test_boxes_of_components_fill_the_whole() -> None:
     sizes = np.sort(np.random.default_rng(0).integers(1, 1000, 60))[::-1]
     for columns in (1, 2, 3):

@@ -1,8 +1,8 @@
 """Random walks on a graph: steps of blocks of vectors, and which vertices a walk can reach.
 
 A walk with vectors ``u`` goes to ``scale W u``: with ``scale`` one over the sums of rows these are means over
-neighbors. Each row is one sum, in an order that its own edges fix, so that ranges of rows may be handed to any
-number of threads.
+neighbors. Each row is one sum, in an order that its own edges fix, so that ranges of rows may be handed to
+any number of threads.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def join_edges(indptr: Array, indices: Array, data: Array, first: int, *, parent
         Number of the first row.
     parents : (n,) int64, written
         A vertex of the same component as each, no larger; itself where it is the least. It begins as
-        ``arange(n)``. What is joined in the end does not depend on the order of edges, nor do the least vertices
-        that are found by following parents.
+        ``arange(n)``. What is joined in the end does not depend on the order of edges, nor do the least
+        vertices that are found by following parents.
 
     Notes
     -----
@@ -91,8 +91,8 @@ def join_edges(indptr: Array, indices: Array, data: Array, first: int, *, parent
 
     References
     ----------
-    Tarjan, van Leeuwen, Worst-case analysis of set union algorithms, Journal of the ACM 31(2), 1984: halving of
-    paths; the root of fewer vertices is replaced there, here the larger one.
+    Tarjan, van Leeuwen, Worst-case analysis of set union algorithms, Journal of the ACM 31(2), 1984: halving
+    of paths; the root of fewer vertices is replaced there, here the larger one.
     """
     for i in range(len(indptr) - 1):
         for p in range(int(indptr[i]), int(indptr[i + 1])):

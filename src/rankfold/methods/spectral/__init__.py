@@ -7,8 +7,9 @@ vertices     degrees and components, from one read of the graph
 walk         steps of a random walk, in any threads
 pairs        Ritz pairs of the walk, and how far off they may be
 filter       eigenvectors by filters of many steps
-dense        eigenvectors of graphs that are small, or of which most are wanted
 coordinates  from eigenvectors to coordinates of rows
+solve        eigenvectors that are known, and others by filters or, of few rows, by LAPACK
+memory       what a plan counts
 spectral     the tasks, and their plan
 warm         compiled loops, run once
 """

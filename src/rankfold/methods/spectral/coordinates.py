@@ -1,8 +1,8 @@
 """From eigenvectors of a walk to coordinates of rows, those of a disconnected graph among them.
 
-Each component has a vector of the eigenvalue 1. Together these have one direction that says nothing, the constant
-one; the others tell components apart. Which ones they are is a matter of choice, since all have the same
-eigenvalue: here each tells a component from all that are larger.
+Each component has a vector of the eigenvalue 1. Together these have one direction that says nothing, the
+constant one; the others tell components apart. Which ones they are is a matter of choice, since all have the
+same eigenvalue: here each tells a component from all that are larger.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def contrasts(vertices: Vertices, count: int) -> Float64:
 def coordinates(vertices: Vertices, vectors: Float64, factors: Float64, *, unit: bool) -> Float64:
     """(m, d) coordinates by orthonormal eigenvectors of the walk, each times a factor.
 
-    Eigenvectors are divided by the square roots of degrees. With ``unit`` their mean square is 1 in the walk's own
-    distribution, where the constant vector is 1; else they are as long as that leaves them.
+    Eigenvectors are divided by the square roots of degrees. With ``unit`` their mean square is 1 in the
+    walk's own distribution, where the constant vector is 1; else they are as long as that leaves them.
     """
     roots = vertices.roots
     scaled = vectors * inverse(roots)[:, None]

@@ -7,11 +7,11 @@ has to begin, and whether there has to be one.
 
 References
 ----------
-Zhou, Saad, Tiago, Chelikowsky, Self-consistent-field calculations using Chebyshev-filtered subspace iteration,
-Journal of Computational Physics 219, 2006: a filter begins at the least Ritz value of the block. Unlike there
-the other end is known, -1; vectors of the eigenvalue 1 are known and taken out; and steps of a filter are as
-many as the largest error needs, but no more than make it so many times smaller that values have to be seen
-anew. That is in design note 30.
+Zhou, Saad, Tiago, Chelikowsky, Self-consistent-field calculations using Chebyshev-filtered subspace
+iteration, Journal of Computational Physics 219, 2006: a filter begins at the least Ritz value of the block.
+Unlike there the other end is known, -1; vectors of the eigenvalue 1 are known and taken out; and steps of a
+filter are as many as the largest error needs, but no more than make it so many times smaller that values have
+to be seen anew. That is in design note 30.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def block_width(wanted: int) -> int:
     """Columns of a block for so many eigenvectors.
 
     >>> [block_width(k) for k in (1, 2, 3, 10, 11, 26, 27, 100)]
-    [8, 8, 16, 16, 32, 32, 48, 136]
+    [8, 8, 16, 16, 32, 32, 40, 136]
     """
     if wanted + SPARE <= WIDEST:
         return max(NARROWEST, 1 << (wanted + SPARE - 1).bit_length())

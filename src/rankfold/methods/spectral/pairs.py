@@ -2,8 +2,8 @@
 
 An eigenvalue lies within the residual r of a Ritz value, and within r^2 / gap where the gap is that to what
 lies outside the block. All columns of a block are made together, so that a residual is orthogonal to each of
-them: the gap is to what the block does not hold, not to the next value. Of values that lie within their residuals
-of each other any may have the error of any, and residuals are taken together.
+them: the gap is to what the block does not hold, not to the next value. Of values that lie within their
+residuals of each other any may have the error of any, and residuals are taken together.
 """
 
 from __future__ import annotations

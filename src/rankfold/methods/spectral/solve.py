@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from rankfold.methods.spectral.blocks import GraphBlocks
 from rankfold.methods.spectral.coordinates import contrasts
-from rankfold.methods.spectral.dense import dense_pairs, is_dense
 from rankfold.methods.spectral.filter import Filter, block_width
 from rankfold.methods.spectral.pairs import RitzPairs
 from rankfold.methods.spectral.request import SpectralRequest
@@ -20,6 +19,12 @@ from rankfold.methods.spectral.walk import Walk
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
+
+FEW_ROWS = 512
+"""Up to which all eigenvectors are computed."""
+
+BESIDE = -3.0
+"""Added to the eigenvalue 1 of vectors that are known: below all others, which are at least -1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +59,13 @@ def leading_eigenvectors(
     tell: Callable[[float], None],
 ) -> Eigenvectors:
     """As many as are asked for; see ``Filter.run`` for ``part`` and ``tell``."""
-    apart = asked.apart and len(vertices.sizes) > 1
+    apart = asked.apart and len(vertices.sizes) != 1
     known = 0 if apart else min(asked.n_components, len(vertices.sizes) - 1)
     wanted, rows = asked.n_components - known, len(vertices.scale)
-    groups = _groups(vertices, wanted) if apart else (slice(None),)
+    enough = rows - vertices.isolated - len(vertices.sizes) >= wanted
+    groups = _groups(vertices, wanted) if apart else (slice(None),) * enough
     vectors, pairs, reads = np.zeros((rows, wanted)), [], vertices.reads
-    if wanted and not apart and is_dense(rows, wanted):
+    if wanted and enough and not apart and is_dense(rows, wanted):
         vectors, one = dense_pairs(blocks, vertices, wanted)
         pairs, reads = [one], reads + 1
     elif wanted and groups:
@@ -92,3 +98,36 @@ def _groups(vertices: Vertices, wanted: int) -> tuple[Int64, ...]:
     ends = vertices.isolated + np.concatenate([[0], np.cumsum(vertices.sizes)])
     enough = int((vertices.sizes > block_width(wanted)).sum())
     return tuple(order[ends[i] : ends[i + 1]] for i in range(enough))
+
+
+# All of them, by LAPACK ---------------------------------------------------------------------------
+
+
+def is_dense(rows: int, wanted: int) -> bool:
+    """Whether a graph of so many rows is made dense for so many eigenvectors."""
+    return rows <= FEW_ROWS or 3 * block_width(wanted) >= rows
+
+
+def dense_bytes(rows: int) -> int:
+    """Memory of a dense matrix, its eigenvectors, and what LAPACK takes."""
+    return 8 * rows * (6 * rows + 40)
+
+
+def dense_pairs(blocks: GraphBlocks, vertices: Vertices, wanted: int) -> tuple[Float64, RitzPairs]:
+    """(m, wanted) leading eigenvectors beside those of the eigenvalue 1, and their pairs."""
+    rows = len(vertices.scale)
+    matrix = np.zeros((rows, rows))
+    for first, block in blocks:
+        lines = np.repeat(np.arange(first, first + len(block.indptr) - 1), np.diff(block.indptr))
+        np.add.at(matrix, (lines, block.indices), block.data.astype(np.float64))
+    matrix *= vertices.scale
+    matrix *= vertices.scale[:, None]
+    constants = vertices.constants()
+    together = np.where(vertices.labels[:, None] == np.arange(len(vertices.sizes)), constants[:, None], 0.0)
+    shifted = (matrix + matrix.T) / 2 + BESIDE * (together @ together.T)
+    alone = vertices.labels < 0
+    shifted[alone, alone] = BESIDE
+    values, vectors = np.linalg.eigh(shifted)
+    values, vectors = values[::-1][:wanted].copy(), np.ascontiguousarray(vectors[:, ::-1][:, :wanted])
+    residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
+    return vectors, RitzPairs(values, residuals)

@@ -29,7 +29,7 @@ from rankfold.methods.task import Output, Task, count, vectors
 from rankfold.pipeline.data.source import Source, compressed, require_compressed
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
@@ -128,10 +128,12 @@ class Spectral:
         blocks = GraphBlocks.of(require_compressed(graph), stay=run.slots == IN_MEMORY)
         vertices = read_vertices(blocks, asked.alpha, asked.seed, run.concurrency)
         most = self.rows - vertices.isolated - 1
-        if asked.n_components > most:
+        if most < 0 and not asked.apart:
+            raise DataError(f"{graph.name} has no edges: no row has a place among others")
+        if asked.n_components > most and not asked.apart:
             raise InputError(
-                f"n_components {asked.n_components} was asked for, but {vertices.isolated} of {self.rows} rows "
-                f"have no edges, and the others have {most} dimensions: ask for fewer"
+                f"n_components {asked.n_components} was asked for, but {vertices.isolated} of "
+                f"{self.rows} rows have no edges, and the others have {most} dimensions: ask for fewer"
             )
         began = time.perf_counter()
         part = run.part("filters", "block.part") if run.keeping.resumable else None
@@ -142,7 +144,7 @@ class Spectral:
         facts = {
             **run.facts(self.request(), "filters", self.source, fingerprint),
             "connected_components": len(vertices.sizes),
-            "largest_component": int(vertices.sizes[0]),
+            "largest_component": int(vertices.sizes.max(initial=0)),
             "isolated": vertices.isolated,
             "largest_error_estimate": float(found.errors.max()),
             "converged": found.converged,
@@ -186,15 +188,15 @@ def _warnings(facts: Mapping[str, Any], asked: SpectralRequest) -> list[str]:
         known = min(parts - 1, asked.n_components)
         said.append(
             f"the graph has {parts} components, the largest of {facts['largest_component']} rows: the first "
-            f"{known} of {asked.n_components} coordinates only tell these apart. Ask knn for more neighbors, or "
-            "embed the rows of one label alone"
+            f"{known} of {asked.n_components} coordinates only tell these apart. Ask knn for more "
+            "neighbors, or embed the rows of one label alone"
         )
-    if facts["isolated"]:
+    if facts["isolated"] and not asked.apart:
         said.append(f"{facts['isolated']} rows have no edges: their coordinates are 0")
     if not facts["converged"]:
         said.append(
-            f"errors are {facts['largest_error_estimate']:.1e} after {asked.passes} products with the graph, above "
-            f"what tol {asked.tol:g} asks for: allow more passes, or a larger tol"
+            f"errors are {facts['largest_error_estimate']:.1e} after {asked.passes} products with the "
+            f"graph, above what tol {asked.tol:g} asks for: allow more passes, or a larger tol"
         )
     return said
 
@@ -222,7 +224,7 @@ def start_task(graph: Result | FuzzyGraph, n_components: int, seed: int) -> Spec
 def _task(neighbors: object, asked: SpectralRequest) -> Task:
     if _is_matrix(neighbors):
         return _of_matrix(open_source(neighbors), asked)
-    result = result_of(asked.kind, neighbors, WANTED + ", or a sparse matrix of weights")  # type: ignore[arg-type]
+    result = result_of(asked.kind, neighbors, WANTED + ", or a sparse matrix of weights")
     kind = result.attrs["kind"]
     if kind not in ("knn", "fuzzy_graph"):
         raise InputError(

@@ -37,7 +37,7 @@ class Vertices:
     """(m,) s, with which ``s W s`` is the symmetric matrix of the walk; 0 where there are no edges."""
 
     density: Float64
-    """(m,) what weights are divided by at either end: a power of the sums of rows, 1 where there are no edges."""
+    """(m,) what weights are divided by at either end: a power of sums of rows, 1 where there are no edges."""
 
     labels: Int64
     """(m,) component of each, the largest first, by number of vertices; -1 where there are no edges."""
@@ -71,11 +71,9 @@ def read_vertices(blocks: GraphBlocks, alpha: float, seed: int, threads: int) ->
     Raises
     ------
     DataError
-        The graph is not symmetric, or has no edges.
+        The graph is not symmetric.
     """
     degrees, parents = _degrees(blocks, seed)
-    if not degrees.any():
-        raise DataError(f"{blocks.source.name} has no edges: no row has a place among others")
     density, reads = degrees**alpha if alpha else np.ones(len(degrees)), 1
     density[degrees == 0] = 1
     sums = degrees
@@ -107,8 +105,8 @@ def _degrees(blocks: GraphBlocks, seed: int) -> tuple[Float64, Int64]:
     wrong = np.abs(along - across) > ASYMMETRY * np.abs(factors).max() * degrees
     if wrong.any():
         raise DataError(
-            f"{blocks.source.name} is not symmetric: edges of row {int(wrong.argmax())} weigh other than those "
-            "that lead to it. Give the mean of the graph and its transpose"
+            f"{blocks.source.name} is not symmetric: edges of row {int(wrong.argmax())} weigh other than "
+            "those that lead to it. Give the mean of the graph and its transpose"
         )
     return degrees, parents
 

@@ -51,9 +51,10 @@ class Walk:
 
             def move(ends: tuple[int, int], block: Csr = block, first: int = first) -> None:
                 rows = slice(first + ends[0], first + ends[1])
-                own = Steps(steps.walk[rows], steps.stay[rows], steps.back)
-                graph: tuple[Any, ...] = (block.indptr[ends[0] : ends[1] + 1], block.indices, block.data)
-                step_rows(*graph, u, own=u[rows], before=then[rows], steps=own, out=into[rows])
+                some = Steps(steps.walk[rows], steps.stay[rows], steps.back)
+                beside: dict[str, Any] = {"own": u[rows], "before": then[rows], "steps": some}
+                starts = block.indptr[ends[0] : ends[1] + 1]
+                step_rows(starts, block.indices, block.data, u, **beside, out=into[rows])
 
             for _ in self._pool.map(move, itertools.pairwise(edges)):
                 pass

@@ -33,7 +33,7 @@ class UmapArguments:
     init: Annotated[
         str,
         Argument(
-            "random, spectral, or a result of pca, umap, spectral or diffusion_map whose coordinates are the first",
+            "random, spectral, or a result of pca, umap, spectral or diffusion_map to begin at",
             holds=("pca", "umap", "spectral", "diffusion_map"),
             choices=INITS[:-1],
         ),

@@ -19,7 +19,12 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 
-COORDINATES = {name: "embedding" for name in ("umap", "spectral", "diffusion_map")} | {"pca": "scores"}
+COORDINATES = {
+    "pca": "scores",
+    "umap": "embedding",
+    "spectral": "embedding",
+    "diffusion_map": "embedding",
+}
 """Array of a result that vertices may begin at."""
 
 WIDTH = 10.0
@@ -37,7 +42,8 @@ def given_positions(init: object, rows: int, columns: int) -> Float64:
         kind = init.attrs.get("kind")
         if kind not in COORDINATES:
             raise InputError(
-                f"{init.path} is the result of {kind}: umap begins at one of pca, umap, spectral or diffusion_map"
+                f"{init.path} is the result of {kind}: umap begins at one of pca, umap, spectral or "
+                "diffusion_map"
             )
         init.require_whole()
         init = init[COORDINATES[kind]][:, :columns]
@@ -68,7 +74,7 @@ def start_positions(given: Float64 | None, rows: int, columns: int, seed: int) -
 
 
 def spectral_positions(result: Result, seed: int) -> tuple[Float32, int]:
-    """First positions by a result of eigenvectors, each component in a box of its own; rows at random in these."""
+    """First positions by eigenvectors, each component in a box of its own; how many rows are at random."""
     coordinates, labels = (np.asarray(result[name][...]) for name in ("embedding", "labels"))
     rows, columns = coordinates.shape
     places, at_random = place_components(coordinates, labels, _anywhere(rows, columns, seed) / WIDTH)
