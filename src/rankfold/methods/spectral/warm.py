@@ -13,8 +13,10 @@ from rankfold.methods.spectral.filter import block_width
 
 def warm_walk(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
     """Steps of blocks of the width that is asked for, and what finds components."""
-    data = np.dtype(dtype if dtype in (np.float32, np.float64) else np.float64)
-    _warm(data, block_width(int(request["n_components"])))
+    width = block_width(int(request["n_components"]))
+    _warm(np.dtype(np.float32), width)  # weights of fuzzy_graph, which may be made of distances in float64
+    if dtype != np.float32:
+        _warm(np.dtype(np.float64), width)
 
 
 @functools.cache
