@@ -57,7 +57,7 @@ def step_rows(
         At those of the range, now and a step before.
     steps : Steps
     out : (r, b) float64, written
-        In C order; none of the others.
+        Rows are contiguous and may lie apart; none of the others.
 
     Notes
     -----

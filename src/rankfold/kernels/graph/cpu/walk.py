@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
-from rankfold.kernels._layouts import plain
+from rankfold.kernels._layouts import plain, wide, writable, write_back
 from rankfold.kernels.graph.walk import Steps
 from rankfold.kernels.sparse.cpu._gather import Lanes, parts, store_sum
 from rankfold.kernels.sparse.cpu._order import positions
@@ -53,12 +53,13 @@ def step_rows(
 ) -> None:
     """See the contract."""
     starts, columns, values = positions(indptr), plain(indices), plain(data)
-    vectors, now, then = plain(u), plain(own), plain(before)
+    vectors, now, then, into = wide(u), plain(own), plain(before), writable(out)
     walk, stay = plain(steps.walk), plain(steps.stay)
     for column, lanes in parts(out.shape[1], out.dtype):
         _step_rows(
-            starts, columns, values, vectors, now, then, walk, stay, float(steps.back), out, column, lanes
+            starts, columns, values, vectors, now, then, walk, stay, float(steps.back), into, column, lanes
         )
+    write_back(into, out)
 
 
 def join_edges(indptr: Array, indices: Array, data: Array, first: int, *, parents: Int64) -> None:
