@@ -72,5 +72,5 @@ def _graph_bytes(source: Source, numbers: int, *, stay: bool) -> int:
     else:
         chunk = min(max(numbers // 8192, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
         reading = 16 * chunk + entry_bytes(rows, block)
-    at_once = numbers if stay else AHEAD * block
+    at_once = numbers if stay else min(numbers, AHEAD * block)
     return at_once * item + 8 * rows + reading + OF_EDGE * block
