@@ -60,6 +60,8 @@ NAMES = {
         "combine_graphs",
         "umap",
         "isomap",
+        "spectral",
+        "diffusion_map",
         "trustworthiness",
         "continuity",
         "neighborhood_preservation",

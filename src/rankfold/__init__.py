@@ -11,6 +11,8 @@
     combine_graphs    two such graphs of the same rows as one
     umap              rows laid out by that graph, in few dimensions
     isomap            rows as far apart as along the graph of their neighbors
+    spectral, diffusion_map
+                      rows in few dimensions by eigenvectors of that graph
     trustworthiness, continuity, neighborhood_preservation
                       how well an embedding keeps neighborhoods
     update            components of more samples, from those of some
@@ -36,12 +38,12 @@ if TYPE_CHECKING:
     from rankfold.api.call import plan
     from rankfold.api.clusters import kmeans
     from rankfold.api.embedding_quality import continuity, neighborhood_preservation, trustworthiness
-    from rankfold.api.embeddings import combine_graphs, fuzzy_graph, isomap, umap
+    from rankfold.api.embeddings import diffusion_map, isomap, spectral, umap
     from rankfold.api.execute import RankfoldWarning
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
     from rankfold.api.models import check, reconstruct, transform, update
-    from rankfold.api.neighbors import index, knn, radius_neighbors
+    from rankfold.api.neighbors import combine_graphs, fuzzy_graph, index, knn, radius_neighbors
     from rankfold.api.reductions import nmf, pca, qr, svd
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.storage.manifest import verify
@@ -52,9 +54,10 @@ _HOMES = {
     "RankfoldWarning": "rankfold.api.execute",
     "Result": "rankfold.pipeline.storage.result",
     "check": "rankfold.api.models",
-    "combine_graphs": "rankfold.api.embeddings",
+    "combine_graphs": "rankfold.api.neighbors",
     "continuity": "rankfold.api.embedding_quality",
-    "fuzzy_graph": "rankfold.api.embeddings",
+    "diffusion_map": "rankfold.api.embeddings",
+    "fuzzy_graph": "rankfold.api.neighbors",
     "import_array": "rankfold.api.matrices",
     "index": "rankfold.api.neighbors",
     "isomap": "rankfold.api.embeddings",
@@ -69,6 +72,7 @@ _HOMES = {
     "qr": "rankfold.api.reductions",
     "radius_neighbors": "rankfold.api.neighbors",
     "reconstruct": "rankfold.api.models",
+    "spectral": "rankfold.api.embeddings",
     "svd": "rankfold.api.reductions",
     "transform": "rankfold.api.models",
     "trustworthiness": "rankfold.api.embedding_quality",
@@ -85,6 +89,7 @@ __all__ = [
     "check",
     "combine_graphs",
     "continuity",
+    "diffusion_map",
     "fuzzy_graph",
     "import_array",
     "index",
@@ -100,6 +105,7 @@ __all__ = [
     "qr",
     "radius_neighbors",
     "reconstruct",
+    "spectral",
     "svd",
     "transform",
     "trustworthiness",

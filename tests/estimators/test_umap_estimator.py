@@ -38,7 +38,7 @@ def test_neighbors_stay_together() -> None:
     np.testing.assert_array_equal(fitted.embedding_, UMAP(random_state=0).fit_transform(x))
 
 
-@pytest.mark.parametrize("init", ["pca", "random", "array"])
+@pytest.mark.parametrize("init", ["pca", "random", "spectral", "array"])
 def test_samples_on_disk_give_what_samples_in_memory_give(tmp_path: Path, init: str) -> None:
     x = digits()[:300]
     start: Any = x[:, 20:22] if init == "array" else init
@@ -70,7 +70,7 @@ def test_a_pipeline_ends_in_a_picture() -> None:
     ("wrong", "message"),
     [
         ({"metric": "inner_product"}, "The 'metric' parameter of UMAP must be"),
-        ({"init": "spectral"}, "The 'init' parameter of UMAP must be"),
+        ({"init": "spektral"}, "The 'init' parameter of UMAP must be"),
         ({"n_neighbors": 1}, "The 'n_neighbors' parameter of UMAP must be"),
         ({"init": np.zeros((5, 2))}, "positions to begin at have shape"),
         ({"min_dist": 2.0}, "min_dist"),

@@ -27,6 +27,7 @@ from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.clustering.nearest_centers import centers_of
 from rankfold.kernels.graph.fuzzy import CLOSE
 from rankfold.kernels.graph.paths import Graph
+from rankfold.kernels.graph.walk import Steps, components_of
 from rankfold.kernels.layout.forces import Edges, Epoch, epoch_key, forces_of, phases_of
 from rankfold.kernels.linear.complete_rows import RowModel, RowSums
 from rankfold.kernels.linear.moments import Moments
@@ -1017,6 +1018,39 @@ def multiply_sparse_case(shape: tuple[int, int], dtype: str) -> Case:
     return Case({**rows, "q": q}, run, {"y": error})
 
 
+def step_case(shape: tuple[int, int], dtype: str) -> Case:
+    (r, s), b = shape, 13
+    rows, u = nonzeros(shape, dtype), matrix((s, b), seed=6)
+    own, before = matrix((r, b), seed=7), matrix((r, b), seed=8)
+    walk, stay = matrix((r,), seed=9), matrix((r,), seed=10)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        out = apart(xp.full((r, b), np.nan), xp)
+        graph = a["indptr"], a["indices"], a["data"], a["u"]
+        beside = {"own": a["own"], "before": a["before"], "steps": Steps(a["walk"], a["stay"], -1.0)}
+        assert body(*graph, **beside, out=out) is None
+        return {"out": out}
+
+    sums = np.abs(walk)[:, None] * (dense(rows, s) @ np.abs(u)) + np.abs(stay)[:, None] * np.abs(own)
+    error = {"out": 2 * (s + 6) * EPS * (sums + np.abs(before))}
+    return Case({**rows, "u": u, "own": own, "before": before, "walk": walk, "stay": stay}, run, error)
+
+
+def join_case(shape: tuple[int, int], dtype: str) -> Case:
+    n = shape[0] + 5
+    rng = np.random.default_rng(shape)
+    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 3, shape[0]))])
+    ends = rng.integers(0, n, indptr[-1]).astype(np.int32)
+    data = (rng.random(indptr[-1]) > 0.3).astype(dtype)
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        parents = np.arange(n)
+        assert body(*a.values(), 2, parents=parents) is None
+        return {"components": components_of(parents)}
+
+    return Case({"indptr": indptr, "indices": ends, "data": data}, run)
+
+
 def order_columns_case(shape: tuple[int, int], dtype: str) -> Case:
     rows = nonzeros(shape, dtype)
     most = len(rows["data"])
@@ -1463,6 +1497,8 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("graph.fuzzy", "membership"): (membership_case, FLOATS),
     ("graph.paths", "lower_distances"): (paths_case, FLOATS),
     ("graph.paths", "search_breadth_first"): (components_case, ("int32", "int64")),
+    ("graph.walk", "step_rows"): (step_case, FLOATS),
+    ("graph.walk", "join_edges"): (join_case, FLOATS),
     ("nonnegative.nnls", "descend_rows"): (lambda *case: nonnegative_case(*case, solve=False), FLOATS),
     ("nonnegative.nnls", "solve_rows"): (lambda *case: nonnegative_case(*case, solve=True), ("float64",)),
     ("sparse.products", "multiply_rows"): (multiply_sparse_case, FLOATS),

@@ -34,6 +34,7 @@ ON_DEVICE = [
     and "graph" not in name
     and "umap" not in name
     and "isomap" not in name
+    and name not in ("spectral", "diffusion_map")
 ]  # which have no code for one
 
 

@@ -49,6 +49,9 @@ RUNS = {
     "nmf of weighted rows": "rf.nmf(x, rank=3, weights=x)",
     "nmf of rows of bytes": "rf.nmf((9 * x).astype(np.uint8), rank=3, row_weights=x[:, 0])",
     "nmf of gaps in columns": "rf.nmf(x.T.copy(), rank=3, missing='ignore', loss='kullback-leibler')",
+    "spectral": "rf.spectral(rf.fuzzy_graph(rf.knn(x, 5)), 3)",
+    "spectral of lists": "rf.spectral(rf.knn(x, 5), 30)",
+    "diffusion_map": "rf.diffusion_map(scipy.sparse.csr_array(sparse[:60].T @ sparse[:60]), 2)",
     "trustworthiness": "rf.trustworthiness(x, x[:, :2], k=5)",
 }
 

@@ -94,6 +94,26 @@ EXCLUSIONS = (
         ("test_randomized_svd_sparse_warnings?*",),
     ),
     Exclusion(
+        "scikit-learn SpectralEmbedding",
+        "calls functions of scikit-learn alone, which are not replaced",
+        ("test_sparse_graph_connected_component?*", "test_connectivity"),
+    ),
+    Exclusion(
+        "scikit-learn SpectralEmbedding",
+        "wants eigenvectors of a Laplacian that is not normalized, which rankfold has not",
+        ("test_spectral_embedding_unnormalized", "test_spectral_embedding_first_eigen_vector"),
+    ),
+    Exclusion(
+        "scikit-learn SpectralEmbedding",
+        "asks which solver of SciPy or pyamg is called; rankfold has its own",
+        ("test_spectral_eigen_tol_auto?*", "test_error_pyamg_not_available"),
+    ),
+    Exclusion(
+        "scikit-learn SpectralEmbedding",
+        "gives distances that are to be cut to fewer neighbors, which rankfold asks of knn",
+        ("test_precomputed_nearest_neighbors_filtering",),
+    ),
+    Exclusion(
         "scanpy",
         "compares scores and components in float32, of which each is known to 1.2e-7, to 1e-7",
         ("test_pca_chunked",),

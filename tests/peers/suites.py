@@ -122,6 +122,13 @@ SUITES = {
             "rankfold.estimators",
         ),
         Suite(
+            "scikit-learn SpectralEmbedding",
+            "sklearn.manifold.tests.test_spectral_embedding",
+            "sklearn.manifold",
+            ("SpectralEmbedding", "spectral_embedding"),
+            "scikit_functions",
+        ),
+        Suite(
             "pynndescent",
             "pynndescent.tests.test_pynndescent_",
             "pynndescent",

@@ -1,9 +1,9 @@
 """The public functions, and ``execute``, which joins a task and an executor.
 
 reductions          svd, pca, qr, nmf
-neighbors           knn, index, radius_neighbors
+neighbors           knn, index, radius_neighbors, fuzzy_graph, combine_graphs
 clusters            kmeans
-embeddings          fuzzy_graph, combine_graphs, umap, isomap
+embeddings          umap, spectral, diffusion_map, isomap
 embedding_quality   trustworthiness, continuity, neighborhood preservation
 models              transform, update, check, reconstruct
 matrices            open, import_array

@@ -1,4 +1,4 @@
-"""Embeddings of rows in few dimensions, and the graphs that they are made from."""
+"""Embeddings of rows in few dimensions, by the graphs of their neighbors."""
 
 from __future__ import annotations
 
@@ -8,120 +8,10 @@ from typing import Unpack
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
 from rankfold.api.where import Where
-from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
 from rankfold.methods.isomap.arguments import ISOMAP
+from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.pipeline.storage.result import Result
-
-
-@public
-def fuzzy_graph(
-    neighbors: Result | str | Path,
-    k: int | None = None,
-    *,
-    set_op_mix_ratio: float = 1.0,
-    local_connectivity: float = 1.0,
-    targets: object = None,
-    target_metric: str = "categorical",
-    target_weight: float = 0.5,
-    **where: Unpack[Where],
-) -> Result:
-    """Neighbors as a graph of weights between 0 and 1, as UMAP makes it, of lists larger than memory.
-
-    Parameters
-    ----------
-    neighbors : Result or path
-        Of ``knn`` of a matrix with itself, by a metric whose values are not negative.
-    k : int
-        Nearest neighbors of each row that count; all by default. A row is none of its own neighbors here: k
-        is one less than ``n_neighbors`` of umap-learn.
-    set_op_mix_ratio : float, in [0, 1]
-        Of two rows either may be among the neighbors of the other: 1 takes the union of what both say, 0 the
-        intersection, and what lies between a mean of the two.
-    local_connectivity : float, in [0, k]
-        Neighbors of each row that are sure to be joined to it: these weigh 1.
-    targets : (m,) labels or numbers, path of them, or (m, d) matrix, optional
-        What is known of rows besides: edges between rows of different labels, or of numbers far apart, then
-        weigh less. -1, None and NaN are labels that are not known.
-    target_metric : {"categorical", "euclidean"}
-        Whether targets are labels, the same or not, or numbers, whose k nearest neighbors make a graph of
-        their own: the result is then the intersection of both.
-    target_weight : float, in [0, 1]
-        0 for the matrix alone, 1 for the targets alone.
-    others
-        As for ``svd``.
-
-    Returns
-    -------
-    Result
-        ``graph``, symmetric, as CSR: float32 weights in order of columns, no row joined to itself.
-        ``attrs["weights"]`` says how many there are.
-
-    Raises
-    ------
-    InputError, OutputError, PlanError, DataError
-        As for ``svd``; ``DataError`` for distances that are negative, or beyond the range of float32.
-
-    Notes
-    -----
-    Two reads of the lists, and a sort of 2 m k edges of 16 bytes on scratch; memory does not grow with the
-    rows. One process does it. The same bytes for any memory.
-
-    References
-    ----------
-    McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 4.1. Weights are those of
-    ``fuzzy_simplicial_set`` of umap-learn, to rounding in float32; with targets those of its ``fit(X, y)``.
-    """
-    more = {"set_op_mix_ratio": set_op_mix_ratio, "local_connectivity": local_connectivity}
-    beside = {"targets": targets, "target_metric": target_metric, "target_weight": target_weight}
-    return run(FUZZY_GRAPH.task(neighbors, k=k, **more, **beside), where)
-
-
-@public
-def combine_graphs(
-    first: Result | str | Path,
-    second: Result | str | Path,
-    *,
-    rule: str = "intersection",
-    weight: float = 0.5,
-    **where: Unpack[Where],
-) -> Result:
-    """Two graphs of the same rows as one: what both agree on, or what either has.
-
-    Parameters
-    ----------
-    first, second : Result or path
-        Of ``fuzzy_graph`` or ``combine_graphs``; of the same rows, seen in different ways.
-    rule : {"intersection", "union"}
-        Whether an edge weighs ``a b``, with ``weight`` deciding which of the two counts more, or
-        ``a + b - a b``. Edges that one of the graphs does not have weigh half as much as its weakest there.
-    weight : float, in [0, 1]
-        Of the second graph in an intersection.
-    others
-        As for ``svd``.
-
-    Returns
-    -------
-    Result
-        ``graph``, as that of ``fuzzy_graph``: each row has a sure neighbor, and weights whose sum is near
-        ``log2(15)``, whatever they were before.
-
-    Raises
-    ------
-    InputError, OutputError, PlanError, DataError
-        As for ``svd``; ``InputError`` for graphs of different rows.
-
-    Notes
-    -----
-    Two reads of both graphs, in one process; memory is some 40 bytes for each row, and a few thousand rows of
-    edges.
-
-    References
-    ----------
-    McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 3.1. Weights are those of umap-learn's products
-    and sums of models.
-    """
-    return run(COMBINE_GRAPHS.task(first, second, rule=rule, weight=weight), where)
 
 
 @public
@@ -245,8 +135,8 @@ def isomap(
     -------
     Result
         ``embedding`` (m, d); ``geodesics`` (m, l), lengths of the shortest paths from landmarks;
-        ``landmarks`` (l,), their rows; ``eigenvalues`` (l,) of centered squared distances among them. All
-        float64; ``embedding`` and ``geodesics`` float32 where rows are. ``attrs`` has
+        ``landmarks`` (l,), their rows; ``landmark_eigenvalues`` (l,), of centered squared distances among
+        them. All float64; ``embedding`` and ``geodesics`` float32 where rows are. ``attrs`` has
         ``residual_variance``, one less the squared correlation of paths with distances in the embedding over
         pairs of a landmark and a sampled row, and its ``standard_error``; ``reconstruction_error``, that of
         scikit-learn over landmarks; ``covering_radius``, the longest path from a row to its nearest
@@ -273,3 +163,120 @@ def isomap(
     numbers: dict[str, object] = {"n_components": n_components, "n_landmarks": n_landmarks, "seed": seed}
     more = {"landmarks": landmarks, "disconnected": disconnected, "matrix": matrix}
     return run(ISOMAP.task(neighbors, **numbers, **more), where)
+
+
+@public
+def spectral(
+    neighbors: object,
+    n_components: int = 2,
+    *,
+    tol: float = 1e-6,
+    passes: int = 10_000,
+    seed: int = 0,
+    **where: Unpack[Where],
+) -> Result:
+    """Laplacian eigenmaps: rows in few dimensions by eigenvectors of the Laplacian of their graph.
+
+    Parameters
+    ----------
+    neighbors : Result, path, or symmetric sparse matrix
+        Of ``fuzzy_graph``; of ``knn``, whose graph is made first, as ``fuzzy_graph`` makes it by default; or
+        weights of your own, not negative, in memory or as ``STORE::ARRAY``.
+    n_components : int, at most m - 1
+        Dimensions d. The constant eigenvector is none of them.
+    tol : float
+        Relative error of an eigenvalue at which it counts as known. Coordinates are then off by some square
+        root of it, by how far eigenvalues lie apart.
+    passes : int
+        Products with the graph at most, each of which reads it where it is not in memory.
+    seed : int
+        Key of the random numbers.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``embedding`` (m, d) float64: eigenvectors of ``I - D^-1/2 W D^-1/2`` of length 1, divided by the
+        square roots of degrees, as scikit-learn has them; the leading number of each is positive.
+        ``eigenvalues`` (d,), with ``residuals`` and ``error_estimates`` of them, absolute. ``labels`` (m,),
+        the component of the graph that each row is in, the largest first, -1 without edges. ``attrs`` has
+        ``connected_components``, ``largest_component``, ``isolated`` and ``converged``.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``; ``DataError`` for weights that are negative or no numbers, and for a matrix that is
+        not symmetric or has no edges.
+
+    Notes
+    -----
+    A graph of c components has the eigenvalue 0 c times: the first c - 1 coordinates tell components apart,
+    the second largest from the largest, the next from both, and so on, and a warning says so. A row without
+    edges is part of no component, and lies at 0.
+
+    Some hundred products of ``2 b`` flops an edge, with b the power of two from d + 6 on; 8 b bytes a row six
+    times in memory, and the graph (8 bytes an edge) where it fits. One process does it, with all its threads,
+    to the same bytes for any threads and memory.
+
+    References
+    ----------
+    Belkin, Niyogi, Laplacian eigenmaps for dimensionality reduction and data representation, Neural
+    Computation 15(6), 2003. Zhou, Saad, Tiago, Chelikowsky, Journal of Computational Physics 219, 2006, for
+    eigenvectors by filters; ours differ as design note 30 says.
+    """
+    return run(SPECTRAL.task(neighbors, n_components=n_components, tol=tol, passes=passes, seed=seed), where)
+
+
+@public
+def diffusion_map(
+    neighbors: object,
+    n_components: int = 2,
+    *,
+    alpha: float = 1.0,
+    t: int = 1,
+    tol: float = 1e-6,
+    passes: int = 10_000,
+    seed: int = 0,
+    **where: Unpack[Where],
+) -> Result:
+    """Rows in few dimensions, such that distances are how differently a random walk spreads from them.
+
+    Parameters
+    ----------
+    neighbors, n_components, tol, passes, seed
+        As for ``spectral``; ``tol`` is relative to the distance of an eigenvalue from 1.
+    alpha : float, in [0, 1]
+        Weights are divided by the sums of both of their rows to this power: 1 takes the density of the rows
+        out and leaves the geometry, 0 is the walk by the weights as they are.
+    t : int
+        Steps of the walk.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``embedding`` (m, d) float64: ``lambda^t psi``, with psi the right eigenvectors of the walk, from the
+        largest eigenvalue lambda below that of the constant vector on. Each psi has a mean square of 1 in the
+        distribution that the walk keeps, in which the constant vector is 1; the leading number of each is
+        positive. ``eigenvalues`` (d,) are lambda; other arrays and ``attrs`` as of ``spectral``.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``spectral``.
+
+    Notes
+    -----
+    With all m - 1 dimensions the distance of two rows is the diffusion distance after t steps. A graph of
+    neighbors has negative eigenvalues too; those near -1 are never taken. Cost as of ``spectral``, and one
+    more read of the graph.
+
+    References
+    ----------
+    Coifman, Lafon, Diffusion maps, Applied and Computational Harmonic Analysis 21(1), 2006, sections 2 and 3.
+    Weights are those of ``fuzzy_graph``, or your own, in place of a Gaussian kernel of all pairs.
+    """
+    how = {"alpha": alpha, "t": t, "tol": tol, "passes": passes, "seed": seed}
+    return run(DIFFUSION_MAP.task(neighbors, n_components=n_components, **how), where)

@@ -1,4 +1,4 @@
-"""Nearest neighbors of rows: see ``docs/neighbors.md``."""
+"""Nearest neighbors of rows, and their graphs: see ``docs/neighbors.md`` and ``docs/embeddings.md``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Unpack
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
-from rankfold.api.where import OfMatrix, opened
+from rankfold.api.where import OfMatrix, Where, opened
+from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
 from rankfold.methods.index.arguments import INDEX
 from rankfold.methods.knn.arguments import DEFAULT_K, KNN
 from rankfold.methods.radius.arguments import MOST_EDGES, RADIUS
@@ -218,3 +219,113 @@ def radius_neighbors(
     """
     request = {"queries": queries, "metric": metric, "box": box, "max_edges": max_edges}
     return run(RADIUS.task(opened(x, where), radius=radius, **request), where)
+
+
+@public
+def fuzzy_graph(
+    neighbors: Result | str | Path,
+    k: int | None = None,
+    *,
+    set_op_mix_ratio: float = 1.0,
+    local_connectivity: float = 1.0,
+    targets: object = None,
+    target_metric: str = "categorical",
+    target_weight: float = 0.5,
+    **where: Unpack[Where],
+) -> Result:
+    """Neighbors as a graph of weights between 0 and 1, as UMAP makes it, of lists larger than memory.
+
+    Parameters
+    ----------
+    neighbors : Result or path
+        Of ``knn`` of a matrix with itself, by a metric whose values are not negative.
+    k : int
+        Nearest neighbors of each row that count; all by default. A row is none of its own neighbors here: k
+        is one less than ``n_neighbors`` of umap-learn.
+    set_op_mix_ratio : float, in [0, 1]
+        Of two rows either may be among the neighbors of the other: 1 takes the union of what both say, 0 the
+        intersection, and what lies between a mean of the two.
+    local_connectivity : float, in [0, k]
+        Neighbors of each row that are sure to be joined to it: these weigh 1.
+    targets : (m,) labels or numbers, path of them, or (m, d) matrix, optional
+        What is known of rows besides: edges between rows of different labels, or of numbers far apart, then
+        weigh less. -1, None and NaN are labels that are not known.
+    target_metric : {"categorical", "euclidean"}
+        Whether targets are labels, the same or not, or numbers, whose k nearest neighbors make a graph of
+        their own: the result is then the intersection of both.
+    target_weight : float, in [0, 1]
+        0 for the matrix alone, 1 for the targets alone.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``graph``, symmetric, as CSR: float32 weights in order of columns, no row joined to itself.
+        ``attrs["weights"]`` says how many there are.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``; ``DataError`` for distances that are negative, or beyond the range of float32.
+
+    Notes
+    -----
+    Two reads of the lists, and a sort of 2 m k edges of 16 bytes on scratch; memory does not grow with the
+    rows. One process does it. The same bytes for any memory.
+
+    References
+    ----------
+    McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 4.1. Weights are those of
+    ``fuzzy_simplicial_set`` of umap-learn, to rounding in float32; with targets those of its ``fit(X, y)``.
+    """
+    more = {"set_op_mix_ratio": set_op_mix_ratio, "local_connectivity": local_connectivity}
+    beside = {"targets": targets, "target_metric": target_metric, "target_weight": target_weight}
+    return run(FUZZY_GRAPH.task(neighbors, k=k, **more, **beside), where)
+
+
+@public
+def combine_graphs(
+    first: Result | str | Path,
+    second: Result | str | Path,
+    *,
+    rule: str = "intersection",
+    weight: float = 0.5,
+    **where: Unpack[Where],
+) -> Result:
+    """Two graphs of the same rows as one: what both agree on, or what either has.
+
+    Parameters
+    ----------
+    first, second : Result or path
+        Of ``fuzzy_graph`` or ``combine_graphs``; of the same rows, seen in different ways.
+    rule : {"intersection", "union"}
+        Whether an edge weighs ``a b``, with ``weight`` deciding which of the two counts more, or
+        ``a + b - a b``. Edges that one of the graphs does not have weigh half as much as its weakest there.
+    weight : float, in [0, 1]
+        Of the second graph in an intersection.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``graph``, as that of ``fuzzy_graph``: each row has a sure neighbor, and weights whose sum is near
+        ``log2(15)``, whatever they were before.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``; ``InputError`` for graphs of different rows.
+
+    Notes
+    -----
+    Two reads of both graphs, in one process; memory is some 40 bytes for each row, and a few thousand rows of
+    edges.
+
+    References
+    ----------
+    McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 3.1. Weights are those of umap-learn's products
+    and sums of models.
+    """
+    return run(COMBINE_GRAPHS.task(first, second, rule=rule, weight=weight), where)

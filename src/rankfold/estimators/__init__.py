@@ -8,7 +8,7 @@
     neighbors              NearestNeighbors, KNeighborsTransformer
     search                 what these share: metrics, samples that are kept; RadiusNeighborsTransformer
     clusters               KMeans, MiniBatchKMeans
-    layouts                UMAP
+    layouts                UMAP, SpectralEmbedding, DiffusionMap
     isomap                 Isomap
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
@@ -27,7 +27,7 @@ except ImportError as error:
 from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
 from rankfold.estimators.incremental import IncrementalPCA
 from rankfold.estimators.isomap import Isomap
-from rankfold.estimators.layouts import UMAP
+from rankfold.estimators.layouts import UMAP, DiffusionMap, SpectralEmbedding
 from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
 from rankfold.estimators.nonnegative import NMF
@@ -39,6 +39,7 @@ __all__ = [
     "NMF",
     "PCA",
     "UMAP",
+    "DiffusionMap",
     "IncrementalPCA",
     "Isomap",
     "KMeans",
@@ -47,5 +48,6 @@ __all__ = [
     "MiniBatchNMF",
     "NearestNeighbors",
     "RadiusNeighborsTransformer",
+    "SpectralEmbedding",
     "TruncatedSVD",
 ]

@@ -250,13 +250,15 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
     def _keep(self, result: rankfold.Result, *, on_disk: bool) -> None:
         """What ``transform`` and callers need of a result."""
         self._result = result if on_disk else None
-        whole = ("embedding", "landmarks", "projection", "mean_squares", "eigenvalues")
+        whole = ("embedding", "landmarks", "projection", "mean_squares", "landmark_eigenvalues")
         arrays = {name: np.asarray(result[name][...]) for name in whole}
         self.embedding_, self.landmarks_ = arrays["embedding"], arrays["landmarks"]
         self.dist_matrix_ = result["geodesics"] if on_disk else np.asarray(result["geodesics"][...])
         self.residual_variance_ = float(result.attrs["residual_variance"])
         error = float(result.attrs["reconstruction_error"])
-        self._scaling = Scaling(arrays["eigenvalues"], arrays["projection"], arrays["mean_squares"], error)
+        self._scaling = Scaling(
+            arrays["landmark_eigenvalues"], arrays["projection"], arrays["mean_squares"], error
+        )
 
 
 def _stored(graph: Any, dtype: npt.DTypeLike) -> rankfold.Result:

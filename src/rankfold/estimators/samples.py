@@ -15,6 +15,7 @@ import numpy.typing as npt
 import scipy.sparse
 from sklearn.utils import check_array
 from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import validate_data
 
 import rankfold
 from rankfold.methods.parts.outputs import write_outputs
@@ -142,3 +143,16 @@ def store_components(estimator: Any, samples: int) -> rankfold.Result:
     facts = {"kind": "pca", "method": "update", "request": request, "input": {"shape": shape}}
     write_group(path, facts)
     return rankfold.Result(path, temporary=folder)
+
+
+def samples_of(estimator: Any, X: Any, least: int, *, bits: bool) -> Any:
+    """Samples as steps read them; those on disk are opened."""
+    if is_large(X):
+        X = rankfold.open(X)
+        forget_names(estimator, X.shape[1])
+    else:
+        X = validate_data(estimator, X, accept_sparse="csr", dtype=None if bits else "numeric")
+    if X.shape[0] < least:
+        name = type(estimator).__name__
+        raise ValueError(f"{name} takes {least} samples or more, not n_samples={X.shape[0]}")
+    return X

@@ -11,6 +11,7 @@
     fuzzy_graph  neighbors as a graph of weights
     umap         layouts of graphs of neighbors
     isomap       embeddings by shortest paths along such graphs
+    spectral     eigenvectors of graphs of neighbors
     kmeans       clusters of rows around their means
     embedding    how well an embedding keeps neighborhoods
     model        what is done with a result: transform, update, check, reconstruct

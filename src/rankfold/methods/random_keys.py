@@ -72,6 +72,12 @@ class Purpose(IntEnum):
     LAYOUT_PAIRS = 32
     """Pairs that the loss of a layout is measured on."""
 
+    WALK_VECTORS = 33
+    """Vectors that filters of a random walk begin with."""
+
+    GRAPH_FACTORS = 34
+    """What rows are multiplied with to see whether a graph is symmetric."""
+
     CLUSTER_SEEDS = 15
     """Rows of a sample that centers begin at: one time after the other, by starts."""
 

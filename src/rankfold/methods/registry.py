@@ -193,6 +193,8 @@ METHODS: Registry[Method] = Registry(
         "combine_graphs": "rankfold.methods.fuzzy_graph.arguments:COMBINE_GRAPHS",
         "umap": "rankfold.methods.umap.arguments:UMAP",
         "isomap": "rankfold.methods.isomap.arguments:ISOMAP",
+        "spectral": "rankfold.methods.spectral.arguments:SPECTRAL",
+        "diffusion_map": "rankfold.methods.spectral.arguments:DIFFUSION_MAP",
         "transform": "rankfold.methods.model.arguments:TRANSFORM",
         "update": "rankfold.methods.model.arguments:UPDATE",
         "check": "rankfold.methods.model.arguments:CHECK",

@@ -38,7 +38,7 @@ def headline(result: Result) -> str:
         passes, empty = facts["passes"], facts["empty_clusters"]
         line += f", k {facts['request']['k']}, {passes} pass{'es' * (passes != 1)}"
         line += f"; inertia {facts['final_inertia']:.6g}" + f", {empty} clusters without rows" * (empty > 0)
-    elif facts["kind"] in ("fuzzy_graph", "combine_graphs", "umap"):
+    elif facts["kind"] in ("fuzzy_graph", "combine_graphs", "umap", "spectral", "diffusion_map"):
         line = _picture(facts)
     elif "residual_variance" in facts:
         line = _paths(facts)
@@ -74,7 +74,16 @@ def _picture(facts: dict[str, Any]) -> str:
         return f"fuzzy graph of {facts['request']['k']} neighbors{beside}: {facts['weights']} weights"
     if facts["kind"] == "combine_graphs":
         return f"{facts['request']['rule']} of two graphs: {facts['weights']} weights"
-    rows, losses = facts["input"]["shape"][0], (facts["edge_loss"], facts["pair_loss"])
+    rows = facts["input"]["shape"][0]
+    if facts["kind"] != "umap":
+        passes, parts, error = (
+            facts[name] for name in ("passes", "connected_components", "largest_error_estimate")
+        )
+        line = f"{facts['kind'].replace('_', ' ')} of {rows} rows in "
+        line += f"{facts['request']['n_components']} dimensions, "
+        line += f"{passes} passes over the graph of {parts} component{'s' * (parts != 1)}"
+        return f"{line}; largest estimated error of an eigenvalue {error:.1e}"
+    losses = facts["edge_loss"], facts["pair_loss"]
     line = f"umap of {rows} rows in {facts['request']['n_components']} dimensions, {facts['epochs']} epochs; "
     line += "loss of edges {:.4g}, of pairs {:.4g}".format(*losses)
     return line + _neighborhoods(facts)

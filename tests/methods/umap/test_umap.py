@@ -14,6 +14,7 @@ from sklearn.manifold import trustworthiness
 
 import rankfold as rf
 from rankfold.kernels.layout.forces import phases_of
+from rankfold.methods.umap.apart import boxes
 from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.layout import GROUPS, vertex_groups
 from rankfold.methods.umap.losses import edge_loss
@@ -68,6 +69,66 @@ def test_every_vertex_is_in_one_group() -> None:
     assert sorted(np.concatenate(groups)) == list(range(10_000))
     assert max(map(len, groups)) < 2 * 10_000 / GROUPS
     assert sum(map(len, vertex_groups(2))) == 2
+
+
+# Eigenvectors to begin at --------------------------------------------------------------------------
+
+
+def test_digits_begin_at_eigenvectors_of_their_graph(graph: rf.Result, digits: Array) -> None:
+    result = rf.umap(graph, init="spectral", threads=2)
+    assert trustworthiness(digits, np.asarray(result.embedding), n_neighbors=15) > 0.983
+    parts = result.attrs["connected_components"]
+    assert (parts, result.attrs["rows_at_random"]) == (rf.spectral(graph).attrs["connected_components"], 0)
+    again = rf.umap(graph, init="spectral", threads=1)
+    assert np.asarray(again.embedding).tobytes() == np.asarray(result.embedding).tobytes()
+
+
+def test_lists_begin_where_their_graph_does() -> None:
+    lists = rf.knn(gaussian(), 9)
+    of_lists = rf.umap(lists, n_epochs=5, init="spectral")
+    of_graph = rf.umap(rf.fuzzy_graph(lists), n_epochs=5, init="spectral")
+    assert np.asarray(of_lists.embedding).tobytes() == np.asarray(of_graph.embedding).tobytes()
+    other = rf.umap(lists, n_epochs=5, init="spectral", seed=3)
+    assert np.asarray(of_lists.embedding).tobytes() != np.asarray(other.embedding).tobytes()
+
+
+def test_a_layout_begins_at_eigenvectors_that_are_there() -> None:
+    lists = rf.knn(gaussian(), 9)
+    for call in (rf.spectral, rf.diffusion_map):
+        given = call(lists)
+        of_result = rf.umap(lists, n_epochs=5, init=given)
+        of_array = rf.umap(lists, n_epochs=5, init=given.embedding)
+        assert np.asarray(of_result.embedding).tobytes() == np.asarray(of_array.embedding).tobytes()
+
+
+def test_components_begin_side_by_side() -> None:
+    x = np.concatenate(
+        [place + gaussian(rows, 3) for place, rows in ((0, 200), (1e4, 100), (2e4, 60), (3e4, 7))]
+    )
+    result = rf.umap(rf.knn(x, 5), n_epochs=30, init="spectral")
+    assert result.attrs["connected_components"] >= 4 and result.attrs["rows_at_random"] >= 7
+    embedding = np.asarray(result.embedding)
+    assert trustworthiness(x, embedding, n_neighbors=5) > 0.9
+    middle = [embedding[rows].mean(axis=0) for rows in (slice(200), slice(200, 300), slice(300, 360))]
+    assert min(np.linalg.norm(middle[i] - middle[j]) for i, j in ((0, 1), (0, 2), (1, 2))) > 1
+
+
+def test_a_graph_without_edges_begins_anywhere() -> None:
+    x = np.array([[0.0], [1.0], [3.0], [10.0], [30.0]])
+    graph = rf.fuzzy_graph(rf.knn(x, 1), set_op_mix_ratio=0.0)
+    result = rf.umap(graph, n_epochs=5, init="spectral")
+    assert result.attrs["rows_at_random"] >= 3
+    assert np.isfinite(np.asarray(result.embedding)).all()
+
+
+def test_boxes_of_components_fill_the_whole() -> None:
+    sizes = np.sort(np.random.default_rng(0).integers(1, 1000, 60))[::-1]
+    for columns in (1, 2, 3):
+        low, high = boxes(sizes, columns)
+        volumes = (high - low).prod(axis=1)
+        np.testing.assert_allclose(volumes, sizes / sizes.sum())
+        inside = (low[:, None] < high) & (high[:, None] > low + 1e-12)
+        assert (inside.all(axis=2).sum(axis=1) == 1).all()  # no two overlap
 
 
 # Layouts ------------------------------------------------------------------------------------------
@@ -214,7 +275,7 @@ def test_what_is_degenerate_has_a_layout(x: Array, k: int, asked: dict[str, Any]
         (lambda x: rf.knn(x, 3), {"a": 2.0}, "give both"),
         (lambda x: rf.knn(x, 3), {"a": -2.0, "b": 1.0}, "a must lie above 0 and up to"),
         (lambda x: rf.knn(x, 3), {"learning_rate": np.nan}, "learning_rate must lie in"),
-        (lambda x: rf.knn(x, 3), {"init": "spectral"}, "init 'spectral' is not known: take random"),
+        (lambda x: rf.knn(x, 3), {"init": "spektral"}, "init 'spektral' is not known: take random, spectral"),
         (lambda x: rf.knn(x, 3), {"init": gaussian(7)}, "have shape .7, 5., but 300 rows of 2 coordinates"),
         (lambda x: rf.knn(x, 3), {"init": np.full((300, 2), np.nan)}, "finite numbers"),
         (lambda x: rf.knn(x, 3), {"seed": -1}, "seed must lie in"),
@@ -234,7 +295,9 @@ def test_what_cannot_be_laid_out_is_refused(
 
 def test_an_init_of_another_kind_is_refused() -> None:
     x = gaussian()
-    with pytest.raises(rf.RankfoldError, match="is the result of knn: umap begins at one of pca or umap"):
+    with pytest.raises(
+        rf.RankfoldError, match="is the result of knn: umap begins at one of pca, umap, spectral"
+    ):
         rf.umap(rf.knn(x, 3), init=rf.knn(x, 3))
 
 

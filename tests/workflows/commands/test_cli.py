@@ -81,6 +81,11 @@ def test_neighbors_become_a_graph_and_a_picture(tmp_path: Path, store: Path) -> 
     assert (
         "; trustworthiness 0." in measured.stdout and f" by {ROWS} rows and 15 neighbors" in measured.stdout
     )
+    for name in ("spectral", "diffusion-map"):
+        made = rankfold(name, graph, "--n-components", 3, "--out", tmp_path / f"{name}.zarr")
+        assert made.exit_code == 0, made.output
+        assert f"{name.replace('-', ' ')} of {ROWS} rows in 3 dimensions, " in made.stdout
+        assert "passes over the graph of 1 component; largest estimated error" in made.stdout
     said = rankfold("umap", tmp_path / "pca.zarr", "--out", tmp_path / "no.zarr")
     assert said.exit_code == 2 and "umap lays out one of fuzzy_graph or knn" in said.stderr
 

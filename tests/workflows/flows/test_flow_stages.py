@@ -137,6 +137,11 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   finer: {method: umap, neighbors: near-all, init: picture, n_epochs: 5}
   paths: {method: isomap, neighbors: near-all, n_landmarks: 50, disconnected: join, matrix: counts}
   of-paths: {method: svd, input: paths.geodesics, rank: 2}
+  modes: {method: spectral, neighbors: weights}
+  modes-at-once: {method: spectral, neighbors: near-all, n_components: 3}
+  spread: {method: diffusion_map, neighbors: weights, alpha: 0.5, t: 2}
+  by-modes: {method: umap, neighbors: near-all, init: spectral, n_epochs: 5}
+  of-modes: {method: umap, neighbors: weights, init: modes, n_epochs: 5}
   trusted: {method: trustworthiness, input: counts, embedding: picture.embedding, k: 4}
   of-weights: {method: svd, input: weights.graph, rank: 2}
   stored: {method: index, input: counts, partition_rows: 100}

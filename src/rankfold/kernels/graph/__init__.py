@@ -1,5 +1,6 @@
-"""Graphs of neighbors: what edges weigh, and paths along them.
+"""Graphs of neighbors: what edges weigh, and paths and walks along them.
 
 fuzzy   how strongly each row belongs to the neighborhood of another
-paths   shortest paths, and components
+paths   shortest paths, and an order by breadth
+walk    steps of random walks, and components
 """

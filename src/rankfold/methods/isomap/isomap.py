@@ -117,7 +117,7 @@ class IsomapTask:
             Output("embedding", (rows, width), self.dtype, tall),
             Output(NAME, (rows, marks), self.dtype, tall * count(marks, geodesics.group)),
             Output("landmarks", (marks,), np.dtype(np.int64)),
-            Output("eigenvalues", (marks,), double),
+            Output("landmark_eigenvalues", (marks,), double),
             Output("projection", (marks, width), double),
             Output("mean_squares", (marks,), double),
         )
@@ -185,7 +185,7 @@ class IsomapTask:
             scaling = Scaling.of(among, rows, self.parameters.n_components)
         del among
         measures = self._embed(run, scaling, landmarks)
-        vectors = {"landmarks": landmarks, "eigenvalues": scaling.eigenvalues}
+        vectors = {"landmarks": landmarks, "landmark_eigenvalues": scaling.eigenvalues}
         write_outputs(
             run.result, {**vectors, "projection": scaling.projection, "mean_squares": scaling.means}
         )

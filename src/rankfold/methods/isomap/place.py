@@ -134,7 +134,7 @@ class Placement:
 
     def _scaling(self) -> Scaling:
         projection, means = (np.asarray(self.result[name]) for name in ("projection", "mean_squares"))
-        return Scaling(np.asarray(self.result["eigenvalues"]), projection, means, 0.0)
+        return Scaling(np.asarray(self.result["landmark_eigenvalues"]), projection, means, 0.0)
 
     def _paths(self, start: int, stop: int) -> Float64:
         """(r, l) distances of some new rows from landmarks."""

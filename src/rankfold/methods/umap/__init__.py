@@ -4,6 +4,7 @@ arguments   types, defaults and limits of the arguments
 request     parameters of a layout, checked; the curve that forces follow from
 edges       the edges of a graph that pull, in memory
 start       where vertices begin
+apart       where components begin, side by side
 layout      epochs that move all vertices, a group after the other
 work        in this process, or by workers that exchange positions
 losses      how well a layout keeps what is joined together, and what is not apart

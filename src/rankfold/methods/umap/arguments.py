@@ -9,7 +9,8 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS
 from rankfold.methods.registry import Input, Method
 
-INITS = ("random", "custom")
+SPECTRAL = "spectral"
+INITS = ("random", SPECTRAL, "custom")
 """Where vertices begin; the last has no name for callers, who give positions."""
 
 
@@ -33,8 +34,8 @@ class UmapArguments:
     init: Annotated[
         str,
         Argument(
-            "random, or a result of pca or umap whose coordinates are the first",
-            holds=("pca", "umap"),
+            "random, spectral, or a result of pca, umap, spectral or diffusion_map to begin at",
+            holds=("pca", "umap", "spectral", "diffusion_map"),
             choices=INITS[:-1],
         ),
     ] = INITS[0]

@@ -69,7 +69,7 @@ class LayoutRequest:
         if self.init not in INITS:
             raise InputError(
                 f"init {self.init!r} is not known: take {', '.join(INITS[:-1])}, an array of positions, or a "
-                "result of pca or umap"
+                "result of pca, umap, spectral or diffusion_map"
             )
         if not 0 <= self.seed < 2**64:
             raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {self.seed}")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
 from rankfold.methods.random_keys import Purpose
+from rankfold.methods.umap.apart import place_components
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
 
@@ -18,7 +19,12 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 
-COORDINATES = {"pca": "scores", "umap": "embedding"}
+COORDINATES = {
+    "pca": "scores",
+    "umap": "embedding",
+    "spectral": "embedding",
+    "diffusion_map": "embedding",
+}
 """Array of a result that vertices may begin at."""
 
 WIDTH = 10.0
@@ -35,7 +41,10 @@ def given_positions(init: object, rows: int, columns: int) -> Float64:
     if isinstance(init, Result):
         kind = init.attrs.get("kind")
         if kind not in COORDINATES:
-            raise InputError(f"{init.path} is the result of {kind}: umap begins at one of pca or umap")
+            raise InputError(
+                f"{init.path} is the result of {kind}: umap begins at one of pca, umap, spectral or "
+                "diffusion_map"
+            )
         init.require_whole()
         init = init[COORDINATES[kind]][:, :columns]
     try:
@@ -61,13 +70,29 @@ def start_positions(given: Float64 | None, rows: int, columns: int, seed: int) -
     """First positions, in a box of ten by ten: each a function of seed, row, and all that are given."""
     if given is None:
         return _anywhere(rows, columns, seed)
+    return _with_noise(_unit_box(given), seed)
+
+
+def spectral_positions(result: Result, seed: int) -> tuple[Float32, int]:
+    """First positions by eigenvectors, each component in a box of its own; how many rows are at random."""
+    coordinates, labels = (np.asarray(result[name][...]) for name in ("embedding", "labels"))
+    rows, columns = coordinates.shape
+    places, at_random = place_components(coordinates, labels, _anywhere(rows, columns, seed) / WIDTH)
+    return _with_noise(places, seed), at_random
+
+
+def _unit_box(given: Float64) -> Float64:
     low, high = given.min(axis=0), given.max(axis=0)
     with np.errstate(over="ignore"):
         span = high - low
     halves = np.where(np.isfinite(span), 1.0, 0.5)
     span = high * halves - low * halves
-    unit = (given * halves - low * halves) / np.where(span > 0, span, 1)
-    noise = gaussian_rows(seed, Purpose.LAYOUT_START, (0, rows), columns)
+    return np.asarray((given * halves - low * halves) / np.where(span > 0, span, 1))
+
+
+def _with_noise(unit: Float64, seed: int) -> Float32:
+    """Places in the unit box as those of a box of ten, a little apart."""
+    noise = gaussian_rows(seed, Purpose.LAYOUT_START, (0, len(unit)), unit.shape[1])
     positions: Float32 = (WIDTH * unit + NOISE * noise).astype(np.float32)
     return positions
 

@@ -19,12 +19,13 @@ from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists, metric_of
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.task import Output, Task, count
-from rankfold.methods.umap.arguments import INITS
+from rankfold.methods.umap.arguments import INITS, SPECTRAL
 from rankfold.methods.umap.edges import PullingEdges, edges_bytes
 from rankfold.methods.umap.losses import BLOCK, edge_loss, pair_loss
 from rankfold.methods.umap.request import LayoutRequest
-from rankfold.methods.umap.start import digest, given_positions, start_positions
+from rankfold.methods.umap.start import digest, given_positions, spectral_positions, start_positions
 from rankfold.methods.umap.work import lay_out
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
@@ -39,6 +40,7 @@ from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, result_of
 from rankfold.pipeline.units import format_bytes
 
+Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 CHUNK_ROWS = 2**18
@@ -79,6 +81,9 @@ class UmapTask:
 
     made_by: Mapping[str, Any] | None = None
     """What the graph is asked, where it is made before."""
+
+    start: Path | None = None
+    """Eigenvectors of the graph to begin at."""
 
     @property
     def rows(self) -> int:
@@ -186,15 +191,10 @@ class UmapTask:
         """See the protocol."""
         assert self.graph is not None  # noqa: S101 - only a plan is made without
         Result(self.graph).require_whole()
-        parameters, rows = self.parameters, self.rows
+        parameters = self.parameters
         edges = PullingEdges.of(self.graph / NAME, self.epochs)
-        positions = lay_out(
-            run,
-            edges,
-            parameters,
-            lambda: start_positions(self.given, rows, parameters.n_components, parameters.seed),
-            self._processes(run),
-        )
+        first, more = self._first_positions()
+        positions = lay_out(run, edges, parameters, lambda: first, self._processes(run))
         if not np.isfinite(positions).all():
             raise InputError(
                 "forces have thrown rows out of the range of float32: ask for a smaller learning_rate, now "
@@ -213,9 +213,20 @@ class UmapTask:
             "curve": list(curve),
             "edge_loss": loss,
             "pair_loss": pair_loss(positions, *curve, parameters.seed),
+            **more,
         }
         run.describe(facts)
         return facts
+
+    def _first_positions(self) -> tuple[Float32, dict[str, Any]]:
+        """Where vertices begin, and what is to be said of it."""
+        if self.start is None:
+            columns, seed = self.parameters.n_components, self.parameters.seed
+            return start_positions(self.given, self.rows, columns, seed), {}
+        start = Result(self.start)
+        positions, at_random = spectral_positions(start, self.parameters.seed)
+        components = start.attrs["connected_components"]
+        return positions, {"rows_at_random": at_random, "connected_components": components}
 
     def _processes(self, run: Run) -> range:
         """Numbers of processes that a layout is worth, and that have memory enough for their parts."""
@@ -257,16 +268,24 @@ def _layout_task(result: Result, init: object, arguments: dict[str, object]) -> 
     given = None if is_name or init is TO_COME else given_positions(init, rows, parameters.n_components)
     if kind == "knn":
         graph = FuzzyGraph.of(StoredLists.of(result, None), ONE_SIDED, 1.0)
-        return _chain(graph, parameters, given)
-    return UmapTask(result.matrix("graph"), most_edges(result), parameters, given, result.path)
+        layout = UmapTask(graph.source, graph.most_edges, parameters, given, None, graph.request())
+        return _chain(graph, layout)
+    layout = UmapTask(result.matrix("graph"), most_edges(result), parameters, given, result.path)
+    return _chain(result, layout) if parameters.init == SPECTRAL else layout
 
 
-def _chain(graph: FuzzyGraph, parameters: LayoutRequest, given: Float64 | None) -> Chain:
-    """Lists into a graph, and its layout."""
-    layout = UmapTask(graph.source, graph.most_edges, parameters, given, None, graph.request())
+def _chain(graph: FuzzyGraph | Result, layout: UmapTask) -> Chain:
+    """Lists into a graph, eigenvectors of that where it is to begin at these, and its layout."""
+    links: list[Link] = [] if isinstance(graph, Result) else [Link("graph", graph)]
+    if layout.parameters.init == SPECTRAL:
+        start = start_task(graph, layout.parameters.n_components, layout.parameters.seed)
+        links.append(Link("start", start, start.when_made if links else None))
 
     def ready(results: Mapping[str, Path]) -> UmapTask:
+        made = dataclasses.replace(layout, start=results.get("start"))
+        if "graph" not in results:
+            return made
         edges = int(Result(results["graph"]).attrs["weights"])
-        return dataclasses.replace(layout, edges=edges, graph=results["graph"])
+        return dataclasses.replace(made, edges=edges, graph=results["graph"])
 
-    return Chain(layout.request(), (Link("graph", graph), Link("layout", layout, ready)))
+    return Chain(layout.request(), (*links, Link("layout", layout, ready)))

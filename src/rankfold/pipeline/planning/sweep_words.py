@@ -45,6 +45,8 @@ WORDS = {
     "weights": "weighing neighbors",
     "strongest": "looking for the strongest edges",
     "layout": "laying out rows",
+    "degrees": "degrees and components",
+    "filters": "eigenvectors of the graph",
     "check": "residuals",
     "whole": "reading the matrix",
     "lanczos": "iterating in memory",

@@ -13,6 +13,7 @@ import typer
 from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
 from rankfold.methods.isomap.arguments import ISOMAP
 from rankfold.methods.registry import Method
+from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.workflows.options import Json, arguments, command, output, place, store, view
 from rankfold.workflows.results import headline, is_unchanged, last_attempt, neighbors_at, residuals, took
@@ -117,7 +118,13 @@ def lists_or_radius(
     return neighbors
 
 
-INPUTS = {FUZZY_GRAPH: lists, UMAP: lists_or_graph, ISOMAP: lists_or_radius}
+INPUTS = {
+    FUZZY_GRAPH: lists,
+    UMAP: lists_or_graph,
+    SPECTRAL: lists_or_graph,
+    DIFFUSION_MAP: lists_or_graph,
+    ISOMAP: lists_or_radius,
+}
 
 
 def command_of_neighbors(method: Method) -> Callable[..., None]:

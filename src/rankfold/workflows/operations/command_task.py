@@ -13,6 +13,7 @@ from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
 from rankfold.methods.isomap.arguments import ISOMAP
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
 from rankfold.methods.registry import METHODS, Method
+from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
 from rankfold.methods.task import Task, make_plan
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.pipeline.data.source import Source
@@ -70,6 +71,8 @@ BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
     "fuzzy-graph": lambda values: _of_neighbors(FUZZY_GRAPH, values),
     "umap": lambda values: _of_neighbors(UMAP, values),
     "isomap": lambda values: _of_neighbors(ISOMAP, values),
+    "spectral": lambda values: _of_neighbors(SPECTRAL, values),
+    "diffusion-map": lambda values: _of_neighbors(DIFFUSION_MAP, values),
     "check": lambda values: CHECK.task(values["result"], _matrix(values)),
 }
 """Functions that make the task of a command that uses a result, by its name."""

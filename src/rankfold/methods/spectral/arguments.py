@@ -1,0 +1,68 @@
+"""Arguments of spectral and diffusion_map: types, defaults and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.registry import Input, Method
+
+TOL = 1e-6
+MOST_PASSES = 10_000
+
+Components = Annotated[int, Argument("dimensions of the embedding", least=1)]
+Tol = Annotated[
+    float, Argument("relative error of an eigenvalue's distance from that of no embedding", least=0)
+]
+Passes = Annotated[int, Argument("reads of the graph at most, or products with it in memory", least=1)]
+Seed = Annotated[int, Argument("key of the random numbers", least=0, below=2**64)]
+
+
+@dataclass(frozen=True, slots=True)
+class SpectralArguments:
+    """See ``rankfold.spectral``."""
+
+    n_components: Components = 2
+    tol: Tol = TOL
+    passes: Passes = MOST_PASSES
+    seed: Seed = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DiffusionArguments:
+    """See ``rankfold.diffusion_map``."""
+
+    n_components: Components = 2
+    alpha: Annotated[
+        float, Argument("how far the density of rows is taken out: 0 not at all, 1 wholly", least=0)
+    ] = 1.0
+    t: Annotated[int, Argument("steps of the walk that distances are of", least=0)] = 1
+    tol: Tol = TOL
+    passes: Passes = MOST_PASSES
+    seed: Seed = 0
+
+
+GRAPH = (Input("neighbors", ("fuzzy_graph", "knn")),)
+
+SPECTRAL = Method(
+    "spectral",
+    "Rows in few dimensions by the smallest eigenvectors of the Laplacian of their graph.",
+    SpectralArguments,
+    "rankfold.methods.spectral.spectral:spectral_task",
+    inputs=GRAPH,
+    matrices=("embedding",),
+    in_process=True,
+    loops="rankfold.methods.spectral.warm:warm_walk",
+)
+
+DIFFUSION_MAP = Method(
+    "diffusion_map",
+    "Rows in few dimensions by how a random walk on their graph spreads from each.",
+    DiffusionArguments,
+    "rankfold.methods.spectral.spectral:diffusion_task",
+    inputs=GRAPH,
+    matrices=("embedding",),
+    in_process=True,
+    loops="rankfold.methods.spectral.warm:warm_walk",
+)

@@ -1,0 +1,212 @@
+"""Leading eigenvectors of a walk by filters of many steps, each one read of the graph.
+
+A Chebyshev polynomial of the walk stays within -1 and 1 on what is not wanted, and grows fast beyond: a block
+of random vectors to which it is applied turns to the leading ones. That takes three blocks of vectors and no
+products between them; only between filters are vectors made orthonormal, which tells where the next filter
+has to begin, and whether there has to be one.
+
+References
+----------
+Zhou, Saad, Tiago, Chelikowsky, Self-consistent-field calculations using Chebyshev-filtered subspace
+iteration, Journal of Computational Physics 219, 2006: a filter begins at the least Ritz value of the block.
+Unlike there the other end is known, -1; vectors of the eigenvalue 1 are known and taken out; and steps of a
+filter are as many as the largest error needs, but no more than make it so many times smaller that values have
+to be seen anew. That is in design note 30.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.graph.walk import Steps
+from rankfold.kernels.linear.gaussian import gaussian_rows
+from rankfold.kernels.linear.orthonormal import orthonormalize
+from rankfold.methods.random_keys import Purpose
+from rankfold.methods.spectral.pairs import RitzPairs
+from rankfold.methods.spectral.vertices import Vertices, inverse
+from rankfold.methods.spectral.walk import Walk
+from rankfold.methods.svd.in_memory.basis import cholesky_qr
+from rankfold.pipeline.engine import sweep
+from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+SPARE = 6
+"""Vectors of a block beyond those wanted, at least: filters begin at the last of them."""
+
+NARROWEST, WIDEST = 8, 32
+"""Columns of blocks that are powers of two: whole cache lines, up to those that are multiplied at a time."""
+
+GROWTH = 10.0
+"""By how much a filter lengthens the last vector wanted, at most, against those that are not wanted."""
+
+LONGEST = 1e8
+"""By how much it lengthens the vector of the eigenvalue 1, of which rounding leaves a trace."""
+
+LEAST_STEPS = 2
+MOST_STEPS = 2000
+
+
+def block_width(wanted: int) -> int:
+    """Columns of a block for so many eigenvectors.
+
+    >>> [block_width(k) for k in (1, 2, 3, 10, 11, 26, 27, 100)]
+    [8, 8, 16, 16, 32, 32, 40, 136]
+    """
+    if wanted + SPARE <= WIDEST:
+        return max(NARROWEST, 1 << (wanted + SPARE - 1).bit_length())
+    return -(-(wanted + wanted // 4 + SPARE) // NARROWEST) * NARROWEST
+
+
+@dataclass(slots=True)
+class Filter:
+    """A block of vectors under way to the leading ones."""
+
+    walk: Walk
+    vertices: Vertices
+    groups: tuple[Int64 | slice, ...]
+    """Rows that eigenvectors are sought in, each group by itself; others have 0."""
+
+    wanted: int
+    """Eigenvectors of each group."""
+
+    tol: float
+    most_reads: int
+
+    x: Float64
+    """(m, b) orthonormal in each group, of leading Ritz vectors."""
+
+    y: Float64
+    """(m, b) N x."""
+
+    pairs: list[RitzPairs]
+    """Of each group."""
+
+    @classmethod
+    def begin(
+        cls,
+        walk: Walk,
+        vertices: Vertices,
+        groups: tuple[Int64 | slice, ...],
+        wanted: int,
+        asked: tuple[float, int, int],
+    ) -> Filter:
+        """A random block; ``asked`` are tol, reads and seed."""
+        tol, most_reads, seed = asked
+        rows, width = len(vertices.scale), block_width(wanted)
+        x = gaussian_rows(seed, Purpose.WALK_VECTORS, (0, rows), width)
+        inside = np.zeros(rows, bool)
+        for group in groups:
+            inside[group] = True
+        x[~inside | (vertices.scale == 0)] = 0
+        return cls(walk, vertices, groups, wanted, tol, most_reads, x, np.empty(0), [])
+
+    def run(self, part: Path | None, tell: Callable[[float], None]) -> None:
+        """Filter until errors are small enough; ``tell`` hears by how much they are too large.
+
+        ``part`` is where the block is kept meanwhile, if it is.
+        """
+        last_save = time.monotonic()
+        if part is None or not self._resume(part):
+            self._turn(self.x)
+        while self.excess > 1 and self.walk.reads < self.most_reads:
+            tell(self.excess)
+            self._turn(self._filtered(self._step_count()))
+            if part is not None and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
+                self._save(part)
+                last_save = time.monotonic()
+
+    @property
+    def excess(self) -> float:
+        """Largest error of any group relative to what is small enough."""
+        return max(pairs.excess(self.wanted, self.tol) for pairs in self.pairs)
+
+    def _save(self, part: Path) -> None:
+        values, residuals = (np.stack(each) for each in zip(*self.pairs, strict=True))
+        arrays = {"x": self.x, "y": self.y, "values": values, "residuals": residuals}
+        save_arrays(part, {**arrays, "reads": np.array([self.walk.reads])})
+
+    def _resume(self, part: Path) -> bool:
+        """Whether an earlier attempt has left a block."""
+        state = load_if_whole(part)
+        if state is None:
+            return False
+        self.x, self.y, self.walk.reads = state["x"], state["y"], int(state["reads"][0])
+        self.pairs = [RitzPairs(*both) for both in zip(state["values"], state["residuals"], strict=True)]
+        return True
+
+    def _step_count(self) -> int:
+        """Steps of the next filter, for the group that needs most."""
+        steps = [LEAST_STEPS]
+        for pairs in self.pairs:
+            needed = min(2 * pairs.needed(self.wanted, self.tol), GROWTH)
+            if pairs.excess(self.wanted, self.tol) > 1:
+                last = _rate(pairs.values[self.wanted - 1], pairs.values[-1])
+                steps.append(math.ceil(math.acosh(max(needed, 1.5)) / last))
+        # The longest vector, of the eigenvalue 1, grows most where a filter begins lowest.
+        most = min(int(math.acosh(LONGEST) / _rate(1.0, pairs.values[-1])) for pairs in self.pairs)
+        return max(LEAST_STEPS, min(max(steps), most, MOST_STEPS, self.most_reads - self.walk.reads))
+
+    def _filtered(self, steps: int) -> Float64:
+        """The block after a filter of so many steps, the first of which has been done."""
+        ends = np.ones(len(self.vertices.scale)), np.ones(len(self.vertices.scale))
+        for group, pairs in zip(self.groups, self.pairs, strict=True):
+            ends[0][group], ends[1][group] = _interval(pairs.values[-1])
+        center, half = ends
+        # Steps are those of the walk itself, of vectors u = s x, which need no factor before the sum.
+        u = self.x * self.vertices.scale[:, None]
+        before, now = u, (self.y * self.vertices.scale[:, None] - center[:, None] * u) / half[:, None]
+        coefficients = Steps(2 * self.vertices.scale**2 / half, -2 * center / half, -1.0)
+        spare = np.empty(u.shape)
+        for _ in range(steps - 1):
+            self.walk.step(now, before, coefficients, spare)
+            before, now, spare = now, spare, before
+        now *= inverse(self.vertices.scale)[:, None]
+        return now
+
+    def _turn(self, z: Float64) -> None:
+        """Leading Ritz vectors of the span of a block, which is overwritten."""
+        self._take_out(z)
+        for group in self.groups:
+            some = z[group]
+            factors = cholesky_qr(some)
+            z[group] = orthonormalize(some) if factors is None else factors[0]
+        self._take_out(z)
+        steps = Steps(self.vertices.scale, np.zeros(len(z)), 0.0)
+        y = self.walk.step(z * self.vertices.scale[:, None], None, steps)
+        self.pairs = []
+        for group in self.groups:
+            small = z[group].T @ y[group]
+            values, turn = np.linalg.eigh((small + small.T) / 2)
+            values, turn = values[::-1].copy(), np.ascontiguousarray(turn[:, ::-1])
+            z[group], y[group] = z[group] @ turn, y[group] @ turn
+            residuals = np.linalg.norm(y[group] - z[group] * values, axis=0)
+            self.pairs.append(RitzPairs(values, residuals))
+        self.x, self.y = z, y
+
+    def _take_out(self, z: Float64) -> None:
+        """Take out what a block has of the vectors of the eigenvalue 1."""
+        constants, labels = self.vertices.constants(), self.vertices.labels + 1
+        for column in z.T:
+            sums = np.bincount(labels, constants * column, len(self.vertices.sizes) + 1)
+            column -= constants * sums[labels]
+
+
+def _interval(least: float) -> tuple[float, float]:
+    """Middle and half of the length of what a filter keeps small, from -1 on."""
+    half = max((least + 1) / 2, 1e-6)
+    return half - 1, half
+
+
+def _rate(value: float, least: float) -> float:
+    """Logarithm of what a step multiplies a vector of some eigenvalue with, in the long run."""
+    center, half = _interval(least)
+    return math.acosh(max((value - center) / half, 1 + 1e-12))

@@ -1,0 +1,76 @@
+"""Memory of a spectral embedding, and whether the graph stays in it."""
+
+from __future__ import annotations
+
+from rankfold.methods.spectral.blocks import AHEAD, BLOCK_NUMBERS
+from rankfold.methods.spectral.filter import block_width
+from rankfold.methods.spectral.request import SpectralRequest
+from rankfold.methods.spectral.solve import dense_bytes, is_dense
+from rankfold.pipeline.data.source import Source, compressed
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.formats.csr import entry_bytes
+from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS
+from rankfold.pipeline.planning.passes import Pass
+from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.planner import Arrangement
+
+IN_MEMORY = 1
+"""``slots`` of a plan by which the graph stays in memory; else it is read ahead in each sweep."""
+
+VECTORS = 6
+"""Blocks of vectors at once: of a filter, or of a turn with what LAPACK copies."""
+
+OF_ROW = 12
+"""Numbers of a vertex besides: degrees, factors, components, coefficients of steps."""
+
+OF_EDGE = 48
+"""Bytes of an edge of a block while degrees are summed."""
+
+LIKELY_READS = 200
+
+
+def arrange(source: Source, numbers: int, asked: SpectralRequest, budget: Budget) -> Arrangement:
+    """One process with all of its threads, and the graph in memory if there is room for it."""
+    rows, width = source.shape[0], block_width(asked.n_components)
+    vectors = 8 * rows * (VECTORS * width + OF_ROW + 3 * asked.n_components)
+    if is_dense(rows, asked.n_components):
+        vectors += dense_bytes(rows)
+    in_memory, streamed = (vectors + _graph_bytes(source, numbers, stay=stay) for stay in (True, False))
+    stays = RESERVE_BYTES + in_memory <= budget.memory_bytes
+    memory = in_memory if stays else streamed
+    item = 4 + (4 if max(rows, numbers) < 2**31 else 8)
+    reads, block = numbers * item, 16 * rows * width
+    sweeps = (
+        Pass("degrees", "matrix", reads, 0, 20.0 * numbers, memory, 1, 1, blas_bytes=0),
+        Pass(
+            "filters",
+            "matrix",
+            reads,
+            block,
+            2.0 * numbers * width * LIKELY_READS,
+            memory,
+            1,
+            1,
+            blas_bytes=0,
+        ),
+    )
+    most, likely = asked.passes + 2, min(asked.passes, LIKELY_READS) + 2
+    each = RESERVE_BYTES + memory, memory, block
+    where = budget.threads, rows, rows, most, likely, IN_MEMORY if stays else AHEAD
+    return Arrangement(sweeps, budget.threads, *each, *where)
+
+
+def _graph_bytes(source: Source, numbers: int, *, stay: bool) -> int:
+    """Of a graph in memory, or of the blocks that are at once; of reading one, and of summing its degrees."""
+    rows = source.shape[0]
+    block = min(numbers, BLOCK_NUMBERS + rows)
+    item = 4 + (4 if max(rows, numbers) < 2**31 else 8)
+    stored = compressed(source)
+    if stored is not None:
+        item = source.dtype.itemsize + item - 4
+        reading = stored.sparse_bytes(block)
+    else:
+        chunk = min(max(numbers // 8192, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+        reading = 16 * chunk + entry_bytes(rows, block)
+    at_once = numbers if stay else min(numbers, AHEAD * block)
+    return at_once * item + 8 * rows + reading + OF_EDGE * block

@@ -1,0 +1,133 @@
+"""Leading eigenvectors of a graph: those that are known, and others by filters or, of few rows, by LAPACK."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.spectral.blocks import GraphBlocks
+from rankfold.methods.spectral.coordinates import contrasts
+from rankfold.methods.spectral.filter import Filter, block_width
+from rankfold.methods.spectral.pairs import RitzPairs
+from rankfold.methods.spectral.request import SpectralRequest
+from rankfold.methods.spectral.vertices import Vertices
+from rankfold.methods.spectral.walk import Walk
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+FEW_ROWS = 512
+"""Up to which all eigenvectors are computed."""
+
+BESIDE = -3.0
+"""Added to the eigenvalue 1 of vectors that are known: below all others, which are at least -1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eigenvectors:
+    """Of a walk, from the largest eigenvalue on, the constant one left out."""
+
+    vectors: Float64
+    """(m, d) orthonormal; of each component by itself where these are apart."""
+
+    values: Float64
+    """(d,) of the walk; of the largest component where these are apart."""
+
+    residuals: Float64
+    """(d,) the largest of any component."""
+
+    errors: Float64
+    """(d,) of eigenvalues, estimated: the largest of any component."""
+
+    reads: int
+    """Of the graph."""
+
+    converged: bool
+    """Whether errors are as small as was asked."""
+
+
+def leading_eigenvectors(
+    blocks: GraphBlocks,
+    vertices: Vertices,
+    asked: SpectralRequest,
+    threads: int,
+    part: Path | None,
+    tell: Callable[[float], None],
+) -> Eigenvectors:
+    """As many as are asked for; see ``Filter.run`` for ``part`` and ``tell``."""
+    apart = asked.apart and len(vertices.sizes) != 1
+    known = 0 if apart else min(asked.n_components, len(vertices.sizes) - 1)
+    wanted, rows = asked.n_components - known, len(vertices.scale)
+    enough = rows - vertices.isolated - len(vertices.sizes) >= wanted
+    groups = _groups(vertices, wanted) if apart else (slice(None),) * enough
+    vectors, pairs, reads = np.zeros((rows, wanted)), [], vertices.reads
+    if wanted and enough and not apart and is_dense(rows, wanted):
+        vectors, one = dense_pairs(blocks, vertices, wanted)
+        pairs, reads = [one], reads + 1
+    elif wanted and groups:
+        with Walk(blocks, threads) as walk:
+            filtered = Filter.begin(walk, vertices, groups, wanted, (asked.tol, asked.passes, asked.seed))
+            filtered.run(part, tell)
+            vectors, pairs, reads = filtered.x[:, :wanted], filtered.pairs, reads + walk.reads
+    return _joined(contrasts(vertices, known), vectors, pairs, reads, asked.tol)
+
+
+def _joined(
+    known: Float64, vectors: Float64, pairs: Sequence[RitzPairs], reads: int, tol: float
+) -> Eigenvectors:
+    """Eigenvectors that are known, and those of pairs."""
+    wanted, zeros = vectors.shape[1], np.zeros(known.shape[1])
+    values, none = pairs[0].values[:wanted] if pairs else np.zeros(wanted), np.zeros(wanted)
+    return Eigenvectors(
+        np.hstack([known, vectors]),
+        np.concatenate([np.ones(known.shape[1]), values]),
+        np.concatenate([zeros, np.max([none, *(each.residuals[:wanted] for each in pairs)], axis=0)]),
+        np.concatenate([zeros, np.max([none, *(each.errors(wanted) for each in pairs)], axis=0)]),
+        reads,
+        not wanted or all(each.excess(wanted, tol) <= 1 for each in pairs),
+    )
+
+
+def _groups(vertices: Vertices, wanted: int) -> tuple[Int64, ...]:
+    """Rows of each component that has more than a block of vectors has columns."""
+    order = np.argsort(vertices.labels, kind="stable")
+    ends = vertices.isolated + np.concatenate([[0], np.cumsum(vertices.sizes)])
+    enough = int((vertices.sizes > block_width(wanted)).sum())
+    return tuple(order[ends[i] : ends[i + 1]] for i in range(enough))
+
+
+# All of them, by LAPACK ---------------------------------------------------------------------------
+
+
+def is_dense(rows: int, wanted: int) -> bool:
+    """Whether a graph of so many rows is made dense for so many eigenvectors."""
+    return rows <= FEW_ROWS or 3 * block_width(wanted) >= rows
+
+
+def dense_bytes(rows: int) -> int:
+    """Memory of a dense matrix, its eigenvectors, and what LAPACK takes."""
+    return 8 * rows * (6 * rows + 40)
+
+
+def dense_pairs(blocks: GraphBlocks, vertices: Vertices, wanted: int) -> tuple[Float64, RitzPairs]:
+    """(m, wanted) leading eigenvectors beside those of the eigenvalue 1, and their pairs."""
+    rows = len(vertices.scale)
+    matrix = np.zeros((rows, rows))
+    for first, block in blocks:
+        lines = np.repeat(np.arange(first, first + len(block.indptr) - 1), np.diff(block.indptr))
+        np.add.at(matrix, (lines, block.indices), block.data.astype(np.float64))
+    matrix *= vertices.scale
+    matrix *= vertices.scale[:, None]
+    constants = vertices.constants()
+    together = np.where(vertices.labels[:, None] == np.arange(len(vertices.sizes)), constants[:, None], 0.0)
+    shifted = (matrix + matrix.T) / 2 + BESIDE * (together @ together.T)
+    alone = vertices.labels < 0
+    shifted[alone, alone] = BESIDE
+    values, vectors = np.linalg.eigh(shifted)
+    values, vectors = values[::-1][:wanted].copy(), np.ascontiguousarray(vectors[:, ::-1][:, :wanted])
+    residuals = np.linalg.norm(matrix @ vectors - vectors * values, axis=0)
+    return vectors, RitzPairs(values, residuals)

@@ -1,0 +1,269 @@
+"""Rows in few dimensions by leading eigenvectors of a random walk on the graph of their neighbors.
+
+Vectors are in memory, and of the graph as many rows as there is room for; others are read in each sweep.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankfold.methods.chain import Chain, Link
+from rankfold.methods.fuzzy_graph.arguments import GRAPHS, ONE_SIDED
+from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
+from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.methods.parts.outputs import create_output, write_outputs
+from rankfold.methods.spectral.blocks import GraphBlocks
+from rankfold.methods.spectral.coordinates import coordinates
+from rankfold.methods.spectral.filter import block_width
+from rankfold.methods.spectral.memory import IN_MEMORY, arrange
+from rankfold.methods.spectral.request import SpectralRequest
+from rankfold.methods.spectral.solve import Eigenvectors, leading_eigenvectors
+from rankfold.methods.spectral.vertices import Vertices, read_vertices
+from rankfold.methods.task import Output, Task, count, vectors
+from rankfold.pipeline.data.source import Source, compressed, require_compressed
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+from rankfold.pipeline.storage.result import Result, result_of
+
+CHUNK_ROWS = 2**18
+"""Fewest rows of a chunk of the result, of which there are ``TARGET_CHUNKS`` beyond."""
+
+TARGET_CHUNKS = 8192
+
+START_TOL = 1e-2
+"""Of a start: forces move all of it."""
+
+WANTED = "a result of knn or fuzzy_graph, as of rf.knn(x, k=14)"
+
+
+@dataclass(frozen=True, slots=True)
+class Spectral:
+    """A graph and what is made of it, as ``execute`` takes them."""
+
+    source: Source
+    """The graph, or what it is made of."""
+
+    numbers: int
+    """Stored in the graph, at most."""
+
+    parameters: SpectralRequest
+    graph: Result | Source | None = None
+    """A result that has it, or itself; nothing before it is made."""
+
+    made_by: Mapping[str, Any] | None = None
+    """What the graph is asked, where it is made before."""
+
+    def when_made(self, results: Mapping[str, Path]) -> Spectral:
+        """The same, once its graph is there."""
+        graph = Result(results["graph"])
+        return dataclasses.replace(self, graph=graph, numbers=int(graph.attrs["weights"]))
+
+    @property
+    def rows(self) -> int:
+        """Vertices."""
+        return self.source.shape[0]
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return {**self.parameters.as_dict(), "graph": None if self.made_by is None else dict(self.made_by)}
+
+    @property
+    def chunk_rows(self) -> int:
+        """Of the result."""
+        return min(self.rows, max(CHUNK_ROWS, self.rows // TARGET_CHUNKS))
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        width, chunks = self.parameters.n_components, count(self.rows, self.chunk_rows)
+        return (
+            Output("embedding", (self.rows, width), np.dtype(np.float64), chunks),
+            Output("labels", (self.rows,), np.dtype(np.int64), chunks),
+            *vectors(width, "eigenvalues", "residuals", "error_estimates"),
+        )
+
+    # Plan -----------------------------------------------------------------------------------------
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        kind, width = self.parameters.kind, self.parameters.n_components
+        block = 8 * self.rows * block_width(width)
+        outline = Outline(
+            kind,
+            "filters",
+            self.source,
+            np.dtype(np.float64),
+            "vertices",
+            width,
+            result_bytes=8 * self.rows * (width + 1),
+            scratch_bytes=2 * block,
+            subject=f"{kind} of {self.rows} rows and {self.numbers} edges",
+        )
+        return plan_task(outline, self, budget)
+
+    def arrange(self, budget: Budget) -> Arrangement:
+        """One process with all of its threads, and as much of the graph in memory as fits."""
+        return arrange(self.source, self.numbers, self.parameters, budget)
+
+    # Run ------------------------------------------------------------------------------------------
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        asked = self.parameters
+        graph = self.graph
+        assert graph is not None  # noqa: S101 - only a plan is made without
+        if isinstance(graph, Result):
+            graph.require_whole()
+            graph = graph.matrix("graph")
+        blocks = GraphBlocks.of(require_compressed(graph), stay=run.slots == IN_MEMORY)
+        vertices = read_vertices(blocks, asked.alpha, asked.seed, run.concurrency)
+        most = self.rows - vertices.isolated - 1
+        if most < 0 and not asked.apart:
+            raise DataError(f"{graph.name} has no edges: no row has a place among others")
+        if asked.n_components > most and not asked.apart:
+            raise InputError(
+                f"n_components {asked.n_components} was asked for, but {vertices.isolated} of "
+                f"{self.rows} rows have no edges, and the others have {most} dimensions: ask for fewer"
+            )
+        began = time.perf_counter()
+        part = run.part("filters", "block.part") if run.keeping.resumable else None
+        found = leading_eigenvectors(blocks, vertices, asked, run.concurrency, part, _teller(run, self.rows))
+        run.seconds["filters"] = time.perf_counter() - began
+        run.passes = found.reads
+        self._write(run, vertices, found)
+        facts = {
+            **run.facts(self.request(), "filters", self.source, fingerprint),
+            "connected_components": len(vertices.sizes),
+            "largest_component": int(vertices.sizes.max(initial=0)),
+            "isolated": vertices.isolated,
+            "largest_error_estimate": float(found.errors.max()),
+            "converged": found.converged,
+        }
+        facts["warnings"] += _warnings(facts, asked)
+        run.describe(facts)
+        return facts
+
+    def _write(self, run: Run, vertices: Vertices, found: Eigenvectors) -> None:
+        """All arrays."""
+        asked, is_walk = self.parameters, self.parameters.kind == "diffusion_map"
+        rows = {
+            "embedding": coordinates(vertices, found.vectors, found.values**asked.t, unit=is_walk),
+            "labels": vertices.labels,
+        }
+        for name, array in rows.items():
+            chunk = self.chunk_rows, *array.shape[1:]
+            path = create_output(run.result, name, array.shape, array.dtype, chunk)
+            write_whole_chunks(path, array, *((0, n) for n in array.shape))
+        values = found.values if is_walk else 1 - found.values
+        small = {"eigenvalues": values, "residuals": found.residuals, "error_estimates": found.errors}
+        write_outputs(run.result, small)
+
+
+def _teller(run: Run, rows: int) -> Callable[[float], None]:
+    """Tells how far errors have come on their way, by digits."""
+    first: list[float] = []
+
+    def tell(excess: float) -> None:
+        first.append(max(excess, math.e))
+        if run.progress:
+            run.progress("filters", int(rows * (1 - math.log(max(excess, 1)) / math.log(max(first)))), rows)
+
+    return tell
+
+
+def _warnings(facts: Mapping[str, Any], asked: SpectralRequest) -> list[str]:
+    """What a caller should know of a graph, and of what was reached."""
+    parts, said = facts["connected_components"], []
+    if parts > 1 and not asked.apart:
+        known = min(parts - 1, asked.n_components)
+        said.append(
+            f"the graph has {parts} components, the largest of {facts['largest_component']} rows: the first "
+            f"{known} of {asked.n_components} coordinates only tell these apart. Ask knn for more "
+            "neighbors, or embed the rows of one label alone"
+        )
+    if facts["isolated"] and not asked.apart:
+        said.append(f"{facts['isolated']} rows have no edges: their coordinates are 0")
+    if not facts["converged"]:
+        said.append(
+            f"errors are {facts['largest_error_estimate']:.1e} after {asked.passes} products with the "
+            f"graph, above what tol {asked.tol:g} asks for: allow more passes, or a larger tol"
+        )
+    return said
+
+
+# Tasks --------------------------------------------------------------------------------------------
+
+
+def spectral_task(neighbors: object, **arguments: object) -> Task:
+    """A graph of which eigenmaps are to be made, checked; or lists of neighbors, which become one first."""
+    return _task(neighbors, SpectralRequest.of("spectral", **arguments))
+
+
+def diffusion_task(neighbors: object, *, alpha: object = 1.0, t: object = 1, **arguments: object) -> Task:
+    """The same for a diffusion map."""
+    return _task(neighbors, SpectralRequest.of("diffusion_map", alpha=alpha, t=t, **arguments))
+
+
+def start_task(graph: Result | FuzzyGraph, n_components: int, seed: int) -> Spectral:
+    """Where a layout begins: each component by itself, and no closer than one can see."""
+    asked = SpectralRequest.of("spectral", n_components=n_components, seed=seed, tol=START_TOL)
+    asked = dataclasses.replace(asked, apart=True)
+    return _of_weights(graph, asked) if isinstance(graph, FuzzyGraph) else _of_graph(graph, asked)
+
+
+def _task(neighbors: object, asked: SpectralRequest) -> Task:
+    if _is_matrix(neighbors):
+        return _of_matrix(open_source(neighbors), asked)
+    result = result_of(asked.kind, neighbors, WANTED + ", or a sparse matrix of weights")
+    kind = result.attrs["kind"]
+    if kind not in ("knn", *GRAPHS):
+        raise InputError(
+            f"{result.path} is the result of {kind}: {asked.kind} is of one of fuzzy_graph or knn"
+        )
+    if kind in GRAPHS:
+        return _of_graph(result, asked)
+    graph = FuzzyGraph.of(StoredLists.of(result, None), ONE_SIDED, 1.0)
+    task = _of_weights(graph, asked)
+    return Chain(task.request(), (Link("graph", graph), Link("embedding", task, task.when_made)))
+
+
+def _is_matrix(neighbors: object) -> bool:
+    """Whether it is a matrix of weights: in memory, or an array of a store."""
+    if isinstance(neighbors, (str, Path)):
+        return "::" in str(neighbors)
+    return hasattr(neighbors, "shape")
+
+
+def _of_matrix(source: Source, asked: SpectralRequest) -> Spectral:
+    """Of weights that a caller has."""
+    stored, (rows, columns) = compressed(source), source.shape
+    if stored is None or rows != columns:
+        what = f"{rows} x {columns}" if rows != columns else "dense"
+        raise InputError(
+            f"{asked.kind} is of neighbors, or of a symmetric sparse matrix of weights, but {source.name} is "
+            f"{what}"
+        )
+    asked.check_rows(rows)
+    return Spectral(source, stored.nnz, asked, source)
+
+
+def _of_graph(result: Result, asked: SpectralRequest) -> Spectral:
+    return dataclasses.replace(_of_matrix(result.matrix("graph"), asked), graph=result)
+
+
+def _of_weights(graph: FuzzyGraph, asked: SpectralRequest) -> Spectral:
+    """Of a graph that is to be made."""
+    asked.check_rows(graph.lists.rows)
+    return Spectral(graph.source, graph.most_edges, asked, None, graph.request())
