@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 import rankfold
 from rankfold.estimators.labels import labeled
-from rankfold.estimators.samples import samples_of
+from rankfold.estimators.samples import is_large, samples_of
 from rankfold.methods.knn.arguments import ALIASES, HAVERSINE, NAMES, SET_NAMES
 
 METRICS = {*NAMES, *SET_NAMES, HAVERSINE, *ALIASES} - {"inner_product"}
@@ -154,8 +154,8 @@ class UMAP(Embedding):
         """
         X = samples_of(self, X, 3, bits=self.metric in SET_NAMES)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        targets = {"targets": y, "target_metric": self.target_metric, "target_weight": self.target_weight}
-        weights = _graph(self, X, seed, **targets)
+        beside = {"target_metric": self.target_metric, "target_weight": self.target_weight}
+        weights = _graph(self, X, seed, targets=y, **beside)
         layout = rankfold.umap(
             weights,
             n_components=self.n_components,
@@ -377,10 +377,8 @@ class DiffusionMap(Embedding):
 def _graph(estimator: Any, X: Any, seed: int, **targets: Any) -> rankfold.Result:
     """The graph of neighbors of samples, by parameters of an estimator."""
     k = min(estimator.n_neighbors, X.shape[0]) - 1
-    for name, value, most in (
-        ("n_neighbors", estimator.n_neighbors, X.shape[0]),
-        ("local_connectivity", estimator.local_connectivity, k),
-    ):
+    for name, most in (("n_neighbors", X.shape[0]), ("local_connectivity", k)):
+        value = getattr(estimator, name)
         if value > most:
             warnings.warn(f"{name}={value} is more than there are: {most} are taken", stacklevel=3)
     how: dict[str, Any] = {"metric": estimator.metric, "min_recall": estimator.min_recall, "seed": seed}
@@ -396,6 +394,6 @@ def _graph(estimator: Any, X: Any, seed: int, **targets: Any) -> rankfold.Result
 def _mean_of_both(indices: Any) -> Any:
     """What lists of neighbors and those that lead back have in the mean: CSR weights of 1/2 and 1."""
     rows, k = indices.shape
-    ones = np.ones(rows * k)
-    lists = scipy.sparse.csr_array((ones, indices.ravel(), np.arange(0, rows * k + 1, k)), shape=(rows, rows))
+    parts = (np.ones(rows * k), indices.ravel(), np.arange(0, rows * k + 1, k))
+    lists = scipy.sparse.csr_array(parts, shape=(rows, rows))
     return scipy.sparse.csr_array((lists + lists.T) / 2)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.fuzzy_graph.arguments import GRAPHS
 from rankfold.methods.registry import Input, Method
 
 TOL = 1e-6
@@ -43,7 +44,7 @@ class DiffusionArguments:
     seed: Seed = 0
 
 
-GRAPH = (Input("neighbors", ("fuzzy_graph", "knn")),)
+GRAPH = (Input("neighbors", (*GRAPHS, "knn")),)
 
 SPECTRAL = Method(
     "spectral",
