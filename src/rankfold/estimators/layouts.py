@@ -7,15 +7,24 @@ import warnings
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, _fit_context
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    _fit_context,
+)
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
+from rankfold.api.execute import run
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import forget_names, is_large
+from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.knn.arguments import ALIASES, HAVERSINE, NAMES, SET_NAMES
+from rankfold.methods.umap.placement import Placement
+from rankfold.pipeline.formats import open_source
 
 METRICS = {*NAMES, *SET_NAMES, HAVERSINE, *ALIASES} - {"inner_product"}
 """Whose values are distances."""
@@ -27,7 +36,7 @@ START_TOL = 1e-2
 
 
 @labeled
-class UMAP(BaseEstimator):  # type: ignore[misc]
+class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Samples laid out in few dimensions, so that neighbors lie together; see ``rankfold.umap``.
 
     Parameters
@@ -63,8 +72,8 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    There is no ``transform``: other samples have no place in a layout yet. Samples are read from where they
-    are, by each step; the graph and the layout are held in memory.
+    Samples are read from where they are, by each step; the graph and the layout are held in memory. Those
+    that were fitted are kept, or where they are, for ``transform`` to compare others with.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -129,6 +138,7 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -168,11 +178,36 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
             memory=self.memory,
         )
         self.graph_, self.embedding_ = weights.graph, np.asarray(layout.embedding[...])
+        self._n_features_out = self.n_components
+        self._fitted_samples, self._layout_facts = X, dict(layout.attrs)
         return self
+
+    def transform(self, X: Any) -> Any:
+        """Places of samples in the layout, each by its neighbors among those that were fitted.
+
+        One that was fitted has its own. Others do not matter: see ``rankfold.transform``.
+        """
+        check_is_fitted(self)
+        if is_large(X):
+            X = rankfold.open(X)
+        else:
+            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=self._dtype)
+        fitted = self._fitted_samples
+        k, seed = min(self.n_neighbors, fitted.shape[0]), self._layout_facts["request"]["seed"]
+        how = {"metric": self.metric, "seed": seed, "memory": self.memory}
+        lists = rankfold.knn(fitted, k, queries=X, **how)
+        neighbors = StoredLists.of_queries(lists, fitted.shape[0])
+        task = Placement.of(neighbors, open_source(self.embedding_), self._layout_facts)
+        return np.asarray(run(task, {"memory": self.memory}).embedding[...])
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Lay out samples in rows, and where they are; ``y`` is ignored."""
         return self.fit(X).embedding_
+
+    @property
+    def _dtype(self) -> str | None:
+        """What samples in memory are checked to be."""
+        return None if self.metric in SET_NAMES else "numeric"
 
     def _samples(self, X: Any) -> Any:
         """Samples as steps read them; those on disk are opened."""
@@ -180,9 +215,7 @@ class UMAP(BaseEstimator):  # type: ignore[misc]
             X = rankfold.open(X)
             forget_names(self, X.shape[1])
         else:
-            X = validate_data(
-                self, X, accept_sparse="csr", dtype=None if self.metric in SET_NAMES else "numeric"
-            )
+            X = validate_data(self, X, accept_sparse="csr", dtype=self._dtype)
         if X.shape[0] < 3:
             raise ValueError(f"UMAP takes 3 samples or more, not n_samples={X.shape[0]}")
         return X

@@ -72,5 +72,8 @@ class Purpose(IntEnum):
     LAYOUT_PAIRS = 32
     """Pairs that the loss of a layout is measured on."""
 
+    PLACED_ROWS = 33
+    """Vertices that rows which are added to a layout are pushed from."""
+
     CLUSTER_SEEDS = 15
     """Rows of a sample that centers begin at: one time after the other, by starts."""

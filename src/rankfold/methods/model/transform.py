@@ -12,6 +12,7 @@ orthonormal are allowed for by their Gram matrix.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.sparse_panels import SparsePanels
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, count
+from rankfold.methods.umap.placement import Placement, placement_task
+from rankfold.methods.umap.warm import warm_placement
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
@@ -320,14 +323,28 @@ def _remedy(view: View, panels: Cut) -> str:
     )
 
 
-def transform_task(result: FactorModel | Result | str | Path, x: object) -> Projection:
+def transform_task(result: FactorModel | Result | str | Path, x: object) -> Projection | Placement:
     """New rows and a result, checked; arguments of ``rankfold.transform``."""
+    layout = layout_of(result)
+    if layout is not None:
+        return placement_task(layout, x)  # type: ignore[arg-type]  # which says what it takes
     model = open_model(result, among=TRANSFORM.results)
     return Projection.of(model, model.source(x))
 
 
+def layout_of(result: object) -> Result | None:
+    """A result of umap, by itself or its path; None for anything else."""
+    if isinstance(result, (str, Path)) and Path(result).is_dir():
+        with contextlib.suppress(InputError):
+            result = Result(result)
+    return result if isinstance(result, Result) and result.attrs["kind"] == "umap" else None
+
+
 def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run each compiled loop once: of columns, and those that solve for coordinates in factors."""
+    """Run each compiled loop once: of columns, of rows in factors, or of rows in a layout."""
+    if request["of"] == "umap":
+        warm_placement(request["n_components"])
+        return
     warm_columns(dtype, request, shape)
     if request["of"] == "nmf":
         warm_coordinates()

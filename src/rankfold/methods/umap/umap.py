@@ -181,7 +181,9 @@ class UmapTask:
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
         assert self.graph is not None  # noqa: S101 - only a plan is made without
-        Result(self.graph).require_whole()
+        stored = Result(self.graph)
+        stored.require_whole()
+        graph = stored.attrs
         parameters, rows = self.parameters, self.rows
         edges = PullingEdges.of(self.graph / NAME, self.epochs)
         positions = lay_out(
@@ -207,6 +209,8 @@ class UmapTask:
             "epochs": self.epochs,
             "edges_that_pull": count,
             "curve": list(curve),
+            "mean_distance": graph["mean_distance"],
+            "local_connectivity": graph["request"]["local_connectivity"],
             "edge_loss": loss,
             "pair_loss": pair_loss(positions, *curve, parameters.seed),
         }

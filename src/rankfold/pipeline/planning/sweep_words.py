@@ -44,6 +44,7 @@ WORDS = {
     "distances": "reading distances",
     "weights": "weighing neighbors",
     "layout": "laying out rows",
+    "placement": "placing rows",
     "check": "residuals",
     "whole": "reading the matrix",
     "lanczos": "iterating in memory",

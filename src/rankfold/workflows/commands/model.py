@@ -23,7 +23,10 @@ def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd 
 
 
 def samples(
-    new: Annotated[str, typer.Argument(metavar="NEW", help="samples with the columns that were fitted")],
+    new: Annotated[
+        str,
+        typer.Argument(metavar="NEW", help="samples with the columns that were fitted; for umap their knn"),
+    ],
 ) -> str:
     """The matrix that is transformed."""
     return new
@@ -38,14 +41,17 @@ def transform(
     place: dict[str, Any],
     as_json: Json = False,
 ) -> None:
-    """Coordinates of new samples in a result: scores or U."""
+    """Coordinates of new samples in a result: scores or U, or places in a layout."""
     import rankfold
+    from rankfold.methods.model.transform import layout_of
 
     earlier = last_attempt(output["out"])
+    new = samples if layout_of(fit) is not None else rankfold.open(samples, **view)
     with _show_progress() as bar:
-        result = rankfold.transform(fit, rankfold.open(samples, **view), progress=bar, **output, **place)
+        result = rankfold.transform(fit, new, progress=bar, **output, **place)
     there = is_unchanged(output["out"], earlier, overwrite=output["overwrite"])
-    _close(result, _relative_error(result.attrs), already_done=there, as_json=as_json)
+    line = _placement if result.attrs["request"]["of"] == "umap" else _relative_error
+    _close(result, line(result.attrs), already_done=there, as_json=as_json)
 
 
 @command(fit, output, place)
@@ -154,6 +160,11 @@ def _show_progress() -> Iterator[Callable[[str, int, int], None]]:
     with warnings.catch_warnings(), SweepProgress() as bar:
         warnings.simplefilter("ignore", rankfold.RankfoldWarning)
         yield bar
+
+
+def _placement(facts: dict[str, Any]) -> str:
+    rows, k = facts["input"]["shape"][0], facts["request"]["k"]
+    return f"{rows} rows placed in a layout by {k} neighbors each, {facts['epochs']} epochs"
 
 
 def _relative_error(facts: dict[str, Any]) -> str:

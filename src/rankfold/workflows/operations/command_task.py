@@ -11,6 +11,7 @@ from rankfold.cluster.slurm.job_script import allocation_of
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
+from rankfold.methods.model.transform import layout_of
 from rankfold.methods.registry import METHODS, Method
 from rankfold.methods.task import Task, make_plan
 from rankfold.methods.umap.arguments import UMAP
@@ -59,7 +60,7 @@ def task_of_command(name: str, values: OptionValues) -> Task:
 
 
 BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
-    "transform": lambda values: TRANSFORM.task(values["result"], _matrix(values, "new")),
+    "transform": lambda values: TRANSFORM.task(values["result"], _new_rows(values)),
     "reconstruct": lambda values: RECONSTRUCT.task(
         values["result"], rank=values["rank"], row_range=window(values["select_rows"])
     ),
@@ -72,6 +73,11 @@ BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
 
 def _of_neighbors(method: Method, values: OptionValues) -> Task:
     return method.task(values["neighbors"], **_group(options.arguments(method), values))
+
+
+def _new_rows(values: OptionValues) -> Source | str:
+    """Samples, or the result that has their neighbors in a layout."""
+    return _matrix(values, "new") if layout_of(values["result"]) is None else str(values["new"])
 
 
 def _matrix(values: OptionValues, key: str = "store") -> Source:
