@@ -2,8 +2,8 @@
 
 python benchmarks/layout_workers.py [ROWS [EPOCHS]]
 
-Rows lie on a plane and have ten neighbors each. Workers have one thread; what exchange takes is the difference
-to a share of the time of one thread. Nothing is written but a temporary folder, in TMPDIR.
+Rows lie on a plane and have ten neighbors each. Workers have one thread: what their exchange takes is the
+difference to a share of the time of one thread. Nothing is written but a temporary folder, in TMPDIR.
 """
 
 from __future__ import annotations
