@@ -45,7 +45,7 @@ TARGET_CHUNKS = 8192
 PART_ROWS = 1000
 """Fewest rows for each process: of fewer an exchange of positions takes longer than to move them."""
 
-PAIR_FLOPS = 60.0
+PAIR_FLOPS = 150.0
 """Operations that take as long as one force does, in an edge's share of all epochs."""
 
 MOST_ROWS = 2**32
