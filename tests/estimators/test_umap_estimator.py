@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,24 @@ def test_few_samples_and_columns_are_enough() -> None:
 def test_a_pipeline_ends_in_a_picture() -> None:
     picture = make_pipeline(StandardScaler(), UMAP(n_epochs=10)).fit_transform(digits()[:100])
     assert picture.shape == (100, 2)
+
+
+def test_other_samples_have_places_too(tmp_path: Path) -> None:
+    x, new = digits(), load_digits().data[900:1000].astype(np.float32)
+    fitted = UMAP(random_state=0).fit(x)
+    placed = fitted.transform(new)
+    assert placed.shape == (100, 2) and placed.dtype == np.float32
+    np.testing.assert_array_equal(fitted.transform(x), fitted.embedding_)
+    np.testing.assert_array_equal(
+        placed[7:9], fitted.transform(to_zarr(tmp_path / "n.zarr", new[7:9], (1, 64)))
+    )
+    np.testing.assert_array_equal(placed, pickle.loads(pickle.dumps(fitted)).transform(new))
+    lists = rf.knn(x, 15, queries=new)
+    seed = fitted._layout_facts["request"]["seed"]
+    layout = rf.umap(rf.knn(x, 14), init=rf.pca(x, 2, tol=1e-2, seed=seed), seed=seed)
+    np.testing.assert_array_equal(placed, rf.transform(layout, lists).embedding)
+    with pytest.raises(ValueError, match="X has 3 features, but UMAP is expecting 64 features"):
+        fitted.transform(new[:, :3])
 
 
 @pytest.mark.parametrize(

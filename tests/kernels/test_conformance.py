@@ -29,6 +29,7 @@ from rankfold.kernels.graph.fuzzy import CLOSE
 from rankfold.kernels.graph.paths import Graph
 from rankfold.kernels.graph.walk import Steps, components_of
 from rankfold.kernels.layout.forces import Edges, Epoch, epoch_key, forces_of, phases_of
+from rankfold.kernels.layout.rows import NewRows, row_keys
 from rankfold.kernels.linear.complete_rows import RowModel, RowSums
 from rankfold.kernels.linear.moments import Moments
 from rankfold.kernels.neighbors import lists as neighbors
@@ -773,9 +774,9 @@ def membership_case(shape: tuple[int, int], dtype: str) -> Case:
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         outputs = {}
-        for connectivity in (1.0, 0.5, 2.5):
+        for connectivity, first in ((1.0, 0), (0.5, 0), (2.5, 1)):
             weights = apart(xp.zeros(shape, np.float64), xp)
-            how = {"local_connectivity": min(connectivity, shape[1])}
+            how: dict[str, Any] = {"local_connectivity": min(connectivity, shape[1]), "first": first}
             assert body(a["distances"], float(np.mean(distances)), **how, out=weights) is None
             assert (weights >= 0).all() and (weights <= 1).all()
             outputs[f"weights {connectivity}"] = weights
@@ -855,6 +856,32 @@ def layout_case(shape: tuple[int, int], dtype: str) -> Case:
             assert body(a["positions"], a["vertices"], edges, **how) is None
             assert np.isfinite(out).all()
             outputs[f"epoch {epoch}"] = out
+        return outputs
+
+    return Case(inputs, run)
+
+
+def place_case(shape: tuple[int, int], dtype: str) -> Case:
+    m, n, d, k = shape[0], shape[0] + 3, min(shape[1], 5), 4
+    positions = matrix((n, d), "float32") / 3
+    positions[1] += 1e9  # beyond all tables
+    rng = np.random.default_rng(shape)
+    neighbors = rng.integers(0, n, (m, k))
+    phases = phases_of(rng.random((m, k)).astype(np.float32), 1.0)
+    phases[::3, 1] = 0
+    start = positions[neighbors[:, 0]].copy()
+    inputs = {"positions": positions, "neighbors": neighbors, "phases": phases, "start": start}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        rates = np.linspace(0.3, 0.1, 4, dtype=np.float32)
+        for negatives in (5, 2, 0):
+            out = apart(xp.zeros((m, d), np.float32), xp)
+            rows = NewRows(a["neighbors"], a["phases"], row_keys(neighbors, 7), a["start"])
+            how: dict[str, Any] = {"forces": forces_of(1.6, 0.9, 1.0), "rates": rates, "out": out}
+            assert body(a["positions"], rows, negatives=negatives, **how) is None
+            assert np.isfinite(out).all()
+            outputs[f"negatives {negatives}"] = out
         return outputs
 
     return Case(inputs, run)
@@ -1494,6 +1521,7 @@ CASES: dict[tuple[str, str], tuple[Callable[[tuple[int, int], str], Case], tuple
     ("neighbors.meeting", "square_norms"): (square_norms_case, ALL),
     ("neighbors.lists", "sort_lists"): (sort_case, ("float64",)),
     ("layout.vertices", "move_vertices"): (layout_case, ("int32", "int64")),
+    ("layout.rows", "place_rows"): (place_case, ("float32",)),
     ("graph.fuzzy", "membership"): (membership_case, FLOATS),
     ("graph.paths", "lower_distances"): (paths_case, FLOATS),
     ("graph.paths", "search_breadth_first"): (components_case, ("int32", "int64")),

@@ -32,7 +32,7 @@ def umap(
     quality: object = None,
     **where: Unpack[Where],
 ) -> Result:
-    """Rows laid out in few dimensions by the graph of their neighbors: the same bytes for any threads.
+    """Rows laid out in few dimensions by the graph of their neighbors: the same bytes for any workers.
 
     Parameters
     ----------
@@ -80,7 +80,8 @@ def umap(
     Notes
     -----
     Forces are ``n_epochs (2 + negative_sample_rate)`` times the sum of weights over the largest of them.
-    One process does it, with all its threads, and leaves a checkpoint every 20 seconds.
+    Workers, if there are any, share the edges, hold the positions of all rows, and send each other those
+    that have moved, ``4 m d`` bytes an epoch. A checkpoint is left every 20 seconds.
 
     References
     ----------

@@ -8,8 +8,7 @@
     neighbors              NearestNeighbors, KNeighborsTransformer
     search                 what these share: metrics, samples that are kept; RadiusNeighborsTransformer
     clusters               KMeans, MiniBatchKMeans
-    layouts                UMAP, SpectralEmbedding, DiffusionMap
-    isomap                 Isomap
+    embeddings             UMAP, SpectralEmbedding, DiffusionMap, Isomap
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
 
@@ -25,9 +24,10 @@ except ImportError as error:
     raise ImportError("rankfold's estimators need scikit-learn: pip install scikit-learn") from error
 
 from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
+from rankfold.estimators.embeddings.eigenmaps import DiffusionMap, SpectralEmbedding
+from rankfold.estimators.embeddings.isomap import Isomap
+from rankfold.estimators.embeddings.layouts import UMAP
 from rankfold.estimators.incremental import IncrementalPCA
-from rankfold.estimators.isomap import Isomap
-from rankfold.estimators.layouts import UMAP, DiffusionMap, SpectralEmbedding
 from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
 from rankfold.estimators.nonnegative import NMF

@@ -78,6 +78,9 @@ class Purpose(IntEnum):
     GRAPH_FACTORS = 34
     """What rows are multiplied with to see whether a graph is symmetric."""
 
+    PLACED_ROWS = 35
+    """Vertices that rows which are added to a layout are pushed from."""
+
     CLUSTER_SEEDS = 15
     """Rows of a sample that centers begin at: one time after the other, by starts."""
 

@@ -42,6 +42,9 @@ def headline(result: Result) -> str:
         line = _picture(facts)
     elif "residual_variance" in facts:
         line = _paths(facts)
+    elif facts["request"].get("of") == "umap":
+        rows, k = facts["input"]["shape"][0], facts["request"]["k"]
+        line = f"{rows} rows placed in a layout by {k} neighbors each, {facts['epochs']} epochs"
     elif "value" in facts:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
         line = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
@@ -162,12 +165,6 @@ def result_at(path: Path | str) -> Result | None:
     except InputError:
         return None
     return None if result is None or "kind" not in result.attrs or [*result] == ["X"] else result
-
-
-def neighbors_at(path: Path | str) -> Result | None:
-    """The result of knn at a path; None where there is anything else."""
-    result = result_at(path)
-    return result if result is not None and result.attrs["kind"] == "knn" else None
 
 
 def description(result: Result) -> str:

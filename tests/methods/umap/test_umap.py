@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 from sklearn.manifold import trustworthiness
 
@@ -16,10 +20,12 @@ import rankfold as rf
 from rankfold.kernels.layout.forces import phases_of
 from rankfold.methods.umap.apart import boxes
 from rankfold.methods.umap.edges import PullingEdges
-from rankfold.methods.umap.layout import GROUPS, vertex_groups
+from rankfold.methods.umap.layout import GROUPS, Layout, vertex_groups
 from rankfold.methods.umap.losses import edge_loss
 from rankfold.methods.umap.request import LayoutRequest
 from rankfold.methods.umap.start import start_positions
+from rankfold.methods.umap.work import LayoutWork
+from rankfold.pipeline.engine.team.exchange import Exchange
 from rankfold.pipeline.errors import ArgumentError, InputError
 
 Array = npt.NDArray[Any]
@@ -56,12 +62,12 @@ def test_the_curve_is_that_of_umap_learn() -> None:
 
 
 def test_a_start_fills_a_box_and_parts_what_is_in_one_place() -> None:
-    for given in (None, gaussian(500, 2), np.zeros((500, 2)), 1e308 * np.sign(gaussian(500, 2))):
-        start = start_positions(given, 500, 2, seed=3)
+    for first in (None, gaussian(500, 2), np.zeros((500, 2)), 1e308 * np.sign(gaussian(500, 2))):
+        start = start_positions(first, 500, 2, seed=3)
         assert start.dtype == np.float32 and np.isfinite(start).all()
         assert len(np.unique(start, axis=0)) == 500
         assert np.abs(start - 5).max() < 5.01
-        assert start.tobytes() == start_positions(given, 500, 2, seed=3).tobytes()
+        assert start.tobytes() == start_positions(first, 500, 2, seed=3).tobytes()
 
 
 def test_every_vertex_is_in_one_group() -> None:
@@ -350,3 +356,36 @@ def test_edges_lie_in_the_order_in_which_vertices_move(graph: rf.Result, bounds:
             np.testing.assert_array_equal(edges.phases[some], phases_of(row.data[pulls], weights.max()))
             assert some.start == end
             end = some.stop
+
+
+# Workers -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20, deadline=None)
+@given(cuts=st.lists(st.integers(0, 300), min_size=1, max_size=4).map(sorted))
+def test_parts_that_exchange_positions_come_to_the_same_bytes(cuts: list[int]) -> None:
+    """However vertices are split, also where a part has none."""
+    lists = rf.knn(gaussian(), 5, threads=1)
+    graph = rf.fuzzy_graph(lists)
+    edges = PullingEdges.of(graph.path / "graph", 6)
+    start, request = start_positions(None, 300, 2, 0), LayoutRequest()
+    whole = Layout(start.copy(), edges, request, 6, 1)
+    whole.run(0, lambda _: None)
+    bounds = (0, *cuts, 300)
+    with tempfile.TemporaryDirectory() as folder:
+        members = Exchange.create(Path(folder) / "exchange", [8 * 300] * (len(bounds) - 1))
+
+        def work(member: Exchange) -> Array:
+            part = Layout(start.copy(), edges, request, 6, 1, bounds, member.part)
+            part.run(0, lambda _: None, member.swap)
+            return part.positions
+
+        with ThreadPoolExecutor(len(members)) as pool:
+            for positions in pool.map(work, members):
+                assert positions.tobytes() == whole.positions.tobytes()
+
+
+def test_a_graph_that_a_worker_does_not_see_is_told(tmp_path: Path) -> None:
+    work = LayoutWork(PullingEdges(tmp_path / "graph", 5, 1.0), LayoutRequest(), tmp_path / "p", (0, 3), 20.0)
+    with pytest.raises(rf.RankfoldError, match=r"a worker does not see .*graph, the graph that is laid out"):
+        work.do_part(None)  # type: ignore[arg-type]  # not asked for

@@ -172,6 +172,7 @@ def test_bad_requests_exit_2(tmp_path: Path, store: Path) -> None:
         ("not a size in bytes", ("svd", store, "--rank", 3, "--memory", "much", *out)),
         ("cannot write", ("svd", store, "--rank", 3, "--out", tmp_path / "a file" / "r.zarr")),
         ("plan 'svd', 'pca', 'qr', 'nmf', ", ("plan", "transform", store, "--rank", 3)),
+        ("a plan of umap takes no rank", ("plan", "umap", store, "--rank", 3)),
     ]
     for message, arguments in cases:
         refused(tmp_path, 2, message, *arguments)

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from dask.delayed import Delayed
 
@@ -159,6 +159,7 @@ class Client:
 
     client: Any
     check: Callable[[], None]
+    has_workers: ClassVar[bool] = True
     resources: Mapping[str, int] = field(default_factory=dict)
     """What each task holds of its worker while it runs, by the names that workers give their resources."""
 

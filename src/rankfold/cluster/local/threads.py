@@ -37,6 +37,7 @@ class Threads:
 
     budget: Budget
     is_remote: ClassVar[bool] = False
+    has_workers: ClassVar[bool] = False
 
     def limited_to(self, workers: int) -> Threads:
         """See ``Executor``: one process it is."""

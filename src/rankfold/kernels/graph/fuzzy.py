@@ -33,7 +33,7 @@ BLOCK_ROWS = 2**15
 
 @kernel
 def membership(
-    distances: Array, mean_distance: float, *, local_connectivity: float = 1.0, out: Array
+    distances: Array, mean_distance: float, *, local_connectivity: float = 1.0, first: int = 0, out: Array
 ) -> None:
     """``exp(-(d - rho) / sigma)`` of each neighbor, sigma such that they sum to log2(k + 1) in each row.
 
@@ -47,6 +47,9 @@ def membership(
     local_connectivity : float, >= 0
         Neighbors that weigh 1: rho is the distance of the one of that number among those that are not in the
         same place, between two for a number between; of the last, where there are not so many.
+    first : int, 0 or 1
+        The neighbor from which on weights are summed, to log2(k + 1 - first). For rows that are not among
+        those they are compared with: the nearest takes the place of the row itself.
     out : (m, k) float32 or float64, written
         Between 0 and 1; 1 up to the distance rho.
 
@@ -62,20 +65,20 @@ def membership(
     itself counts as one of k + 1 neighbors, sigma is at least a thousandth of the mean distance (of the row
     if rho is not 0, else of all), and distances are float32.
     """
-    for first in range(0, len(distances), BLOCK_ROWS):
-        block = np.ascontiguousarray(distances[first : first + BLOCK_ROWS], np.float32)
-        out[first : first + BLOCK_ROWS] = _weights(block, mean_distance, local_connectivity)
+    for top in range(0, len(distances), BLOCK_ROWS):
+        block = np.ascontiguousarray(distances[top : top + BLOCK_ROWS], np.float32)
+        out[top : top + BLOCK_ROWS] = _weights(block, mean_distance, local_connectivity, first)
 
 
-def _weights(d: Float32, mean_distance: float, local_connectivity: float) -> Float64:
-    count = d.shape[1]
+def _weights(d: Float32, mean_distance: float, local_connectivity: float, first: int) -> Float64:
+    count = d.shape[1] - first
     rho = _rho(d, local_connectivity)
     beyond = d - rho[:, None]
     target = np.log2(count + 1)
     low, high, width = np.zeros(len(d)), np.full(len(d), np.inf), np.ones(len(d))
     open_ = np.arange(len(d))
     for _ in range(STEPS):
-        total = _sums(beyond[open_], width[open_])
+        total = _sums(beyond[open_, first:], width[open_])
         still = np.abs(total - target) >= CLOSE
         open_, total = open_[still], total[still]
         if not len(open_):

@@ -2,4 +2,5 @@
 
 forces     attraction and repulsion by distance, and when an edge pulls
 vertices   vertices that their own edges move               numba
+rows       rows that find their places among vertices       numba
 """

@@ -35,27 +35,35 @@ class StoredLists:
 
     result: Result
     k: int
+    among: int = 0
+    """Rows that neighbors are among; 0 where these are the rows of the lists."""
 
     @classmethod
     def of(cls, result: Result, k: object) -> StoredLists:
         """Check that they make a graph."""
-        facts = result.attrs
-        if facts["kind"] != "knn":
-            raise InputError(f"{result.path} is the result of {facts['kind']}: give one of knn")
-        if facts["request"].get("queries") is not None:
+        if _require_lists(result)["request"].get("queries") is not None:
             raise InputError(
                 f"{result.path} has neighbors of queries among other rows, which are no graph: give a result "
                 "of knn without queries"
-            )
-        if facts["request"].get("metric") == "inner_product":
-            raise InputError(
-                f"{result.path} has inner products, which are no distances: search by cosine, say"
             )
         most = result.matrix("indices").shape[1]
         count = most if k is None else integer("k", k)
         if not 1 <= count <= most:
             raise InputError(f"k {count} was asked for, but {result.path} has {most}: ask for 1 to {most}")
         return cls(result, count)
+
+    @classmethod
+    def of_queries(cls, result: Result, among: int) -> StoredLists:
+        """Check that they are of other rows, among so many."""
+        request, (rows, _) = _require_lists(result)["request"], result.attrs["input"]["shape"]
+        if request.get("queries") is None:
+            raise InputError(
+                f"{result.path} has neighbors of rows among themselves: new rows are looked up among those "
+                "of the layout, rf.knn(x, k, queries=new)"
+            )
+        if request["queries"] != "input" and rows != among:  # "input": in an index
+            raise InputError(f"{result.path} has neighbors among {rows} rows, but {among} are laid out")
+        return cls(result, result.matrix("indices").shape[1], among)
 
     @property
     def distances(self) -> Source:
@@ -91,9 +99,10 @@ class StoredLists:
         """The same, and who the neighbors are."""
         for first, (distances, indices) in self._blocks("distances", "indices"):
             _require_distances(distances, first)
-            if (indices < 0).any() or (indices >= self.rows).any():
-                row = first + int(((indices < 0) | (indices >= self.rows)).any(axis=1).argmax())
-                raise DataError(f"row {row} has neighbors that are none of {self.rows} rows")
+            among = self.among or self.rows
+            if (indices < 0).any() or (indices >= among).any():
+                row = first + int(((indices < 0) | (indices >= among)).any(axis=1).argmax())
+                raise DataError(f"row {row} has neighbors that are none of {among} rows")
             yield first, distances, indices
 
     def _blocks(self, *names: str) -> Iterator[tuple[int, tuple[Array, ...]]]:
@@ -109,6 +118,16 @@ class StoredLists:
 def metric_of(result: Result) -> str:
     """By which neighbors of a result of knn, or of a graph of one, were searched."""
     return str(result.attrs["request"].get("metric") or result.attrs.get("metric", EUCLIDEAN))
+
+
+def _require_lists(result: Result) -> dict[str, Any]:
+    """Facts of lists whose values are distances."""
+    facts = result.attrs
+    if facts["kind"] != "knn":
+        raise InputError(f"{result.path} is the result of {facts['kind']}: give one of knn")
+    if facts["request"].get("metric") == "inner_product":
+        raise InputError(f"{result.path} has inner products, which are no distances: search by cosine, say")
+    return facts
 
 
 def _require_distances(distances: Array, first: int) -> None:

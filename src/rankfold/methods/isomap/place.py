@@ -8,7 +8,6 @@ how, and coordinates are summed row by row, so that a row has the same among any
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,10 +191,3 @@ def place_task(result: Result, neighbors: object) -> Placement:
             f"of {matrix['name']}: search there, by that metric"
         )
     return Placement(result, StoredLists(found, found.matrix("indices").shape[1]))
-
-
-def is_embedding(result: object) -> Result | None:
-    """A result of isomap, or the path of one; None for anything else."""
-    if isinstance(result, (str, Path)):
-        result = Result(result)
-    return result if isinstance(result, Result) and result.attrs.get("kind") == "isomap" else None

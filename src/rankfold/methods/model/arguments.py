@@ -37,7 +37,7 @@ class ReconstructArguments:
 
 TRANSFORM = Method(
     "transform",
-    "Coordinates of new rows in the components of a result.",
+    "Coordinates of new rows in the components of a result, or in a layout.",
     NoArguments,
     f"{HOME}.transform:transform_task",
     inputs=(Input("result", ("svd", "pca", "nmf")), X),

@@ -12,6 +12,8 @@ orthonormal are allowed for by their Gram matrix.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.isomap.place import is_embedding, place_task
+from rankfold.methods.isomap.place import place_task
 from rankfold.methods.model.arguments import TRANSFORM
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.model.sparse_transform_pass import ProjectSparseRows
@@ -34,6 +36,8 @@ from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.sparse_panels import SparsePanels
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, Task, count
+from rankfold.methods.umap.placement import placement_task
+from rankfold.methods.umap.warm import warm_placement
 from rankfold.methods.warm import warm_columns
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
@@ -323,15 +327,30 @@ def _remedy(view: View, panels: Cut) -> str:
 
 def transform_task(result: FactorModel | Result | str | Path, x: object) -> Task:
     """New rows and a result, checked; arguments of ``rankfold.transform``."""
-    embedding = is_embedding(result)
+    embedding = embedding_of(result)
     if embedding is not None:
-        return place_task(embedding, x)
+        return PLACED[embedding.attrs["kind"]](embedding, x)
     model = open_model(result, among=TRANSFORM.results)
     return Projection.of(model, model.source(x))
 
 
+PLACED: dict[str, Callable[[Result, Any], Task]] = {"umap": placement_task, "isomap": place_task}
+"""What places new rows in an embedding, by its method; of the result and the neighbors of these rows."""
+
+
+def embedding_of(result: object) -> Result | None:
+    """A result that rows have places in, by itself or its path; None for anything else."""
+    if isinstance(result, (str, Path)) and Path(result).is_dir():
+        with contextlib.suppress(InputError):
+            result = Result(result)
+    return result if isinstance(result, Result) and result.attrs["kind"] in PLACED else None
+
+
 def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run each compiled loop once: of columns, and those that solve for coordinates in factors."""
+    """Run each compiled loop once: of columns, of rows in factors, or of rows in an embedding."""
+    if request["of"] == "umap":
+        warm_placement(request["n_components"])
+        return
     if request["of"] == "isomap":
         return
     warm_columns(dtype, request, shape)

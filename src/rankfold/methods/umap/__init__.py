@@ -7,6 +7,7 @@ start       where vertices begin
 apart       where components begin, side by side
 layout      epochs that move all vertices, a group after the other
 work        in this process, or by workers that exchange positions
+placement   new rows in a layout that stays
 losses      how well a layout keeps what is joined together, and what is not apart
 umap        the task, and its plan
 warm        compiled loops, run once

@@ -51,7 +51,7 @@ TARGET_CHUNKS = 8192
 PART_ROWS = 1000
 """Fewest rows for each process: of fewer an exchange of positions takes longer than to move them."""
 
-PAIR_FLOPS = 60.0
+PAIR_FLOPS = 150.0
 """Operations that take as long as one force does, in an edge's share of all epochs."""
 
 MOST_ROWS = 2**32
@@ -190,7 +190,9 @@ class UmapTask:
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
         assert self.graph is not None  # noqa: S101 - only a plan is made without
-        Result(self.graph).require_whole()
+        stored = Result(self.graph)
+        stored.require_whole()
+        graph = stored.attrs
         parameters = self.parameters
         edges = PullingEdges.of(self.graph / NAME, self.epochs)
         first, more = self._first_positions()
@@ -211,6 +213,7 @@ class UmapTask:
             "epochs": self.epochs,
             "edges_that_pull": count,
             "curve": list(curve),
+            **_of_distances(graph),
             "edge_loss": loss,
             "pair_loss": pair_loss(positions, *curve, parameters.seed),
             **more,
@@ -233,6 +236,14 @@ class UmapTask:
         most = self.parts(run.at_once // run.concurrency)
         enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
         return range(next(enough, most), most + 1)
+
+
+def _of_distances(graph: Mapping[str, Any]) -> dict[str, Any]:
+    """What new rows need to know of a graph; nothing of one that was not made of distances alone."""
+    if "mean_distance" not in graph or "targets" in graph["request"]:
+        return {}
+    local = graph["request"]["local_connectivity"]
+    return {"mean_distance": graph["mean_distance"], "local_connectivity": local}
 
 
 # Tasks --------------------------------------------------------------------------------------------

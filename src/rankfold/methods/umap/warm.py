@@ -7,13 +7,30 @@ from typing import Any
 
 import numpy as np
 
+from rankfold.kernels.graph.fuzzy import membership
 from rankfold.kernels.layout.forces import Edges, Epoch, forces_of
+from rankfold.kernels.layout.rows import NewRows, place_rows, row_keys
 from rankfold.kernels.layout.vertices import move_vertices
 
 
 def warm_layout(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
     """What moves vertices, in a plane or elsewhere."""
     _warm(min(3, int(request["n_components"])), np.dtype(np.int32 if shape[0] < 2**31 else np.int64))
+
+
+def warm_placement(width: int) -> None:
+    """What places new rows in so many dimensions, and weighs their neighbors."""
+    _warm_placement(min(3, width))
+
+
+@functools.cache
+def _warm_placement(width: int) -> None:
+    for wide in (np.zeros((2, 2)), np.zeros((2, 4))[:, :2]):
+        membership(wide, 0.0, first=1, out=np.empty((2, 2), np.float32))
+    start, indices = np.zeros((2, width), np.float32), np.zeros((2, 2), np.int64)
+    rows = NewRows(indices, np.ones((2, 2), np.uint32), row_keys(indices, 0), start)
+    forces, rates = forces_of(1.0, 1.0, 1.0), np.ones(1, np.float32)
+    place_rows(start, rows, forces=forces, rates=rates, negatives=1, out=start.copy())
 
 
 @functools.cache

@@ -22,6 +22,7 @@ from rankfold.methods.umap.request import LayoutRequest
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.team.team import Member, Team
+from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays
 
 Float32 = npt.NDArray[np.float32]
@@ -45,7 +46,7 @@ def lay_out(
     state = load_if_whole(part)
     if state is None or MOVES not in state:
         state = {POSITIONS: start(), MOVES: np.array([0])}
-    if run.scheduler.members():
+    if run.scheduler.has_workers:
         if load_if_whole(part, MOVES) is None:
             save_arrays(part, state, durable=run.keeping.is_remote)
         rows = len(state.pop(POSITIONS))
@@ -125,6 +126,12 @@ class LayoutWork:
 
     def do_part(self, member: Member) -> None:
         """From the last checkpoint to the end, or until this process is to stop."""
+        graph = self.edges.graph
+        if not graph.is_dir():
+            raise ClusterError(
+                f"a worker does not see {graph}, the graph that is laid out: it must lie on a file "
+                "system that all share. Make it there, rf.fuzzy_graph(neighbors, out=...)"
+            )
         state, part = load_arrays(self.state), member.part
         positions, first = state[POSITIONS], int(state[MOVES][0])
         rows, done, last_save = len(positions), first, time.monotonic()

@@ -49,13 +49,17 @@ class Warmup(Protocol):
 class Scheduler(Protocol):
     """Runs one graph at a time."""
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether other processes take tasks, and not this one."""
+
     def members(self) -> tuple[str, ...]:
-        """Addresses of the processes that take tasks now; none where this one does all.
+        """Addresses of those that do now, of which some may go and others come.
 
         Raises
         ------
         ClusterError
-            There are none, and none will come.
+            None will come any more.
         """
 
     def compute(

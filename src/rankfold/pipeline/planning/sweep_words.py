@@ -47,6 +47,7 @@ WORDS = {
     "layout": "laying out rows",
     "degrees": "degrees and components",
     "filters": "eigenvectors of the graph",
+    "placement": "placing rows",
     "check": "residuals",
     "whole": "reading the matrix",
     "lanczos": "iterating in memory",

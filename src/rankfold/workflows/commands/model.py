@@ -16,7 +16,7 @@ from rankfold.methods.registry import Method
 from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.workflows.options import Json, arguments, command, output, place, store, view
-from rankfold.workflows.results import headline, is_unchanged, last_attempt, neighbors_at, residuals, took
+from rankfold.workflows.results import headline, is_unchanged, last_attempt, residuals, took
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
@@ -28,7 +28,7 @@ def samples(
     new: Annotated[
         str,
         typer.Argument(
-            metavar="NEW", help="samples with the columns that were fitted; of isomap their neighbors, by knn"
+            metavar="NEW", help="samples with the columns that were fitted; for an embedding their knn"
         ),
     ],
 ) -> str:
@@ -45,12 +45,13 @@ def transform(
     place: dict[str, Any],
     as_json: Json = False,
 ) -> None:
-    """Coordinates of new samples in a result: scores or U."""
+    """Coordinates of new samples in a result: scores or U, or places in a layout."""
     import rankfold
+    from rankfold.methods.model.transform import embedding_of
 
     earlier = last_attempt(output["out"])
+    new = samples if embedding_of(fit) is not None else rankfold.open(samples, **view)
     with _show_progress() as bar:
-        new = neighbors_at(samples) or rankfold.open(samples, **view)
         result = rankfold.transform(fit, new, progress=bar, **output, **place)
     there = is_unchanged(output["out"], earlier, overwrite=output["overwrite"])
     line = _relative_error(result.attrs) if "relative_error" in result.attrs else headline(result)

@@ -12,6 +12,7 @@ from rankfold.cluster.slurm.profile import Profile
 from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
 from rankfold.methods.isomap.arguments import ISOMAP
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
+from rankfold.methods.model.transform import embedding_of
 from rankfold.methods.registry import METHODS, Method
 from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
 from rankfold.methods.task import Task, make_plan
@@ -23,7 +24,6 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.workflows import options
 from rankfold.workflows.commands.model import window
 from rankfold.workflows.commands.reduce import rank_of_update
-from rankfold.workflows.results import neighbors_at
 
 OptionValues = Mapping[str, Any]
 """What was typed, by the names of parameters; defaults too."""
@@ -62,9 +62,7 @@ def task_of_command(name: str, values: OptionValues) -> Task:
 
 
 BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
-    "transform": lambda values: TRANSFORM.task(
-        values["result"], neighbors_at(values["new"]) or _matrix(values, "new")
-    ),
+    "transform": lambda values: TRANSFORM.task(values["result"], _new_rows(values)),
     "reconstruct": lambda values: RECONSTRUCT.task(
         values["result"], rank=values["rank"], row_range=window(values["select_rows"])
     ),
@@ -80,6 +78,11 @@ BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
 
 def _of_neighbors(method: Method, values: OptionValues) -> Task:
     return method.task(values["neighbors"], **_group(options.arguments(method), values))
+
+
+def _new_rows(values: OptionValues) -> Source | str:
+    """Samples, or the result that has their neighbors in a layout."""
+    return _matrix(values, "new") if embedding_of(values["result"]) is None else str(values["new"])
 
 
 def _matrix(values: OptionValues, key: str = "store") -> Source:

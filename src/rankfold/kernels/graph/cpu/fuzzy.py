@@ -18,16 +18,18 @@ ZERO = np.float32(0)
 
 
 def membership(
-    distances: Array, mean_distance: float, *, local_connectivity: float = 1.0, out: Array
+    distances: Array, mean_distance: float, *, local_connectivity: float = 1.0, first: int = 0, out: Array
 ) -> None:
     """See the contract; scratch one row."""
-    _weigh_rows(distances, float(mean_distance), float(local_connectivity), out)
+    _weigh_rows(distances, float(mean_distance), float(local_connectivity), first, out)
 
 
 @compile_loop
-def _weigh_rows(distances: Array, mean_distance: float, local_connectivity: float, out: Array) -> None:
+def _weigh_rows(
+    distances: Array, mean_distance: float, local_connectivity: float, first: int, out: Array
+) -> None:
     count = distances.shape[1]
-    beyond, target = np.empty(count, np.float32), math.log2(count + 1)
+    beyond, target = np.empty(count, np.float32), math.log2(count + 1 - first)
     for i in range(len(distances)):
         total = 0.0
         for j in range(count):
@@ -36,8 +38,8 @@ def _weigh_rows(distances: Array, mean_distance: float, local_connectivity: floa
         rho = _rho(beyond, local_connectivity)
         for j in range(count):
             beyond[j] -= rho
-        mean = total / (count + 1) if rho > ZERO else mean_distance
-        width = np.float32(max(_width(beyond, target), LEAST_WIDTH * mean))
+        mean = total / (count + 1 - first) if rho > ZERO else mean_distance
+        width = np.float32(max(_width(beyond[first:], target), LEAST_WIDTH * mean))
         for j in range(count):
             out[i, j] = _strength(beyond[j], width)
 

@@ -1,0 +1,7 @@
+"""Estimators of embeddings.
+
+embedding   what they share
+layouts     UMAP
+eigenmaps   SpectralEmbedding, DiffusionMap
+isomap      Isomap
+"""

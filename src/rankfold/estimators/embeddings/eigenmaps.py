@@ -1,0 +1,208 @@
+"""``SpectralEmbedding`` and ``DiffusionMap``: samples by eigenvectors of the graph of their neighbors."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+import rankfold
+from rankfold.estimators.embeddings.embedding import METRICS, Embedding, graph_of
+from rankfold.estimators.labels import labeled
+from rankfold.estimators.samples import is_large, samples_of
+from rankfold.methods.knn.arguments import SET_NAMES
+
+
+@labeled
+class SpectralEmbedding(Embedding):
+    """Laplacian eigenmaps of samples, by a graph of their neighbors; see ``rankfold.spectral``.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimensions.
+    affinity : {"nearest_neighbors", "precomputed"}, default="nearest_neighbors"
+        Weights are 1 between samples that are neighbors of each other, 1/2 if only one is of the other; or
+        they are given, as a symmetric matrix.
+    n_neighbors : int, optional
+        Of each sample, itself among them; a tenth of the samples by default.
+    metric : str, default="euclidean"
+        As for ``UMAP``.
+    eigen_tol : float or "auto", default="auto"
+        ``tol`` of ``rankfold.spectral``.
+    random_state : int, RandomState or None, default=None
+        Of the vectors that are begun with.
+    min_recall, memory
+        As for ``UMAP``.
+
+    Attributes
+    ----------
+    embedding_ : (n_samples, n_components) array
+        In float32 for samples in float32, else in float64.
+    affinity_matrix_ : CSR array, or what was given
+        Without samples joined to themselves, which change nothing.
+    n_neighbors_ : int
+    eigenvalues_ : (n_components,) array
+        Of the Laplacian.
+    n_features_in_ : int
+    feature_names_in_
+        Where samples have names of columns.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_components": [Interval(numbers.Integral, 1, None, closed="left")],
+        "affinity": [StrOptions({"nearest_neighbors", "precomputed"})],
+        "n_neighbors": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "metric": [StrOptions(METRICS)],
+        "eigen_tol": [Interval(numbers.Real, 0, 1, closed="left"), StrOptions({"auto"})],
+        "random_state": ["random_state"],
+        "min_recall": [Interval(numbers.Real, 0, 1, closed="left"), None],
+        "memory": [str, numbers.Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        affinity: str = "nearest_neighbors",
+        n_neighbors: int | None = None,
+        metric: str = "euclidean",
+        eigen_tol: float | str = "auto",
+        random_state: Any = None,
+        min_recall: float | None = None,
+        memory: str | int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.affinity = affinity
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.eigen_tol = eigen_tol
+        self.random_state = random_state
+        self.min_recall = min_recall
+        self.memory = memory
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.affinity == "precomputed"
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: Any, y: Any = None) -> SpectralEmbedding:
+        """Embed samples in rows, in memory or on disk; ``y`` is ignored."""
+        X = samples_of(self, X, 2, bits=self.metric in SET_NAMES)
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        if self.affinity == "precomputed":
+            if X.shape[0] != X.shape[1]:
+                raise ValueError(f"precomputed weights are square, not {X.shape[0]} x {X.shape[1]}")
+            self.affinity_matrix_ = X
+            weights = scipy.sparse.csr_array(X[...] if is_large(X) else X)
+        else:
+            rows = X.shape[0]
+            self.n_neighbors_ = max(rows // 10, 1) if self.n_neighbors is None else self.n_neighbors
+            k = min(max(self.n_neighbors_ - 1, 1), rows - 1)  # itself alone makes no graph
+            lists = rankfold.knn(
+                X, k, metric=self.metric, min_recall=self.min_recall, seed=seed, memory=self.memory
+            )
+            self.affinity_matrix_ = weights = _mean_of_both(np.asarray(lists.indices[...]))
+        weights = weights - scipy.sparse.diags_array(weights.diagonal())
+        tol = {} if self.eigen_tol == "auto" else {"tol": self.eigen_tol}
+        how: dict[str, Any] = {"seed": seed, "memory": self.memory, **tol}
+        found = rankfold.spectral(scipy.sparse.csr_array(weights), self.n_components, **how)
+        single = np.dtype(X.dtype) == np.float32
+        self.embedding_ = np.asarray(found.embedding[...], np.float32 if single else np.float64)
+        self.eigenvalues_ = np.asarray(found.eigenvalues)
+        return self
+
+
+@labeled
+class DiffusionMap(Embedding):
+    """Diffusion map of samples, by the graph of their neighbors; see ``rankfold.diffusion_map``.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimensions.
+    n_neighbors, metric, set_op_mix_ratio, local_connectivity
+        As for ``UMAP``.
+    alpha, t, tol
+        As for ``rankfold.diffusion_map``.
+    random_state, min_recall, memory
+        As for ``SpectralEmbedding``.
+
+    Attributes
+    ----------
+    embedding_ : (n_samples, n_components) float64 array
+    eigenvalues_ : (n_components,) array
+        Of the walk.
+    graph_ : CSR array
+        Weights of neighbors: see ``rankfold.fuzzy_graph``.
+    n_features_in_ : int
+    feature_names_in_
+        Where samples have names of columns.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_components": [Interval(numbers.Integral, 1, None, closed="left")],
+        "n_neighbors": [Interval(numbers.Integral, 2, None, closed="left")],
+        "metric": [StrOptions(METRICS)],
+        "set_op_mix_ratio": [Interval(numbers.Real, 0, 1, closed="both")],
+        "local_connectivity": [Interval(numbers.Real, 0, None, closed="left")],
+        "alpha": [Interval(numbers.Real, 0, 1, closed="both")],
+        "t": [Interval(numbers.Integral, 0, None, closed="left")],
+        "tol": [Interval(numbers.Real, 0, 1, closed="left")],
+        "random_state": ["random_state"],
+        "min_recall": [Interval(numbers.Real, 0, 1, closed="left"), None],
+        "memory": [str, numbers.Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_neighbors: int = 15,
+        metric: str = "euclidean",
+        set_op_mix_ratio: float = 1.0,
+        local_connectivity: float = 1.0,
+        alpha: float = 1.0,
+        t: int = 1,
+        tol: float = 1e-6,
+        random_state: Any = None,
+        min_recall: float | None = None,
+        memory: str | int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+        self.set_op_mix_ratio = set_op_mix_ratio
+        self.local_connectivity = local_connectivity
+        self.alpha = alpha
+        self.t = t
+        self.tol = tol
+        self.random_state = random_state
+        self.min_recall = min_recall
+        self.memory = memory
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: Any, y: Any = None) -> DiffusionMap:
+        """Embed samples in rows, in memory or on disk; ``y`` is ignored."""
+        X = samples_of(self, X, 3, bits=self.metric in SET_NAMES)
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        weights = graph_of(self, X, seed)
+        how: dict[str, Any] = {"alpha": self.alpha, "t": self.t, "tol": self.tol}
+        found = rankfold.diffusion_map(weights, self.n_components, seed=seed, memory=self.memory, **how)
+        self.embedding_, self.eigenvalues_ = np.asarray(found.embedding[...]), np.asarray(found.eigenvalues)
+        self.graph_ = weights.graph
+        return self
+
+
+def _mean_of_both(indices: Any) -> Any:
+    """What lists of neighbors and those that lead back have in the mean: CSR weights of 1/2 and 1."""
+    rows, k = indices.shape
+    parts = (np.ones(rows * k), indices.ravel(), np.arange(0, rows * k + 1, k))
+    lists = scipy.sparse.csr_array(parts, shape=(rows, rows))
+    return scipy.sparse.csr_array((lists + lists.T) / 2)

@@ -1,0 +1,44 @@
+"""What estimators of embeddings share: how they are called, and the graph that they are made from."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+import rankfold
+from rankfold.methods.knn.arguments import ALIASES, HAVERSINE, NAMES, SET_NAMES
+
+METRICS = {*NAMES, *SET_NAMES, HAVERSINE, *ALIASES} - {"inner_product"}
+"""Whose values are distances."""
+
+
+class Embedding(BaseEstimator):  # type: ignore[misc]
+    """Samples in rows, by their neighbors; in memory or on disk."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Embed samples in rows, and where they are; ``y`` is ignored."""
+        return self.fit(X).embedding_
+
+
+def graph_of(estimator: Any, X: Any, seed: int, **targets: Any) -> rankfold.Result:
+    """The graph of neighbors of samples, by parameters of an estimator."""
+    k = min(estimator.n_neighbors, X.shape[0]) - 1
+    for name, most in (("n_neighbors", X.shape[0]), ("local_connectivity", k)):
+        value = getattr(estimator, name)
+        if value > most:
+            warnings.warn(f"{name}={value} is more than there are: {most} are taken", stacklevel=3)
+    how: dict[str, Any] = {"metric": estimator.metric, "min_recall": estimator.min_recall, "seed": seed}
+    return rankfold.fuzzy_graph(
+        rankfold.knn(X, k, memory=estimator.memory, **how),
+        set_op_mix_ratio=estimator.set_op_mix_ratio,
+        local_connectivity=min(estimator.local_connectivity, k),
+        memory=estimator.memory,
+        **targets,
+    )

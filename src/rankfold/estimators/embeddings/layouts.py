@@ -1,0 +1,206 @@
+"""``UMAP``: samples of any number laid out in few dimensions by their neighbors."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import rankfold
+from rankfold.api.execute import run
+from rankfold.estimators.embeddings.embedding import METRICS, Embedding, graph_of
+from rankfold.estimators.labels import labeled
+from rankfold.estimators.samples import is_large, samples_of
+from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.methods.knn.arguments import SET_NAMES
+from rankfold.methods.umap.placement import Placement
+from rankfold.pipeline.formats import open_source
+
+STARTS = ("pca", "random", "spectral")
+
+START_TOL = 1e-2
+"""Of the first principal components: they only say where samples begin."""
+
+
+@labeled
+class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # type: ignore[misc]
+    """Samples laid out in few dimensions, so that neighbors lie together; see ``rankfold.umap``.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=15
+        Of each sample, itself among them.
+    n_components : int, default=2
+        Dimensions.
+    metric : str, default="euclidean"
+        One of ``rankfold.knn`` but "inner_product".
+    n_epochs, learning_rate, min_dist, spread, a, b, negative_sample_rate, repulsion_strength
+        As for ``rankfold.umap``.
+    set_op_mix_ratio, local_connectivity, target_metric, target_weight
+        As for ``rankfold.fuzzy_graph``.
+    init : {"spectral", "pca", "random"} or array of shape (n_samples, n_components), default="spectral"
+        Where samples begin: at eigenvectors of the graph, or at their first principal components, as also
+        where samples are too few for eigenvectors.
+    random_state : int, RandomState or None, default=None
+        Layouts are the same for any number of threads in any case.
+    min_recall : float, optional
+        Neighbors may be approximate, as in ``rankfold.knn``.
+    memory : int or str, optional
+        As for ``rankfold.svd``, of each step.
+
+    Attributes
+    ----------
+    embedding_ : (n_samples, n_components) float32 array
+    graph_ : CSR array
+        Weights of neighbors: see ``rankfold.fuzzy_graph``.
+    n_features_in_ : int
+    feature_names_in_
+        Where samples have names of columns.
+
+    Notes
+    -----
+    Samples are read from where they are, by each step; the graph and the layout are held in memory. Those
+    that were fitted are kept, or where they are, for ``transform`` to compare others with.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_neighbors": [Interval(numbers.Integral, 2, None, closed="left")],
+        "n_components": [Interval(numbers.Integral, 1, None, closed="left")],
+        "metric": [StrOptions(METRICS)],
+        "n_epochs": [Interval(numbers.Integral, 1, None, closed="left"), None],
+        "learning_rate": [Interval(numbers.Real, 0, None, closed="neither")],
+        "init": [StrOptions(set(STARTS)), "array-like", HasMethods("attrs")],
+        "min_dist": [Interval(numbers.Real, 0, None, closed="left")],
+        "spread": [Interval(numbers.Real, 0, None, closed="neither")],
+        "set_op_mix_ratio": [Interval(numbers.Real, 0, 1, closed="both")],
+        "local_connectivity": [Interval(numbers.Real, 0, None, closed="left")],
+        "repulsion_strength": [Interval(numbers.Real, 0, None, closed="left")],
+        "negative_sample_rate": [Interval(numbers.Integral, 0, None, closed="left")],
+        "a": [numbers.Real, None],
+        "b": [numbers.Real, None],
+        "target_metric": [StrOptions({"categorical", "euclidean"})],
+        "target_weight": [Interval(numbers.Real, 0, 1, closed="both")],
+        "random_state": ["random_state"],
+        "min_recall": [Interval(numbers.Real, 0, 1, closed="left"), None],
+        "memory": [str, numbers.Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_neighbors: int = 15,
+        n_components: int = 2,
+        *,
+        metric: str = "euclidean",
+        n_epochs: int | None = None,
+        learning_rate: float = 1.0,
+        init: Any = "spectral",
+        min_dist: float = 0.1,
+        spread: float = 1.0,
+        set_op_mix_ratio: float = 1.0,
+        local_connectivity: float = 1.0,
+        repulsion_strength: float = 1.0,
+        negative_sample_rate: int = 5,
+        a: float | None = None,
+        b: float | None = None,
+        target_metric: str = "categorical",
+        target_weight: float = 0.5,
+        random_state: Any = None,
+        min_recall: float | None = None,
+        memory: str | int | None = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.n_components = n_components
+        self.metric = metric
+        self.n_epochs = n_epochs
+        self.learning_rate = learning_rate
+        self.init = init
+        self.min_dist = min_dist
+        self.spread = spread
+        self.set_op_mix_ratio = set_op_mix_ratio
+        self.local_connectivity = local_connectivity
+        self.repulsion_strength = repulsion_strength
+        self.negative_sample_rate = negative_sample_rate
+        self.a = a
+        self.b = b
+        self.target_metric = target_metric
+        self.target_weight = target_weight
+        self.random_state = random_state
+        self.min_recall = min_recall
+        self.memory = memory
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: Any, y: Any = None) -> UMAP:
+        """Lay out samples in rows, in memory or on disk; those of one label in ``y`` nearer to each other.
+
+        Labels are words or numbers, -1 where none is known; or numbers whose distances count, by
+        ``target_metric``.
+        """
+        X = samples_of(self, X, 3, bits=self.metric in SET_NAMES)
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        beside = {"target_metric": self.target_metric, "target_weight": self.target_weight}
+        weights = graph_of(self, X, seed, targets=y, **beside)
+        layout = rankfold.umap(
+            weights,
+            n_components=self.n_components,
+            n_epochs=self.n_epochs,
+            learning_rate=self.learning_rate,
+            min_dist=self.min_dist,
+            spread=self.spread,
+            a=self.a,
+            b=self.b,
+            repulsion_strength=self.repulsion_strength,
+            negative_sample_rate=self.negative_sample_rate,
+            init=self._start(X, seed),
+            seed=seed,
+            memory=self.memory,
+        )
+        self.graph_, self.embedding_ = weights.graph, np.asarray(layout.embedding[...])
+        self._n_features_out = self.n_components
+        self._fitted_samples, self._layout_facts = X, dict(layout.attrs)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Places of samples in the layout, each by its neighbors among those that were fitted.
+
+        One that was fitted has its own. Others do not matter: see ``rankfold.transform``.
+        """
+        check_is_fitted(self)
+        dtype = None if self.metric in SET_NAMES else "numeric"
+        if is_large(X):
+            X = rankfold.open(X)
+        else:
+            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=dtype)
+        fitted = self._fitted_samples
+        k, seed = min(self.n_neighbors, fitted.shape[0]), self._layout_facts["request"]["seed"]
+        how = {"metric": self.metric, "seed": seed, "memory": self.memory}
+        lists = rankfold.knn(fitted, k, queries=X, **how)
+        neighbors = StoredLists.of_queries(lists, fitted.shape[0])
+        task = Placement.of(neighbors, open_source(self.embedding_), self._layout_facts)
+        return np.asarray(run(task, {"memory": self.memory}).embedding[...])
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Lay out samples in rows, and where they are; ``y`` as in ``fit``."""
+        return self.fit(X, y).embedding_
+
+    def _start(self, X: Any, seed: int) -> Any:
+        """Where samples begin; missing dimensions at zero, from which they part."""
+        rows, columns = X.shape
+        is_given = not isinstance(self.init, str) or self.init == "random"
+        if is_given or (self.init == "spectral" and self.n_components < rows):
+            return self.init
+        rank = min(self.n_components, columns, rows - 1)
+        samples = X.astype(np.float32) if np.dtype(X.dtype).kind == "b" else X
+        scores = rankfold.pca(samples, rank=rank, tol=START_TOL, seed=seed, memory=self.memory).scores
+        start = np.zeros((rows, self.n_components))
+        start[:, :rank] = scores[...]
+        return start
