@@ -38,13 +38,10 @@ def headline(result: Result) -> str:
         passes, empty = facts["passes"], facts["empty_clusters"]
         line += f", k {facts['request']['k']}, {passes} pass{'es' * (passes != 1)}"
         line += f"; inertia {facts['final_inertia']:.6g}" + f", {empty} clusters without rows" * (empty > 0)
-    elif facts["kind"] in ("fuzzy_graph", "combine_graphs", "umap", "spectral", "diffusion_map"):
+    elif _kind_of_rows(facts) in ("fuzzy_graph", "combine_graphs", "umap", "spectral", "diffusion_map"):
         line = _picture(facts)
     elif "residual_variance" in facts:
         line = _paths(facts)
-    elif facts["request"].get("of") == "umap":
-        rows, k = facts["input"]["shape"][0], facts["request"]["k"]
-        line = f"{rows} rows placed in a layout by {k} neighbors each, {facts['epochs']} epochs"
     elif "value" in facts:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
         line = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
@@ -70,8 +67,16 @@ def headline(result: Result) -> str:
     return line
 
 
+def _kind_of_rows(facts: dict[str, Any]) -> str:
+    """Of the result, or of that which new rows were brought into."""
+    return str(facts["request"].get("of") if facts["kind"] == "transform" else facts["kind"])
+
+
 def _picture(facts: dict[str, Any]) -> str:
     """A graph of weights, or its layout."""
+    if facts["kind"] == "transform":
+        rows, k = facts["input"]["shape"][0], facts["request"]["k"]
+        return f"{rows} rows placed in a layout by {k} neighbors each, {facts['epochs']} epochs"
     if facts["kind"] == "fuzzy_graph":
         beside = ", with targets" * ("targets" in facts["request"])
         return f"fuzzy graph of {facts['request']['k']} neighbors{beside}: {facts['weights']} weights"

@@ -239,8 +239,8 @@ class UmapTask:
 
 
 def _of_distances(graph: Mapping[str, Any]) -> dict[str, Any]:
-    """What new rows need to know of a graph; nothing of one that was not made of distances alone."""
-    if "mean_distance" not in graph or "targets" in graph["request"]:
+    """What new rows need to know of a graph; nothing of one that was not made of distances."""
+    if "mean_distance" not in graph:
         return {}
     local = graph["request"]["local_connectivity"]
     return {"mean_distance": graph["mean_distance"], "local_connectivity": local}
