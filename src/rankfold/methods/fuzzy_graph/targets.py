@@ -39,10 +39,10 @@ def label_codes(targets: object, rows: int) -> Int64:
         How many there are to be.
     """
     targets = _opened(targets)
-    if isinstance(targets, str | os.PathLike | Source) or np.ndim(targets) == 2:  # type: ignore[arg-type]
-        values = _column(target_matrix(targets, rows))
+    if isinstance(targets, np.ndarray) and targets.ndim != 2:
+        values = targets
     else:
-        values = np.asarray(targets)
+        values = _column(target_matrix(targets, rows))
     if values.ndim != 1 or len(values) != rows:
         raise InputError(
             f"targets have shape {values.shape}, but there are {rows} rows: give a label for each"
@@ -64,11 +64,9 @@ def _opened(targets: object) -> object:
     """What a ``.npy`` file of a vector holds; columns of frames as their numbers or words."""
     if isinstance(targets, str | os.PathLike) and str(targets).endswith(".npy") and Path(targets).exists():
         targets = np.load(targets, mmap_mode="r")
-    if isinstance(targets, str | os.PathLike | Source) or not hasattr(targets, "__len__"):
+    if isinstance(targets, str | os.PathLike | Source) or hasattr(targets, "chunks"):
         return targets
-    if hasattr(targets, "to_numpy"):
-        targets = targets.to_numpy()
-    values = np.asarray(targets)
+    values = np.asarray(targets.to_numpy() if hasattr(targets, "to_numpy") else targets)
     return values.reshape(-1, 1) if values.ndim == 1 and values.dtype.kind in "iufb" else values
 
 
