@@ -106,6 +106,7 @@ def isomap(
     seed: int = 0,
     disconnected: str = "refuse",
     matrix: object = None,
+    quality: object = None,
     **where: Unpack[Where],
 ) -> Result:
     """Rows in few dimensions, as far apart as the shortest paths along the graph of their neighbors are long.
@@ -129,6 +130,8 @@ def isomap(
         between the nearest rows of any two, as scikit-learn has it.
     matrix : path, array or Source
         The one that neighbors are of, to join components by.
+    quality
+        As for ``umap``.
     others
         As for ``svd``.
 
@@ -162,7 +165,8 @@ def isomap(
     rows; distances among landmarks are the mean of both directions, which differ by rounding.
     """
     numbers: dict[str, object] = {"n_components": n_components, "n_landmarks": n_landmarks, "seed": seed}
-    more = {"landmarks": landmarks, "disconnected": disconnected, "matrix": matrix}
+    more: dict[str, object] = {"landmarks": landmarks, "disconnected": disconnected, "matrix": matrix}
+    more["quality"] = quality
     return run(ISOMAP.task(neighbors, **numbers, **more), where)
 
 
@@ -174,6 +178,7 @@ def spectral(
     tol: float = 1e-6,
     passes: int = 10_000,
     seed: int = 0,
+    quality: object = None,
     **where: Unpack[Where],
 ) -> Result:
     """Laplacian eigenmaps: rows in few dimensions by eigenvectors of the Laplacian of their graph.
@@ -192,6 +197,8 @@ def spectral(
         Products with the graph at most, each of which reads it where it is not in memory.
     seed : int
         Key of the random numbers.
+    quality
+        As for ``umap``.
     others
         As for ``svd``.
 
@@ -226,7 +233,8 @@ def spectral(
     Computation 15(6), 2003. Zhou, Saad, Tiago, Chelikowsky, Journal of Computational Physics 219, 2006, for
     eigenvectors by filters; ours differ as design note 30 says.
     """
-    return run(SPECTRAL.task(neighbors, n_components=n_components, tol=tol, passes=passes, seed=seed), where)
+    how: dict[str, object] = {"tol": tol, "passes": passes, "seed": seed, "quality": quality}
+    return run(SPECTRAL.task(neighbors, n_components=n_components, **how), where)
 
 
 @public
@@ -239,13 +247,14 @@ def diffusion_map(
     tol: float = 1e-6,
     passes: int = 10_000,
     seed: int = 0,
+    quality: object = None,
     **where: Unpack[Where],
 ) -> Result:
     """Rows in few dimensions, such that distances are how differently a random walk spreads from them.
 
     Parameters
     ----------
-    neighbors, n_components, tol, passes, seed
+    neighbors, n_components, tol, passes, seed, quality
         As for ``spectral``; ``tol`` is relative to the distance of an eigenvalue from 1.
     alpha : float, in [0, 1]
         Weights are divided by the sums of both of their rows to this power: 1 takes the density of the rows
@@ -279,5 +288,6 @@ def diffusion_map(
     Coifman, Lafon, Diffusion maps, Applied and Computational Harmonic Analysis 21(1), 2006, sections 2 and 3.
     Weights are those of ``fuzzy_graph``, or your own, in place of a Gaussian kernel of all pairs.
     """
-    how = {"alpha": alpha, "t": t, "tol": tol, "passes": passes, "seed": seed}
+    how: dict[str, object] = {"alpha": alpha, "t": t, "tol": tol, "passes": passes, "seed": seed}
+    how["quality"] = quality
     return run(DIFFUSION_MAP.task(neighbors, n_components=n_components, **how), where)

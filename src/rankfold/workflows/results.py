@@ -90,7 +90,7 @@ def _picture(facts: dict[str, Any]) -> str:
         line = f"{facts['kind'].replace('_', ' ')} of {rows} rows in "
         line += f"{facts['request']['n_components']} dimensions, "
         line += f"{passes} passes over the graph of {parts} component{'s' * (parts != 1)}"
-        return f"{line}; largest estimated error of an eigenvalue {error:.1e}"
+        return f"{line}; largest estimated error of an eigenvalue {error:.1e}" + _neighborhoods(facts)
     losses = facts["edge_loss"], facts["pair_loss"]
     line = f"umap of {rows} rows in {facts['request']['n_components']} dimensions, {facts['epochs']} epochs; "
     line += "loss of edges {:.4g}, of pairs {:.4g}".format(*losses)
@@ -114,7 +114,8 @@ def _paths(facts: dict[str, Any]) -> str:
     else:
         line = f"{rows} rows in {request['rank']} components of isomap"
     error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
-    return f"{line}; residual variance {facts['residual_variance']:.3g}{error}"
+    line = f"{line}; residual variance {facts['residual_variance']:.3g}{error}"
+    return line + _neighborhoods(facts)
 
 
 def residuals(facts: dict[str, Any]) -> str:

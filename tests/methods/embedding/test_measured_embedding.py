@@ -93,3 +93,24 @@ def test_what_cannot_be_ranked_is_refused() -> None:
     lists = rf.knn(places, 5, metric="haversine")
     with pytest.raises(rf.RankfoldError, match="rows cannot be ranked by metric 'haversine'"):
         rf.umap(lists, quality=places)
+
+
+@pytest.mark.parametrize(
+    ("make", "asked"),
+    [(rf.spectral, {}), (rf.diffusion_map, {"alpha": 0.5}), (rf.isomap, {"n_landmarks": 60})],
+)
+def test_other_embeddings_are_measured_too(make: Any, asked: dict[str, Any], tmp_path: Path) -> None:
+    x = points()
+    lists = rf.knn(x, 9, out=tmp_path / "knn.zarr")
+    plain = make(lists, **asked, out=tmp_path / "plain.zarr")
+    result = make(lists, **asked, quality=x, out=tmp_path / "measured.zarr")
+    assert set(result) == set(plain)
+    for name in plain:
+        assert result[name][...].tobytes() == plain[name][...].tobytes()
+        assert result.dimensions(name) == plain.dimensions(name)
+    picture = np.asarray(plain.embedding[...])
+    assert result.attrs["trustworthiness"] == rf.trustworthiness(x, picture, 15).value
+    assert result.attrs["continuity"] == rf.continuity(x, picture, 15).value
+    assert set(plain.attrs) < set(result.attrs)
+    attempt = result.run["attempts"][-1]
+    assert attempt["measured_bytes"] <= attempt["planned_bytes"]

@@ -105,6 +105,10 @@ def test_a_layout_is_where_scanpy_draws_it(file: Path) -> None:
     assert set(after.obsm) == {"X_umap", "again"} and set(after.uns) == {"umap", "again", "rankfold"}
     np.testing.assert_array_equal(after.obsm["X_umap"], result.embedding[:])
     assert after.uns["umap"]["params"]["min_dist"] == 0.1
+    for make, name in ((rf.spectral, "X_spectral"), (rf.diffusion_map, "X_diffmap"), (rf.isomap, "X_isomap")):
+        other = make(rf.knn(x, 20))
+        other.to_anndata(file)
+        np.testing.assert_array_equal(_read(file).obsm[name], other.embedding[:])
     with pytest.raises(InputError, match="has 300 observations, but the result is of a matrix with 299"):
         rf.umap(rf.knn(x[1:], 6), n_epochs=5).to_anndata(file)
 

@@ -20,6 +20,7 @@ from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import EUCLIDEAN
 from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
 from rankfold.methods.embedding.trustworthiness import EmbeddingQuality, read_neighbors, with_lists
+from rankfold.methods.fuzzy_graph.lists import metric_of
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, Task
 from rankfold.pipeline.data.source import Source
@@ -195,6 +196,14 @@ class Measures:
 def embedding_of(results: Mapping[str, Path]) -> Source:
     """The embedding that was made."""
     return open_source(f"{results[MADE]}::{EMBEDDING}")
+
+
+def measured_task(task: Task, neighbors: Result | None, x: object) -> Task:
+    """What makes an embedding by neighbors, and then measures it, where there is a matrix to do so by."""
+    if x is None:
+        return task
+    metric = EUCLIDEAN if neighbors is None else metric_of(neighbors)
+    return with_quality(task, x, metric, int(task.request()["seed"]))
 
 
 def with_quality(task: Task, x: object, metric: str, seed: int) -> Chain:

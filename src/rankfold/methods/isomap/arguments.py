@@ -37,6 +37,10 @@ class IsomapArguments:
     matrix: Annotated[
         str | None, Argument("that neighbors are of, to join components by", holds="matrix")
     ] = None
+    quality: Annotated[
+        str | None,
+        Argument("matrix of the rows, by which the embedding is measured", holds="matrix", metavar="STORE"),
+    ] = None
 
 
 ISOMAP = Method(

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.embedding.measured import measured_task
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.isomap.arguments import DISCONNECTED, LANDMARKS
 from rankfold.methods.isomap.bridges import BRIDGE_BYTES, find_bridges, require_rows
@@ -41,7 +42,7 @@ from rankfold.methods.isomap.scaling import Scaling, distances_between, residual
 from rankfold.methods.knn.graph import NAME as GRAPH
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.task import Output, count
+from rankfold.methods.task import Output, Task, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import working_dtype
@@ -324,7 +325,8 @@ def isomap_task(
     seed: object = 0,
     disconnected: object = DISCONNECTED[0],
     matrix: object = None,
-) -> IsomapTask:
+    quality: object = None,
+) -> Task:
     """Neighbors of rows that are to be embedded, checked; arguments of ``rankfold.isomap``."""
     result = result_of("isomap", neighbors, "a result of knn or radius_neighbors, as of rf.knn(x, k=12)")
     kind, asked = result.attrs["kind"], result.attrs["request"]
@@ -353,7 +355,8 @@ def isomap_task(
     )
     task = IsomapTask(result, rows, edges, parameters, lists)
     if parameters.disconnected == DISCONNECTED[0]:
-        return task
-    return dataclasses.replace(
+        return measured_task(task, result, quality)
+    task = dataclasses.replace(
         task, matrix=require_rows(result, None if matrix is None else open_source(matrix))
     )
+    return measured_task(task, result, quality)

@@ -18,6 +18,10 @@ Tol = Annotated[
 ]
 Passes = Annotated[int, Argument("reads of the graph at most, or products with it in memory", least=1)]
 Seed = Annotated[int, Argument("key of the random numbers", least=0, below=2**64)]
+Quality = Annotated[
+    str | None,
+    Argument("matrix of the rows, by which the embedding is measured", holds="matrix", metavar="STORE"),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class SpectralArguments:
     tol: Tol = TOL
     passes: Passes = MOST_PASSES
     seed: Seed = 0
+    quality: Quality = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class DiffusionArguments:
     tol: Tol = TOL
     passes: Passes = MOST_PASSES
     seed: Seed = 0
+    quality: Quality = None
 
 
 GRAPH = (Input("neighbors", (*GRAPHS, "knn")),)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rankfold.methods.chain import Chain, Link
+from rankfold.methods.embedding.measured import measured_task
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, ONE_SIDED
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
@@ -206,14 +207,22 @@ def _warnings(facts: Mapping[str, Any], asked: SpectralRequest) -> list[str]:
 # Tasks --------------------------------------------------------------------------------------------
 
 
-def spectral_task(neighbors: object, **arguments: object) -> Task:
+def spectral_task(neighbors: object, *, quality: object = None, **arguments: object) -> Task:
     """A graph of which eigenmaps are to be made, checked; or lists of neighbors, which become one first."""
-    return _task(neighbors, SpectralRequest.of("spectral", **arguments))
+    return _task(neighbors, SpectralRequest.of("spectral", **arguments), quality)
 
 
-def diffusion_task(neighbors: object, *, alpha: object = 1.0, t: object = 1, **arguments: object) -> Task:
+def diffusion_task(
+    neighbors: object,
+    *,
+    alpha: object = 1.0,
+    t: object = 1,
+    quality: object = None,
+    **arguments: object,
+) -> Task:
     """The same for a diffusion map."""
-    return _task(neighbors, SpectralRequest.of("diffusion_map", alpha=alpha, t=t, **arguments))
+    asked = SpectralRequest.of("diffusion_map", alpha=alpha, t=t, **arguments)
+    return _task(neighbors, asked, quality)
 
 
 def start_task(graph: Result | FuzzyGraph, n_components: int, seed: int) -> Spectral:
@@ -223,9 +232,9 @@ def start_task(graph: Result | FuzzyGraph, n_components: int, seed: int) -> Spec
     return _of_weights(graph, asked) if isinstance(graph, FuzzyGraph) else _of_graph(graph, asked)
 
 
-def _task(neighbors: object, asked: SpectralRequest) -> Task:
+def _task(neighbors: object, asked: SpectralRequest, quality: object) -> Task:
     if _is_matrix(neighbors):
-        return _of_matrix(open_source(neighbors), asked)
+        return measured_task(_of_matrix(open_source(neighbors), asked), None, quality)
     result = result_of(asked.kind, neighbors, WANTED + ", or a sparse matrix of weights")
     kind = result.attrs["kind"]
     if kind not in ("knn", *GRAPHS):
@@ -233,10 +242,11 @@ def _task(neighbors: object, asked: SpectralRequest) -> Task:
             f"{result.path} is the result of {kind}: {asked.kind} is of one of fuzzy_graph or knn"
         )
     if kind in GRAPHS:
-        return _of_graph(result, asked)
+        return measured_task(_of_graph(result, asked), result, quality)
     graph = FuzzyGraph.of(StoredLists.of(result, None), ONE_SIDED, 1.0)
     task = _of_weights(graph, asked)
-    return Chain(task.request(), (Link("graph", graph), Link("embedding", task, task.when_made)))
+    chain = Chain(task.request(), (Link("graph", graph), Link("embedding", task, task.when_made)))
+    return measured_task(chain, result, quality)
 
 
 def _is_matrix(neighbors: object) -> bool:

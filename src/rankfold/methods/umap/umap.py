@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.chain import Chain, Link
-from rankfold.methods.embedding.measured import with_quality
+from rankfold.methods.embedding.measured import measured_task
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, ONE_SIDED
 from rankfold.methods.fuzzy_graph.combined import most_edges
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
-from rankfold.methods.fuzzy_graph.lists import StoredLists, metric_of
+from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.spectral.spectral import start_task
@@ -258,10 +258,7 @@ def umap_task(
 ) -> Task:
     """A graph that is to be laid out, checked, and perhaps measured; or lists of neighbors."""
     result = result_of("umap", neighbors, "a result of knn or fuzzy_graph, as of rf.knn(x, k=14)")
-    task = _layout_task(result, init, arguments)
-    if quality is None:
-        return task
-    return with_quality(task, quality, metric_of(result), int(task.request()["seed"]))
+    return measured_task(_layout_task(result, init, arguments), result, quality)
 
 
 def _layout_task(result: Result, init: object, arguments: dict[str, object]) -> Task:

@@ -9,6 +9,8 @@ nmf    ``obsm["X_nmf"]``              ``varm["NMF"]``                ``uns["nmf"
 knn    ``obsp["distances"]``,                                        ``uns["neighbors"]``
        ``obsp["connectivities"]``
 umap   ``obsm["X_umap"]``                                            ``uns["umap"]``
+others ``obsm["X_spectral"]``,                                       ``uns["spectral"]``, and so on
+       ``"X_diffmap"``, ``"X_isomap"``
 ====== ============================== ============================== =================================
 
 With a key of its own a result takes that key instead, graphs ``KEY_distances`` and ``KEY_connectivities``.
@@ -57,7 +59,12 @@ NAMES = {
     "svd": Names("svd", "X_svd", "SVD"),
     "nmf": Names("nmf", "X_nmf", "NMF"),
 }
-PICTURES = {"umap": "X_umap"}
+PICTURES = {
+    "umap": "X_umap",
+    "spectral": "X_spectral",
+    "diffusion_map": "X_diffmap",
+    "isomap": "X_isomap",
+}
 """Where coordinates in few dimensions go, for the observations alone."""
 
 ROWS = {"pca": "scores", "svd": "U", "nmf": "W"}
@@ -73,7 +80,7 @@ def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None
     Parameters
     ----------
     result : Result
-        Of svd, pca, nmf, knn, umap, transform or update.
+        Of svd, pca, nmf, knn, an embedding, transform or update.
     shape : (int, int)
         Observations and variables of the object that takes them.
     name : str
@@ -137,7 +144,7 @@ def paths_of(method: str, key: str | None) -> tuple[str, ...]:
         start = f"{key}_" if key else ""
         return (f"obsp/{start}distances", f"obsp/{start}connectivities", f"uns/{key or 'neighbors'}")
     if method in PICTURES:
-        return (f"obsm/{key or PICTURES[method]}", f"uns/{key or method}")
+        return (f"obsm/{key or PICTURES[method]}", f"uns/{key or PICTURES[method].removeprefix('X_')}")
     if method not in NAMES:
         return ()
     names = NAMES[method] if key is None else Names(key, key, key)
