@@ -51,9 +51,11 @@ def umap(
         Random rows that a row is pushed from whenever an edge pulls.
     repulsion_strength, learning_rate : float
         What these pushes are multiplied with; and all forces, in the first epoch, from which it falls to 0.
-    init : "random", (m, d) array, Result or path
-        Where rows begin. Coordinates of a ``pca`` with d components or more, or of an earlier ``umap``, keep
-        what is far apart in the data apart in the picture.
+    init : "random", "spectral", (m, d) array, Result or path
+        Where rows begin. Coordinates of a ``pca`` with d components or more, of an earlier ``umap``, or of
+        ``spectral`` keep what is far apart in the data apart in the picture. "spectral" makes these first, as
+        ``spectral`` does with tol=0.01, but of each component of the graph by itself; components lie side by
+        side. Coordinates may be of the first rows alone: those after them begin among their neighbors.
     seed : int
         Key of the random numbers.
     quality : path, array or Source, (m, n)

@@ -283,6 +283,7 @@ def test_what_is_degenerate_has_a_layout(x: Array, k: int, asked: dict[str, Any]
         (lambda x: rf.knn(x, 3), {"learning_rate": np.nan}, "learning_rate must lie in"),
         (lambda x: rf.knn(x, 3), {"init": "spektral"}, "init 'spektral' is not known: take random, spectral"),
         (lambda x: rf.knn(x, 3), {"init": gaussian(7)}, "have shape .7, 5., but 300 rows of 2 coordinates"),
+        (lambda x: rf.knn(x, 3), {"init": gaussian(301)[:, :2]}, "have shape .301, 2., but 300 rows"),
         (lambda x: rf.knn(x, 3), {"init": np.full((300, 2), np.nan)}, "finite numbers"),
         (lambda x: rf.knn(x, 3), {"seed": -1}, "seed must lie in"),
         (
@@ -389,3 +390,35 @@ def test_a_graph_that_a_worker_does_not_see_is_told(tmp_path: Path) -> None:
     work = LayoutWork(PullingEdges(tmp_path / "graph", 5, 1.0), LayoutRequest(), tmp_path / "p", (0, 3), 20.0)
     with pytest.raises(rf.RankfoldError, match=r"a worker does not see .*graph, the graph that is laid out"):
         work.do_part(None)  # type: ignore[arg-type]  # not asked for
+
+
+# Rows that are added -------------------------------------------------------------------------------
+
+
+def test_rows_that_are_added_begin_among_their_neighbors(digits: Array, tmp_path: Path) -> None:
+    few = rf.umap(rf.knn(digits[:1500], 14), init="spectral", n_epochs=200)
+    lists = rf.knn(digits, 14, out=tmp_path / "knn.zarr")
+    graph = rf.fuzzy_graph(lists, out=tmp_path / "graph.zarr")
+    still = {"n_epochs": 1, "learning_rate": 0.0}
+    grown = rf.umap(graph, init=few, **still)
+    assert grown.attrs["rows_added"] == 297
+    places, weights = np.asarray(grown.embedding), graph.graph[1500:, :1500]
+    np.testing.assert_allclose(places[:1500], start_positions(np.asarray(few.embedding), 1500, 2, 0))
+    # No row waits here: each has the mean of its neighbors among the first.
+    means = (weights @ places[:1500].astype(np.float64)) / weights.sum(axis=1)[:, None]
+    np.testing.assert_allclose(places[1500:], means, atol=1e-3)
+    grown, anew = (rf.umap(graph, init=init, n_epochs=30, threads=2).embedding for init in (few, "random"))
+    better, worse = (trustworthiness(digits, np.asarray(each), n_neighbors=15) for each in (grown, anew))
+    assert better > worse + 0.005
+
+
+def test_rows_wait_for_neighbors_that_have_places() -> None:
+    """On a line with one end placed each row follows the one before; beyond a gap they are anywhere."""
+    x = np.concatenate([np.arange(30.0), 1e6 + np.arange(10.0)])[:, None]
+    lists = rf.knn(x, 1)
+    graph = rf.fuzzy_graph(lists)
+    result = rf.umap(graph, init=np.array([[0.0], [1.0]]), n_components=1, n_epochs=1, learning_rate=0.0)
+    places = np.asarray(result.embedding)[:, 0]
+    assert result.attrs["rows_added"] == 38
+    np.testing.assert_allclose(places[:30], [0.0, *[10.0] * 29], atol=0.01)
+    assert np.ptp(places[30:]) > 1

@@ -5,6 +5,7 @@ request     parameters of a layout, checked; the curve that forces follow from
 edges       the edges of a graph that pull, in memory
 start       where vertices begin
 apart       where components begin, side by side
+added       where rows begin that are added to a layout
 layout      epochs that move all vertices, a group after the other
 work        in this process, or by workers that exchange positions
 placement   new rows in a layout that stays

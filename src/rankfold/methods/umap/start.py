@@ -24,6 +24,7 @@ COORDINATES = {
     "umap": "embedding",
     "spectral": "embedding",
     "diffusion_map": "embedding",
+    "isomap": "embedding",
 }
 """Array of a result that vertices may begin at."""
 
@@ -35,15 +36,15 @@ NOISE = 1e-4
 
 
 def given_positions(init: object, rows: int, columns: int) -> Float64:
-    """(rows, columns) first positions of a caller: an array, a result of pca or umap, or the path of one."""
+    """First positions of a caller, (rows, columns) or fewer rows: an array, a result, or the path of one."""
     if isinstance(init, (str, Path)):
         init = Result(init)
     if isinstance(init, Result):
         kind = init.attrs.get("kind")
         if kind not in COORDINATES:
+            *names, last = COORDINATES
             raise InputError(
-                f"{init.path} is the result of {kind}: umap begins at one of pca, umap, spectral or "
-                "diffusion_map"
+                f"{init.path} is the result of {kind}: umap begins at one of {', '.join(names)} or {last}"
             )
         init.require_whole()
         init = init[COORDINATES[kind]][:, :columns]
@@ -51,10 +52,10 @@ def given_positions(init: object, rows: int, columns: int) -> Float64:
         positions = np.array(init, np.float64, order="C")
     except (TypeError, ValueError):
         raise InputError("init must be a name, an array of positions, or a result of pca or umap") from None
-    if positions.shape != (rows, columns):
+    if positions.ndim != 2 or positions.shape[1] != columns or not 1 <= len(positions) <= rows:
         raise InputError(
             f"positions to begin at have shape {positions.shape}, but {rows} rows of {columns} coordinates "
-            "are laid out"
+            "are laid out: give those of all rows, or of the first of them"
         )
     if not np.isfinite(positions).all():
         raise InputError("positions to begin at must be finite numbers")
@@ -69,7 +70,7 @@ def digest(positions: Float64 | None) -> str:
 def start_positions(given: Float64 | None, rows: int, columns: int, seed: int) -> Float32:
     """First positions, in a box of ten by ten: each a function of seed, row, and all that are given."""
     if given is None:
-        return _anywhere(rows, columns, seed)
+        return anywhere(rows, columns, seed)
     return _with_noise(_unit_box(given), seed)
 
 
@@ -77,7 +78,7 @@ def spectral_positions(result: Result, seed: int) -> tuple[Float32, int]:
     """First positions by eigenvectors, each component in a box of its own; how many rows are at random."""
     coordinates, labels = (np.asarray(result[name][...]) for name in ("embedding", "labels"))
     rows, columns = coordinates.shape
-    places, at_random = place_components(coordinates, labels, _anywhere(rows, columns, seed) / WIDTH)
+    places, at_random = place_components(coordinates, labels, anywhere(rows, columns, seed) / WIDTH)
     return _with_noise(places, seed), at_random
 
 
@@ -92,12 +93,18 @@ def _unit_box(given: Float64) -> Float64:
 
 def _with_noise(unit: Float64, seed: int) -> Float32:
     """Places in the unit box as those of a box of ten, a little apart."""
-    noise = gaussian_rows(seed, Purpose.LAYOUT_START, (0, len(unit)), unit.shape[1])
-    positions: Float32 = (WIDTH * unit + NOISE * noise).astype(np.float32)
+    noise = a_little_apart(seed, (0, len(unit)), unit.shape[1])
+    positions: Float32 = (WIDTH * unit + noise).astype(np.float32)
     return positions
 
 
-def _anywhere(rows: int, columns: int, seed: int) -> Float32:
+def a_little_apart(seed: int, rows: tuple[int, int], columns: int) -> Float64:
+    """What keeps some rows apart that begin in one place."""
+    return NOISE * gaussian_rows(seed, Purpose.LAYOUT_START, rows, columns)
+
+
+def anywhere(rows: int, columns: int, seed: int) -> Float32:
+    """Positions in the box."""
     positions = np.empty((rows, columns), np.float32)
     key = np.array([seed, Purpose.LAYOUT_START], np.uint64)
     for tile, top in enumerate(range(0, rows, TILE_ROWS)):

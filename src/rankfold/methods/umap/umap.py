@@ -21,11 +21,12 @@ from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.task import Output, Task, count
+from rankfold.methods.umap.added import place_added
 from rankfold.methods.umap.arguments import INITS, SPECTRAL
 from rankfold.methods.umap.edges import PullingEdges, edges_bytes
 from rankfold.methods.umap.losses import BLOCK, edge_loss, pair_loss
 from rankfold.methods.umap.request import LayoutRequest
-from rankfold.methods.umap.start import digest, given_positions, spectral_positions, start_positions
+from rankfold.methods.umap.start import anywhere, digest, given_positions, spectral_positions, start_positions
 from rankfold.methods.umap.work import lay_out
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
@@ -225,7 +226,13 @@ class UmapTask:
         """Where vertices begin, and what is to be said of it."""
         if self.start is None:
             columns, seed = self.parameters.n_components, self.parameters.seed
-            return start_positions(self.given, self.rows, columns, seed), {}
+            count = self.rows if self.given is None else len(self.given)
+            first = start_positions(self.given, count, columns, seed)
+            if count == self.rows:
+                return first, {}
+            assert self.graph is not None  # noqa: S101 - only a plan is made without
+            everywhere = anywhere(self.rows, columns, seed)
+            return place_added(first, everywhere, self.graph / NAME, seed), {"rows_added": self.rows - count}
         start = Result(self.start)
         positions, at_random = spectral_positions(start, self.parameters.seed)
         components = start.attrs["connected_components"]
