@@ -112,7 +112,7 @@ def test_a_symmetric_graph_is_that_of_all_pairs() -> None:
 
 
 def test_threads_memory_and_chunks_change_no_byte(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knn, "CHUNK_BYTES", (2**12, 2**14))  # many panels
+    monkeypatch.setattr("rankfold.methods.knn.graph.CHUNK_BYTES", (2**12, 2**14))  # many panels
     x = hard("clusters", 9000)
     results = [
         rf.knn(to_zarr(tmp_path / f"{t}.zarr", x, (chunk, 3)), 7, solver="tree", threads=t, memory=memory)

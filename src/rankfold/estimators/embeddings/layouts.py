@@ -195,6 +195,10 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     def _start(self, X: Any, seed: int) -> Any:
         """Where samples begin; missing dimensions at zero, from which they part."""
         rows, columns = X.shape
+        if not isinstance(self.init, str) and hasattr(self.init, "shape") and len(self.init) != rows:
+            raise ValueError(
+                f"positions to begin at have shape {self.init.shape}, but there are {rows} samples"
+            )
         is_given = not isinstance(self.init, str) or self.init == "random"
         if is_given or (self.init == "spectral" and self.n_components < rows):
             return self.init

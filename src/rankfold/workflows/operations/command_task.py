@@ -9,7 +9,7 @@ from typing import Any
 from rankfold.cluster.executor import positive_count
 from rankfold.cluster.slurm.job_script import allocation_of
 from rankfold.cluster.slurm.profile import Profile
-from rankfold.methods.fuzzy_graph.arguments import FUZZY_GRAPH
+from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
 from rankfold.methods.isomap.arguments import ISOMAP
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
 from rankfold.methods.model.transform import embedding_of
@@ -67,6 +67,9 @@ BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
         values["result"], rank=values["rank"], row_range=window(values["select_rows"])
     ),
     "fuzzy-graph": lambda values: _of_neighbors(FUZZY_GRAPH, values),
+    "combine-graphs": lambda values: COMBINE_GRAPHS.task(
+        values["first"], values["second"], **_group(options.arguments(COMBINE_GRAPHS), values)
+    ),
     "umap": lambda values: _of_neighbors(UMAP, values),
     "isomap": lambda values: _of_neighbors(ISOMAP, values),
     "spectral": lambda values: _of_neighbors(SPECTRAL, values),
