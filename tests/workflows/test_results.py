@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import rankfold as rf
 from rankfold.workflows.cli import app
+from rankfold.workflows.results import took
 
 FLOW = """\
 workflow: audited
@@ -71,3 +72,13 @@ def test_a_stage_that_checks_says_what_it_found() -> None:
     Path("flow.yaml").write_text(FLOW)
     assert "largest residual " in said("run", "flow.yaml")
     assert "largest residual " in said("status", "results/audit.zarr")
+
+
+def test_what_it_took_counts_the_steps_before(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((200, 4))
+    result = rf.umap(rf.knn(x, 5, out=tmp_path / "knn.zarr"), n_epochs=3, quality=x, out=tmp_path / "r.zarr")
+    steps = [*result.run["steps"].values(), result.run["attempts"]]
+    assert len(steps) == 7
+    seconds = sum(one["seconds"] for step in steps for one in step)
+    (line,) = took(result)
+    assert float(line.split()[0]) == pytest.approx(seconds, rel=0.2)

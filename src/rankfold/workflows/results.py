@@ -89,7 +89,7 @@ def _picture(facts: dict[str, Any]) -> str:
         )
         line = f"{facts['kind'].replace('_', ' ')} of {rows} rows in "
         line += f"{facts['request']['n_components']} dimensions, "
-        line += f"{passes} passes over the graph of {parts} component{'s' * (parts != 1)}"
+        line += f"{passes} pass{'es' * (passes != 1)} over the graph of {parts} component{'s' * (parts != 1)}"
         return f"{line}; largest estimated error of an eigenvalue {error:.1e}" + _neighborhoods(facts)
     losses = facts["edge_loss"], facts["pair_loss"]
     line = f"umap of {rows} rows in {facts['request']['n_components']} dimensions, {facts['epochs']} epochs; "
@@ -127,20 +127,24 @@ def residuals(facts: dict[str, Any]) -> str:
 
 
 def took(result: Result) -> list[str]:
-    """Time of all attempts, and memory of the one that finished, if that was kept."""
+    """Time of all attempts, and memory of those that finished, steps before it too, if that was kept."""
     from rankfold.pipeline.units import format_bytes
     from rankfold.workflows.reports.history import History
 
     last = (result.run.get("attempts") or [{}])[-1]
     if not last.get("finished"):
         return []
-    history = History.of(result.path)
+    history, before = History.of(result.path), list(result.run.get("steps", {}).values())
     attempts = f" in {len(history.attempts)} attempts" if len(history.attempts) > 1 else ""
+    seconds = history.seconds or last["seconds"]
+    seconds += sum(one.get("seconds", 0) for step in before for one in step)
+    finished = [last, *(step[-1] for step in before if step and step[-1].get("finished"))]
+    last = max(finished, key=lambda one: one["measured_bytes"] or 0)
     measured_bytes, base = last["measured_bytes"], last["baseline_bytes"]
     peak = "not measured" if measured_bytes is None else format_bytes(measured_bytes)
     above = "" if base is None else f" above a baseline of {format_bytes(base)}"
     return [
-        f"{history.seconds or last['seconds']:.3g} s{attempts}, peak memory {peak} of "
+        f"{seconds:.3g} s{attempts}, peak memory {peak} of "
         f"{format_bytes(last['planned_bytes'])} planned{above}"
     ]
 
