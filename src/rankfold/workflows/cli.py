@@ -55,7 +55,6 @@ app.command()(reduce.plan)
 app.command()(model.transform)
 app.command()(model.reconstruct)
 app.command()(model.check)
-app.command("combine-graphs")(model.combine_graphs)
 for _embedding in model.embeddings():
     app.command()(_embedding)
 app.command()(exporting.export)

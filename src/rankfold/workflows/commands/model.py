@@ -100,27 +100,38 @@ def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as
     typer.echo(f"{fit}: {residuals(facts)}")
 
 
-def lists(neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn wrote")]) -> Path:
+def lists(
+    neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn wrote")],
+) -> tuple[Path, ...]:
     """The result that is weighed."""
-    return neighbors
+    return (neighbors,)
 
 
 def lists_or_graph(
     neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn or fuzzy-graph wrote")],
-) -> Path:
+) -> tuple[Path, ...]:
     """The result that is laid out."""
-    return neighbors
+    return (neighbors,)
 
 
 def lists_or_radius(
     neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn or radius-neighbors wrote")],
-) -> Path:
+) -> tuple[Path, ...]:
     """The result along whose graph paths lead."""
-    return neighbors
+    return (neighbors,)
 
 
-INPUTS = {
+def two_graphs(
+    first: Annotated[Path, typer.Argument(metavar="FIRST", help="what fuzzy-graph wrote")],
+    second: Annotated[Path, typer.Argument(metavar="SECOND", help="another, of the same rows")],
+) -> tuple[Path, ...]:
+    """The results that become one."""
+    return first, second
+
+
+INPUTS: dict[Method, Callable[..., tuple[Path, ...]]] = {
     FUZZY_GRAPH: lists,
+    COMBINE_GRAPHS: two_graphs,
     UMAP: lists_or_graph,
     SPECTRAL: lists_or_graph,
     DIFFUSION_MAP: lists_or_graph,
@@ -129,10 +140,10 @@ INPUTS = {
 
 
 def command_of_neighbors(method: Method) -> Callable[..., None]:
-    """The command of a method of neighbors, or of their graph."""
+    """The command of a method of neighbors, or of their graphs."""
 
     def body(
-        neighbors: Path,
+        inputs: tuple[Path, ...],
         output: dict[str, Any],
         method_arguments: dict[str, Any],
         place: dict[str, Any],
@@ -143,48 +154,12 @@ def command_of_neighbors(method: Method) -> Callable[..., None]:
         earlier = last_attempt(output["out"])
         with _show_progress() as bar:
             call = getattr(rankfold, method.name)
-            result = call(neighbors, **method_arguments, progress=bar, **output, **place)
+            result = call(*inputs, **method_arguments, progress=bar, **output, **place)
         there = is_unchanged(output["out"], earlier, overwrite=output["overwrite"])
         _close(result, headline(result), already_done=there, as_json=as_json)
 
     body.__name__, body.__doc__ = method.name.replace("_", "-"), method.summary
     return command(INPUTS[method], output, arguments(method), place)(body)
-
-
-def first_graph(
-    first: Annotated[Path, typer.Argument(metavar="FIRST", help="what fuzzy-graph wrote")],
-) -> Path:
-    """The first of two graphs."""
-    return first
-
-
-def second_graph(
-    second: Annotated[
-        Path, typer.Argument(metavar="SECOND", help="what fuzzy-graph wrote, of the same rows")
-    ],
-) -> Path:
-    """The second of two graphs."""
-    return second
-
-
-@command(first_graph, second_graph, output, arguments(COMBINE_GRAPHS), place)
-def combine_graphs(
-    first_graph: Path,
-    second_graph: Path,
-    output: dict[str, Any],
-    method_arguments: dict[str, Any],
-    place: dict[str, Any],
-    as_json: Json = False,
-) -> None:
-    """Two graphs of the same rows as one."""
-    import rankfold
-
-    earlier = last_attempt(output["out"])
-    with _show_progress() as bar:
-        more: dict[str, Any] = {**method_arguments, **output, **place, "progress": bar}
-        result = rankfold.combine_graphs(first_graph, second_graph, **more)
-    there = is_unchanged(output["out"], earlier, overwrite=output["overwrite"])
-    _close(result, headline(result), already_done=there, as_json=as_json)
 
 
 def embeddings() -> list[Callable[..., None]]:

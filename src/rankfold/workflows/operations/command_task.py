@@ -9,14 +9,10 @@ from typing import Any
 from rankfold.cluster.executor import positive_count
 from rankfold.cluster.slurm.job_script import allocation_of
 from rankfold.cluster.slurm.profile import Profile
-from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
-from rankfold.methods.isomap.arguments import ISOMAP
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
 from rankfold.methods.model.transform import embedding_of
-from rankfold.methods.registry import METHODS, Method
-from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
+from rankfold.methods.registry import METHODS
 from rankfold.methods.task import Task, make_plan
-from rankfold.methods.umap.arguments import UMAP
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
@@ -53,9 +49,11 @@ def plan_command(name: str, values: OptionValues, profile: Profile) -> Plan:
 def task_of_command(name: str, values: OptionValues) -> Task:
     """What a command would carry out."""
     method = METHODS[name.replace("-", "_")]
-    if not method.of_matrix:
+    if name in BUILDERS:
         return BUILDERS[name](values)
     arguments = _group(options.arguments(method), values)
+    if not method.of_matrix:
+        return method.task(*(values[each.name] for each in method.inputs), **arguments)
     if values.get("update") is not None:
         return UPDATE.task(values["update"], _matrix(values), rank=rank_of_update(arguments))
     return method.task(_matrix(values), **arguments)
@@ -66,21 +64,9 @@ BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
     "reconstruct": lambda values: RECONSTRUCT.task(
         values["result"], rank=values["rank"], row_range=window(values["select_rows"])
     ),
-    "fuzzy-graph": lambda values: _of_neighbors(FUZZY_GRAPH, values),
-    "combine-graphs": lambda values: COMBINE_GRAPHS.task(
-        values["first"], values["second"], **_group(options.arguments(COMBINE_GRAPHS), values)
-    ),
-    "umap": lambda values: _of_neighbors(UMAP, values),
-    "isomap": lambda values: _of_neighbors(ISOMAP, values),
-    "spectral": lambda values: _of_neighbors(SPECTRAL, values),
-    "diffusion-map": lambda values: _of_neighbors(DIFFUSION_MAP, values),
     "check": lambda values: CHECK.task(values["result"], _matrix(values)),
 }
-"""Functions that make the task of a command that uses a result, by its name."""
-
-
-def _of_neighbors(method: Method, values: OptionValues) -> Task:
-    return method.task(values["neighbors"], **_group(options.arguments(method), values))
+"""Functions that make the task of a command whose values are not simply inputs and arguments, by its name."""
 
 
 def _new_rows(values: OptionValues) -> Source | str:
