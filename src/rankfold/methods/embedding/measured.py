@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import EUCLIDEAN
+from rankfold.methods.embedding.preservation import count_common, share_of
 from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
 from rankfold.methods.embedding.trustworthiness import EmbeddingQuality, read_neighbors, with_lists
 from rankfold.methods.fuzzy_graph.lists import metric_of
@@ -123,12 +124,10 @@ def share_in_common(first: EmbeddingQuality, second: EmbeddingQuality) -> tuple[
     total = squares = 0
     for start in range(0, rows, step := max(1, BLOCK // (2 * k))):
         own = np.arange(start, min(rows, start + step)) if first.sample is None else first.sample[start:]
-        both = [read_neighbors(each, start, own[:step]) for each in (first, second)]
-        near = np.sort(np.concatenate(both, axis=1), axis=1)
-        common = (near[:, 1:] == near[:, :-1]).sum(axis=1)
+        common = count_common(*(read_neighbors(each, start, own[:step]) for each in (first, second)))
         total, squares = total + int(common.sum()), squares + int(np.square(common).sum())
-    variance = (rows * squares - total * total) / (rows * max(1, rows - 1))
-    return total / (rows * k), math.sqrt(variance / rows * (1 - rows / of_rows)) / k
+    share, error = share_of(total, squares, rows, k)
+    return share, error * math.sqrt(1 - rows / of_rows)
 
 
 def _copy(made: Result, name: str, result: Path) -> None:

@@ -40,6 +40,11 @@ def share_in_common(first: Result, second: Result, k: int) -> tuple[float, float
     for common in _in_common([first, second], rows, k):
         total += int(common.sum())
         squares += int(np.square(common).sum())
+    return share_of(total, squares, rows, k)
+
+
+def share_of(total: int, squares: int, rows: int, k: int) -> tuple[float, float]:
+    """Mean share and its standard error, from how many neighbors some rows have in common, and squares of it."""
     variance = (rows * squares - total * total) / (rows * max(1, rows - 1))
     return total / (rows * k), math.sqrt(variance / rows) / k
 
@@ -50,8 +55,14 @@ def _in_common(results: list[Result], rows: int, k: int) -> Iterator[npt.NDArray
     step = max(1, COMPARED_BYTES // (8 * height))
     for start in range(0, rows, step):
         both = [np.asarray(result.indices[start : start + step])[:, :k] for result in results]
-        neighbors = np.sort(np.concatenate(both, axis=1), axis=1)
-        yield (neighbors[:, 1:] == neighbors[:, :-1]).sum(axis=1)
+        yield count_common(*both)
+
+
+def count_common(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How many neighbors two lists of each row share; none is in a list twice."""
+    neighbors = np.sort(np.concatenate([first, second], axis=1), axis=1)
+    common: npt.NDArray[np.int64] = (neighbors[:, 1:] == neighbors[:, :-1]).sum(axis=1)
+    return common
 
 
 @dataclass(frozen=True, slots=True)
