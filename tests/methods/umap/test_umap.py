@@ -146,7 +146,7 @@ def test_digits_lie_with_their_neighbors(graph: rf.Result, digits: Array) -> Non
     embedding = np.asarray(result.embedding)
     assert embedding.shape == (1797, 2) and embedding.dtype == np.float32
     assert trustworthiness(digits, embedding, n_neighbors=15) > 0.983
-    edges = PullingEdges.of(graph.path / "graph", result.attrs["epochs"])
+    edges = PullingEdges.of(graph, result.attrs["epochs"])
     before = start_positions(np.asarray(start.scores), 1797, 2, 0)
     assert result.attrs["edge_loss"] < edge_loss(before, edges, *result.attrs["curve"])[0]
     assert result.attrs["edges_that_pull"] == len(edges.read([np.arange(1797)])[0].neighbors)
@@ -345,7 +345,7 @@ def test_a_matrix_in_place_of_neighbors_is_told() -> None:
 def test_edges_lie_in_the_order_in_which_vertices_move(graph: rf.Result, bounds: tuple[int, int]) -> None:
     weights, first, last = graph.graph, *bounds
     groups = [group[(group >= first) & (group < last)] for group in vertex_groups(1797)]
-    found = PullingEdges.of(graph.path / "graph", 200).read(groups)
+    found = PullingEdges.of(graph, 200).read(groups)
     end = 0
     for group, edges in zip(groups, found, strict=True):
         assert len(edges.pointers) == len(group) + 1
@@ -368,7 +368,7 @@ def test_parts_that_exchange_positions_come_to_the_same_bytes(cuts: list[int]) -
     """However vertices are split, also where a part has none."""
     lists = rf.knn(gaussian(), 5, threads=1)
     graph = rf.fuzzy_graph(lists)
-    edges = PullingEdges.of(graph.path / "graph", 6)
+    edges = PullingEdges.of(graph, 6)
     start, request = start_positions(None, 300, 2, 0), LayoutRequest()
     whole = Layout(start.copy(), edges, request, 6, 1)
     whole.run(0, lambda _: None)

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.layout.forces import Edges, phases_of
+from rankfold.methods.knn.graph import NAME
+from rankfold.pipeline.storage.result import Result
 
 Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
@@ -30,11 +32,9 @@ class PullingEdges:
     largest: float
 
     @classmethod
-    def of(cls, graph: Path, epochs: int) -> PullingEdges:
-        """Of a graph whose weights are read once, for the largest."""
-        weights = _open(graph)[0]
-        blocks = _blocks(0, weights.shape[0], weights.chunks[0])
-        return cls(graph, epochs, max((float(weights[block].max()) for block in blocks), default=0.0))
+    def of(cls, graph: Result, epochs: int) -> PullingEdges:
+        """Of a result whose graph says how large its largest weight is."""
+        return cls(graph.path / NAME, epochs, float(graph.attrs["largest_weight"]))
 
     def pointers(self) -> npt.NDArray[np.int64]:
         """Edges before each vertex, and in all, those that do not pull among them."""

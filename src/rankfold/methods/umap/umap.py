@@ -32,7 +32,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS
+from rankfold.pipeline.importing.csr_writer import chunk_length
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
@@ -159,7 +159,7 @@ class UmapTask:
     def _memory_bytes(self, parts: int = 1) -> int:
         """Of one of some processes."""
         rows, width = self.rows, self.parameters.n_components
-        chunk = min(max(self.edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+        chunk = chunk_length(self.edges)
         reading = 56 * (rows + 1) + chunk * 96
         return self._edges_bytes(parts) + self._positions_bytes + reading + BLOCK * 8 * (6 * width + 12)
 
@@ -195,7 +195,7 @@ class UmapTask:
         stored.require_whole()
         graph = stored.attrs
         parameters = self.parameters
-        edges = PullingEdges.of(self.graph / NAME, self.epochs)
+        edges = PullingEdges.of(stored, self.epochs)
         first, more = self._first_positions()
         positions = lay_out(run, edges, parameters, lambda: first, self._processes(run))
         if not np.isfinite(positions).all():
