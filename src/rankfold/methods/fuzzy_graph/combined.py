@@ -23,7 +23,7 @@ from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS, TARGET_CHUNKS, CsrWriter
+from rankfold.pipeline.importing.csr_writer import CsrWriter, chunk_length
 from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
@@ -66,8 +66,7 @@ class CombinedGraph:
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
         rows, edges = self.source.shape[0], self.edges
-        length = min(max(edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
-        files = 2 * count(edges, length) + count(rows + 1, POINTERS)
+        files = 2 * count(edges, chunk_length(edges)) + count(rows + 1, POINTERS)
         graph = Output(NAME, (rows, rows), np.dtype(np.float32), files, sparse=True, stored=edges)
         return (graph,)
 
@@ -76,8 +75,7 @@ class CombinedGraph:
     def plan(self, budget: Budget) -> Plan:
         """See the protocol; a row may have an edge to every other."""
         rows, edges = self.source.shape[0], self.edges
-        chunk = min(max(edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
-        memory = EDGE_BYTES * (BLOCK + min(rows, edges)) + 5 * 8 * chunk + 40 * (rows + 1)
+        memory = EDGE_BYTES * (BLOCK + min(rows, edges)) + 5 * 8 * chunk_length(edges) + 40 * (rows + 1)
         sweeps = tuple(
             Pass(name, "matrix", 8 * edges, writes, 30.0 * edges, memory, 1, 1, blas_bytes=0)
             for name, writes in (("strongest", 0), ("weights", 8 * edges))

@@ -30,7 +30,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.importing.coo_sort import sorted_entries
-from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS, TARGET_CHUNKS, CsrWriter
+from rankfold.pipeline.importing.csr_writer import CsrWriter, chunk_length
 from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
@@ -96,7 +96,7 @@ class FuzzyGraph:
     @property
     def chunk_edges(self) -> int:
         """Numbers of a chunk of the result: see ``CsrWriter``."""
-        return min(max(self.most_edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+        return chunk_length(self.most_edges)
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""

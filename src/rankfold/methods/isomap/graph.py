@@ -18,7 +18,7 @@ from rankfold.kernels.graph.paths import Graph, search_breadth_first
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, LARGEST, StoredLists
 from rankfold.methods.knn.graph import SORT_BYTES, write_edges
 from rankfold.pipeline.errors import DataError
-from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS, TARGET_CHUNKS
+from rankfold.pipeline.importing.csr_writer import chunk_length
 from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.storage.checkpoint import remove
 
@@ -42,7 +42,7 @@ def graph_bytes(rows: int, edges: int, item: int) -> int:
 
 def reading_bytes(rows: int, edges: int) -> int:
     """What reading one takes besides: pointers as stored, order and labels, and a chunk in pieces."""
-    chunk = min(max(edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+    chunk = chunk_length(edges)
     return 4 * 8 * (rows + 1) + 3 * index_type(rows).itemsize * rows + 80 * chunk
 
 

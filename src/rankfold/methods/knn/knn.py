@@ -24,7 +24,6 @@ from rankfold.methods.knn.arguments import DEFAULT_K
 from rankfold.methods.knn.extend import EarlierLists
 from rankfold.methods.knn.graph import (
     POINTERS,
-    TARGET_CHUNKS,
     chunk_rows,
     create_graph,
     write_symmetric_graph,
@@ -59,7 +58,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS
+from rankfold.pipeline.importing.csr_writer import chunk_length
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_like
 from rankfold.pipeline.storage.checkpoint import make_folder
@@ -146,7 +145,7 @@ class Neighbors:
         graph_chunks, stored = chunks, rows * k
         if self.parameters.symmetric is not None:
             stored = edges
-            graph_chunks = count(edges, min(max(edges // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1]))
+            graph_chunks = count(edges, chunk_length(edges))
         wide = np.dtype(np.float64)
         graph_files = 2 * graph_chunks + count(rows + 1, POINTERS)
         return (

@@ -9,7 +9,7 @@ from rankfold.methods.spectral.solve import dense_bytes, is_dense
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.formats.csr import entry_bytes
-from rankfold.pipeline.importing.csr_writer import CHUNK_LENGTHS
+from rankfold.pipeline.importing.csr_writer import chunk_length
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.planner import Arrangement
@@ -70,7 +70,7 @@ def _graph_bytes(source: Source, numbers: int, *, stay: bool) -> int:
         item = source.dtype.itemsize + item - 4
         reading = stored.sparse_bytes(block)
     else:
-        chunk = min(max(numbers // 8192, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+        chunk = chunk_length(numbers)
         reading = 16 * chunk + entry_bytes(rows, block)
     at_once = numbers if stay else min(numbers, AHEAD * block)
     return at_once * item + 8 * rows + reading + OF_EDGE * block

@@ -62,6 +62,11 @@ def _in_order(reader: EntryReader, folder: Path, memory_bytes: int, ticker: Tick
     yield from sorted_entries(entry_blocks(), reader.shape, reader.dtype, folder / "buckets", share)
 
 
+def chunk_length(entries: int) -> int:
+    """Numbers of a chunk, of so many in all."""
+    return min(max(entries // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+
+
 class CsrWriter:
     """Appends numbers in order of rows and columns to a new group."""
 
@@ -76,7 +81,7 @@ class CsrWriter:
         group.attrs.update(
             {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [int(n) for n in shape]}
         )
-        length = min(max(entries // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
+        length = chunk_length(entries)
         index = np.dtype(np.int32 if shape[1] < 2**31 else np.int64)
         self.data = GrowingArray(folder / "data", dtype, (length,), (), _at_most(length))
         self.indices = GrowingArray(folder / "indices", index, (length,), (), _at_most(length))
