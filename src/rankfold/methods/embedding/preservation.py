@@ -44,7 +44,7 @@ def share_in_common(first: Result, second: Result, k: int) -> tuple[float, float
 
 
 def share_of(total: int, squares: int, rows: int, k: int) -> tuple[float, float]:
-    """Mean share and its standard error, from how many neighbors some rows have in common, and squares of it."""
+    """Mean share and its standard error, from sums of what rows have in common and of its square."""
     variance = (rows * squares - total * total) / (rows * max(1, rows - 1))
     return total / (rows * k), math.sqrt(variance / rows) / k
 
