@@ -36,15 +36,19 @@ from rankfold._version import __version__
 
 if TYPE_CHECKING:
     from rankfold.api.call import plan
-    from rankfold.api.clusters import kmeans
-    from rankfold.api.embedding_quality import continuity, neighborhood_preservation, trustworthiness
-    from rankfold.api.embeddings import diffusion_map, isomap, spectral, umap
     from rankfold.api.execute import RankfoldWarning
+    from rankfold.api.functions.clusters import kmeans
+    from rankfold.api.functions.embedding_quality import (
+        continuity,
+        neighborhood_preservation,
+        trustworthiness,
+    )
+    from rankfold.api.functions.embeddings import diffusion_map, isomap, spectral, umap
+    from rankfold.api.functions.models import check, reconstruct, transform, update
+    from rankfold.api.functions.neighbors import combine_graphs, fuzzy_graph, index, knn, radius_neighbors
+    from rankfold.api.functions.reductions import nmf, pca, qr, svd
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
-    from rankfold.api.models import check, reconstruct, transform, update
-    from rankfold.api.neighbors import combine_graphs, fuzzy_graph, index, knn, radius_neighbors
-    from rankfold.api.reductions import nmf, pca, qr, svd
     from rankfold.pipeline.errors import RankfoldError
     from rankfold.pipeline.storage.manifest import verify
     from rankfold.pipeline.storage.result import Result, open_result
@@ -53,31 +57,31 @@ _HOMES = {
     "RankfoldError": "rankfold.pipeline.errors",
     "RankfoldWarning": "rankfold.api.execute",
     "Result": "rankfold.pipeline.storage.result",
-    "check": "rankfold.api.models",
-    "combine_graphs": "rankfold.api.neighbors",
-    "continuity": "rankfold.api.embedding_quality",
-    "diffusion_map": "rankfold.api.embeddings",
-    "fuzzy_graph": "rankfold.api.neighbors",
+    "check": "rankfold.api.functions.models",
+    "combine_graphs": "rankfold.api.functions.neighbors",
+    "continuity": "rankfold.api.functions.embedding_quality",
+    "diffusion_map": "rankfold.api.functions.embeddings",
+    "fuzzy_graph": "rankfold.api.functions.neighbors",
     "import_array": "rankfold.api.matrices",
-    "index": "rankfold.api.neighbors",
-    "isomap": "rankfold.api.embeddings",
-    "kmeans": "rankfold.api.clusters",
-    "knn": "rankfold.api.neighbors",
-    "neighborhood_preservation": "rankfold.api.embedding_quality",
-    "nmf": "rankfold.api.reductions",
+    "index": "rankfold.api.functions.neighbors",
+    "isomap": "rankfold.api.functions.embeddings",
+    "kmeans": "rankfold.api.functions.clusters",
+    "knn": "rankfold.api.functions.neighbors",
+    "neighborhood_preservation": "rankfold.api.functions.embedding_quality",
+    "nmf": "rankfold.api.functions.reductions",
     "open": "rankfold.api.matrices:open_matrix",
     "open_result": "rankfold.pipeline.storage.result",
-    "pca": "rankfold.api.reductions",
+    "pca": "rankfold.api.functions.reductions",
     "plan": "rankfold.api.call",
-    "qr": "rankfold.api.reductions",
-    "radius_neighbors": "rankfold.api.neighbors",
-    "reconstruct": "rankfold.api.models",
-    "spectral": "rankfold.api.embeddings",
-    "svd": "rankfold.api.reductions",
-    "transform": "rankfold.api.models",
-    "trustworthiness": "rankfold.api.embedding_quality",
-    "umap": "rankfold.api.embeddings",
-    "update": "rankfold.api.models",
+    "qr": "rankfold.api.functions.reductions",
+    "radius_neighbors": "rankfold.api.functions.neighbors",
+    "reconstruct": "rankfold.api.functions.models",
+    "spectral": "rankfold.api.functions.embeddings",
+    "svd": "rankfold.api.functions.reductions",
+    "transform": "rankfold.api.functions.models",
+    "trustworthiness": "rankfold.api.functions.embedding_quality",
+    "umap": "rankfold.api.functions.embeddings",
+    "update": "rankfold.api.functions.models",
     "verify": "rankfold.pipeline.storage.manifest",
 }
 

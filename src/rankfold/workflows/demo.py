@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rankfold.api.execute import RankfoldWarning
-from rankfold.api.reductions import pca
+from rankfold.api.functions.reductions import pca
 from rankfold.pipeline.engine.memory import return_freed_memory
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.storage.checkpoint import disk_errors

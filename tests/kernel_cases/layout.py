@@ -1,0 +1,77 @@
+"""Cases of kernels of the family ``layout``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernel_cases.case import (
+    Body,
+    Case,
+    MakeCase,
+    Outputs,
+    apart,
+    matrix,
+)
+from rankfold.kernels.layout.forces import Edges, Epoch, epoch_key, forces_of, phases_of
+from rankfold.kernels.layout.rows import NewRows, row_keys
+
+
+def layout_case(shape: tuple[int, int], dtype: str) -> Case:
+    n, d = shape[0] + 3, min(shape[1], 5)
+    positions = matrix((n, d), "float32") / 3
+    positions[n // 2] = positions[0]  # two in one place
+    positions[1] += 1e9  # beyond all tables
+    rng = np.random.default_rng(shape)
+    pointers = np.concatenate([[0], np.cumsum(rng.integers(0, 5, shape[0]))])
+    ends = rng.integers(0, n, pointers[-1])
+    phases = phases_of(rng.random(len(ends)).astype(np.float32), 0.9)
+    inputs = {"positions": positions, "vertices": rng.permutation(n)[: shape[0]], "pointers": pointers}
+    inputs |= {"neighbors": ends.astype(dtype), "phases": phases}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for epoch, negatives in ((1, 5), (7, 2), (8, 0)):
+            out = apart(xp.zeros((shape[0], d), np.float32), xp)
+            edges = Edges(a["pointers"], a["neighbors"], a["phases"])
+            now = Epoch(epoch, epoch_key(3, 4, epoch), 0.7, negatives)
+            how: dict[str, Any] = {"forces": forces_of(1.6, 0.9, 1.0), "epoch": now, "out": out}
+            assert body(a["positions"], a["vertices"], edges, **how) is None
+            assert np.isfinite(out).all()
+            outputs[f"epoch {epoch}"] = out
+        return outputs
+
+    return Case(inputs, run)
+
+
+def place_case(shape: tuple[int, int], dtype: str) -> Case:
+    m, n, d, k = shape[0], shape[0] + 3, min(shape[1], 5), 4
+    positions = matrix((n, d), "float32") / 3
+    positions[1] += 1e9  # beyond all tables
+    rng = np.random.default_rng(shape)
+    neighbors = rng.integers(0, n, (m, k))
+    phases = phases_of(rng.random((m, k)).astype(np.float32), 1.0)
+    phases[::3, 1] = 0
+    start = positions[neighbors[:, 0]].copy()
+    inputs = {"positions": positions, "neighbors": neighbors, "phases": phases, "start": start}
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        rates = np.linspace(0.3, 0.1, 4, dtype=np.float32)
+        for negatives in (5, 2, 0):
+            out = apart(xp.zeros((m, d), np.float32), xp)
+            rows = NewRows(a["neighbors"], a["phases"], row_keys(neighbors, 7), a["start"])
+            how: dict[str, Any] = {"forces": forces_of(1.6, 0.9, 1.0), "rates": rates, "out": out}
+            assert body(a["positions"], rows, negatives=negatives, **how) is None
+            assert np.isfinite(out).all()
+            outputs[f"negatives {negatives}"] = out
+        return outputs
+
+    return Case(inputs, run)
+
+
+CASES: dict[tuple[str, str], tuple[MakeCase, tuple[str, ...]]] = {
+    ("layout.vertices", "move_vertices"): (layout_case, ("int32", "int64")),
+    ("layout.rows", "place_rows"): (place_case, ("float32",)),
+}
