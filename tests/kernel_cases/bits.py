@@ -6,7 +6,6 @@ import itertools
 from typing import Any
 
 import numpy as np
-
 from kernel_cases.case import (
     Body,
     Case,
@@ -16,6 +15,7 @@ from kernel_cases.case import (
     increasing,
     listed,
 )
+
 from rankfold.kernels.bits.bit_meeting import BitRows
 from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.neighbors import lists as neighbors

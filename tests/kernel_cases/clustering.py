@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from kernel_cases.case import (
     ALL,
     EPS,
@@ -17,6 +16,7 @@ from kernel_cases.case import (
     matrix,
     working,
 )
+
 from rankfold.kernels.clustering.nearest_centers import centers_of
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from kernel_cases.case import (
     EPS,
     FLOATS,
@@ -19,6 +18,7 @@ from kernel_cases.case import (
     matrix,
     nonzeros,
 )
+
 from rankfold.kernels.graph.fuzzy import CLOSE
 from rankfold.kernels.graph.paths import Graph
 from rankfold.kernels.graph.walk import Steps, components_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from kernel_cases.case import (
     Body,
     Case,
@@ -14,6 +13,7 @@ from kernel_cases.case import (
     apart,
     matrix,
 )
+
 from rankfold.kernels.layout.forces import Edges, Epoch, epoch_key, forces_of, phases_of
 from rankfold.kernels.layout.rows import NewRows, row_keys
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from kernel_cases.case import (
     ALL,
     EPS,
@@ -22,6 +21,7 @@ from kernel_cases.case import (
     symmetric,
     working,
 )
+
 from rankfold.kernels.linear.complete_rows import RowModel, RowSums
 from rankfold.kernels.linear.moments import Moments
 

@@ -6,7 +6,6 @@ import itertools
 from typing import Any
 
 import numpy as np
-
 from kernel_cases.case import (
     ALL,
     EPS,
@@ -24,6 +23,7 @@ from kernel_cases.case import (
     near,
     working,
 )
+
 from rankfold.kernels.neighbors import lists as neighbors
 from rankfold.kernels.neighbors.meeting import Lists, Rows
 from rankfold.kernels.neighbors.ranking import Thresholds

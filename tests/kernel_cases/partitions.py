@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-
 from kernel_cases.case import (
     Body,
     Case,
     MakeCase,
     Outputs,
 )
+
 from rankfold.kernels.neighbors import lists as neighbors
 
 

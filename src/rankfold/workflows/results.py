@@ -75,7 +75,11 @@ def _kind_of_rows(facts: dict[str, Any]) -> str:
 def _picture(facts: dict[str, Any]) -> str:
     """A graph of weights, or its layout."""
     if facts["kind"] == "transform":
-        rows, k = facts["input"]["shape"][0], facts["request"]["k"]
+        rows, k, of = facts["input"]["shape"][0], facts["request"]["k"], facts["request"]["of"]
+        if of != "umap":
+            line = f"{rows} rows placed by {k} neighbors each among {facts['rows_of_the_fit']} rows of "
+            line += of.replace("_", " ")
+            return f"{line}; relative standard error {facts['standard_error']:.2g}"
         return f"{rows} rows placed in a layout by {k} neighbors each, {facts['epochs']} epochs"
     if facts["kind"] == "fuzzy_graph":
         beside = ", with targets" * ("targets" in facts["request"])

@@ -88,7 +88,7 @@ def test_eigenvalues_are_those_of_arpack() -> None:
 @pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-6, 1e-10])
 def test_claims_hold(graph: Any, tol: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """No eigenvalue is farther off than its estimate, also of those that are nearly equal."""
-    monkeypatch.setattr("rankfold.methods.spectral.solve.FEW_ROWS", 20)
+    monkeypatch.setattr("rankfold.methods.spectral.walk.solve.FEW_ROWS", 20)
     expected = eigenvalues(graph)
     for k in (1, 2, 3, 5):
         for seed in range(2):

@@ -17,6 +17,7 @@ from rankfold.estimators.embeddings.embedding import METRICS, Embedding, graph_o
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import is_large, samples_of
 from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.methods.fuzzy_graph.new_rows import NewNeighbors
 from rankfold.methods.knn.arguments import SET_NAMES
 from rankfold.methods.umap.placement import Placement
 from rankfold.pipeline.formats import open_source
@@ -184,8 +185,10 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         k, seed = min(self.n_neighbors, fitted.shape[0]), self._layout_facts["request"]["seed"]
         how = {"metric": self.metric, "seed": seed, "memory": self.memory}
         lists = rankfold.knn(fitted, k, queries=X, **how)
-        neighbors = StoredLists.of_queries(lists, fitted.shape[0])
-        task = Placement.of(neighbors, open_source(self.embedding_), self._layout_facts)
+        facts = self._layout_facts
+        stored = StoredLists.of_queries(lists, fitted.shape[0])
+        neighbors = NewNeighbors(stored, facts["mean_distance"], facts["local_connectivity"])
+        task = Placement.of(neighbors, open_source(self.embedding_), facts)
         return np.asarray(run(task, {"memory": self.memory}).embedding[...])
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:

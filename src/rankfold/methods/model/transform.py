@@ -34,6 +34,7 @@ from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.sparse_panels import SparsePanels
+from rankfold.methods.spectral.place import extension_task
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, Task, count
 from rankfold.methods.umap.placement import placement_task
@@ -334,7 +335,12 @@ def transform_task(result: FactorModel | Result | str | Path, x: object) -> Task
     return Projection.of(model, model.source(x))
 
 
-PLACED: dict[str, Callable[[Result, Any], Task]] = {"umap": placement_task, "isomap": place_task}
+PLACED: dict[str, Callable[[Result, Any], Task]] = {
+    "umap": placement_task,
+    "isomap": place_task,
+    "spectral": extension_task,
+    "diffusion_map": extension_task,
+}
 """What places new rows in an embedding, by its method; of the result and the neighbors of these rows."""
 
 
@@ -351,7 +357,7 @@ def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[i
     if request["of"] == "umap":
         warm_placement(request["n_components"])
         return
-    if request["of"] == "isomap":
+    if request["of"] in PLACED:
         return
     warm_columns(dtype, request, shape)
     if request["of"] == "nmf":

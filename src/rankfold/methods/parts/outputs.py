@@ -38,6 +38,7 @@ DIMENSIONS = {
     "indices": ("row", "neighbor"),
     "distances": ("row", "neighbor"),
     "degrees": ("row",),
+    "density": ("row",),
     "embedding": ("row", "component"),
     "geodesics": ("row", "landmark"),
     "landmarks": ("landmark",),

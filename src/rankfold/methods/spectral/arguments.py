@@ -61,6 +61,7 @@ SPECTRAL = Method(
     matrices=("embedding",),
     in_process=True,
     loops="rankfold.methods.spectral.warm:warm_walk",
+    edition=2,
 )
 
 DIFFUSION_MAP = Method(
@@ -72,4 +73,5 @@ DIFFUSION_MAP = Method(
     matrices=("embedding",),
     in_process=True,
     loops="rankfold.methods.spectral.warm:warm_walk",
+    edition=2,
 )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
-from rankfold.methods.spectral.vertices import Vertices, inverse
+from rankfold.methods.spectral.walk.vertices import Vertices, inverse
 
 Float64 = npt.NDArray[np.float64]
 

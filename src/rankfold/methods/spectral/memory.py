@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rankfold.methods.spectral.blocks import AHEAD, BLOCK_NUMBERS
-from rankfold.methods.spectral.filter import block_width
 from rankfold.methods.spectral.request import SpectralRequest
-from rankfold.methods.spectral.solve import dense_bytes, is_dense
+from rankfold.methods.spectral.walk.blocks import AHEAD, BLOCK_NUMBERS
+from rankfold.methods.spectral.walk.filter import block_width
+from rankfold.methods.spectral.walk.solve import dense_bytes, is_dense
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.formats.csr import entry_bytes

@@ -20,14 +20,15 @@ from rankfold.methods.embedding.measured import measured_task
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, ONE_SIDED
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.methods.fuzzy_graph.new_rows import facts_of_distances
 from rankfold.methods.parts.outputs import create_output, write_outputs
-from rankfold.methods.spectral.blocks import GraphBlocks
 from rankfold.methods.spectral.coordinates import coordinates
-from rankfold.methods.spectral.filter import block_width
 from rankfold.methods.spectral.memory import IN_MEMORY, arrange
 from rankfold.methods.spectral.request import SpectralRequest
-from rankfold.methods.spectral.solve import Eigenvectors, leading_eigenvectors
-from rankfold.methods.spectral.vertices import Vertices, read_vertices
+from rankfold.methods.spectral.walk.blocks import GraphBlocks
+from rankfold.methods.spectral.walk.filter import block_width
+from rankfold.methods.spectral.walk.solve import Eigenvectors, leading_eigenvectors
+from rankfold.methods.spectral.walk.vertices import Vertices, read_vertices
 from rankfold.methods.task import Output, Task, count, vectors
 from rankfold.pipeline.data.source import Source, compressed, require_compressed
 from rankfold.pipeline.engine.run import Run
@@ -89,9 +90,13 @@ class Spectral:
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
         width, chunks = self.parameters.n_components, count(self.rows, self.chunk_rows)
+        density = (Output("density", (self.rows,), np.dtype(np.float64), chunks),) * bool(
+            self.parameters.alpha
+        )
         return (
             Output("embedding", (self.rows, width), np.dtype(np.float64), chunks),
             Output("labels", (self.rows,), np.dtype(np.int64), chunks),
+            *density,
             *vectors(width, "eigenvalues", "residuals", "error_estimates"),
         )
 
@@ -108,7 +113,7 @@ class Spectral:
             np.dtype(np.float64),
             "vertices",
             width,
-            result_bytes=8 * self.rows * (width + 1),
+            result_bytes=8 * self.rows * (width + 1 + bool(self.parameters.alpha)),
             scratch_bytes=2 * block,
             subject=f"{kind} of {self.rows} rows and {self.numbers} edges",
         )
@@ -123,11 +128,11 @@ class Spectral:
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
         asked = self.parameters
-        graph = self.graph
+        graph, distances = self.graph, dict[str, Any]()
         assert graph is not None  # noqa: S101 - only a plan is made without
         if isinstance(graph, Result):
             graph.require_whole()
-            graph = graph.matrix("graph")
+            distances, graph = facts_of_distances(graph.attrs), graph.matrix("graph")
         blocks = GraphBlocks.of(require_compressed(graph), stay=run.slots == IN_MEMORY)
         vertices = read_vertices(blocks, asked.alpha, asked.seed, run.concurrency)
         most = self.rows - vertices.isolated - 1
@@ -151,6 +156,7 @@ class Spectral:
             "isolated": vertices.isolated,
             "largest_error_estimate": float(found.errors.max()),
             "converged": found.converged,
+            **distances,
         }
         facts["warnings"] += _warnings(facts, asked)
         run.describe(facts)
@@ -163,6 +169,8 @@ class Spectral:
             "embedding": coordinates(vertices, found.vectors, found.values**asked.t, unit=is_walk),
             "labels": vertices.labels,
         }
+        if asked.alpha:
+            rows["density"] = vertices.density
         for name, array in rows.items():
             chunk = self.chunk_rows, *array.shape[1:]
             path = create_output(run.result, name, array.shape, array.dtype, chunk)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankfold.kernels.graph.walk import Steps, join_edges, step_rows
-from rankfold.methods.spectral.filter import block_width
+from rankfold.methods.spectral.walk.filter import block_width
 
 
 def warm_walk(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.graph.fuzzy import membership
 from rankfold.kernels.layout.forces import epoch_key, forces_of, phases_of
 from rankfold.kernels.layout.rows import NewRows, place_rows, row_keys
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists
+from rankfold.methods.fuzzy_graph.new_rows import CHUNK_ROWS, NewNeighbors, in_chunks
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.task import Output, count
@@ -30,22 +30,18 @@ from rankfold.methods.umap.request import LayoutRequest
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
-from rankfold.pipeline.storage.result import Result, result_of
+from rankfold.pipeline.storage.result import Result
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
 
 SHARE_OF_EPOCHS, SHARE_OF_RATE = 3, 4
 """Of a layout, what its new rows have."""
-
-CHUNK_ROWS = 2**16
-"""Of the result, which are placed at a time."""
 
 ROW_FLOPS = 30.0
 """Operations that take as long as one force does."""
@@ -55,7 +51,7 @@ ROW_FLOPS = 30.0
 class Placement:
     """Neighbors of new rows, and the layout they are in, as ``execute`` takes them."""
 
-    lists: StoredLists
+    neighbors: NewNeighbors
     embedding: Source
     parameters: LayoutRequest
     """Of the layout."""
@@ -63,20 +59,18 @@ class Placement:
     epochs: int
     """Of the layout."""
 
-    mean_distance: float
-    """Of neighbors, of its rows."""
-
-    local_connectivity: float
-
     @classmethod
-    def of(cls, lists: StoredLists, embedding: Source, facts: Mapping[str, Any]) -> Placement:
+    def of(cls, neighbors: NewNeighbors, embedding: Source, facts: Mapping[str, Any]) -> Placement:
         """Rows with some neighbors in an embedding of which these facts are known."""
-        if "mean_distance" not in facts:
-            raise InputError("this layout says nothing of the distances in its graph: lay it out anew")
         names = {each.name for each in fields(LayoutRequest)}
         request = {name: value for name, value in facts["request"].items() if name in names}
-        graph = facts["mean_distance"], facts["local_connectivity"]
-        return cls(lists, embedding, LayoutRequest(**request), facts["epochs"], *graph)
+        parameters = LayoutRequest(**request)
+        return cls(neighbors, embedding, parameters, parameters.epochs(embedding.shape[0]))
+
+    @property
+    def lists(self) -> StoredLists:
+        """Of new rows."""
+        return self.neighbors.lists
 
     @property
     def source(self) -> Source:
@@ -94,17 +88,10 @@ class Placement:
             "kind": "transform",
             "of": "umap",
             "n_components": self.parameters.n_components,
-            "k": self.lists.k,
             "result": self.embedding.fingerprint(),
             "layout": {**self.parameters.as_dict(), "n_epochs": self.epochs},
-            "graph": [self.mean_distance, self.local_connectivity],
-            "indices": self.lists.indices.fingerprint(),
+            **self.neighbors.request(),
         }
-
-    @property
-    def chunk_rows(self) -> int:
-        """Of the result."""
-        return min(self.lists.rows, CHUNK_ROWS)
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
@@ -141,51 +128,40 @@ class Placement:
         rows, width = self.lists.rows, self.parameters.n_components
         positions = np.empty(self.embedding.shape, np.float32)
         self.embedding.read_into(positions, (0, len(positions)), (0, width))
-        array = create_output(run.result, "embedding", (rows, width), np.float32, (self.chunk_rows, width))
-        same = 0
+        chunk_rows = self.neighbors.chunk_rows
+        array = create_output(run.result, "embedding", (rows, width), np.float32, (chunk_rows, width))
+        same = list[int]()
         with ThreadPoolExecutor(run.concurrency, "rankfold-placement") as pool:
-            for first, places, found in self._chunks(positions, pool, run.concurrency):
+            for first, places in in_chunks(self._placed(positions, same, pool, run.concurrency), chunk_rows):
                 write_whole_chunks(array, places, (first, first + len(places)), (0, width))
-                same += found
                 if run.progress:
                     run.progress("placement", first + len(places), rows)
         run.passes += 1
         facts = {
             **run.facts(self.request(), "sgd", self.source, fingerprint),
             "epochs": self.own_epochs,
-            "rows_of_the_layout": same,
+            "rows_of_the_layout": sum(same),
         }
         run.describe(facts)
         return facts
 
-    def _chunks(
-        self, positions: Float32, pool: ThreadPoolExecutor, threads: int
-    ) -> Iterator[tuple[int, Float32, int]]:
-        """First row, places, and how many have that of a row of the layout, of rows that fill a chunk."""
-        places, same, first = [], 0, 0
-        held = 0
-        for _, distances, indices in self.lists.blocks():
-            placed, found = self._place(positions, distances, indices, pool, threads)
-            places.append(placed)
-            held, same = held + len(placed), same + found
-            if held >= self.chunk_rows:
-                together = np.concatenate(places)
-                whole = held - held % self.chunk_rows
-                yield first, together[:whole], same
-                places, first, held, same = [together[whole:]], first + whole, held - whole, 0
-        if held:
-            yield first, np.concatenate(places), same
+    def _placed(
+        self, positions: Float32, same: list[int], pool: ThreadPoolExecutor, threads: int
+    ) -> Iterator[Float32]:
+        """Places of some rows at a time; ``same`` gains how many of these are rows of the layout."""
+        for indices, weights, is_there in self.neighbors.blocks():
+            same.append(int(is_there.sum()))
+            yield self._place(positions, (indices, weights, is_there), pool, threads)
 
     def _place(
-        self, positions: Float32, distances: Array, indices: Array, pool: ThreadPoolExecutor, threads: int
-    ) -> tuple[Float32, int]:
-        """Where rows with these neighbors come to."""
-        weights, is_there = np.empty(distances.shape, np.float32), distances[:, 0] == 0
-        connectivity = max(0.0, self.local_connectivity - 1)
-        membership(
-            distances, self.mean_distance, local_connectivity=min(connectivity, self.lists.k), first=1,
-            out=weights,
-        )  # fmt: skip
+        self,
+        positions: Float32,
+        block: tuple[Array, Float32, npt.NDArray[np.bool_]],
+        pool: ThreadPoolExecutor,
+        threads: int,
+    ) -> Float32:
+        """Where rows with these neighbors, of these weights, come to."""
+        indices, weights, is_there = block
         start, epochs = _means(positions, indices, weights), self.own_epochs
         start[is_there] = positions[indices[is_there, 0]]
         phases = phases_of(np.where(weights >= np.float32(1 / epochs), weights, np.float32(0)), 1.0)
@@ -194,18 +170,17 @@ class Placement:
         rate = self.parameters.learning_rate / SHARE_OF_RATE
         rates = (rate * (1 - np.arange(epochs) / epochs)).astype(np.float32)
         forces = forces_of(*self.parameters.curve(), self.parameters.repulsion_strength)
-        out, neighbors = np.empty_like(start), np.ascontiguousarray(indices)
-        negatives = self.parameters.negative_sample_rate
+        out, negatives = np.empty_like(start), self.parameters.negative_sample_rate
 
         def place(ends: tuple[int, int]) -> None:
             some = slice(*ends)
-            part = NewRows(neighbors[some], phases[some], keys[some], start[some])
+            part = NewRows(indices[some], phases[some], keys[some], start[some])
             place_rows(positions, part, forces=forces, rates=rates, negatives=negatives, out=out[some])
 
         pieces = 1 if threads == 1 else PIECES * threads
         for _ in pool.map(place, itertools.pairwise(len(out) * i // pieces for i in range(pieces + 1))):
             pass
-        return out, int(is_there.sum())
+        return out
 
 
 def _means(positions: Float32, indices: Array, weights: Float32) -> Float32:
@@ -222,7 +197,6 @@ def _means(positions: Float32, indices: Array, weights: Float32) -> Float32:
 
 def placement_task(layout: Result, neighbors: Result | str | Path) -> Placement:
     """New rows by their neighbors, checked; arguments of ``rankfold.transform`` for a result of umap."""
-    lists = result_of("transform", neighbors, "neighbors of new rows, as of rf.knn(x, k=15, queries=new)")
     embedding = layout.matrix("embedding")
-    layout.require_whole()
-    return Placement.of(StoredLists.of_queries(lists, embedding.shape[0]), embedding, layout.attrs)
+    new = NewNeighbors.of(layout, embedding.shape[0], neighbors)
+    return Placement.of(new, embedding, layout.attrs)

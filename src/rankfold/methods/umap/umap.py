@@ -17,6 +17,7 @@ from rankfold.methods.fuzzy_graph.arguments import GRAPHS, ONE_SIDED
 from rankfold.methods.fuzzy_graph.combined import most_edges
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.methods.fuzzy_graph.new_rows import facts_of_distances
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.spectral.spectral import start_task
@@ -214,7 +215,7 @@ class UmapTask:
             "epochs": self.epochs,
             "edges_that_pull": count,
             "curve": list(curve),
-            **_of_distances(graph),
+            **facts_of_distances(graph),
             "edge_loss": loss,
             "pair_loss": pair_loss(positions, *curve, parameters.seed),
             **more,
@@ -243,14 +244,6 @@ class UmapTask:
         most = self.parts(run.at_once // run.concurrency)
         enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
         return range(next(enough, most), most + 1)
-
-
-def _of_distances(graph: Mapping[str, Any]) -> dict[str, Any]:
-    """What new rows need to know of a graph; nothing of one that was not made of distances."""
-    if "mean_distance" not in graph:
-        return {}
-    local = graph["request"]["local_connectivity"]
-    return {"mean_distance": graph["mean_distance"], "local_connectivity": local}
 
 
 # Tasks --------------------------------------------------------------------------------------------

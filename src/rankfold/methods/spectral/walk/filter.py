@@ -29,9 +29,9 @@ from rankfold.kernels.graph.walk import Steps
 from rankfold.kernels.linear.gaussian import gaussian_rows
 from rankfold.kernels.linear.orthonormal import orthonormalize
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.spectral.pairs import RitzPairs
-from rankfold.methods.spectral.vertices import Vertices, inverse
-from rankfold.methods.spectral.walk import Walk
+from rankfold.methods.spectral.walk.pairs import RitzPairs
+from rankfold.methods.spectral.walk.steps import Walk
+from rankfold.methods.spectral.walk.vertices import Vertices, inverse
 from rankfold.methods.svd.in_memory.basis import cholesky_qr
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays

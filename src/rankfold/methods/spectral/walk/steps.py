@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.graph.walk import Steps, step_rows
-from rankfold.methods.spectral.blocks import GraphBlocks
+from rankfold.methods.spectral.walk.blocks import GraphBlocks
 from rankfold.pipeline.data.source import Csr
 
 Float64 = npt.NDArray[np.float64]

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.spectral.blocks import GraphBlocks
 from rankfold.methods.spectral.coordinates import contrasts
-from rankfold.methods.spectral.filter import Filter, block_width
-from rankfold.methods.spectral.pairs import RitzPairs
 from rankfold.methods.spectral.request import SpectralRequest
-from rankfold.methods.spectral.vertices import Vertices
-from rankfold.methods.spectral.walk import Walk
+from rankfold.methods.spectral.walk.blocks import GraphBlocks
+from rankfold.methods.spectral.walk.filter import Filter, block_width
+from rankfold.methods.spectral.walk.pairs import RitzPairs
+from rankfold.methods.spectral.walk.steps import Walk
+from rankfold.methods.spectral.walk.vertices import Vertices
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]

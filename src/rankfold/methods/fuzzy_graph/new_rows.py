@@ -1,0 +1,93 @@
+"""Neighbors of new rows among those of a graph, weighed as the graph weighs its own.
+
+A new row has the weights that umap-learn gives it: those of its list alone, since no row of the graph has it
+among its neighbors. They are relative to the mean distance in the graph, so that a row weighs the same in any
+company.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.graph.fuzzy import membership
+from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.planning.imagined_result import ImaginedResult
+from rankfold.pipeline.storage.result import Result, result_of
+
+Array = npt.NDArray[Any]
+Float32 = npt.NDArray[np.float32]
+
+CHUNK_ROWS = 2**16
+"""Of what is written of new rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewNeighbors:
+    """Lists of new rows, and what the graph knows of distances."""
+
+    lists: StoredLists
+    mean_distance: float
+    local_connectivity: float
+
+    @classmethod
+    def of(cls, embedding: Result, rows: int, neighbors: Result | str | Path) -> NewNeighbors:
+        """Lists of new rows among so many of an embedding, checked."""
+        found = result_of("transform", neighbors, "neighbors of new rows, as of rf.knn(x, k=15, queries=new)")
+        lists, facts = StoredLists.of_queries(found, rows), embedding.attrs
+        if isinstance(embedding, ImaginedResult):
+            return cls(lists, 0.0, 1.0)
+        embedding.require_whole()
+        if "mean_distance" not in facts:
+            raise InputError(
+                f"{embedding.path} says nothing of the distances in its graph, so that neighbors of new rows "
+                f"have no weights: make {facts['kind']} anew, of a result of knn or fuzzy_graph"
+            )
+        return cls(lists, facts["mean_distance"], facts["local_connectivity"])
+
+    @property
+    def chunk_rows(self) -> int:
+        """Of what is written."""
+        return min(self.lists.rows, CHUNK_ROWS)
+
+    def request(self) -> dict[str, Any]:
+        """What identifies them."""
+        graph = [self.mean_distance, self.local_connectivity]
+        return {"k": self.lists.k, "graph": graph, "indices": self.lists.indices.fingerprint()}
+
+    def blocks(self) -> Iterator[tuple[Array, Float32, npt.NDArray[np.bool_]]]:
+        """(r, k) neighbors of some rows and their weights; (r,) whether a row is its first neighbor."""
+        for _, distances, indices in self.lists.blocks():
+            weights = np.empty(distances.shape, np.float32)
+            connectivity = min(max(0.0, self.local_connectivity - 1), self.lists.k)
+            membership(distances, self.mean_distance, local_connectivity=connectivity, first=1, out=weights)
+            yield np.ascontiguousarray(indices), weights, distances[:, 0] == 0
+
+
+def in_chunks(blocks: Iterator[Array], chunk_rows: int) -> Iterator[tuple[int, Array]]:
+    """The first row and the rows of whole chunks, and at last of what is left, from blocks of any height."""
+    waiting, height, first = list[Array](), 0, 0
+    for block in blocks:
+        waiting.append(block)
+        height += len(block)
+        if height >= chunk_rows:
+            together = np.concatenate(waiting)
+            whole = height - height % chunk_rows
+            yield first, together[:whole]
+            waiting, height, first = [together[whole:]], height - whole, first + whole
+    if height:
+        yield first, np.concatenate(waiting)
+
+
+def facts_of_distances(graph: Mapping[str, Any]) -> dict[str, Any]:
+    """What new rows need to know of a graph; nothing of one that was not made of distances."""
+    if "mean_distance" not in graph:
+        return {}
+    local = graph["request"]["local_connectivity"]
+    return {"mean_distance": graph["mean_distance"], "local_connectivity": local}

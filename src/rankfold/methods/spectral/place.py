@@ -1,0 +1,176 @@
+"""New rows among those of an embedding, where a step of the walk on the graph takes them: Nystrom's formula.
+
+An eigenvector of a walk is at every vertex the mean over its neighbors, divided by the eigenvalue. A new row
+has neighbors too, and its coordinates are that mean over them: those of a vertex that has these neighbors and
+is a neighbor of none. A row at no distance from one of the graph is that row, and has its place.
+
+References
+----------
+Bengio, Paiement, Vincent, Delalleau, Le Roux, Ouimet, Out-of-sample extensions for LLE, Isomap, MDS,
+eigenmaps, and spectral clustering, NIPS 16, 2003. Coifman, Lafon, Diffusion maps, Applied and Computational
+Harmonic Analysis 21, 2006, for weights that are divided by densities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES
+from rankfold.methods.fuzzy_graph.new_rows import NewNeighbors, in_chunks
+from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.task import Output, count
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.planning.passes import Pass
+from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.run_directory import digest
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """An embedding, and the neighbors of new rows in it, as ``execute`` takes them."""
+
+    result: Result
+    neighbors: NewNeighbors
+
+    @property
+    def source(self) -> Source:
+        """Distances of new rows."""
+        return self.neighbors.lists.distances
+
+    @property
+    def width(self) -> int:
+        """Dimensions."""
+        return int(self.result.attrs["request"]["n_components"])
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether weights are divided by densities."""
+        return bool(self.result.attrs["request"].get("alpha", 0))
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        facts = self.result.attrs
+        made_by = digest([facts["request"], facts["input"]["fingerprint"]])
+        what = {"kind": "transform", "of": facts["kind"], "rank": self.width, "result": made_by}
+        return {**what, **self.neighbors.request()}
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        rows = self.neighbors.lists.rows
+        chunks = count(rows, self.neighbors.chunk_rows)
+        return (Output("embedding", (rows, self.width), np.dtype(np.float64), chunks),)
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        rows, new, lists = (
+            self.result.matrix("embedding").shape[0],
+            self.source.shape[0],
+            self.neighbors.lists,
+        )
+        block = BLOCK_BYTES // 8 * (40 + 24 * 8 * self.width // lists.k)
+        written = 3 * 8 * (self.neighbors.chunk_rows + BLOCK_BYTES // (8 * lists.k)) * self.width
+        memory = 8 * rows * (self.width + 1) + 4 * lists.chunk_bytes + block + written
+        reads, writes = 16 * new * lists.k, 8 * new * self.width
+        work = float(new * lists.k * (600 + 4 * self.width))
+        sweep = Pass("transform", "matrix", reads, writes, work, memory, 1, 1, blas_bytes=0)
+        kind = self.result.attrs["kind"]
+        outline = Outline(
+            "transform",
+            "nystrom",
+            self.source,
+            np.dtype(np.float64),
+            "rows",
+            self.width,
+            result_bytes=writes,
+            subject=f"transform of {new} rows by {kind} of {rows}",
+            details=(("neighbors", f"{lists.k} of each row"),),
+        )
+        arrangement = Arrangement((sweep,), 1, RESERVE_BYTES + memory, memory, 0, 1, new, new, 1, 1)
+        return plan_task(outline, FixedSweeps(arrangement), budget)
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol; what was interrupted is made again."""
+        rows, width, chunk_rows = self.source.shape[0], self.width, self.neighbors.chunk_rows
+        embedding = np.asarray(self.result["embedding"][:], np.float64)
+        density = np.asarray(self.result["density"][:]) if self.is_divided else np.ones(1)
+        path = create_output(run.result, "embedding", (rows, width), np.float64, (chunk_rows, width))
+        spread = np.zeros(2)
+        for first, places in in_chunks(self._places(embedding, density, spread), chunk_rows):
+            write_whole_chunks(path, places, (first, first + len(places)), (0, width))
+            if run.progress:
+                run.progress("transform", first + len(places), rows)
+        run.passes += 1
+        scale = float((embedding * embedding).mean())
+        error = math.sqrt(spread[0] / (rows * width * scale)) if scale else 0.0
+        facts = {
+            **run.facts(self.request(), "nystrom", self.source, fingerprint),
+            "standard_error": error,
+            "rows_of_the_fit": len(embedding),
+            "rows_of_the_graph": int(spread[1]),
+        }
+        run.describe(facts)
+        return facts
+
+    def _places(self, embedding: Float64, density: Float64, spread: Float64) -> Iterator[Float64]:
+        """Coordinates of some rows at a time.
+
+        ``spread`` gains the sum of squares of their standard errors, as means over neighbors, and how many
+        are rows of the graph.
+        """
+        values = self._eigenvalues()
+        for indices, weights, is_there in self.neighbors.blocks():
+            shares = weights.astype(np.float64)
+            shares[shares.sum(axis=1) == 0, 0] = 1  # so far from all that the nearest alone is near
+            if self.is_divided:
+                shares /= density[indices]
+            shares /= shares.sum(axis=1)[:, None]
+            shares[is_there] = np.eye(1, shares.shape[1])
+            places = np.zeros((len(indices), embedding.shape[1]))
+            for column in range(indices.shape[1]):
+                places += shares[:, column, None] * embedding[indices[:, column]]
+            for column in range(indices.shape[1]):
+                apart = shares[:, column, None] * (embedding[indices[:, column]] - places)
+                spread[0] += float(((apart / values) ** 2).sum())
+            places /= np.where(is_there[:, None], 1.0, values)
+            spread[1] += is_there.sum()
+            yield places
+
+    def _eigenvalues(self) -> Float64:
+        """(d,) of the walk, each beyond what may be its error."""
+        facts, values = self.result.attrs, np.asarray(self.result["eigenvalues"], np.float64)
+        if facts["kind"] == "spectral":
+            values = 1 - values
+        unusable = values <= np.asarray(self.result["error_estimates"])
+        if unusable.any():
+            most = int(unusable.argmax())
+            raise InputError(
+                f"component {most + 1} of {self.result.path} belongs to an eigenvalue of the walk of "
+                f"{values[most]:.2g}: a step forgets it, and new rows have no coordinate in it. Make "
+                f"{facts['kind']} with n_components {most}"
+                if most
+                else f"no component of {self.result.path} belongs to a positive eigenvalue of the walk: its "
+                "graph says nothing of new rows"
+            )
+        return values
+
+
+def extension_task(result: Result, neighbors: object) -> Extension:
+    """New rows by their neighbors, checked; an embedding, and the result of a search for neighbors."""
+    rows = result.matrix("embedding").shape[0]
+    return Extension(result, NewNeighbors.of(result, rows, neighbors))  # type: ignore[arg-type]
