@@ -52,6 +52,7 @@ RUNS = {
     "spectral": "rf.spectral(rf.fuzzy_graph(rf.knn(x, 5)), 3)",
     "spectral of lists": "rf.spectral(rf.knn(x, 5), 30)",
     "diffusion_map": "rf.diffusion_map(scipy.sparse.csr_array(sparse[:60].T @ sparse[:60]), 2)",
+    "rows in a graph": "rf.transform(rf.spectral(rf.knn(x, 5), 3), rf.knn(x, 5, queries=x[:50]))",
     "trustworthiness": "rf.trustworthiness(x, x[:, :2], k=5)",
 }
 

@@ -48,6 +48,9 @@ ELSEWHERE |= {"cluster", "workers", "threads", "device", "client", "progress", "
 ELSEWHERE |= {"prepare", "mask_var", "mask_obs"}  # of an input
 """Arguments that are no keys of a stage."""
 
+INPUTS = {"transform": {"neighbors"}}
+"""Keys of a stage for what is a matrix or something else in Python."""
+
 
 @pytest.mark.parametrize("model", FUNCTIONS, ids=lambda model: model.__name__)
 def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -> None:
@@ -58,6 +61,7 @@ def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -
         name: field
         for name, field in model.model_fields.items()
         if name not in ("method", "input", "needs", "resources", "into", "picture")
+        and name not in INPUTS.get(FUNCTIONS[model].__name__, ())
     }
     assert set(found) == set(wanted)
     for name, field in found.items():
@@ -142,6 +146,11 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   spread: {method: diffusion_map, neighbors: weights, alpha: 0.5, t: 2}
   by-modes: {method: umap, neighbors: near-all, init: spectral, n_epochs: 5}
   of-modes: {method: umap, neighbors: weights, init: modes, n_epochs: 5}
+  near-new: {method: knn, input: counts, queries: more, k: 5}
+  placed: {method: transform, result: picture, neighbors: near-new}
+  extended: {method: transform, result: spread, neighbors: near-new}
+  led: {method: transform, result: paths, neighbors: near-new}
+  of-placed: {method: svd, input: placed.embedding, rank: 1}
   trusted: {method: trustworthiness, input: counts, embedding: picture.embedding, k: 4}
   of-weights: {method: svd, input: weights.graph, rank: 2}
   stored: {method: index, input: counts, partition_rows: 100}
@@ -258,6 +267,15 @@ def test_they_follow_what_they_are_made_from(flow: Path) -> None:
             "thin has with_rows: false, and check needs its rows",
         ),
         ("{method: neighborhood_preservation, first: near, second: near, k: 4}", ".k: k 4 was asked for"),
+        ("{method: transform, result: thin}", "one of the two, and neither is there"),
+        (
+            "{method: transform, result: thin, input: counts, neighbors: near}",
+            "one of the two, and both are there",
+        ),
+        (
+            "{method: transform, result: thin, neighbors: near}",
+            "thin is of svd, into which rows of input are brought",
+        ),
         (
             "{method: neighborhood_preservation, first: near, second: thin}",
             "'thin' is neither a stage of knn",

@@ -29,12 +29,13 @@ def transform(
     x: object,
     **where: Unpack[Where],
 ) -> Result:
-    """Coordinates of new samples in the components of a result, or in a layout, in one pass over them.
+    """Coordinates of new samples in the components of a result, or in an embedding, in one pass over them.
 
     Parameters
     ----------
     result : Result or path
-        Of ``svd``, ``pca`` or ``nmf``; it needs no rows. Or of ``umap`` or ``isomap``.
+        Of ``svd``, ``pca`` or ``nmf``; it needs no rows. Or of ``umap``,
+        ``isomap``, ``spectral`` or ``diffusion_map``.
     x : path, array or Source
         Samples in rows, with the columns that were fitted. Anything ``svd`` takes. For an embedding: the
         result of ``knn`` of new rows among those that were embedded, ``knn(x, k=15, queries=new)`` or
@@ -53,7 +54,8 @@ def transform(
         third of the epochs at a quarter of the rate, while those of the layout stay. It depends on the row
         alone, not on the others; one at a distance of 0 from a row of the layout has its place. Of an isomap
         ``embedding``, by the shortest paths over the neighbors of each sample, with ``residual_variance`` and
-        ``standard_error`` in ``attrs``.
+        ``standard_error`` in ``attrs``. Of ``spectral`` and ``diffusion_map`` ``embedding``, the mean over
+        neighbors by weight over the eigenvalue of the walk, with its relative ``standard_error``.
 
     Raises
     ------

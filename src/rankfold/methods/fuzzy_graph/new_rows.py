@@ -65,7 +65,7 @@ class NewNeighbors:
         """(r, k) neighbors of some rows and their weights; (r,) whether a row is its first neighbor."""
         for _, distances, indices in self.lists.blocks():
             weights = np.empty(distances.shape, np.float32)
-            connectivity = min(max(0.0, self.local_connectivity - 1), self.lists.k)
+            connectivity = float(min(max(0.0, self.local_connectivity - 1), self.lists.k))
             membership(distances, self.mean_distance, local_connectivity=connectivity, first=1, out=weights)
             yield np.ascontiguousarray(indices), weights, distances[:, 0] == 0
 

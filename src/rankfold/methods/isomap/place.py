@@ -24,6 +24,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
@@ -180,10 +181,14 @@ def place_task(result: Result, neighbors: object) -> Placement:
     facts, fit = found.attrs, result.attrs
     if facts["kind"] != "knn" or facts["request"].get("queries") is None:
         raise InputError(f"{found.path} has no neighbors of queries: transform takes {wanted}")
-    matrix = fit["matrix"]
+    matrix = fit.get("matrix")
     if (
-        facts["input"]["fingerprint"] != matrix["fingerprint"]
-        or facts["request"]["metric"] != matrix["metric"]
+        matrix is not None
+        and not isinstance(found, ImaginedResult)
+        and (
+            facts["input"]["fingerprint"] != matrix["fingerprint"]
+            or facts["request"]["metric"] != matrix["metric"]
+        )
     ):
         raise InputError(
             f"{found.path} has neighbors by {facts['request']['metric']} among rows of "

@@ -35,9 +35,12 @@ class ReconstructArguments:
     )
 
 
+EMBEDDINGS = ("umap", "isomap", "spectral", "diffusion_map")
+"""Methods whose results new rows have places in, by their neighbors among the rows that were embedded."""
+
 TRANSFORM = Method(
     "transform",
-    "Coordinates of new rows in the components of a result, or in a layout.",
+    "Coordinates of new rows in the components of a result, or in an embedding.",
     NoArguments,
     f"{HOME}.transform:transform_task",
     inputs=(Input("result", ("svd", "pca", "nmf")), X),

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.fuzzy_graph.warm import warm_weights
 from rankfold.methods.isomap.place import place_task
 from rankfold.methods.model.arguments import TRANSFORM
 from rankfold.methods.model.model import FactorModel, open_model
@@ -354,10 +355,10 @@ def embedding_of(result: object) -> Result | None:
 
 def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
     """Run each compiled loop once: of columns, of rows in factors, or of rows in an embedding."""
-    if request["of"] == "umap":
-        warm_placement(request["n_components"])
-        return
     if request["of"] in PLACED:
+        warm_weights(dtype, request, shape)
+        if request["of"] == "umap":
+            warm_placement(request["n_components"])
         return
     warm_columns(dtype, request, shape)
     if request["of"] == "nmf":

@@ -1,4 +1,4 @@
-"""Compiled loops of a layout, and those that weigh neighbors, run once on a few numbers."""
+"""Compiled loops of a layout, run once on a few numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.kernels.graph.fuzzy import membership
 from rankfold.kernels.layout.forces import Edges, Epoch, forces_of
 from rankfold.kernels.layout.rows import NewRows, place_rows, row_keys
 from rankfold.kernels.layout.vertices import move_vertices
@@ -19,14 +18,12 @@ def warm_layout(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int,
 
 
 def warm_placement(width: int) -> None:
-    """What places new rows in so many dimensions, and weighs their neighbors."""
+    """What places new rows in so many dimensions."""
     _warm_placement(min(3, width))
 
 
 @functools.cache
 def _warm_placement(width: int) -> None:
-    for wide in (np.zeros((2, 2)), np.zeros((2, 4))[:, :2]):
-        membership(wide, 0.0, first=1, out=np.empty((2, 2), np.float32))
     start, indices = np.zeros((2, width), np.float32), np.zeros((2, 2), np.int64)
     rows = NewRows(indices, np.ones((2, 2), np.uint32), row_keys(indices, 0), start)
     forces, rates = forces_of(1.0, 1.0, 1.0), np.ones(1, np.float32)

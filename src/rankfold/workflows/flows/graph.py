@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rankfold.methods.model.arguments import EMBEDDINGS
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.errors import InputError
 from rankfold.settings.yaml_file import Document, explain_mistake, keys_of, no_such, suggest_name
@@ -26,7 +27,7 @@ WHOLE = ("import", "reconstruct")
 OF_ROWS = ("check", "reconstruct")
 """Methods that need the rows of the result they read."""
 
-COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W"}
+COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W"} | dict.fromkeys(EMBEDDINGS, "embedding")
 """What ``transform`` writes, by the method of the result it uses."""
 
 UNITS = ("method", "needs", "resources", "into", "picture")
@@ -147,7 +148,8 @@ def arrays_of(stage: BaseStage, stages: Mapping[str, BaseStage]) -> tuple[str, .
     """Matrices in the result of a stage."""
     if stage.method == "transform":
         source = stages.get(getattr(stage, "result", ""))
-        return tuple(COORDINATES.values()) if source is None else (COORDINATES.get(source.method, "U"),)
+        every = tuple(dict.fromkeys(COORDINATES.values()))
+        return every if source is None else (COORDINATES.get(source.method, "U"),)
     arrays = matrices_of(stage.method)
     return arrays[1:] if getattr(stage, "with_rows", True) is False else arrays
 
@@ -175,9 +177,23 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
             raise InputError(
                 document.message_at(("stages", name, key), f"{what}. There are {', '.join(choices)}")
             )
+        if stage.method == "transform" and text in flow.stages:
+            reason = _mistake_of_new_rows(stage, key, text, flow.stages[text].method)
+            if reason:
+                raise InputError(document.message_at(("stages", name, key), reason))
         if stage.method in OF_ROWS and getattr(flow.stages.get(text), "with_rows", True) is False:
             reason = f"{text} has with_rows: false, and {stage.method} needs its rows. Leave that out"
             raise InputError(document.message_at(("stages", name, key), reason))
+
+
+def _mistake_of_new_rows(stage: BaseStage, key: str, text: str, method: str) -> str:
+    """What is wrong with how a transform names its new rows, if anything."""
+    by_neighbors = getattr(stage, "neighbors", None) is not None
+    if key != "result" or by_neighbors == (method in EMBEDDINGS):
+        return ""
+    if by_neighbors:
+        return f"{text} is of {method}, into which rows of input are brought: give input, not neighbors"
+    return f"{text} is of {method}, where new rows lie by their neighbors: give a stage of knn as neighbors"
 
 
 def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Document) -> None:

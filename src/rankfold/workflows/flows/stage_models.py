@@ -18,11 +18,13 @@ from pydantic import (
     GetJsonSchemaHandler,
     WithJsonSchema,
     create_model,
+    model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from rankfold.methods.argument import Parameter
+from rankfold.methods.model.arguments import EMBEDDINGS, TRANSFORM
 from rankfold.methods.registry import Method, methods
 from rankfold.settings.yaml_file import NUMERIC, WHOLE, Bytes
 
@@ -273,7 +275,37 @@ class Import(BaseStage):
     layout: Literal["auto", "dense"] = "auto"
 
 
-STAGES: dict[str, type[BaseStage]] = {each.name: model_of(each) for each in methods()} | {"import": Import}
+class Transform(BaseStage):
+    """``rankfold transform``: ``input`` in a model, or rows by their ``neighbors`` in an embedding."""
+
+    MATRICES: ClassVar[tuple[str, ...]] = ("input",)
+    RESULTS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "result": (*TRANSFORM.results, *EMBEDDINGS),
+        "neighbors": ("knn",),
+    }
+
+    method: Literal["transform"]
+    result: str
+    input: str | None = None
+    neighbors: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Transform:
+        if (self.input is None) == (self.neighbors is None):
+            count = "neither is" if self.input is None else "both are"
+            raise ValueError(
+                f"transform takes input, a matrix of new rows, where result is of "
+                f"{', '.join(TRANSFORM.results)}, or neighbors, a stage of knn with queries, where it is of "
+                f"{', '.join(EMBEDDINGS)}: one of the two, and {count} there"
+            )
+        return self
+
+
+STAGES: dict[str, type[BaseStage]] = {
+    **{each.name: model_of(each) for each in methods()},
+    "import": Import,
+    "transform": Transform,
+}
 """Models of stages by the name of their method."""
 
 if TYPE_CHECKING:

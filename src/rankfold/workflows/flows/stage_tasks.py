@@ -183,6 +183,12 @@ def _layout(stage: BaseStage, scene: StageInputs) -> Task:
     return METHODS["umap"].task(neighbors, init=TO_COME, **arguments)
 
 
+def _coordinates(stage: BaseStage, scene: StageInputs) -> Task:
+    key = "input" if getattr(stage, "neighbors") is None else "neighbors"  # noqa: B009
+    result, new = _resolve_key(stage, "result", scene, model=True), _resolve_key(stage, key, scene)
+    return METHODS["transform"].task(result, new)
+
+
 def _text_of(stage: BaseStage, key: str) -> str:
     """What stands under a key that only some stages have."""
     return str(getattr(stage, key))
@@ -194,6 +200,7 @@ BUILDERS: dict[str, Callable[[BaseStage, StageInputs], Task]] = {
     "nmf": _factors,
     "kmeans": _clusters,
     "umap": _layout,
+    "transform": _coordinates,
 }
 """Of stages that say more than their function takes."""
 
