@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,20 +32,29 @@ class StoredRows:
 
     def __init__(self, folder: Path) -> None:
         group = zarr.open_group(folder, mode="r")
-        self.data, self.indices = (cast("zarr.Array[Any]", group[name]) for name in ("data", "indices"))
-        self.pointers: Array = np.asarray(cast("zarr.Array[Any]", group["indptr"])[...]).astype(np.int64)
+        self.data, self.indices, self.indptr = (
+            cast("zarr.Array[Any]", group[name]) for name in ("data", "indices", "indptr")
+        )
+
+    @functools.cached_property
+    def pointers(self) -> Array:
+        """(m + 1,) edges before each row, and in all."""
+        return np.asarray(self.indptr[...]).astype(np.int64, copy=False)
 
     @property
     def count(self) -> int:
         """Of all edges."""
-        return int(self.pointers[-1])
+        return int(self.data.shape[0])
+
+    def chunks(self, first: int = 0, last: int | None = None) -> Iterator[slice]:
+        """Edges of a chunk after the other, from one to another; all by default."""
+        end, height = self.count if last is None else last, self.data.chunks[0]
+        for start in range(first - first % height, end, height):
+            yield slice(max(first, start), min(end, start + height))
 
     def smallest(self) -> float:
         """Weight; infinite where there are no edges."""
-        blocks = range(0, self.count, step := self.data.chunks[0])
-        return min(
-            (float(np.asarray(self.data[start : start + step]).min()) for start in blocks), default=np.inf
-        )
+        return min((float(np.asarray(self.data[some]).min()) for some in self.chunks()), default=np.inf)
 
     def between(self, top: int, bottom: int) -> Edges:
         """Edges of some rows."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.graph.paths import Graph, search_breadth_first
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, LARGEST, StoredLists
+from rankfold.methods.fuzzy_graph.stored_rows import StoredRows
 from rankfold.methods.knn.graph import SORT_BYTES, write_edges
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.importing.csr_writer import chunk_length
@@ -124,17 +125,18 @@ class NumberedGraph:
 def read_components(graph: Path, rows: int) -> Components:
     """Those of a stored graph."""
     index = index_type(rows)
-    pointers, stored = _stored(graph)
+    stored = StoredRows(graph)
+    pointers = stored.pointers
     neighbors, order, labels = (
         np.empty(int(pointers[-1]), index),
         np.empty(rows, index),
         np.empty(rows, index),
     )
-    for start, stop in _spans(stored):
-        ends = np.asarray(stored["indices"][start:stop])
+    for some in stored.chunks():
+        ends = np.asarray(stored.indices[some])
         if len(ends) and not 0 <= ends.min() <= ends.max() < rows:
             raise DataError(f"{graph} has edges to rows that are none of {rows}")
-        neighbors[start:stop] = ends
+        neighbors[some] = ends
     search_breadth_first(pointers, neighbors, order=order, labels=labels)
     return Components(order, labels)
 
@@ -144,43 +146,27 @@ def read_graph(
 ) -> NumberedGraph:
     """A stored graph in memory, vertices in that order, with some edges more."""
     rows = len(order)
-    pointers, stored = _stored(graph)
-    numbers = np.empty_like(order)
+    stored = StoredRows(graph)
+    pointers, numbers = stored.pointers, np.empty_like(order)
     numbers[order] = np.arange(rows, dtype=order.dtype)
     starts, ends, lengths = bridges.both_ways()
     degrees = np.diff(pointers)
     fresh = np.zeros(rows + 1, np.int64)
     np.cumsum((degrees + np.bincount(starts, minlength=rows))[order], out=fresh[1:])
     edges = Graph(fresh, np.empty(int(fresh[-1]), order.dtype), np.empty(int(fresh[-1]), dtype))
-    for start, stop in _spans(stored):
-        where = np.arange(start, stop)
+    for some in stored.chunks():
+        where = np.arange(some.start, some.stop)
         row = np.searchsorted(pointers, where, side="right") - 1
         where += fresh[numbers[row]] - pointers[row]
-        values = np.asarray(stored["data"][start:stop])
+        values = np.asarray(stored.data[some])
         _require_distances(values, row)
-        edges.neighbors[where] = numbers[np.asarray(stored["indices"][start:stop])]
+        edges.neighbors[where] = numbers[np.asarray(stored.indices[some])]
         edges.lengths[where] = values
     if len(starts):
         before = np.arange(len(starts)) - np.searchsorted(starts, starts)
         where = fresh[numbers[starts]] + degrees[starts] + before
         edges.neighbors[where], edges.lengths[where] = numbers[ends], lengths
     return NumberedGraph(edges, numbers)
-
-
-def _stored(graph: Path) -> tuple[Int64, dict[str, Any]]:
-    """Where rows of a stored graph begin, and its arrays."""
-    import zarr
-
-    group = zarr.open_group(graph, mode="r")
-    arrays = {name: cast("zarr.Array[Any]", group[name]) for name in ("data", "indices", "indptr")}
-    return np.asarray(arrays["indptr"][...]).astype(np.int64, copy=False), arrays
-
-
-def _spans(stored: dict[str, Any]) -> Iterator[tuple[int, int]]:
-    """Edges of a chunk, or of a part of it."""
-    count, chunk = stored["data"].shape[0], stored["data"].chunks[0]
-    for start in range(0, count, chunk):
-        yield start, min(count, start + chunk)
 
 
 def _require_distances(values: Array, rows: Int64) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.layout.forces import Edges, phases_of
+from rankfold.methods.fuzzy_graph.stored_rows import StoredRows
 from rankfold.methods.knn.graph import NAME
 from rankfold.pipeline.storage.result import Result
 
@@ -38,7 +39,7 @@ class PullingEdges:
 
     def pointers(self) -> npt.NDArray[np.int64]:
         """Edges before each vertex, and in all, those that do not pull among them."""
-        return np.asarray(_open(self.graph)[2][...]).astype(np.int64, copy=False)
+        return StoredRows(self.graph).pointers
 
     def read(self, groups: Sequence[Int64]) -> list[Edges]:
         """Of groups of vertices, which are all of those from one to another.
@@ -46,11 +47,12 @@ class PullingEdges:
         Edges lie in the order in which groups move, so that a move reads them one after the other.
         """
         order = np.concatenate(groups)
-        data, indices, indptr = _open(self.graph)
+        stored = StoredRows(self.graph)
+        data, indices, indptr = stored.data, stored.indices, stored.indptr
         first = int(order.min(initial=indptr.shape[0] - 1))
         order -= first
         before = np.asarray(indptr[first : first + len(order) + 1]).astype(np.int64)
-        blocks = list(_blocks(int(before[0]), int(before[-1]), data.chunks[0]))
+        blocks = list(stored.chunks(int(before[0]), int(before[-1])))
         kept = np.zeros(len(order) + 1, np.int64)
         for block in blocks:
             places = block.start + np.flatnonzero(self._pulls(np.asarray(data[block])))
@@ -75,10 +77,10 @@ class PullingEdges:
 
     def some_at_a_time(self, most: int) -> Iterator[tuple[Array, Array, Array]]:
         """Vertices, their neighbors and phases: a chunk of the graph after the other, in pieces."""
-        data, indices, _ = _open(self.graph)
-        before = self.pointers()
-        for block in _blocks(0, int(before[-1]), data.chunks[0]):
-            weights, others = np.asarray(data[block]), np.asarray(indices[block])
+        stored = StoredRows(self.graph)
+        before = stored.pointers
+        for block in stored.chunks():
+            weights, others = np.asarray(stored.data[block]), np.asarray(stored.indices[block])
             for start in range(0, len(weights), most):
                 piece = slice(start, start + most)
                 pulls = self._pulls(weights[piece])
@@ -88,17 +90,3 @@ class PullingEdges:
 
     def _pulls(self, weights: Array) -> Array:
         return cast(Array, weights >= self.largest / self.epochs)
-
-
-def _open(graph: Path) -> tuple[Any, Any, Any]:
-    """Weights, neighbors, and edges before each vertex."""
-    import zarr
-
-    group = zarr.open_group(graph, mode="r")
-    return group["data"], group["indices"], group["indptr"]
-
-
-def _blocks(first: int, last: int, height: int) -> Iterator[slice]:
-    """What lies between two places, cut where chunks end."""
-    for start in range(first - first % height, last, height):
-        yield slice(max(first, start), min(last, start + height))
