@@ -21,7 +21,7 @@ WHERE = {"script": "layout_driver.py", "workers": 2, "threads": 1}
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("workers", "threads"), [(1, 2), (2, 1), (3, 2)])
+@pytest.mark.parametrize(("workers", "threads"), [(1, 2), (2, 1), (3, 2), (4, 1)])
 def test_workers_lay_out_the_same_bytes_in_a_share_of_the_memory(
     tmp_path: Path, graph_store: Path, layout_bytes: str, workers: int, threads: int
 ) -> None:
