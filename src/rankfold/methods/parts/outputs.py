@@ -39,6 +39,8 @@ DIMENSIONS = {
     "distances": ("row", "neighbor"),
     "degrees": ("row",),
     "embedding": ("row", "component"),
+    "radius_data": ("row",),
+    "radius_embedding": ("row",),
     "geodesics": ("row", "landmark"),
     "landmarks": ("landmark",),
     "landmark_eigenvalues": ("landmark",),
