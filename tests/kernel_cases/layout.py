@@ -18,12 +18,18 @@ from rankfold.kernels.layout.forces import (
     Density,
     Edges,
     Epoch,
+    Forces,
     closeness_of,
     epoch_key,
     forces_of,
     phases_of,
 )
 from rankfold.kernels.layout.rows import NewRows, row_keys
+
+
+def tables(xp: Any) -> Forces:
+    """Forces of a curve, where they are computed with."""
+    return Forces(*map(xp.asarray, forces_of(1.6, 0.9, 1.0)))
 
 
 def layout_case(shape: tuple[int, int], dtype: str) -> Case:
@@ -45,11 +51,11 @@ def layout_case(shape: tuple[int, int], dtype: str) -> Case:
             out = apart(xp.zeros((shape[0], d), np.float32), xp)
             edges = Edges(a["pointers"], a["neighbors"], a["phases"])
             now = Epoch(epoch, epoch_key(3, 4, epoch), 0.7, negatives)
-            how: dict[str, Any] = {"forces": forces_of(1.6, 0.9, 1.0), "epoch": now, "out": out}
+            how: dict[str, Any] = {"forces": tables(xp), "epoch": now, "out": out}
             if is_spread:
                 how["density"] = Density(a["closeness"], 0.9, a["pushes"])
             assert body(a["positions"], a["vertices"], edges, **how) is None
-            assert np.isfinite(out).all()
+            assert xp.isfinite(out).all()
             outputs[f"epoch {epoch}{' by density' * is_spread}"] = out
         return outputs
 
@@ -71,7 +77,7 @@ def radii_case(shape: tuple[int, int], dtype: str) -> Case:
         out = apart(xp.zeros((shape[0], 2), np.float32), xp)
         edges = Edges(a["pointers"], a["neighbors"], xp.zeros(len(ends), np.uint32))
         assert body(a["positions"], a["own"], edges, closeness=a["closeness"], out=out) is None
-        assert np.isfinite(out).all() and (out >= 0).all()
+        assert xp.isfinite(out).all() and (out >= 0).all()
         return {"radii": out}
 
     return Case(inputs, run)
@@ -90,13 +96,14 @@ def place_case(shape: tuple[int, int], dtype: str) -> Case:
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         outputs = {}
-        rates = np.linspace(0.3, 0.1, 4, dtype=np.float32)
+        rates = xp.asarray(np.linspace(0.3, 0.1, 4, dtype=np.float32))
+        keys = xp.asarray(row_keys(neighbors, 7))
         for negatives in (5, 2, 0):
             out = apart(xp.zeros((m, d), np.float32), xp)
-            rows = NewRows(a["neighbors"], a["phases"], row_keys(neighbors, 7), a["start"])
-            how: dict[str, Any] = {"forces": forces_of(1.6, 0.9, 1.0), "rates": rates, "out": out}
+            rows = NewRows(a["neighbors"], a["phases"], keys, a["start"])
+            how: dict[str, Any] = {"forces": tables(xp), "rates": rates, "out": out}
             assert body(a["positions"], rows, negatives=negatives, **how) is None
-            assert np.isfinite(out).all()
+            assert xp.isfinite(out).all()
             outputs[f"negatives {negatives}"] = out
         return outputs
 

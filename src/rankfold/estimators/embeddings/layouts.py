@@ -144,10 +144,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         self.local_connectivity = local_connectivity
         self.repulsion_strength = repulsion_strength
         self.negative_sample_rate = negative_sample_rate
-        self.a = a
-        self.b = b
-        self.target_metric = target_metric
-        self.target_weight = target_weight
+        self.a, self.b = a, b
+        self.target_metric, self.target_weight = target_metric, target_weight
         self.densmap = densmap
         self.dens_lambda = dens_lambda
         self.dens_frac = dens_frac

@@ -50,7 +50,13 @@ class Forces(NamedTuple):
 
 
 class Density(NamedTuple):
-    """What keeps rows apart that are so in the data: a force along each edge, besides the attraction."""
+    """What keeps rows apart that are so in the data: a force along each edge, besides the attraction.
+
+    References
+    ----------
+    Narayan, Berger, Cho, Assessing single-cell transcriptomic variability through density-preserving data
+    visualization, Nature Biotechnology 39, 2021. Limited as any other force, as in umap-learn.
+    """
 
     closeness: Float32
     """Table of 1 / (1 + a d^(2 b)) by the squared distance, as those of forces."""

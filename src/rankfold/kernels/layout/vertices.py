@@ -50,12 +50,10 @@ def move_vertices(
         Of all vertices.
     vertices : (m,) int64
         Those that move.
-    edges, forces, epoch
+    edges, forces, epoch, density
         See ``forces.py``; edges of these vertices, in their order: those of vertex i lie beside each other.
     out : (m, d) float32, written
         New positions; no part of ``positions``.
-    density
-        See ``forces.py``; by default there is no force of it.
 
     Notes
     -----
@@ -72,15 +70,14 @@ def move_vertices(
         x, first = positions[vertex].copy(), int(edges.pointers[place])
         own = mix((epoch.key + STEP * (vertex + 1)) & MASK)
         for edge in range(first, int(edges.pointers[place + 1])):
-            if not _pulls(epoch.number, int(edges.phases[edge])):
+            other, phase = int(edges.neighbors[edge]), int(edges.phases[edge])
+            if not _pulls(epoch.number, phase):
                 continue
-            other = int(edges.neighbors[edge])
             for _ in range(2):
                 difference = x - positions[other]
                 force = _force(forces.attraction, difference)
                 if density is not None:
-                    ends = density.pushes[vertex] + density.pushes[other]
-                    force += _spread(forces.attraction, density, ends, int(edges.phases[edge]), difference)
+                    force += _spread(forces.attraction, density, (vertex, other), phase, difference)
                 x += rate * force
             counter = (own + STEP * ((edge - first) * words + 1)) & MASK
             x += rate * _push(positions, x, forces.repulsion, counter, epoch.negatives)
@@ -108,8 +105,11 @@ def _force(table: Float32, difference: Float32) -> Float32:
     return _limit(_value(table, square) * difference) if square > 0 else np.zeros_like(difference)
 
 
-def _spread(attraction: Float32, density: Density, ends: Float32, phase: int, difference: Float32) -> Float32:
-    """The force by density along an edge, whose ends are pushed so much together."""
+def _spread(
+    attraction: Float32, density: Density, edge: tuple[int, int], phase: int, difference: Float32
+) -> Float32:
+    """The force by density along an edge between two vertices."""
+    ends = density.pushes[edge[0]] + density.pushes[edge[1]]
     square, one, half = _square(difference), np.float32(1), np.float32(0.5)
     if not square > 0:
         return np.zeros_like(difference)

@@ -113,8 +113,7 @@ def _move_in_space(
     pushes: Float32,
 ) -> None:
     is_spread = len(pushes) > 0
-    count, words = np.uint64(len(positions)), np.uint64((negatives + 1) // 2)
-    width = positions.shape[1]
+    width, words = positions.shape[1], np.uint64((negatives + 1) // 2)
     x, push = np.empty(width, np.float32), np.empty(width, np.float32)
     for place in range(len(vertices)):
         vertex = vertices[place]
@@ -136,21 +135,29 @@ def _move_in_space(
                     if is_spread:
                         force += _limit(spread * difference)
                     x[d] += rate * force
-            push[:] = ZERO
-            word = np.uint64(0)
-            for sample in range(negatives):
-                if sample % 2 == 0:
-                    number = np.uint64(edge - first) * words + np.uint64(sample // 2) + ONE
-                    word = _mix(own + STEP * number)
-                half = word & LOW if sample % 2 else word >> HALF
-                far = np.int64((half * count) >> HALF)
-                factor = _factor(repulsion, _square(x, positions, far))
-                for d in range(width):
-                    push[d] += _limit(factor * (x[d] - positions[far, d]))
-            for d in range(width):
-                x[d] += rate * push[d]
+            counter = own + STEP * (np.uint64(edge - first) * words + ONE)
+            _repel(x, push, positions, repulsion, counter, negatives, rate)
         for d in range(width):
             out[place, d] = x[d]
+
+
+@part
+def _repel(
+    x: Float32, push: Float32, positions: Float32, repulsion: Float32, counter: Any, negatives: int, rate: Any
+) -> None:
+    """Move away from random vertices, by the sum of their forces where one is."""
+    push[:] = ZERO
+    word, count = np.uint64(0), np.uint64(len(positions))
+    for sample in range(negatives):
+        if sample % 2 == 0:
+            word = _mix(counter + STEP * np.uint64(sample // 2))
+        half = word & LOW if sample % 2 else word >> HALF
+        far = np.int64((half * count) >> HALF)
+        factor = _factor(repulsion, _square(x, positions, far))
+        for d in range(len(x)):
+            push[d] += _limit(factor * (x[d] - positions[far, d]))
+    for d in range(len(x)):
+        x[d] += rate * push[d]
 
 
 @part
