@@ -74,11 +74,7 @@ def move_vertices(
             if not _pulls(epoch.number, phase):
                 continue
             for _ in range(2):
-                difference = x - positions[other]
-                force = _force(forces.attraction, difference)
-                if density is not None:
-                    force += _spread(forces.attraction, density, (vertex, other), phase, difference)
-                x += rate * force
+                x += rate * _pull(forces.attraction, density, (vertex, other), phase, x - positions[other])
             counter = (own + STEP * ((edge - first) * words + 1)) & MASK
             x += rate * _push(positions, x, forces.repulsion, counter, epoch.negatives)
         out[place] = x
@@ -105,18 +101,18 @@ def _force(table: Float32, difference: Float32) -> Float32:
     return _limit(_value(table, square) * difference) if square > 0 else np.zeros_like(difference)
 
 
-def _spread(
-    attraction: Float32, density: Density, edge: tuple[int, int], phase: int, difference: Float32
+def _pull(
+    attraction: Float32, density: Density | None, edge: tuple[int, int], phase: int, difference: Float32
 ) -> Float32:
-    """The force by density along an edge between two vertices."""
-    ends = density.pushes[edge[0]] + density.pushes[edge[1]]
-    square, one, half = _square(difference), np.float32(1), np.float32(0.5)
-    if not square > 0:
-        return np.zeros_like(difference)
+    """The force along an edge between two vertices, with that by density."""
+    force, square = _force(attraction, difference), _square(difference)
+    if density is None or not square > 0:
+        return force
+    ends, one, half = density.pushes[edge[0]] + density.pushes[edge[1]], np.float32(1), np.float32(0.5)
     close, steep = _value(density.closeness, square), half * _value(attraction, square)
     by_closeness = (one - np.float32(density.slope) * (one - close)) * ends[0]
     share = np.float32(phase) * np.float32(0.5**32)
-    return _limit(close * (by_closeness - steep * ends[1]) / share * difference)
+    return force + _limit(close * (by_closeness - steep * ends[1]) / share * difference)
 
 
 def _square(difference: Float32) -> np.float32:
