@@ -8,6 +8,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.layout.forces import (
+    Density,
+    Edges,
+    Epoch,
+    Forces,
+    closeness_of,
+    epoch_key,
+    forces_of,
+    phases_of,
+)
+from rankfold.kernels.layout.radii import measure_radii
+from rankfold.kernels.layout.rows import NewRows, place_rows, row_keys
+from rankfold.kernels.layout.vertices import move_vertices
 from rankfold.kernels.linear.center_scale import measure
 from rankfold.kernels.linear.count_sketch import add_to_buckets
 from rankfold.kernels.neighbors.lists import EMPTY, Metric, distance
@@ -128,6 +141,39 @@ def rank_case(metric: Metric, dtype: str, k: int, *, precise: bool) -> Case:
     return rank_rows, (x, y, scale, squares, keys, ids), call, 0.0
 
 
+def layout_case(kernel: Any, columns: int, *, dense: bool = False) -> Case:
+    """Vertices of more than one block, some of them without edges; all inputs are those of each kernel."""
+    rng = np.random.default_rng(columns)
+    rows, k = 140, 4
+    positions = rng.standard_normal((rows, columns)).astype(np.float32)
+    pointers = np.concatenate([[0], np.cumsum(rng.integers(0, 9, rows))])
+    ends = rng.integers(0, rows, pointers[-1])
+    phases = phases_of(rng.random(max(len(ends), rows * k)).astype(np.float32), 1.0)
+    pushes = rng.standard_normal((rows, 2)).astype(np.float32)
+    lists = rng.integers(0, rows, (rows, k))
+    rates = np.array([0.3, 0.2, 0.1], np.float32)
+    inputs = positions, pointers, ends, phases, pushes, closeness_of(1.6, 0.9), lists, row_keys(lists, 7)
+
+    def call(body: Any, *arrays: Array) -> Array:
+        places, pointers, ends, phases, pushes, closeness, lists, keys, order, rates, *tables = arrays
+        edges, out = Edges(pointers, ends, phases), places * 0
+        if kernel is measure_radii:
+            out = pushes * 0
+            body(places, places, edges, closeness=closeness, out=out)
+        elif kernel is place_rows:
+            turns = phases[: rows * k].reshape(rows, k)
+            new = NewRows(lists, turns, keys, places)
+            body(places, new, forces=Forces(*tables), rates=rates, negatives=3, out=out)
+        else:
+            density = Density(closeness, 0.9, pushes) if dense else None
+            now = Epoch(5, epoch_key(3, 4, 5), 0.7, 5)
+            how: dict[str, Any] = {"forces": Forces(*tables), "epoch": now, "density": density}
+            body(places, order, edges, out=out, **how)
+        return out
+
+    return kernel, (*inputs, rng.permutation(rows), rates, *forces_of(1.6, 0.9, 1.0)), call, 0.0
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "descend_rows 30 float32": lambda: rows_case(descend_rows, 30, "float32", 520),
     "descend_rows 64 float32": lambda: rows_case(descend_rows, 64, "float32", 260),
@@ -149,6 +195,12 @@ CASES: dict[str, Callable[[], Case]] = {
     "meet_rows in float64": lambda: meet_case(Metric.EUCLIDEAN, "float64", 21, full=True, precise=True),
     "rank_rows": lambda: rank_case(Metric.EUCLIDEAN, "float32", 40, precise=False),
     "rank_rows of bytes": lambda: rank_case(Metric.COSINE, "uint8", 5, precise=True),
+    "move_vertices": lambda: layout_case(move_vertices, 2),
+    "move_vertices by density": lambda: layout_case(move_vertices, 3, dense=True),
+    "move_vertices in space": lambda: layout_case(move_vertices, 5, dense=True),
+    "place_rows": lambda: layout_case(place_rows, 2),
+    "place_rows in space": lambda: layout_case(place_rows, 5),
+    "measure_radii": lambda: layout_case(measure_radii, 2),
     "rank_rows by many thresholds": lambda: rank_case(Metric.SQEUCLIDEAN, "float64", 1100, precise=False),
 }
 

@@ -108,6 +108,14 @@ MISTAKES: dict[str, tuple[str, str, str, int | str]] = {
         "rank_rows by many thresholds", "ranking.cu", "if (each < lane)", "if (each <= lane)"),
     "equal pairs come in any order": (
         "rank_rows", "ranking.cu", "first + column, row_keys", "column, row_keys"),
+    "a vertex is moved by the edges of another": (
+        "move_vertices", "vertices.cu", "first = pointers[place]", "first = pointers[0]"),
+    "densities are those of one end": (
+        "move_vertices by density", "vertices.cu", "__fadd_rn(one[0], two[0])", "one[0]"),
+    "a row begins an epoch with other random numbers": (
+        "place_rows", "rows.cu", "STEP * u64(epoch)", "STEP * u64(epoch - 1)"),
+    "edges have no order": (
+        "measure_radii", "radii.cu", "edge < pointers[place + 1]", "edge + 1 < pointers[place + 1]"),
     "a row counts itself": ("rank_rows of bytes", "ranking.cu", " && column != itself", ""),
 }  # fmt: skip
 
@@ -185,7 +193,7 @@ with installed():
     if change[0]:
         sources.source = lambda *place: read(*place).replace(change[0], change[2])
     some = "descend_rows 30 float32", "solve_rows 7", "quotients float32", "measure uint8", "add_to_buckets"
-    some += "meet_rows", "rank_rows"
+    some += "meet_rows", "rank_rows", "move_vertices by density", "place_rows", "measure_radii"
     for name in some:
         assert agrees(name, on_device(name)), name
 print("all of it")
@@ -244,6 +252,9 @@ def instances() -> dict[str, list[str]]:
             *(f"{name}<{kind}>" for name in ("refine", "exhaust", "round_rows") for kind in METERED),
         ],
         "ranking": [f"count_nearer<{p}, {kind}>" for p in ("float", "double") for kind in METERED],
+        "vertices": [f"move_vertices<{kind}, {d}>" for kind in ("int", "i64") for d in (0, 1, 2, 3)],
+        "rows": [f"place_rows<{d}>" for d in (0, 1, 2, 3)],
+        "radii": ["measure_radii<int>", "measure_radii<i64>"],
         "count_sketch": ["add_to_buckets<float>", "add_to_buckets<double>"],
     }
 

@@ -174,7 +174,7 @@ LAWS = {
     "reconstruct": Law(reconstructed, {}, fit=rf.svd, reads_matrix=False),
     "fuzzy_graph": Law(rf.fuzzy_graph, {"set_op_mix_ratio": 0.7}, fit=rf.knn, reads_matrix=False),
     "fuzzy_graph with labels": Law(
-        rf.fuzzy_graph, {"targets": np.arange(1500) % 3}, fit=rf.knn, reads_matrix=False
+        rf.fuzzy_graph, {"targets": np.arange(1500) % 3, "radii": True}, fit=rf.knn, reads_matrix=False
     ),
     "fuzzy_graph with numbers": Law(
         rf.fuzzy_graph,
@@ -184,6 +184,9 @@ LAWS = {
     ),
     "combine_graphs": Law(two_graphs, {"rule": "union"}, fit=rf.knn, reads_matrix=False),
     "umap": Law(rf.umap, {"n_epochs": 20}, fit=rf.knn, reads_matrix=False),
+    "umap by density": Law(
+        rf.umap, {"n_epochs": 20, "density": 2.0, "density_share": 0.6}, fit=rf.knn, reads_matrix=False
+    ),
     "umap that is measured": Law(measured_layout, {"n_epochs": 20}, fit=rf.knn),
     "umap of a graph": Law(
         graph_and_layout, {"n_epochs": 20, "n_components": 3}, fit=rf.knn, reads_matrix=False

@@ -27,6 +27,9 @@ def umap(
     negative_sample_rate: int = 5,
     repulsion_strength: float = 1.0,
     learning_rate: float = 1.0,
+    density: float | None = None,
+    density_share: float = 0.3,
+    density_shift: float = 0.1,
     init: object = "random",
     seed: int = 0,
     quality: object = None,
@@ -51,6 +54,13 @@ def umap(
         Random rows that a row is pushed from whenever an edge pulls.
     repulsion_strength, learning_rate : float
         What these pushes are multiplied with; and all forces, in the first epoch, from which it falls to 0.
+    density : float, >= 0
+        How strongly rows that are far from their neighbors in the data are kept so, and those near near: 2 in
+        densMAP. 0 measures densities alone. A graph must have been made with ``radii=True``. Epochs are 200
+        more by default.
+    density_share, density_shift : float
+        In the last epochs of this share densities count; what is added to the variance of local radii in the
+        layout.
     init : "random", "spectral", (m, d) array, Result or path
         Where rows begin. Coordinates of a ``pca`` with d components or more, of an earlier ``umap``, or of
         ``spectral`` keep what is far apart in the data apart in the picture. "spectral" makes these first, as
@@ -72,7 +82,11 @@ def umap(
         ``-log(1 - phi)`` over random pairs: what the layout has lowered. With ``quality`` it has
         ``trustworthiness``, ``continuity`` and ``preservation``, the share of neighbors in the matrix that
         are neighbors in the layout, each with its ``_error``: of ``quality_k`` neighbors, 15 where there are
-        enough, by the metric of the search, and of ``quality_rows`` rows, all of at most 5000.
+        enough, by the metric of the search, and of ``quality_rows`` rows, all of at most 5000. With
+        ``density`` there are ``radius_data`` and ``radius_embedding``, both (m,) float32: logarithms of the
+        mean squared distance of each row to its neighbors, by weights in the data and by ``phi`` in the
+        layout; NaN of rows without edges. ``attrs`` then has ``density_correlation`` of both, and its
+        ``density_correlation_error`` as of rows drawn one by one; None where all radii are the same.
 
     Raises
     ------
@@ -89,12 +103,16 @@ def umap(
     ----------
     McInnes, Healy, Melville, UMAP, arXiv:1802.03426. Unlike umap-learn a vertex moves by its own edges alone,
     an eighth of all vertices at a time, and random numbers are a function of seed, epoch, vertex, edge and
-    sample: see design note 29.
+    sample: see design note 29. Densities: Narayan, Berger, Cho, Nature Biotechnology 39, 2021, and note 37.
     """
     numbers: dict[str, object] = {"n_components": n_components, "n_epochs": n_epochs, "seed": seed}
     curve = {"min_dist": min_dist, "spread": spread, "a": a, "b": b}
-    forces = {"negative_sample_rate": negative_sample_rate, "repulsion_strength": repulsion_strength}
-    forces |= {"learning_rate": learning_rate}
+    forces: dict[str, object] = {
+        "negative_sample_rate": negative_sample_rate,
+        "repulsion_strength": repulsion_strength,
+    }
+    forces |= {"learning_rate": learning_rate, "density": density}
+    forces |= {"density_share": density_share, "density_shift": density_shift}
     return run(UMAP.task(neighbors, init=init, quality=quality, **numbers, **curve, **forces), where)
 
 

@@ -231,6 +231,7 @@ def fuzzy_graph(
     targets: object = None,
     target_metric: str = "categorical",
     target_weight: float = 0.5,
+    radii: bool = False,
     **where: Unpack[Where],
 ) -> Result:
     """Neighbors as a graph of weights between 0 and 1, as UMAP makes it, of lists larger than memory.
@@ -255,6 +256,8 @@ def fuzzy_graph(
         their own: the result is then the intersection of both.
     target_weight : float, in [0, 1]
         0 for the matrix alone, 1 for the targets alone.
+    radii : bool
+        Whether ``umap(density=)`` is to know how far the neighbors of each row are.
     others
         As for ``svd``.
 
@@ -262,7 +265,9 @@ def fuzzy_graph(
     -------
     Result
         ``graph``, symmetric, as CSR: float32 weights in order of columns, no row joined to itself.
-        ``attrs["weights"]`` says how many there are.
+        ``attrs["weights"]`` says how many there are. With ``radii`` also ``radius_data`` (m,) float32: the
+        logarithm of the mean squared distance of each row to its neighbors, by their weights before
+        ``targets``; NaN of rows without.
 
     Raises
     ------
@@ -272,7 +277,7 @@ def fuzzy_graph(
     Notes
     -----
     Two reads of the lists, and a sort of 2 m k edges of 16 bytes on scratch; memory does not grow with the
-    rows. One process does it. The same bytes for any memory.
+    rows. Twice of both with ``radii``. One process does it. The same bytes for any memory.
 
     References
     ----------
@@ -281,7 +286,7 @@ def fuzzy_graph(
     """
     more = {"set_op_mix_ratio": set_op_mix_ratio, "local_connectivity": local_connectivity}
     beside = {"targets": targets, "target_metric": target_metric, "target_weight": target_weight}
-    return run(FUZZY_GRAPH.task(neighbors, k=k, **more, **beside), where)
+    return run(FUZZY_GRAPH.task(neighbors, k=k, **more, **beside, radii=radii), where)
 
 
 @public

@@ -47,6 +47,12 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     init : {"spectral", "pca", "random"} or array of shape (n_samples, n_components), default="spectral"
         Where samples begin: at eigenvectors of the graph, or at their first principal components, as also
         where samples are too few for eigenvectors.
+    densmap : bool, default=False
+        Whether rows that are far from their neighbors are kept so, and those near near.
+    dens_lambda, dens_frac, dens_var_shift : float, default=2.0, 0.3, 0.1
+        ``density``, ``density_share`` and ``density_shift`` of ``rankfold.umap``.
+    output_dens : bool, default=False
+        Whether ``fit_transform`` also returns local radii, of the samples and in the layout.
     random_state : int, RandomState or None, default=None
         Layouts are the same for any number of threads in any case.
     min_recall : float, optional
@@ -59,6 +65,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     embedding_ : (n_samples, n_components) float32 array
     graph_ : CSR array
         Weights of neighbors: see ``rankfold.fuzzy_graph``.
+    rad_orig_, rad_emb_ : (n_samples,) float32 arrays
+        With ``densmap`` or ``output_dens``: logarithms of mean squared distances to neighbors, of the samples
+        by weights and in the layout by closeness.
     n_features_in_ : int
     feature_names_in_
         Where samples have names of columns.
@@ -86,6 +95,11 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         "b": [numbers.Real, None],
         "target_metric": [StrOptions({"categorical", "euclidean"})],
         "target_weight": [Interval(numbers.Real, 0, 1, closed="both")],
+        "densmap": ["boolean"],
+        "dens_lambda": [Interval(numbers.Real, 0, None, closed="left")],
+        "dens_frac": [Interval(numbers.Real, 0, 1, closed="both")],
+        "dens_var_shift": [Interval(numbers.Real, 0, None, closed="left")],
+        "output_dens": ["boolean"],
         "random_state": ["random_state"],
         "min_recall": [Interval(numbers.Real, 0, 1, closed="left"), None],
         "memory": [str, numbers.Integral, None],
@@ -110,6 +124,11 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         b: float | None = None,
         target_metric: str = "categorical",
         target_weight: float = 0.5,
+        densmap: bool = False,
+        dens_lambda: float = 2.0,
+        dens_frac: float = 0.3,
+        dens_var_shift: float = 0.1,
+        output_dens: bool = False,
         random_state: Any = None,
         min_recall: float | None = None,
         memory: str | int | None = None,
@@ -126,10 +145,13 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         self.local_connectivity = local_connectivity
         self.repulsion_strength = repulsion_strength
         self.negative_sample_rate = negative_sample_rate
-        self.a = a
-        self.b = b
-        self.target_metric = target_metric
-        self.target_weight = target_weight
+        self.a, self.b = a, b
+        self.target_metric, self.target_weight = target_metric, target_weight
+        self.densmap = densmap
+        self.dens_lambda = dens_lambda
+        self.dens_frac = dens_frac
+        self.dens_var_shift = dens_var_shift
+        self.output_dens = output_dens
         self.random_state = random_state
         self.min_recall = min_recall
         self.memory = memory
@@ -149,7 +171,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         X = samples_of(self, X, 3, bits=self.metric in SET_NAMES)
         seed = int(check_random_state(self.random_state).randint(2**31))
         beside = {"target_metric": self.target_metric, "target_weight": self.target_weight}
-        weights = graph_of(self, X, seed, targets=y, **beside)
+        is_spread = self.densmap or self.output_dens
+        weights = graph_of(self, X, seed, targets=y, radii=is_spread, **beside)
         layout = rankfold.umap(
             weights,
             n_components=self.n_components,
@@ -161,11 +184,16 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
             b=self.b,
             repulsion_strength=self.repulsion_strength,
             negative_sample_rate=self.negative_sample_rate,
+            density=self.dens_lambda * self.densmap if is_spread else None,
+            density_share=self.dens_frac,
+            density_shift=self.dens_var_shift,
             init=self._start(X, seed),
             seed=seed,
             memory=self.memory,
         )
         self.graph_, self.embedding_ = weights.graph, np.asarray(layout.embedding[...])
+        if is_spread:
+            self.rad_orig_, self.rad_emb_ = layout.radius_data[...], layout.radius_embedding[...]
         self._n_features_out = self.n_components
         self._fitted_samples, self._layout_facts = X, dict(layout.attrs)
         return self
@@ -192,8 +220,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         return np.asarray(run(task, {"memory": self.memory}).embedding[...])
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Lay out samples in rows, and where they are; ``y`` as in ``fit``."""
-        return self.fit(X, y).embedding_
+        """Lay out samples in rows, and where they are; ``y`` as in ``fit``. Radii as well, if asked for."""
+        self.fit(X, y)
+        return (self.embedding_, self.rad_orig_, self.rad_emb_) if self.output_dens else self.embedding_
 
     def _start(self, X: Any, seed: int) -> Any:
         """Where samples begin; missing dimensions at zero, from which they part."""

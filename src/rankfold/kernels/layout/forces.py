@@ -49,6 +49,26 @@ class Forces(NamedTuple):
     repulsion: Float32
 
 
+class Density(NamedTuple):
+    """What keeps rows apart that are so in the data: a force along each edge, besides the attraction.
+
+    References
+    ----------
+    Narayan, Berger, Cho, Assessing single-cell transcriptomic variability through density-preserving data
+    visualization, Nature Biotechnology 39, 2021. Limited as any other force, as in umap-learn.
+    """
+
+    closeness: Float32
+    """Table of 1 / (1 + a d^(2 b)) by the squared distance, as those of forces."""
+
+    slope: float
+    """b of the curve."""
+
+    pushes: Float32
+    """(n, 2) Of each vertex: what its ends of edges are pushed with by how close they are, and by how steep
+    the curve is there. Negative where the vertex is to have its neighbors nearer."""
+
+
 class Edges(NamedTuple):
     """Of some vertices, by the one that they begin at."""
 
@@ -90,15 +110,18 @@ def forces_of(a: float, b: float, strength: float) -> Forces:
     McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 4.2; squared distances are raised by 0.001 in
     the repulsion, as there.
     """
-    steps = np.arange(((MOST - LEAST) << BITS) + 1, dtype=np.int64)
-    squares = ((steps << SHIFT) + FIRST).astype(np.int32).view(np.float32).tolist()
     attraction, repulsion = [], []
-    for square in squares:
+    for square in _squares():
         # By the powers of the C library, which do not depend on how many are taken at a time.
         power = math.pow(square, b)
         attraction.append(-2 * a * b * power / square / (1 + a * power))
         repulsion.append(2 * strength * b / ((0.001 + square) * (1 + a * power)))
     return Forces(np.array(attraction, np.float32), np.array(repulsion, np.float32))
+
+
+def closeness_of(a: float, b: float) -> Float32:
+    """Table of the curve 1 / (1 + a d^(2 b)) itself, by the squared distance."""
+    return np.array([1 / (1 + a * math.pow(square, b)) for square in _squares()], np.float32)
 
 
 def phases_of(weights: Float32, largest: float) -> UInt32:
@@ -129,3 +152,10 @@ def mix(word: int) -> int:
 def epoch_key(seed: int, purpose: int, epoch: int) -> int:
     """What the random numbers of an epoch begin from."""
     return mix((mix((seed + STEP * purpose) & MASK) + STEP * (epoch + 1)) & MASK)
+
+
+def _squares() -> list[float]:
+    """Squared distances that tables have values of."""
+    steps = np.arange(((MOST - LEAST) << BITS) + 1, dtype=np.int64)
+    squares: list[float] = ((steps << SHIFT) + FIRST).astype(np.int32).view(np.float32).tolist()
+    return squares

@@ -10,7 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._dispatch import kernel
-from rankfold.kernels.layout.forces import FARTHEST, FIRST, LAST, MASK, SHIFT, STEP, Edges, Epoch, Forces, mix
+from rankfold.kernels.layout.forces import (
+    FARTHEST,
+    FIRST,
+    LAST,
+    MASK,
+    SHIFT,
+    STEP,
+    Density,
+    Edges,
+    Epoch,
+    Forces,
+    mix,
+)
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
@@ -18,7 +30,14 @@ Int64 = npt.NDArray[np.int64]
 
 @kernel
 def move_vertices(
-    positions: Float32, vertices: Int64, edges: Edges, *, forces: Forces, epoch: Epoch, out: Float32
+    positions: Float32,
+    vertices: Int64,
+    edges: Edges,
+    *,
+    forces: Forces,
+    epoch: Epoch,
+    out: Float32,
+    density: Density | None = None,
 ) -> None:
     """New positions of some vertices after the edges of an epoch that begin at them.
 
@@ -31,7 +50,7 @@ def move_vertices(
         Of all vertices.
     vertices : (m,) int64
         Those that move.
-    edges, forces, epoch
+    edges, forces, epoch, density
         See ``forces.py``; edges of these vertices, in their order: those of vertex i lie beside each other.
     out : (m, d) float32, written
         New positions; no part of ``positions``.
@@ -51,10 +70,11 @@ def move_vertices(
         x, first = positions[vertex].copy(), int(edges.pointers[place])
         own = mix((epoch.key + STEP * (vertex + 1)) & MASK)
         for edge in range(first, int(edges.pointers[place + 1])):
-            if not _pulls(epoch.number, int(edges.phases[edge])):
+            other, phase = int(edges.neighbors[edge]), int(edges.phases[edge])
+            if not _pulls(epoch.number, phase):
                 continue
             for _ in range(2):
-                x += rate * _force(forces.attraction, x - positions[edges.neighbors[edge]])
+                x += rate * _pull(forces.attraction, density, (vertex, other), phase, x - positions[other])
             counter = (own + STEP * ((edge - first) * words + 1)) & MASK
             x += rate * _push(positions, x, forces.repulsion, counter, epoch.negatives)
         out[place] = x
@@ -77,13 +97,39 @@ def _push(positions: Float32, x: Float32, repulsion: Float32, counter: int, nega
 
 def _force(table: Float32, difference: Float32) -> Float32:
     """What a difference of positions comes to: none where there is none."""
+    square = _square(difference)
+    return _limit(_value(table, square) * difference) if square > 0 else np.zeros_like(difference)
+
+
+def _pull(
+    attraction: Float32, density: Density | None, edge: tuple[int, int], phase: int, difference: Float32
+) -> Float32:
+    """The force along an edge between two vertices, with that by density."""
+    force, square = _force(attraction, difference), _square(difference)
+    if density is None or not square > 0:
+        return force
+    ends, one, half = density.pushes[edge[0]] + density.pushes[edge[1]], np.float32(1), np.float32(0.5)
+    close, steep = _value(density.closeness, square), half * _value(attraction, square)
+    by_closeness = (one - np.float32(density.slope) * (one - close)) * ends[0]
+    share = np.float32(phase) * np.float32(0.5**32)
+    return force + _limit(close * (by_closeness - steep * ends[1]) / share * difference)
+
+
+def _square(difference: Float32) -> np.float32:
     square = np.float32(0)
     for each in difference:
         square += each * each
-    if not square > 0:
-        return np.zeros_like(difference)
+    return square
+
+
+def _value(table: Float32, square: np.float32) -> np.float32:
+    """Of a table at a squared distance above 0."""
     place = min(max(int(square.view(np.int32)) - FIRST, 0), LAST)
     step, between = place >> SHIFT, np.float32(place & (2**SHIFT - 1)) * np.float32(0.5**SHIFT)
-    factor = table[step] + between * (table[step + 1] - table[step])
-    force: Float32 = np.clip(factor * difference, np.float32(-FARTHEST), np.float32(FARTHEST))
-    return force
+    value: np.float32 = table[step] + between * (table[step + 1] - table[step])
+    return value
+
+
+def _limit(force: Float32) -> Float32:
+    limited: Float32 = np.clip(force, np.float32(-FARTHEST), np.float32(FARTHEST))
+    return limited

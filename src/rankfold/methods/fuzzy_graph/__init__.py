@@ -4,6 +4,7 @@ arguments     types, defaults and limits of the arguments
 lists         lists of neighbors as they are stored, some rows at a time
 fuzzy_graph   from lists to a symmetric graph
 new_rows      neighbors of other rows, weighed
+radii         how far neighbors are, on average
 targets       labels and numbers of rows
 stored_rows   rows of a stored graph, some at a time
 rules         what weighs an edge of two graphs, or between labels

@@ -49,6 +49,9 @@ class FuzzyArguments:
     target_weight: Annotated[
         float, Argument("of targets: 0 for the matrix alone, 1 for targets alone", least=0)
     ] = HALF
+    radii: Annotated[bool, Argument("also how far the neighbors of each row are, for umap by density")] = (
+        False
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS, RADII, copy_radii
 from rankfold.methods.fuzzy_graph.row_scales import RowScales
 from rankfold.methods.fuzzy_graph.rules import Rule
 from rankfold.methods.fuzzy_graph.stored_rows import BLOCK, Edges, StoredRows, row_spans
@@ -59,6 +60,9 @@ class CombinedGraph:
     facts: Mapping[str, Any] | None = None
     """Of the first graph, which go on."""
 
+    radii: bool = False
+    """Whether those of the first graph go on."""
+
     def request(self) -> dict[str, Any]:
         """See the protocol."""
         return dict(self.identity)
@@ -68,7 +72,8 @@ class CombinedGraph:
         rows, edges = self.source.shape[0], self.edges
         files = 2 * count(edges, chunk_length(edges)) + count(rows + 1, POINTERS)
         graph = Output(NAME, (rows, rows), np.dtype(np.float32), files, sparse=True, stored=edges)
-        return (graph,)
+        radii = Output(RADII, (rows,), np.dtype(np.float32), count(rows, CHUNK_ROWS))
+        return (graph, radii) if self.radii else (graph,)
 
     # Plan -----------------------------------------------------------------------------------------
 
@@ -116,6 +121,8 @@ class CombinedGraph:
                 writer.append(Entries(block.rows[keep], block.columns[keep], weights[keep]))
                 count, largest = count + int(keep.sum()), max(largest, float(weights.max()))
         writer.finish()
+        if self.radii:
+            copy_radii(Result(self.graphs[0]), run.result)
         facts = {
             **run.facts(self.request(), "exact", self.source, fingerprint),
             **(self.facts or {}),

@@ -3,7 +3,8 @@
 Each row weighs its neighbors (see ``rankfold.kernels.graph.fuzzy``), and an edge weighs what its two rows
 make of it: ``mix (a + b - a b) + (1 - mix) a b``. Both meet by sorting: every edge is written twice, from
 either side, with its weight in the real or in the imaginary part of a number, and numbers of one place are
-added up. What a process holds does not grow with the rows.
+added up. Radii take the distances of edges, which are sorted beside. What a process holds does not grow with
+the rows.
 
 References
 ----------
@@ -23,6 +24,7 @@ import numpy.typing as npt
 from rankfold.kernels.graph.fuzzy import membership
 from rankfold.methods.fuzzy_graph.arguments import ONE_SIDED
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, metric_of
+from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS, RADII, RadiusWriter
 from rankfold.methods.knn.graph import NAME, POINTERS, SORT_BYTES
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.source import Source
@@ -58,9 +60,12 @@ class FuzzyGraph:
     lists: StoredLists
     set_op_mix_ratio: float = ONE_SIDED
     local_connectivity: float = 1.0
+    radii: bool = False
 
     @classmethod
-    def of(cls, lists: StoredLists, set_op_mix_ratio: float, local_connectivity: float) -> FuzzyGraph:
+    def of(
+        cls, lists: StoredLists, set_op_mix_ratio: float, local_connectivity: float, *, radii: bool = False
+    ) -> FuzzyGraph:
         """Check what is asked."""
         if not 0 <= set_op_mix_ratio <= 1:
             raise InputError(
@@ -71,7 +76,7 @@ class FuzzyGraph:
                 f"local_connectivity must lie between 0 and the {lists.k} neighbors that there are, not "
                 f"{local_connectivity}"
             )
-        return cls(lists, set_op_mix_ratio, local_connectivity)
+        return cls(lists, set_op_mix_ratio, local_connectivity, radii)
 
     @property
     def source(self) -> Source:
@@ -85,6 +90,7 @@ class FuzzyGraph:
             "k": self.lists.k,
             "set_op_mix_ratio": self.set_op_mix_ratio,
             "local_connectivity": self.local_connectivity,
+            "radii": self.radii,
             "indices": self.lists.indices.fingerprint(),
         }
 
@@ -103,7 +109,8 @@ class FuzzyGraph:
         rows, edges = self.lists.rows, self.most_edges
         files = 2 * count(edges, self.chunk_edges) + count(rows + 1, POINTERS)
         graph = Output(NAME, (rows, rows), np.dtype(np.float32), files, sparse=True, stored=edges)
-        return (graph,)
+        radii = Output(RADII, (rows,), np.dtype(np.float32), count(rows, CHUNK_ROWS))
+        return (graph, radii) if self.radii else (graph,)
 
     # Plan -----------------------------------------------------------------------------------------
 
@@ -112,11 +119,12 @@ class FuzzyGraph:
         rows, edges, k = self.lists.rows, self.most_edges, self.lists.k
         source, stored = self.source, 8 * rows * self.source.shape[1]
         held = 4 * self.lists.chunk_bytes + BLOCK_BYTES // 8 * EDGE_BYTES * 4
-        sort = 2 * SORT_BYTES + 3 * self.chunk_edges * 8 + 4 * 8 * POINTERS
-        memory = held + sort
+        sort = 2 * SORT_BYTES * self._sorts + 3 * self.chunk_edges * 8 + 4 * 8 * POINTERS
+        memory = held * self._sorts + sort + self.radii * 10 * 8 * CHUNK_ROWS
+        work = 600.0 * rows * k * self._sorts
         sweeps = (
             Pass("distances", "matrix", stored, 0, float(rows * k), held, 1, 1, blas_bytes=0),
-            Pass("weights", "matrix", 2 * stored, 8 * edges, 600.0 * rows * k, memory, 1, 1, blas_bytes=0),
+            Pass("weights", "matrix", 2 * stored * self._sorts, 8 * edges, work, memory, 1, 1, blas_bytes=0),
         )
         peak = RESERVE_BYTES + memory
         arrangement = Arrangement(sweeps, 1, peak, memory, 0, 1, rows, rows, 2, 2)
@@ -128,7 +136,7 @@ class FuzzyGraph:
             f"at most {edges} edges",
             k,
             result_bytes=8 * edges + 8 * rows,
-            scratch_bytes=RECORD_BYTES * edges,
+            scratch_bytes=RECORD_BYTES * edges * self._sorts,
             details=(
                 ("sort of edges", f"{RECORD_BYTES} bytes each on scratch, {format_bytes(sort)} in memory"),
             ),
@@ -136,27 +144,34 @@ class FuzzyGraph:
         )
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
+    @property
+    def _sorts(self) -> int:
+        """Of edges: by weights, and by distances where these are wanted."""
+        return 1 + self.radii
+
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol; what was interrupted is made again."""
         mean = self._mean_distance(run)
-        folder, between = run.result / NAME, run.scratch / "edges"
-        for old in (folder, between):
-            remove(old)
-        between.mkdir()
+        folder = run.result / NAME
+        remove(folder)
         rows = self.lists.rows
         writer = CsrWriter(folder, (rows, rows), np.dtype(np.float32), self.most_edges, str(run.result))
+        radii = RadiusWriter(run.result, rows) if self.radii else None
         edges, largest = 0, 0.0
-        for entries in sorted_entries(self._both_ways(run, mean), (rows, rows), BOTH, between, SORT_BYTES):
+        for entries, distances in self._edges(run, mean):
             weights = self._join(entries.values)
             keep = weights > 0
             if keep.any():
                 writer.append(Entries(entries.rows[keep], entries.columns[keep], weights[keep]))
                 edges, largest = edges + int(keep.sum()), max(largest, float(weights.max()))
+            if radii is not None:
+                radii.append(entries.rows, weights, distances)
         writer.finish()
-        remove(between)
-        run.passes += 2
+        if radii is not None:
+            radii.finish()
+        run.passes += 1 + self._sorts
         facts = {
             **run.facts(self.request(), "exact", self.source, fingerprint),
             "weights": edges,
@@ -175,15 +190,31 @@ class FuzzyGraph:
             _tell(run, "distances", first + len(distances), rows)
         return total / (rows * (k + 1))
 
-    def _both_ways(self, run: Run, mean: float) -> Iterator[Entries]:
-        """Every edge, and the one that leads back: the weight of the first is real."""
+    def _edges(self, run: Run, mean: float) -> Iterator[tuple[Entries, Float32]]:
+        """Edges in order of rows with their weights from either side, and their distances where wanted."""
+        sorts, shape = [], (self.lists.rows, self.lists.rows)
+        for number in range(self._sorts):
+            folder = run.scratch / f"edges{number}"
+            remove(folder)
+            folder.mkdir()
+            values = self._both_ways(run, mean, by_distance=bool(number))
+            sorts.append(sorted_entries(values, shape, BOTH, folder, SORT_BYTES))
+        # The same places in the same order come in the same blocks.
+        for entries, *others in zip(*sorts, strict=True):
+            distances = [np.maximum(other.values.real, other.values.imag) for other in others]
+            yield entries, distances[0] if distances else np.empty(0, np.float32)
+        for number in range(self._sorts):
+            remove(run.scratch / f"edges{number}")
+
+    def _both_ways(self, run: Run, mean: float, *, by_distance: bool) -> Iterator[Entries]:
+        """Every edge, and the one that leads back: the weight, or distance, of the first is real."""
         k, rows = self.lists.k, self.lists.rows
         for first, distances, indices in self.lists.blocks():
             weights = np.empty(distances.shape, np.float32)
             membership(distances, mean, local_connectivity=self.local_connectivity, out=weights)
             ends, starts = indices.reshape(-1), np.repeat(np.arange(first, first + len(indices)), k)
-            values = weights.reshape(-1)
-            some = (values > 0) & (ends != starts)
+            values = (distances.astype(np.float32) if by_distance else weights).reshape(-1)
+            some = (weights.reshape(-1) > 0) & (ends != starts)
             ends, starts, values = ends[some], starts[some], values[some]
             if len(values):
                 yield Entries(starts, ends, values.astype(BOTH))

@@ -40,11 +40,13 @@ def fuzzy_graph_task(
     targets: object = None,
     target_metric: str = CATEGORICAL,
     target_weight: object = HALF,
+    radii: bool = False,
 ) -> FuzzyGraph | Chain:
     """Lists that are to be weighed, checked; arguments of ``rankfold.fuzzy_graph``."""
     result = result_of("fuzzy_graph", neighbors, "a result of knn, as of rf.knn(x, k=14)")
     ratio = number("set_op_mix_ratio", set_op_mix_ratio)
-    graph = FuzzyGraph.of(StoredLists.of(result, k), ratio, number("local_connectivity", local_connectivity))
+    connectivity = number("local_connectivity", local_connectivity)
+    graph = FuzzyGraph.of(StoredLists.of(result, k), ratio, connectivity, radii=radii)
     if target_metric not in TARGET_METRICS:
         raise InputError(f"target_metric {target_metric!r} is not known: take {' or '.join(TARGET_METRICS)}")
     weight = _share("target_weight", target_weight)
@@ -61,7 +63,7 @@ def _labeled(graph: FuzzyGraph, labels: Any, weight: float) -> Chain:
     identity = {**graph.request(), "targets": digest_of(labels), "target_weight": weight}
     identity["target_metric"] = CATEGORICAL
     rule = SameLabel(labels, weight)
-    last = CombinedGraph(graph.source, graph.most_edges, identity, lambda _: rule)
+    last = CombinedGraph(graph.source, graph.most_edges, identity, lambda _: rule, radii=graph.radii)
     return Chain(identity, (Link("graph", graph), Link("labeled", last, _with_graphs(last, "graph"))))
 
 
@@ -73,7 +75,7 @@ def _beside_targets(graph: FuzzyGraph, targets: Source, weight: float) -> Chain:
     identity = {**graph.request(), "targets": targets.fingerprint(), "target_weight": weight}
     identity["target_metric"] = "euclidean"
     edges = graph.most_edges + of_targets.most_edges
-    last = CombinedGraph(graph.source, edges, identity, _intersection(weight))
+    last = CombinedGraph(graph.source, edges, identity, _intersection(weight), radii=graph.radii)
 
     def weigh_targets(results: Mapping[str, Path]) -> FuzzyGraph:
         return FuzzyGraph.of(StoredLists.of(Result(results["target-lists"]), None), ONE_SIDED, 1.0)

@@ -40,6 +40,8 @@ DIMENSIONS = {
     "degrees": ("row",),
     "density": ("row",),
     "embedding": ("row", "component"),
+    "radius_data": ("row",),
+    "radius_embedding": ("row",),
     "geodesics": ("row", "landmark"),
     "landmarks": ("landmark",),
     "landmark_eigenvalues": ("landmark",),

@@ -3,9 +3,9 @@
 arguments   types, defaults and limits of the arguments
 request     parameters of a layout, checked; the curve that forces follow from
 edges       the edges of a graph that pull, in memory
-start       where vertices begin
+start       where vertices begin, and rows that are added to a layout
 apart       where components begin, side by side
-added       where rows begin that are added to a layout
+density     forces that keep apart what is so in the data
 layout      epochs that move all vertices, a group after the other
 work        in this process, or by workers that exchange positions
 placement   new rows in a layout that stays

@@ -31,6 +31,16 @@ class UmapArguments:
     ] = 5
     repulsion_strength: Annotated[float, Argument("of these pushes", least=0)] = 1.0
     learning_rate: Annotated[float, Argument("of the first epoch; it falls to 0", least=0)] = 1.0
+    density: Annotated[
+        float | None,
+        Argument("how strongly rows that are far apart in the data are kept so; 2 as in densMAP", least=0),
+    ] = None
+    density_share: Annotated[
+        float, Argument("of the epochs, the last ones, in which density counts", least=0)
+    ] = 0.3
+    density_shift: Annotated[
+        float, Argument("that is added to the variance of local radii in the layout", least=0)
+    ] = 0.1
     init: Annotated[
         str,
         Argument(

@@ -17,9 +17,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.layout.forces import FIRST_FACTOR, STEP, Edges, Epoch, Forces, epoch_key, forces_of
+from rankfold.kernels.layout.forces import (
+    FIRST_FACTOR,
+    STEP,
+    Density,
+    Edges,
+    Epoch,
+    Forces,
+    epoch_key,
+    forces_of,
+)
+from rankfold.kernels.layout.radii import measure_radii
 from rankfold.kernels.layout.vertices import move_vertices
 from rankfold.methods.random_keys import Purpose
+from rankfold.methods.umap.density import Densities, DensityGoal
 from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.request import LayoutRequest
 
@@ -27,8 +38,9 @@ Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 
 Swap = Callable[[int, Float32, Sequence[int]], None]
-"""Fills in positions that others have moved: number of the move from 1 on, positions of a group, and where
-the share of each part of the vertices begins and ends in it."""
+"""Fills in positions that others have moved: number of the move from 1 on, positions of a group, beside which
+there may be two numbers of their radii, and where the share of each part of the vertices begins and ends in
+it."""
 
 GROUPS = 8
 """Of vertices. With one, neighbors move together, and trustworthiness falls; with more than eight it rises no
@@ -53,9 +65,16 @@ class Layout:
     part: int = 0
     """Whose vertices move here."""
 
+    goal: DensityGoal | None = None
+    spread: Float32 | None = None
+    """Of each vertex the mean square of the lengths of its edges, and the sum of their closeness, as it moved
+    last; nothing where density does not count."""
+
     def run(self, first: int, told: Callable[[int], None], swap: Swap | None = None) -> None:
         """All moves of groups from ``first`` on; ``told`` is called after each with how many there were."""
-        forces = forces_of(*self.request.curve(), self.request.repulsion_strength)
+        curve, columns = self.request.curve(), self.positions.shape[1]
+        forces = forces_of(*curve, self.request.repulsion_strength)
+        densities = None if self.goal is None else Densities(self.goal, curve)
         groups = vertex_groups(len(self.positions))
         cuts = [np.searchsorted(group, self.bounds or (0, len(self.positions))).tolist() for group in groups]
         mine = [slice(*cut[self.part : self.part + 2]) for cut in cuts]
@@ -64,36 +83,55 @@ class Layout:
             for move in range(first, moves(len(self.positions), self.epochs)):
                 epoch, number = divmod(move, len(groups))
                 group, own = groups[number], mine[number]
-                after = np.empty((len(group), self.positions.shape[1]), np.float32)
-                self._move(group[own], edges[number], epoch, forces, pool, after[own])
+                density, closeness = self._density(densities, epoch)
+                after = np.empty((len(group), columns + 2 * (closeness is not None)), np.float32)
+                some = group[own], edges[number]
+                after[own] = self._move(*some, self._now(epoch), forces, density, closeness, pool)
                 if swap is not None:
                     swap(move + 1, after, cuts[number])
-                self.positions[group] = after
+                self.positions[group] = after[:, :columns]
+                if self.spread is not None and closeness is not None:
+                    self.spread[group] = after[:, columns:]
                 told(move + 1)
+
+    def _density(self, densities: Densities | None, epoch: int) -> tuple[Density | None, Float32 | None]:
+        """Forces of it in an epoch, and the table that radii are measured by, if they are."""
+        if densities is None or self.spread is None or epoch + 1 < densities.goal.first_epoch:
+            return None, None
+        is_early = epoch < densities.goal.first_epoch
+        return None if is_early else densities.now(self.spread), densities.closeness
+
+    def _now(self, epoch: int) -> Epoch:
+        rate = self.request.learning_rate * (1 - epoch / self.epochs)
+        key = epoch_key(self.request.seed, Purpose.LAYOUT_SAMPLES, epoch)
+        return Epoch(epoch + 1, key, rate, self.request.negative_sample_rate)
 
     def _move(
         self,
         group: Int64,
         edges: Edges,
-        epoch: int,
+        epoch: Epoch,
         forces: Forces,
+        density: Density | None,
+        closeness: Float32 | None,
         pool: ThreadPoolExecutor,
-        after: Float32,
-    ) -> None:
-        """New positions of some vertices of a group."""
-        rate = self.request.learning_rate * (1 - epoch / self.epochs)
-        key = epoch_key(self.request.seed, Purpose.LAYOUT_SAMPLES, epoch)
-        now = Epoch(epoch + 1, key, rate, self.request.negative_sample_rate)
+    ) -> Float32:
+        """New positions of some vertices of a group, and beside them their radii where these are measured."""
+        after = np.empty((len(group), self.positions.shape[1]), np.float32)
+        radii = np.empty((len(group), 0 if closeness is None else 2), np.float32)
 
         def move(ends: tuple[int, int]) -> None:
-            some = slice(*ends)
-            where = self.positions, group[some], edges.part(*ends)
-            move_vertices(*where, forces=forces, epoch=now, out=after[some])
+            some, part = slice(*ends), edges.part(*ends)
+            where = self.positions, group[some], part
+            move_vertices(*where, forces=forces, epoch=epoch, out=after[some], density=density)
+            if closeness is not None:
+                measure_radii(self.positions, after[some], part, closeness=closeness, out=radii[some])
 
         pieces = 1 if self.threads == 1 else PIECES * self.threads
         cuts = [len(group) * i // pieces for i in range(pieces + 1)]
         for _ in pool.map(move, itertools.pairwise(cuts)):
             pass
+        return after if closeness is None else np.hstack([after, radii])
 
 
 def moves(rows: int, epochs: int) -> int:

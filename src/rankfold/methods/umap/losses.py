@@ -30,7 +30,7 @@ def edge_loss(positions: Float32, edges: PullingEdges, a: float, b: float) -> tu
     count = 0
     for rows, neighbors, phases in edges.some_at_a_time(BLOCK):
         shares = phases.astype(np.float64)
-        total += float(shares @ np.log1p(a * _squares(positions, rows, neighbors) ** b))
+        total += float(shares @ np.log1p(a * squared_distances(positions, rows, neighbors) ** b))
         weights += float(shares.sum())
         count += len(rows)
     return total / weights if weights else 0.0, count
@@ -44,12 +44,13 @@ def pair_loss(positions: Float32, a: float, b: float, seed: int) -> float:
         rows = np.arange(start, min(count, start + BLOCK))
         bits = np.random.Philox(key=key, counter=[0, 0, 0, block])
         steps = np.random.Generator(bits).integers(1, max(2, count), BLOCK)[: len(rows)]
-        power = a * np.maximum(_squares(positions, rows, (rows + steps) % count), NEAREST) ** b
+        power = a * np.maximum(squared_distances(positions, rows, (rows + steps) % count), NEAREST) ** b
         total += float((np.log1p(power) - np.log(power)).sum())
     return total / count
 
 
-def _squares(positions: Float32, rows: Any, others: Any) -> npt.NDArray[np.float64]:
+def squared_distances(positions: Float32, rows: Any, others: Any) -> npt.NDArray[np.float64]:
+    """Of pairs of vertices."""
     difference = positions[rows].astype(np.float64) - positions[others]
     squares: npt.NDArray[np.float64] = (difference * difference).sum(axis=1)
     return squares

@@ -19,6 +19,11 @@ FEW_ROWS = 10_000
 EPOCHS = (500, 200)
 """Of few rows, and of more."""
 
+DENSITY_EPOCHS = 200
+"""That are more where density counts."""
+
+DENSITY = ("density", "density_share", "density_shift")
+
 LARGEST = {"n_epochs": 2**31, "n_components": 1024, "negative_sample_rate": 1024}
 
 STRONGEST = 1e6
@@ -41,6 +46,9 @@ class LayoutRequest:
     negative_sample_rate: int = 5
     repulsion_strength: float = 1.0
     learning_rate: float = 1.0
+    density: float | None = None
+    density_share: float = 0.3
+    density_shift: float = 0.1
     init: str = INITS[0]
     seed: int = 0
 
@@ -50,7 +58,7 @@ class LayoutRequest:
         for name in ("n_components", "n_epochs", "negative_sample_rate", "seed"):
             if arguments.get(name) is not None:
                 arguments[name] = integer(name, arguments[name])
-        for name in ("min_dist", "spread", "a", "b", "repulsion_strength", "learning_rate"):
+        for name in ("min_dist", "spread", "a", "b", "repulsion_strength", "learning_rate", *DENSITY):
             if arguments.get(name) is not None:
                 arguments[name] = number(name, arguments[name])
         request = cls(**arguments)
@@ -63,9 +71,11 @@ class LayoutRequest:
             value = getattr(self, name)
             if value is not None and not least <= value < LARGEST[name]:
                 raise InputError(f"{name} must lie in {least} .. {LARGEST[name] - 1}, not {value}")
-        for name in ("repulsion_strength", "learning_rate"):
-            if not 0 <= getattr(self, name) <= STRONGEST:
-                raise InputError(f"{name} must lie in 0 .. {STRONGEST:g}, not {getattr(self, name)}")
+        most = {"density": STRONGEST, "density_share": 1, "density_shift": STRONGEST}
+        for name, largest in {"repulsion_strength": STRONGEST, "learning_rate": STRONGEST, **most}.items():
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= largest:
+                raise InputError(f"{name} must lie in 0 .. {largest:g}, not {value}")
         if self.init not in INITS:
             raise InputError(
                 f"init {self.init!r} is not known: take {', '.join(INITS[:-1])}, an array of positions, or a "
@@ -96,7 +106,9 @@ class LayoutRequest:
 
     def epochs(self, rows: int) -> int:
         """How many there are for so many rows."""
-        return self.n_epochs if self.n_epochs is not None else EPOCHS[rows > FEW_ROWS]
+        if self.n_epochs is not None:
+            return self.n_epochs
+        return EPOCHS[rows > FEW_ROWS] + (DENSITY_EPOCHS if self.density else 0)
 
     def curve(self) -> tuple[float, float]:
         """``a`` and ``b``, as they are given or fitted.

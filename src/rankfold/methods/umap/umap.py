@@ -18,16 +18,25 @@ from rankfold.methods.fuzzy_graph.combined import most_edges
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.new_rows import facts_of_distances
+from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS as RADIUS_ROWS
+from rankfold.methods.fuzzy_graph.radii import RADII
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.task import Output, Task, count
-from rankfold.methods.umap.added import place_added
 from rankfold.methods.umap.arguments import INITS, SPECTRAL
+from rankfold.methods.umap.density import ROW_BYTES, DensityGoal, require_radii, write_radii
 from rankfold.methods.umap.edges import PullingEdges, edges_bytes
 from rankfold.methods.umap.losses import BLOCK, edge_loss, pair_loss
 from rankfold.methods.umap.request import LayoutRequest
-from rankfold.methods.umap.start import anywhere, digest, given_positions, spectral_positions, start_positions
+from rankfold.methods.umap.start import (
+    anywhere,
+    digest,
+    given_positions,
+    place_added,
+    spectral_positions,
+    start_positions,
+)
 from rankfold.methods.umap.work import lay_out
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
@@ -109,8 +118,13 @@ class UmapTask:
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
-        shape, chunks = (self.rows, self.parameters.n_components), count(self.rows, self.chunk_rows)
-        return (Output("embedding", shape, np.dtype(np.float32), chunks),)
+        single, rows = np.dtype(np.float32), self.rows
+        shape, chunks = (rows, self.parameters.n_components), count(rows, self.chunk_rows)
+        embedding = Output("embedding", shape, single, chunks)
+        if self.parameters.density is None:
+            return (embedding,)
+        in_data = Output(RADII, (rows,), single, count(rows, RADIUS_ROWS))
+        return embedding, in_data, Output("radius_embedding", (rows,), single, chunks)
 
     # Plan -----------------------------------------------------------------------------------------
 
@@ -124,8 +138,8 @@ class UmapTask:
             np.dtype(np.float32),
             f"{width} dimensions, {self.epochs} epochs",
             width,
-            result_bytes=4 * self.rows * width,
-            scratch_bytes=4 * self.rows * width,
+            result_bytes=4 * self.rows * (width + 2 * self._is_spread),
+            scratch_bytes=4 * self.rows * (width + 2 * self._is_spread),
             subject=f"umap of {self.rows} rows and {self.edges} edges",
             details=self._details(self.parts(budget.workers)),
         )
@@ -136,6 +150,7 @@ class UmapTask:
         parts = self.parts(budget.workers)
         memory, lanes = self._memory_bytes(parts), budget.threads * parts
         work = PAIR_FLOPS * self.edges * self.epochs * (2 + self.parameters.negative_sample_rate)
+        work *= 1 + 0.5 * self._is_spread
         reads, writes = 12 * self.edges, 4 * self.rows * self.parameters.n_components
         sweep = Pass(
             "layout",
@@ -171,11 +186,18 @@ class UmapTask:
     @property
     def _positions_bytes(self) -> int:
         """Positions as given, before and after, and in a checkpoint; groups."""
-        return self.rows * self.parameters.n_components * (4 + 4 + 4 + 8 * 3) + 8 * 4 * self.rows
+        row = self.parameters.n_components * (4 + 4 + 4 + 8 * 3) + 8 * 4 + ROW_BYTES * self._is_spread
+        return self.rows * row
+
+    @property
+    def _is_spread(self) -> bool:
+        """Whether density counts, or is measured."""
+        return self.parameters.density is not None
 
     def _exchange_bytes(self, parts: int) -> int:
         """Positions that one of some processes takes from the others in an epoch."""
-        return 4 * self.rows * self.parameters.n_components * (parts - 1) // parts
+        columns = self.parameters.n_components + 2 * bool(self.parameters.density)
+        return 4 * self.rows * columns * (parts - 1) // parts
 
     def _details(self, parts: int) -> tuple[tuple[str, str], ...]:
         """What fills the memory of a process, and what passes between them."""
@@ -198,7 +220,8 @@ class UmapTask:
         parameters = self.parameters
         edges = PullingEdges.of(stored, self.epochs)
         first, more = self._first_positions()
-        positions = lay_out(run, edges, parameters, lambda: first, self._processes(run))
+        goal = DensityGoal.of(self.graph, edges, parameters)
+        positions = lay_out(run, edges, parameters, lambda: first, self._processes(run), goal)
         if not np.isfinite(positions).all():
             raise InputError(
                 "forces have thrown rows out of the range of float32: ask for a smaller learning_rate, now "
@@ -210,6 +233,8 @@ class UmapTask:
         run.passes += 1
         curve = parameters.curve()
         loss, count = edge_loss(positions, edges, *curve)
+        if self._is_spread:
+            more |= write_radii(run.result, self.graph, positions, edges, curve, self.chunk_rows)
         facts = {
             **run.facts(self.request(), "sgd", self.source, fingerprint),
             "epochs": self.epochs,
@@ -275,9 +300,12 @@ def _layout_task(result: Result, init: object, arguments: dict[str, object]) -> 
         raise InputError(f"umap lays out fewer than 2**32 rows, not {rows}")
     given = None if is_name or init is TO_COME else given_positions(init, rows, parameters.n_components)
     if kind == "knn":
-        graph = FuzzyGraph.of(StoredLists.of(result, None), ONE_SIDED, 1.0)
+        is_spread = parameters.density is not None
+        graph = FuzzyGraph.of(StoredLists.of(result, None), ONE_SIDED, 1.0, radii=is_spread)
         layout = UmapTask(graph.source, graph.most_edges, parameters, given, None, graph.request())
         return _chain(graph, layout)
+    if parameters.density is not None:
+        require_radii(result)
     layout = UmapTask(result.matrix("graph"), most_edges(result), parameters, given, result.path)
     return _chain(result, layout) if parameters.init == SPECTRAL else layout
 

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.kernels.layout.forces import Edges, Epoch, forces_of
+from rankfold.kernels.layout.forces import Density, Edges, Epoch, closeness_of, forces_of
+from rankfold.kernels.layout.radii import measure_radii
 from rankfold.kernels.layout.rows import NewRows, place_rows, row_keys
 from rankfold.kernels.layout.vertices import move_vertices
 
 
 def warm_layout(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
     """What moves vertices, in a plane or elsewhere."""
-    _warm(min(3, int(request["n_components"])), np.dtype(np.int32 if shape[0] < 2**31 else np.int64))
+    index = np.dtype(np.int32 if shape[0] < 2**31 else np.int64)
+    _warm(min(3, int(request["n_components"])), index, bool(request.get("density")))
 
 
 def warm_placement(width: int) -> None:
@@ -31,8 +33,13 @@ def _warm_placement(width: int) -> None:
 
 
 @functools.cache
-def _warm(width: int, index: np.dtype[Any]) -> None:
+def _warm(width: int, index: np.dtype[Any], is_spread: bool) -> None:
     edges = Edges(np.arange(3), np.array([1, 0], index), np.ones(2, np.uint32))
     positions, forces = np.zeros((2, width), np.float32), forces_of(1.0, 1.0, 1.0)
     now = Epoch(1, 0, 1.0, 1)
     move_vertices(positions, np.arange(2), edges, forces=forces, epoch=now, out=positions.copy())
+    if is_spread:
+        closeness, pushes = closeness_of(1.0, 1.0), np.ones((2, 2), np.float32)
+        density, moved = Density(closeness, 1.0, pushes), positions.copy()
+        move_vertices(positions, np.arange(2), edges, forces=forces, epoch=now, out=moved, density=density)
+        measure_radii(positions, moved, edges, closeness=closeness, out=pushes)

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.umap.density import DensityGoal
 from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.layout import Layout, moves
 from rankfold.methods.umap.request import LayoutRequest
@@ -23,12 +24,12 @@ from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.team.team import Member, Team
 from rankfold.pipeline.errors import ClusterError
-from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays
+from rankfold.pipeline.storage.checkpoint import State, load_arrays, load_if_whole, save_arrays
 
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 
-FOLDER, POSITIONS, MOVES = "layout", "positions", "moves"
+FOLDER, POSITIONS, MOVES, SPREAD = "layout", "positions", "moves", "spread"
 
 
 def lay_out(
@@ -37,6 +38,7 @@ def lay_out(
     parameters: LayoutRequest,
     start: Callable[[], Float32],
     parts: range,
+    goal: DensityGoal | None = None,
 ) -> Float32:
     """Where vertices end: from an earlier checkpoint, or from ``start``.
 
@@ -46,30 +48,39 @@ def lay_out(
     state = load_if_whole(part)
     if state is None or MOVES not in state:
         state = {POSITIONS: start(), MOVES: np.array([0])}
+        if goal is not None:
+            state[SPREAD] = np.zeros((len(state[POSITIONS]), 2), np.float32)
     if run.scheduler.has_workers:
         if load_if_whole(part, MOVES) is None:
             save_arrays(part, state, durable=run.keeping.is_remote)
         rows = len(state.pop(POSITIONS))
-        run.worker_bytes = max(run.worker_bytes, _on_workers(run, edges, parameters, part, rows, parts))
+        run.worker_bytes = max(run.worker_bytes, _on_workers(run, edges, parameters, part, rows, parts, goal))
         positions: Float32 = load_arrays(part)[POSITIONS]
     else:
-        positions = _here(run, edges, parameters, part, state[POSITIONS], int(state[MOVES][0]))
+        positions = _here(run, edges, parameters, part, state, goal)
     run.seconds[FOLDER] = time.perf_counter() - began
     return positions
 
 
 def _here(
-    run: Run, edges: PullingEdges, parameters: LayoutRequest, part: Path, positions: Float32, first: int
+    run: Run,
+    edges: PullingEdges,
+    parameters: LayoutRequest,
+    part: Path,
+    state: State,
+    goal: DensityGoal | None,
 ) -> Float32:
     """All in this process."""
-    rows, last_save = len(positions), time.monotonic()
+    positions, first, last_save = state[POSITIONS], int(state[MOVES][0]), time.monotonic()
+    rows = len(positions)
     end = moves(rows, edges.epochs)
     layout = Layout(positions, edges, parameters, edges.epochs, run.concurrency)
+    layout.goal, layout.spread = goal, state.get(SPREAD)
 
     def told(done: int) -> None:
         nonlocal last_save
         if run.keeping.resumable and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
-            save_arrays(part, {POSITIONS: layout.positions, MOVES: np.array([done])})
+            save_arrays(part, _state(layout, done))
             last_save = time.monotonic()
         if run.progress and done % (end // edges.epochs) == 0:
             run.progress(FOLDER, rows * done // end, rows)
@@ -78,8 +89,20 @@ def _here(
     return layout.positions
 
 
+def _state(layout: Layout, done: int) -> State:
+    """After so many moves."""
+    state: State = {POSITIONS: layout.positions, MOVES: np.array([done])}
+    return state if layout.spread is None else {**state, SPREAD: layout.spread}
+
+
 def _on_workers(
-    run: Run, edges: PullingEdges, parameters: LayoutRequest, part: Path, rows: int, parts: range
+    run: Run,
+    edges: PullingEdges,
+    parameters: LayoutRequest,
+    part: Path,
+    rows: int,
+    parts: range,
+    goal: DensityGoal | None,
 ) -> int:
     """Most memory of a worker, which leave the last positions in ``part``."""
     pointers, end = edges.pointers(), moves(rows, edges.epochs)
@@ -88,8 +111,9 @@ def _on_workers(
         shares = pointers[-1] * np.arange(1, count) // count
         bounds = (0, *np.searchsorted(pointers, shares).tolist(), rows)
         # A group has an eighth of the vertices, but a hash decides of which.
-        most = [4 * parameters.n_components * (b - a) for a, b in itertools.pairwise(bounds)]
-        return LayoutWork(edges, parameters, part, bounds, sweep.SEGMENT_SECONDS), most
+        columns = parameters.n_components + (0 if goal is None else 2)
+        most = [4 * columns * (b - a) for a, b in itertools.pairwise(bounds)]
+        return LayoutWork(edges, parameters, part, bounds, sweep.SEGMENT_SECONDS, goal), most
 
     def standing() -> int:
         state = load_if_whole(part, MOVES)
@@ -123,6 +147,7 @@ class LayoutWork:
     state: Path
     bounds: tuple[int, ...]
     checkpoint_seconds: float
+    goal: DensityGoal | None = None
 
     def do_part(self, member: Member) -> None:
         """From the last checkpoint to the end, or until this process is to stop."""
@@ -138,6 +163,7 @@ class LayoutWork:
         end = moves(rows, self.edges.epochs)
         threads, epochs = member.threads, self.edges.epochs
         layout = Layout(positions, self.edges, self.parameters, epochs, threads, self.bounds, part)
+        layout.goal, layout.spread = self.goal, state.get(SPREAD)
 
         def told(number: int) -> None:
             nonlocal done, last_save
@@ -146,7 +172,7 @@ class LayoutWork:
             if part == 0:
                 member.attempt.reach(0, rows * done // end)
                 if time.monotonic() - last_save > self.checkpoint_seconds:
-                    self._save(member, positions, done)
+                    member.save(self.state, _state(layout, done))
                     last_save = time.monotonic()
 
         try:
@@ -154,7 +180,4 @@ class LayoutWork:
         finally:
             # Positions change between two moves alone: however it ends, they are those after so many.
             if part == 0 and done > first:
-                self._save(member, positions, done)
-
-    def _save(self, member: Member, positions: Float32, done: int) -> None:
-        member.save(self.state, {POSITIONS: positions, MOVES: np.array([done])})
+                member.save(self.state, _state(layout, done))

@@ -8,18 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop
-from rankfold.kernels.layout.cpu.vertices import (
-    HALF,
-    LOW,
-    ONE,
-    STEP,
-    ZERO,
-    _factor,
-    _limit,
-    _mix,
-    _pulls,
-    _square,
-)
+from rankfold.kernels.layout.cpu.vertices import ONE, STEP, _factor, _limit, _mix, _pulls, _repel, _square
 from rankfold.kernels.layout.forces import Forces
 from rankfold.kernels.layout.rows import NewRows
 
@@ -47,8 +36,7 @@ def _place_rows(
     negatives: int,
     out: Float32,
 ) -> None:
-    count, words = np.uint64(len(positions)), np.uint64((negatives + 1) // 2)
-    width = positions.shape[1]
+    width, words = positions.shape[1], np.uint64((negatives + 1) // 2)
     x, push = np.empty(width, np.float32), np.empty(width, np.float32)
     for place in range(len(keys)):
         for d in range(width):
@@ -63,17 +51,7 @@ def _place_rows(
                 factor = _factor(attraction, _square(x, positions, other))
                 for d in range(width):
                     x[d] += rate * _limit(factor * (x[d] - positions[other, d]))
-                push[:] = ZERO
-                word = np.uint64(0)
-                for sample in range(negatives):
-                    if sample % 2 == 0:
-                        word = _mix(own + STEP * (np.uint64(edge) * words + np.uint64(sample // 2) + ONE))
-                    half = word & LOW if sample % 2 else word >> HALF
-                    far = np.int64((half * count) >> HALF)
-                    factor = _factor(repulsion, _square(x, positions, far))
-                    for d in range(width):
-                        push[d] += _limit(factor * (x[d] - positions[far, d]))
-                for d in range(width):
-                    x[d] += rate * push[d]
+                counter = own + STEP * (np.uint64(edge) * words + ONE)
+                _repel(x, push, positions, repulsion, counter, negatives, rate)
         for d in range(width):
             out[place, d] = x[d]

@@ -10,29 +10,43 @@ import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
 from rankfold.kernels.layout import forces as tables
-from rankfold.kernels.layout.forces import Edges, Epoch, Forces
+from rankfold.kernels.layout.forces import Density, Edges, Epoch, Forces
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 UInt32 = npt.NDArray[np.uint32]
 
-ZERO, FARTHEST = np.float32(0), np.float32(tables.FARTHEST)
+ZERO, UNIT, HALF_OF = np.float32(0), np.float32(1), np.float32(0.5)
+FARTHEST, TURN = np.float32(tables.FARTHEST), np.float32(0.5**32)
 FIRST, LAST, SHIFT = np.int32(tables.FIRST), np.int32(tables.LAST), np.int32(tables.SHIFT)
 NONE, BETWEEN, WIDTH = np.int32(0), np.int32(2**tables.SHIFT - 1), np.float32(0.5**tables.SHIFT)
 
 STEP, ONE, HALF, LOW = np.uint64(tables.STEP), np.uint64(1), np.uint64(32), np.uint64(0xFFFFFFFF)
+NO_PUSHES = np.empty((0, 2), np.float32)
 FACTORS = np.uint64(tables.FIRST_FACTOR), np.uint64(tables.SECOND_FACTOR)
 SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def move_vertices(
-    positions: Float32, vertices: Int64, edges: Edges, *, forces: Forces, epoch: Epoch, out: Float32
+    positions: Float32,
+    vertices: Int64,
+    edges: Edges,
+    *,
+    forces: Forces,
+    epoch: Epoch,
+    out: Float32,
+    density: Density | None = None,
 ) -> None:
-    """See the contract; scratch two vectors of d numbers, if d is not 2."""
-    loop = _move_in_plane if positions.shape[1] == 2 else _move_in_space
+    """See the contract; scratch two vectors of d numbers, if d is not 2 or there is a density."""
     now = np.uint32(epoch.number), np.uint64(epoch.key), np.float32(epoch.rate)
-    loop(positions, vertices, *edges, *forces, *now, epoch.negatives, out)
+    arguments = positions, vertices, *edges, *forces, *now, epoch.negatives, out
+    if positions.shape[1] == 2 and density is None:
+        _move_in_plane(*arguments)
+    elif density is None:
+        _move_in_space(*arguments, forces.attraction, ZERO, NO_PUSHES)
+    else:
+        _move_in_space(*arguments, density.closeness, np.float32(density.slope), density.pushes)
 
 
 @compile_loop
@@ -94,9 +108,12 @@ def _move_in_space(
     rate: Any,
     negatives: int,
     out: Float32,
+    closeness: Float32,
+    slope: Any,
+    pushes: Float32,
 ) -> None:
-    count, words = np.uint64(len(positions)), np.uint64((negatives + 1) // 2)
-    width = positions.shape[1]
+    is_spread = len(pushes) > 0
+    width, words = positions.shape[1], np.uint64((negatives + 1) // 2)
     x, push = np.empty(width, np.float32), np.empty(width, np.float32)
     for place in range(len(vertices)):
         vertex = vertices[place]
@@ -108,24 +125,39 @@ def _move_in_space(
                 continue
             other = neighbors[edge]
             for _ in range(2):
-                factor = _factor(attraction, _square(x, positions, other))
+                square, spread = _square(x, positions, other), ZERO
+                factor = _factor(attraction, square)
+                if is_spread:
+                    spread = _spread(square, factor, closeness, slope, pushes, vertex, other, phases[edge])
                 for d in range(width):
-                    x[d] += rate * _limit(factor * (x[d] - positions[other, d]))
-            push[:] = ZERO
-            word = np.uint64(0)
-            for sample in range(negatives):
-                if sample % 2 == 0:
-                    number = np.uint64(edge - first) * words + np.uint64(sample // 2) + ONE
-                    word = _mix(own + STEP * number)
-                half = word & LOW if sample % 2 else word >> HALF
-                far = np.int64((half * count) >> HALF)
-                factor = _factor(repulsion, _square(x, positions, far))
-                for d in range(width):
-                    push[d] += _limit(factor * (x[d] - positions[far, d]))
-            for d in range(width):
-                x[d] += rate * push[d]
+                    difference = x[d] - positions[other, d]
+                    force = _limit(factor * difference)
+                    if is_spread:
+                        force += _limit(spread * difference)
+                    x[d] += rate * force
+            counter = own + STEP * (np.uint64(edge - first) * words + ONE)
+            _repel(x, push, positions, repulsion, counter, negatives, rate)
         for d in range(width):
             out[place, d] = x[d]
+
+
+@part
+def _repel(
+    x: Float32, push: Float32, positions: Float32, repulsion: Float32, counter: Any, negatives: int, rate: Any
+) -> None:
+    """Move away from random vertices, by the sum of their forces where one is."""
+    push[:] = ZERO
+    word, count = np.uint64(0), np.uint64(len(positions))
+    for sample in range(negatives):
+        if sample % 2 == 0:
+            word = _mix(counter + STEP * np.uint64(sample // 2))
+        half = word & LOW if sample % 2 else word >> HALF
+        far = np.int64((half * count) >> HALF)
+        factor = _factor(repulsion, _square(x, positions, far))
+        for d in range(len(x)):
+            push[d] += _limit(factor * (x[d] - positions[far, d]))
+    for d in range(len(x)):
+        x[d] += rate * push[d]
 
 
 @part
@@ -147,6 +179,26 @@ def _factor(table: Float32, square: Any) -> Any:
     step = place >> SHIFT
     value = table[step]
     return value + np.float32(place & BETWEEN) * WIDTH * (table[step + 1] - value)
+
+
+@part
+def _spread(
+    square: Any,
+    attraction: Any,
+    closeness: Float32,
+    slope: Any,
+    pushes: Float32,
+    vertex: Any,
+    other: Any,
+    phase: Any,
+) -> Any:
+    """What a difference is multiplied with besides, by density."""
+    if not square > ZERO:
+        return ZERO
+    close, steep = _factor(closeness, square), HALF_OF * attraction
+    by_closeness = (UNIT - slope * (UNIT - close)) * (pushes[vertex, 0] + pushes[other, 0])
+    by_steepness = steep * (pushes[vertex, 1] + pushes[other, 1])
+    return close * (by_closeness - by_steepness) / (np.float32(phase) * TURN)
 
 
 @part

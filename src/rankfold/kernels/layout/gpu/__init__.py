@@ -1,0 +1,1 @@
+"""Device bodies of layouts."""

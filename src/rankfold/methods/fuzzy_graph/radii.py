@@ -1,0 +1,75 @@
+"""Local radii of rows: the logarithm of the mean squared distance to neighbors, by the weights of a graph.
+
+Edges come in order of rows, so that sums of a chunk of rows are written as soon as a later row comes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.parts.outputs import create_output
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+from rankfold.pipeline.storage.result import Result
+
+Array = npt.NDArray[Any]
+
+RADII = "radius_data"
+
+LEAST = 1e-8
+"""That is added to mean squares: rows in one place have no radius."""
+
+CHUNK_ROWS = 2**17
+"""Whose sums are in memory."""
+
+
+def log_radii(squares: Array, weights: Array) -> npt.NDArray[np.float64]:
+    """Of sums of weighted squares, and of weights; NaN where these are 0."""
+    means = np.divide(squares, weights, out=np.full(len(weights), np.nan), where=weights > 0)
+    radii: npt.NDArray[np.float64] = np.log(LEAST + means)
+    return radii
+
+
+def copy_radii(stored: Result, result: Path) -> None:
+    """From one result to another, chunk by chunk."""
+    rows = stored[RADII].shape[0]
+    path = create_output(result, RADII, (rows,), np.float32, (min(rows, CHUNK_ROWS),))
+    for top in range(0, rows, CHUNK_ROWS):
+        bottom = min(rows, top + CHUNK_ROWS)
+        write_whole_chunks(path, np.asarray(stored[RADII][top:bottom]), (top, bottom))
+
+
+class RadiusWriter:
+    """Appends the radii of rows to a result."""
+
+    def __init__(self, result: Path, rows: int) -> None:
+        self.rows, self.top = rows, 0
+        self.path = create_output(result, RADII, (rows,), np.float32, (min(rows, CHUNK_ROWS),))
+        self.sums = np.zeros((2, CHUNK_ROWS))
+
+    def append(self, rows: Array, weights: Array, distances: Array) -> None:
+        """Add edges, in order of rows; a row may go on in the next call."""
+        shares = weights.astype(np.float64)
+        squares = shares * distances.astype(np.float64) ** 2
+        while len(rows):
+            cut = int(np.searchsorted(rows, self.top + CHUNK_ROWS))
+            for sums, values in zip(self.sums, (squares, shares), strict=True):
+                sums += np.bincount(rows[:cut] - self.top, values[:cut], CHUNK_ROWS)
+            rows, squares, shares = rows[cut:], squares[cut:], shares[cut:]
+            if len(rows):
+                self._write()
+
+    def finish(self) -> None:
+        """Write those of all rows that are left."""
+        while self.top < self.rows:
+            self._write()
+
+    def _write(self) -> None:
+        bottom = min(self.rows, self.top + CHUNK_ROWS)
+        radii = log_radii(*self.sums)[: bottom - self.top].astype(np.float32)
+        write_whole_chunks(self.path, radii, (self.top, bottom))
+        self.top = bottom
+        self.sums[:] = 0

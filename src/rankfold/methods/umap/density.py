@@ -1,0 +1,153 @@
+"""Forces that keep rows apart in a layout which are so in the data, and together those which are near.
+
+The local radius of a row is the logarithm of the mean squared distance to its neighbors: in the data by their
+weights, in the layout by closeness ``phi = 1 / (1 + a d^(2 b))``. The forces are the gradient of the
+correlation of both over all rows, which is a sum over edges. With R the radius in the data, less its mean and
+over its deviation, and r that in the layout, of variance v, the correlation rises with r of a row by
+
+    w = (R - cov(r, R) (r - mean(r)) / v) / (sqrt(v) m)
+
+and r with the squared length s of an edge by ``phi / sum(phi) ((1 - b (1 - phi)) / exp(r) - phi' / phi)``. An
+edge takes both of its ends, and its share of a gradient of all edges as often as it pulls.
+
+Radii of a vertex are measured as it moves, and all other vertices use them from then on: every move follows
+from positions and radii alone, wherever it is made.
+
+References
+----------
+Narayan, Berger, Cho, Assessing single-cell transcriptomic variability through density-preserving data
+visualization, Nature Biotechnology 39, 2021: densMAP. umap-learn is followed in that each direction of an
+edge counts one half of ``sum(phi)``, so that weights mean the same; unlike there radii are not measured of
+all vertices at the beginning of an epoch, but of each as it moves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.layout.forces import Density, closeness_of
+from rankfold.methods.fuzzy_graph.radii import LEAST, RADII, copy_radii, log_radii
+from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.umap.edges import PullingEdges
+from rankfold.methods.umap.losses import BLOCK, squared_distances
+from rankfold.methods.umap.request import LayoutRequest
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+from rankfold.pipeline.storage.result import Result
+
+Array = npt.NDArray[Any]
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+
+STRONGEST = np.float32(1e12)
+"""That a push is limited to: what comes of it is a number in float32."""
+
+ROW_BYTES = 128
+"""Of a row: radii in the data and the layout, pushes, and copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class DensityGoal:
+    """What radii in a layout are to follow, and how strongly. Pickles."""
+
+    graph: Path
+    """Result that has the radii of the data."""
+
+    weight: float
+    shift: float
+    first_epoch: int
+    """From 0 on, that there are forces in; radii are measured from the one before."""
+
+    turns: float
+    """Sum of the weights of edges that pull, over the largest weight."""
+
+    @classmethod
+    def of(cls, graph: Path, edges: PullingEdges, request: LayoutRequest) -> DensityGoal | None:
+        """Of a layout, if it has such forces; the edges are read once."""
+        if not request.density:
+            return None
+        first = max(1, math.floor(edges.epochs * (1 - request.density_share)))
+        turns = sum(int(phases.sum(dtype=np.uint64)) for *_, phases in edges.some_at_a_time(BLOCK))
+        return cls(graph, request.density, request.density_shift, first, turns / 2.0**32)
+
+
+class Densities:
+    """Forces of a layout under way."""
+
+    def __init__(self, goal: DensityGoal, curve: tuple[float, float]) -> None:
+        radii = np.asarray(Result(goal.graph)[RADII][...]).astype(np.float64)
+        self.goal, self.is_joined = goal, np.isfinite(radii)
+        self.wanted = np.zeros(len(radii))
+        self.wanted[self.is_joined] = _standardized(radii[self.is_joined])
+        self.closeness, self.slope = closeness_of(*curve), curve[1]
+
+    def now(self, spread: Float32) -> Density:
+        """What vertices push with whose mean squares and sums of closeness are these."""
+        pushes = np.zeros((len(spread), 2), np.float32)
+        counts = self.is_joined & (spread[:, 1] > 0)
+        squares, close = (spread[counts, column].astype(np.float64) for column in (0, 1))
+        squares += LEAST
+        if len(squares) > 1:
+            radii, wanted = np.log(squares), self.wanted[counts]
+            radii -= radii.mean()
+            variance = float((radii * radii).mean()) + self.goal.shift
+            if variance > 0:
+                slope = float((radii * wanted).sum()) / (len(radii) - 1) / variance
+                scale = self.goal.weight * self.goal.turns / (math.sqrt(variance) * len(radii))
+                push = scale * (wanted - slope * radii) / close
+                both = np.stack([push / squares, push], axis=1)
+                pushes[counts] = np.clip(both, -STRONGEST, STRONGEST)
+        return Density(self.closeness, self.slope, pushes)
+
+
+def _standardized(radii: Float64) -> Float64:
+    """Less their mean, over their deviation; 0 where all are the same."""
+    apart = radii - radii.mean() if len(radii) else radii
+    deviation = float(np.sqrt((apart * apart).mean())) if len(radii) else 0.0
+    return apart / deviation if deviation > 0 else np.zeros(len(radii))
+
+
+def require_radii(graph: Result) -> None:
+    """Raise where a graph says nothing of how far neighbors are."""
+    if RADII not in graph:
+        raise InputError(
+            f"{graph.path} says nothing of how far neighbors are, which density is of: make it by "
+            "rf.fuzzy_graph(neighbors, radii=True), or give the neighbors themselves"
+        )
+
+
+def write_radii(
+    result: Path, graph: Path, positions: Float32, edges: PullingEdges, curve: tuple[float, float], rows: int
+) -> dict[str, Any]:
+    """Write radii in the data and in the layout, some rows to a chunk; what is to be said of them."""
+    copy_radii(Result(graph), result)
+    of_layout = embedding_radii(positions, edges, *curve)
+    path = create_output(result, "radius_embedding", of_layout.shape, np.float32, (rows,))
+    write_whole_chunks(path, of_layout.astype(np.float32), (0, len(of_layout)))
+    of_data = np.asarray(Result(graph)[RADII][...]).astype(np.float64)
+    some = np.isfinite(of_data) & np.isfinite(of_layout)
+    one, two = _standardized(of_data[some]), _standardized(of_layout[some])
+    if not (one.any() and two.any()):  # radii of one size are correlated with nothing
+        return {"density_correlation": None, "density_correlation_error": None}
+    correlation = float((one * two).mean())
+    error = (1 - correlation**2) / math.sqrt(len(one) - 1)
+    return {"density_correlation": correlation, "density_correlation_error": error}
+
+
+def embedding_radii(positions: Float32, edges: PullingEdges, a: float, b: float) -> Float64:
+    """Of all rows in a layout; NaN of those without edges. The edges are read once."""
+    sums = np.zeros((2, len(positions)))
+    for rows, neighbors, _ in edges.some_at_a_time(BLOCK):
+        if len(rows):
+            squares = squared_distances(positions, rows, neighbors)
+            close = 1 / (1 + a * squares**b)
+            own = slice(int(rows[0]), int(rows[-1]) + 1)
+            for total, values in zip(sums, (close * squares, close), strict=True):
+                total[own] += np.bincount(rows - rows[0], values)
+    return log_radii(*sums)
