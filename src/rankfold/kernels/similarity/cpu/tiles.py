@@ -147,7 +147,8 @@ def evaluate(x: Rows, y: Rows, *, similarity: Similarity, out: Float64) -> None:
             contract.reference(x, y, similarity=similarity, out=out)  # type: ignore[attr-defined]
             return
         # Writable, since a function may have been compiled for that.
-        _each(loop, *(np.require(rows.values, requirements=["C", "W"]) for rows in (x, y)), k)
+        ours, others = (np.require(rows.values, requirements=["C", "W"]) for rows in (x, y))
+        _each(loop, ours, others, k)
     elif kind == Kind.LAPLACIAN:
         columns = np.ascontiguousarray(y.values.T)
         _laplacian(plain(x.values), columns, float(similarity.gamma), k, *room)
@@ -155,8 +156,8 @@ def evaluate(x: Rows, y: Rows, *, similarity: Similarity, out: Float64) -> None:
         np.matmul(x.values, y.values.T, out=k)
     if kind == Kind.RBF:
         near = NEAR if needs_differences(x, y, similarity) else 0.0
-        rows = (plain(each) for each in (x.values, y.values, x.squares, y.squares))
-        _rbf(*rows, float(similarity.gamma), near, k, *room)
+        values, squares = (plain(x.values), plain(y.values)), (plain(x.squares), plain(y.squares))
+        _rbf(*values, *squares, float(similarity.gamma), near, k, *room)
     elif kind in (Kind.POLYNOMIAL, Kind.SIGMOID):
         of_products(k, similarity)
     if k is not out:
