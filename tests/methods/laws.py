@@ -197,6 +197,10 @@ LAWS = {
     ),
     "spectral": Law(rf.spectral, {"n_components": 3}, fit=rf.knn, reads_matrix=False),
     "diffusion_map": Law(rf.diffusion_map, {"alpha": 0.5, "t": 2}, fit=rf.knn, reads_matrix=False),
+    "kernel_pca": Law(rf.kernel_pca, {"rank": 4, "gamma": 0.02}, name="kernel_pca", tolerance=1e-6),
+    "kernel_pca of a polynomial": Law(
+        rf.kernel_pca, {"rank": 3, "kernel": "polynomial", "gamma": 0.02}, name="kernel_pca", tolerance=1e-6
+    ),
     "column_sums": Law(function_of(COLUMN_SUMS), {"powers": 3}),
 }
 """A line for each method, and for each solver."""
