@@ -5,5 +5,4 @@ request      parameters, checked
 eigenpairs   leading eigenpairs of the centered matrix of similarities: by Lanczos, or of few rows by LAPACK
 memory       what a plan counts
 kernel_pca   the task, and its plan
-warm         compiled loops, run once
 """

@@ -34,5 +34,5 @@ KERNEL_PCA = Method(
     "rankfold.methods.kernel_pca.kernel_pca:kernel_pca_task",
     matrices=("scores",),
     in_process=True,
-    loops="rankfold.methods.kernel_pca.warm:warm_similarities",
+    loops="rankfold.methods.similarity.warm:warm_similarities",
 )
