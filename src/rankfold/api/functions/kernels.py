@@ -122,8 +122,9 @@ def nystroem(
     -------
     Result
         ``features`` (m, p) ``k(x, L) W^-1/2`` with landmarks L and their similarities W, of whose directions
-        those below 1e-12 of the largest are left out; ``points`` (p, n), the landmarks, ``normalization``
-        (p, p) and ``shift`` (n,), by which ``transform`` makes features of new rows. ``attrs`` has
+        those below 1e-12 of the largest are left out; ``points`` (p, n), the landmarks, and ``landmarks``
+        (p,), the numbers of these rows, -1 for means; ``normalization`` (p, p) and ``shift`` (n,), by which
+        ``transform`` makes features of new rows. ``attrs`` has
         ``trace_error``, the share of the trace of all similarities that features leave, from every row;
         ``trace_error_interval``, by rounding; ``pair_error``, what they leave of similarities of pairs as a
         norm, relative to that of these, from 256 sampled rows, and the 95 % ``pair_error_interval``.

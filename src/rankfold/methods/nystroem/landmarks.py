@@ -37,6 +37,7 @@ from rankfold.pipeline.storage.checkpoint import State, save_once
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 
 SHARE = 3
 """A pass proposes one in so many of the landmarks."""
@@ -91,8 +92,8 @@ class Draws:
             by_share=self.asked.landmarks == "rpcholesky",
         )
 
-    def choose(self, run: Run) -> Float64:
-        """(m, d) landmarks, or fewer where these tell all there is."""
+    def choose(self, run: Run) -> tuple[Float64, Int64]:
+        """(m, d) landmarks and their numbers, or fewer where these tell all there is."""
         pivots: State = no_pivots(self.source.shape[1])
         for number in range(rounds(self.asked)[0]):
             fold = self.fold(run, number, pivots, run.slots)
@@ -101,7 +102,8 @@ class Draws:
             keys, ids, rows = fold.kept.held(state)
             own, residual = float(state["own"][0]), float(state["residual"][0])
             if self.asked.landmarks == "uniform":
-                return np.asarray(rows[np.argsort(ids)])
+                order = np.argsort(ids)
+                return rows[order], ids[order]
             if not number and not residual > 0:
                 raise DataError(
                     f"no row of {self.source.name} is similar to itself by {self.choice.kernel}, by which "
@@ -109,12 +111,13 @@ class Draws:
                 )
             if residual <= FAINT * own:
                 break
-            pivots = self._take(pivots, rows[np.isfinite(keys)], number)
+            finite = np.isfinite(keys)
+            pivots = self._take(pivots, rows[finite], ids[finite], number)
             if len(pivots["pivots"]) >= self.asked.rank:
                 break
-        return np.asarray(pivots["pivots"])
+        return pivots["pivots"], pivots["ids"]
 
-    def _take(self, pivots: State, proposed: Float64, number: int) -> State:
+    def _take(self, pivots: State, proposed: Float64, ids: Int64, number: int) -> State:
         """Pivots with those of some proposals that are taken, in their order."""
         similarity, before = self.choice.similarity, pivots["pivots"]
         old, new = (rows_of(each, similarity, self.shift) for each in (before, proposed))
@@ -139,7 +142,8 @@ class Draws:
             column = gram[:, place] / np.sqrt(left)
             gram -= np.outer(column, column)
             chosen.append(place)
-        return with_inverse(np.vstack([before, proposed[chosen]]), self.choice, self.shift)
+        taken = with_inverse(np.vstack([before, proposed[chosen]]), self.choice, self.shift)
+        return {**taken, "ids": np.concatenate([pivots["ids"], ids[chosen]])}
 
 
 def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64) -> State:

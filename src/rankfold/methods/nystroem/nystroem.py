@@ -91,6 +91,7 @@ class Nystroem:
             Output("features", (rows, rank), self.dtype, count(rows, self._chunk)),
             Output("points", (rank, columns), DOUBLE),
             Output("normalization", (rank, rank), DOUBLE),
+            Output("landmarks", (rank,), np.dtype(np.int64)),
             *vectors(columns, "shift"),
         )
 
@@ -153,10 +154,10 @@ class Nystroem:
         choice = self.parameters.choice
         with one_blas_thread():
             shift = shift_of(self.source, choice.similarity)
-            landmarks = self._landmarks(run, shift)
+            landmarks, ids = self._landmarks(run, shift)
             normalization, facts = normalize(landmarks, self.parameters, shift)
             small = {"points": landmarks, "normalization": normalization, "shift": shift}
-            write_outputs(run.result, small)
+            write_outputs(run.result, {**small, "landmarks": ids})
             rows, square = (open_source(run.result / name) for name in ("points", "normalization"))
             ones = np.ones(len(landmarks))
             points = Points(choice, rows, square, ones, 0 * ones, shift)
@@ -171,11 +172,12 @@ class Nystroem:
         run.describe(facts)
         return facts
 
-    def _landmarks(self, run: Run, shift: Float64) -> Float64:
-        """(m, d), rows of the matrix or means of clusters."""
+    def _landmarks(self, run: Run, shift: Float64) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """(m, d), rows of the matrix with their numbers, or means of clusters with -1."""
         if self.clusters is not None:
             self.clusters.require_whole()
-            return np.asarray(self.clusters["centers"][...])
+            centers = np.asarray(self.clusters["centers"][...])
+            return centers, np.full(len(centers), -1)
         return Draws(self.source, self.parameters, shift).choose(run)
 
     def _errors(self, state: State, fold: WriteFeatures, condition: float) -> dict[str, Any]:

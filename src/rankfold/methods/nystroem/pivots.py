@@ -138,4 +138,4 @@ def residuals_of(rows: Rows, own: Float64, pivots: Rows, inverse: Float64, choic
 
 def no_pivots(columns: int) -> dict[str, Any]:
     """What a first pass begins with."""
-    return {"pivots": np.zeros((0, columns)), "inverse": np.zeros((0, 0))}
+    return {"pivots": np.zeros((0, columns)), "inverse": np.zeros((0, 0)), "ids": np.zeros(0, np.int64)}
