@@ -48,6 +48,11 @@ def headline(result: Result) -> str:
     else:
         passes, rank = facts["passes"], facts.get("rank", facts["request"].get("rank"))
         line += f", rank {rank}" * (rank is not None) + f", {passes} pass{'es' * (passes != 1)}"
+    if "trace_error" in facts:
+        line += f"; leaves out {facts['trace_error']:.3g} of the trace"
+    elif facts["kind"] == "kernel_pca":
+        line += f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
+        line += f"{facts['explained_share']:.3g} of the trace"
     if "edges" in facts:
         line = f"neighbors within {facts['request']['radius']:g}, {facts['request']['metric']}: "
         line += f"{facts['edges']} edges, at most {facts['most_neighbors']} of a row"

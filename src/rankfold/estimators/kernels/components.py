@@ -260,7 +260,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _fit_inverse(self, scores: Float64, X: Any) -> None:
         """Coefficients of a ridge regression of samples on coordinates."""
         if hasattr(X, "tocsr"):
-            raise NotImplementedError("Inverse transform not implemented for sparse matrices!")
+            raise ValueError("inverse_transform is of dense samples: these are sparse")
         k = self._pairs(scores)
         k.flat[:: len(k) + 1] += self.alpha
         self.dual_coef_ = scipy.linalg.solve(k, X, assume_a="pos", overwrite_a=True)

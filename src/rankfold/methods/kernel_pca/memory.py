@@ -49,7 +49,7 @@ def arrange(source: Source, asked: KernelPcaRequest, budget: Budget) -> Arrangem
     sweeps = (Pass("pairs", "matrix", reads, item, flops, memory, 1, 1, blas_bytes=0),)
     most = 1 if dense else asked.passes + 1
     likely = 1 if dense else min(asked.passes, LIKELY_PASSES)
-    each = RESERVE_BYTES + memory, memory, 2 * item
+    each = RESERVE_BYTES + memory, memory, (likely + 2) * item * (not dense)
     where = threads, rows, rows, most, likely, IN_MEMORY if stays else group
     return Arrangement(sweeps, threads, *each, *where)
 

@@ -40,7 +40,7 @@ TRANSFORM = Method(
     "Coordinates of new rows in the components of a result, or in a layout.",
     NoArguments,
     f"{HOME}.transform:transform_task",
-    inputs=(Input("result", ("svd", "pca", "nmf")), X),
+    inputs=(Input("result", ("svd", "pca", "nmf", "kernel_pca", "nystroem")), X),
     loops=f"{HOME}.transform:warm_transform",
 )
 UPDATE = Method(

@@ -21,6 +21,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.storage.result import Result
@@ -130,6 +131,8 @@ def similar_rows_task(result: Result, x: object, function: Callable[..., Any] | 
 
 def points_of(result: Result, choice: KernelChoice) -> Points:
     """What rows are compared with in a result."""
+    if isinstance(result, ImaginedResult):
+        return _imagined_points(result, choice)
     result.require_whole()
     shift = np.asarray(result["shift"][...])
     if result.attrs["kind"] == "kernel_pca":
@@ -140,3 +143,11 @@ def points_of(result: Result, choice: KernelChoice) -> Points:
     normalization = result.matrix("normalization")
     ones = np.ones(normalization.shape[1])
     return Points(choice, result.matrix("points"), normalization, ones, 0 * ones, shift)
+
+
+def _imagined_points(result: ImaginedResult, choice: KernelChoice) -> Points:
+    """The same of a result that does not exist yet, to make plans with."""
+    names = ("rows", "scores") if result.attrs["kind"] == "kernel_pca" else ("points", "normalization")
+    rows, coefficients = (result.matrix(name) for name in names)
+    zeros = np.zeros(coefficients.shape[1])
+    return Points(choice, rows, coefficients, zeros, zeros, np.zeros(rows.shape[1]))

@@ -26,7 +26,7 @@ WHOLE = ("import", "reconstruct")
 OF_ROWS = ("check", "reconstruct")
 """Methods that need the rows of the result they read."""
 
-COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W"}
+COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W", "kernel_pca": "scores", "nystroem": "features"}
 """What ``transform`` writes, by the method of the result it uses."""
 
 UNITS = ("method", "needs", "resources", "into", "picture")

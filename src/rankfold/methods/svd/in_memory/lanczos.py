@@ -92,23 +92,19 @@ def block_lanczos(
     heard: Callable[[float], None],
     most_products: int | None = None,
 ) -> RitzVectors:
-    """The ``rank`` leading eigenpairs of a positive semidefinite operator.
-
-    Of one with negative eigenvalues those that are positive; 0 takes the place of others.
+    """The ``rank`` leading eigenpairs of a symmetric operator; 0 takes the place of values below zero.
 
     Parameters
     ----------
-    apply : callable
-        C times (short, b) vectors, in new memory.
+    apply : callable, C times (short, b) vectors in new memory
     short : int
     rank : int, at most short - BLOCK
     tol : float
         Estimated relative error of a singular value at which it counts as known.
     seed : int
-    heard : callable
-        Called with the estimated error at each look.
+    heard : callable, called with the estimated error at each look
     most_products : int, optional
-        Columns that are multiplied at most, by default ``MOST_PRODUCTS`` for each of the basis.
+        By default ``MOST_PRODUCTS`` columns for each of the basis.
 
     Notes
     -----
