@@ -119,18 +119,20 @@ def multiply(
     """
     same = x is y
     tile, (m, p) = np.empty(HEIGHT * WIDTH), (len(x.values), len(y.values))
-    for top in range(0, m, HEIGHT):
-        rows = slice(top, min(m, top + HEIGHT))
-        for left in range(rows.stop if same else 0, p, WIDTH):
-            columns = slice(left, min(p, left + WIDTH))
-            k = _tile(tile, x, y, rows, columns, similarity)
-            out[rows] += k @ v[columns]
+    # Similarities out of range give sums that are no numbers, which the caller looks at.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for top in range(0, m, HEIGHT):
+            rows = slice(top, min(m, top + HEIGHT))
+            for left in range(rows.stop if same else 0, p, WIDTH):
+                columns = slice(left, min(p, left + WIDTH))
+                k = _tile(tile, x, y, rows, columns, similarity)
+                out[rows] += k @ v[columns]
+                if same:
+                    out[columns] += k.T @ v[rows]
+                elif w is not None and beside is not None:
+                    beside[columns] += k.T @ w[rows]
             if same:
-                out[columns] += k.T @ v[rows]
-            elif w is not None and beside is not None:
-                beside[columns] += k.T @ w[rows]
-        if same:
-            out[rows] += _tile(tile, x, y, rows, rows, similarity) @ v[rows]
+                out[rows] += _tile(tile, x, y, rows, rows, similarity) @ v[rows]
 
 
 def _tile(room: Float64, x: Rows, y: Rows, rows: slice, columns: slice, similarity: Similarity) -> Float64:
