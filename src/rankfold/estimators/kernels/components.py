@@ -153,11 +153,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         inverse = np.divide(1.0, roots, out=np.zeros(len(values)), where=values > 0)
         alphas = self.eigenvectors_ * inverse
         if self._choice is None:
-            return self._centerer.transform(self._pairs(X, self.X_fit_)) @ alphas
+            return _as_given(self._centerer.transform(self._pairs(X, self.X_fit_)) @ alphas, X)
         rows, others = (in_rows(each, self._choice, self._shift) for each in (X, self.X_fit_))
         out = np.zeros((X.shape[0], len(values)))
         multiply(rows, others, similarity=self._choice.similarity, v=alphas, out=out)
-        return out - self._offset
+        return _as_given(out - self._offset, X)
 
     def inverse_transform(self, X: Any) -> Any:
         """Samples that have about these coordinates, by ridge regression as in scikit-learn."""
@@ -210,7 +210,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         scores = self.eigenvectors_ * np.sqrt(self.eigenvalues_)
         if self.fit_inverse_transform:
             self._fit_inverse(scores, X)
-        return scores
+        return scores if is_large(X) else _as_given(scores, X)
 
     def _fit_rows(self, source: Any, choice: KernelChoice, wanted: int, on_disk: bool) -> None:
         """By rankfold."""
@@ -265,3 +265,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         k.flat[:: len(k) + 1] += self.alpha
         self.dual_coef_ = scipy.linalg.solve(k, X, assume_a="pos", overwrite_a=True)
         self.X_transformed_fit_ = scores
+
+
+def _as_given(scores: Float64, x: Any) -> Any:
+    """In single precision where samples are."""
+    return scores.astype(np.float32) if x.dtype == np.float32 else scores
