@@ -13,6 +13,8 @@
     isomap            rows as far apart as along the graph of their neighbors
     spectral, diffusion_map
                       rows in few dimensions by eigenvectors of that graph
+    kernel_pca        components in the space of a kernel function, of all pairs of rows
+    nystroem          features of rows whose products approximate a kernel function
     trustworthiness, continuity, neighborhood_preservation
                       how well an embedding keeps neighborhoods
     update            components of more samples, from those of some
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
         trustworthiness,
     )
     from rankfold.api.functions.embeddings import diffusion_map, isomap, spectral, umap
+    from rankfold.api.functions.kernels import kernel_pca, nystroem
     from rankfold.api.functions.models import check, reconstruct, transform, update
     from rankfold.api.functions.neighbors import combine_graphs, fuzzy_graph, index, knn, radius_neighbors
     from rankfold.api.functions.reductions import nmf, pca, qr, svd
@@ -65,10 +68,12 @@ _HOMES = {
     "import_array": "rankfold.api.matrices",
     "index": "rankfold.api.functions.neighbors",
     "isomap": "rankfold.api.functions.embeddings",
+    "kernel_pca": "rankfold.api.functions.kernels",
     "kmeans": "rankfold.api.functions.clusters",
     "knn": "rankfold.api.functions.neighbors",
     "neighborhood_preservation": "rankfold.api.functions.embedding_quality",
     "nmf": "rankfold.api.functions.reductions",
+    "nystroem": "rankfold.api.functions.kernels",
     "open": "rankfold.api.matrices:open_matrix",
     "open_result": "rankfold.pipeline.storage.result",
     "pca": "rankfold.api.functions.reductions",
@@ -98,10 +103,12 @@ __all__ = [
     "import_array",
     "index",
     "isomap",
+    "kernel_pca",
     "kmeans",
     "knn",
     "neighborhood_preservation",
     "nmf",
+    "nystroem",
     "open",
     "open_result",
     "pca",

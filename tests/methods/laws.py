@@ -200,6 +200,19 @@ LAWS = {
     ),
     "spectral": Law(rf.spectral, {"n_components": 3}, fit=rf.knn, reads_matrix=False),
     "diffusion_map": Law(rf.diffusion_map, {"alpha": 0.5, "t": 2}, fit=rf.knn, reads_matrix=False),
+    "kernel_pca": Law(rf.kernel_pca, {"rank": 4, "gamma": 0.02}, name="kernel_pca", tolerance=1e-6),
+    "kernel_pca of a polynomial": Law(
+        rf.kernel_pca, {"rank": 3, "kernel": "polynomial", "gamma": 0.02}, name="kernel_pca", tolerance=1e-6
+    ),
+    "nystroem": Law(rf.nystroem, {"rank": 12, "gamma": 0.02}, name="nystroem", tolerance=1e-6),
+    "nystroem by pivots": Law(
+        rf.nystroem, {"rank": 40, "gamma": 0.02, "landmarks": "rpcholesky"}, name="nystroem", tolerance=1e-6
+    ),
+    "nystroem of any rows": Law(
+        rf.nystroem, {"rank": 12, "kernel": "laplacian", "landmarks": "uniform"}, name="nystroem"
+    ),
+    "transform of kernel_pca": Law(rf.transform, {}, fit=rf.kernel_pca, tolerance=1e-6),
+    "transform of nystroem": Law(rf.transform, {}, fit=rf.nystroem),
     "column_sums": Law(function_of(COLUMN_SUMS), {"powers": 3}),
 }
 """A line for each method, and for each solver."""

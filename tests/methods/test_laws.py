@@ -35,6 +35,8 @@ ON_DEVICE = [
     and "umap" not in name
     and "isomap" not in name
     and name not in ("spectral", "diffusion_map")
+    and "kernel_pca" not in name
+    and "nystroem" not in name
 ]  # which have no code for one
 
 

@@ -129,6 +129,20 @@ SUITES = {
             "scikit_functions",
         ),
         Suite(
+            "scikit-learn KernelPCA",
+            "sklearn.decomposition.tests.test_kernel_pca",
+            "sklearn.decomposition",
+            ("KernelPCA",),
+            "rankfold.estimators",
+        ),
+        Suite(
+            "scikit-learn kernel approximation",
+            "sklearn.tests.test_kernel_approximation",
+            "sklearn.kernel_approximation",
+            ("Nystroem", "RBFSampler"),
+            "rankfold.estimators",
+        ),
+        Suite(
             "pynndescent",
             "pynndescent.tests.test_pynndescent_",
             "pynndescent",

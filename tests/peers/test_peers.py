@@ -15,6 +15,8 @@ QUICK = (
     "scikit-learn neighbor graphs",
     "scikit-learn Isomap",
     "scikit-learn SpectralEmbedding",
+    "scikit-learn KernelPCA",
+    "scikit-learn kernel approximation",
     "pynndescent",
     "scipy svds",
 )

@@ -9,6 +9,7 @@
     search                 what these share: metrics, samples that are kept; RadiusNeighborsTransformer
     clusters               KMeans, MiniBatchKMeans
     embeddings             UMAP, SpectralEmbedding, DiffusionMap, Isomap
+    kernels                KernelPCA, Nystroem, RBFSampler
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
 
@@ -28,6 +29,9 @@ from rankfold.estimators.embeddings.eigenmaps import DiffusionMap, SpectralEmbed
 from rankfold.estimators.embeddings.isomap import Isomap
 from rankfold.estimators.embeddings.layouts import UMAP
 from rankfold.estimators.incremental import IncrementalPCA
+from rankfold.estimators.kernels.components import KernelPCA
+from rankfold.estimators.kernels.fourier import RBFSampler
+from rankfold.estimators.kernels.landmarks import Nystroem
 from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
 from rankfold.estimators.nonnegative import NMF
@@ -44,9 +48,12 @@ __all__ = [
     "Isomap",
     "KMeans",
     "KNeighborsTransformer",
+    "KernelPCA",
     "MiniBatchKMeans",
     "MiniBatchNMF",
     "NearestNeighbors",
+    "Nystroem",
+    "RBFSampler",
     "RadiusNeighborsTransformer",
     "SpectralEmbedding",
     "TruncatedSVD",

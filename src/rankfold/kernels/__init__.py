@@ -5,6 +5,7 @@
     graph         weights of a graph of neighbors, and shortest paths along it
     layout        forces that move the vertices of a graph
     bits          nearest rows among sets, by what two of them share
+    similarity    kernel functions of all pairs of rows, and their products with vectors
     clustering    nearest centers of rows, and sums of clusters
     partitions    what rows in several partitions tell of these
     nonnegative   least squares and divergences over rows that are not negative

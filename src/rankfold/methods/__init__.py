@@ -12,6 +12,9 @@
     umap         layouts of graphs of neighbors
     isomap       embeddings by shortest paths along such graphs
     spectral     eigenvectors of graphs of neighbors
+    kernel_pca   principal components by kernel functions of pairs of rows
+    nystroem     features that approximate a kernel function, by landmarks
+    similarity   kernel functions of all pairs, and their products
     kmeans       clusters of rows around their means
     embedding    how well an embedding keeps neighborhoods
     model        what is done with a result: transform, update, check, reconstruct

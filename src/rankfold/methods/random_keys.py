@@ -89,3 +89,15 @@ class Purpose(IntEnum):
 
     PATH_ROWS = 41
     """Rows of which distances in an embedding are compared with paths."""
+
+    LANDMARK_ROWS = 50
+    """Rows that similarities are told by: any, or round after round likelier where little is told yet."""
+
+    LANDMARK_CHOICE = 51
+    """Which of these are taken."""
+
+    FOURIER_WEIGHTS = 52
+    """Frequencies of random Fourier features, and their phases."""
+
+    SIMILAR_ROWS = 53
+    """Rows of whose pairs similarities are compared with their approximation."""

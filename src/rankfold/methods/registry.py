@@ -195,6 +195,8 @@ METHODS: Registry[Method] = Registry(
         "isomap": "rankfold.methods.isomap.arguments:ISOMAP",
         "spectral": "rankfold.methods.spectral.arguments:SPECTRAL",
         "diffusion_map": "rankfold.methods.spectral.arguments:DIFFUSION_MAP",
+        "kernel_pca": "rankfold.methods.kernel_pca.arguments:KERNEL_PCA",
+        "nystroem": "rankfold.methods.nystroem.arguments:NYSTROEM",
         "transform": "rankfold.methods.model.arguments:TRANSFORM",
         "update": "rankfold.methods.model.arguments:UPDATE",
         "check": "rankfold.methods.model.arguments:CHECK",

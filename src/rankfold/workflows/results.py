@@ -46,8 +46,7 @@ def headline(result: Result) -> str:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
         line = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
     else:
-        passes, rank = facts["passes"], facts.get("rank", facts["request"].get("rank"))
-        line += f", rank {rank}" * (rank is not None) + f", {passes} pass{'es' * (passes != 1)}"
+        line += _effort(facts) + _of_pairs(facts)
     if "edges" in facts:
         line = f"neighbors within {facts['request']['radius']:g}, {facts['request']['metric']}: "
         line += f"{facts['edges']} edges, at most {facts['most_neighbors']} of a row"
@@ -99,6 +98,24 @@ def _picture(facts: dict[str, Any]) -> str:
     line = f"umap of {rows} rows in {facts['request']['n_components']} dimensions, {facts['epochs']} epochs; "
     line += "loss of edges {:.4g}, of pairs {:.4g}".format(*losses)
     return line + _neighborhoods(facts)
+
+
+def _effort(facts: dict[str, Any]) -> str:
+    """Components, and passes for them."""
+    passes, rank = facts["passes"], facts.get("rank", facts["request"].get("rank"))
+    return f", rank {rank}" * (rank is not None) + f", {passes} pass{'es' * (passes != 1)}"
+
+
+def _of_pairs(facts: dict[str, Any]) -> str:
+    """What features leave of similarities of pairs, or how well their eigenvalues are known."""
+    if "trace_error" in facts:
+        return f"; leaves out {facts['trace_error']:.3g} of the trace"
+    if facts["kind"] != "kernel_pca":
+        return ""
+    return (
+        f"; largest estimated error {facts['largest_error_estimate']:.1e}, "
+        f"{facts['explained_share']:.3g} of the trace"
+    )
 
 
 def _neighborhoods(facts: dict[str, Any]) -> str:

@@ -153,6 +153,13 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   of-placed: {method: svd, input: placed.embedding, rank: 1}
   trusted: {method: trustworthiness, input: counts, embedding: picture.embedding, k: 4}
   of-weights: {method: svd, input: weights.graph, rank: 2}
+  bent: {method: kernel_pca, input: counts, rank: 2}
+  bent-new: {method: transform, result: bent, input: more}
+  bent-rows: {method: svd, input: bent-new.scores, rank: 1}
+  marks: {method: nystroem, input: counts, rank: 9, landmarks: rpcholesky}
+  marks-new: {method: transform, result: marks, input: more}
+  means: {method: nystroem, input: counts, rank: 9}
+  of-marks: {method: pca, input: means.features, rank: 2}
   stored: {method: index, input: counts, partition_rows: 100}
   looked-up: {method: knn, input: more, index: stored, k: 3}
   most: {method: knn, input: counts, index: stored, k: 3, min_recall: 0.8}

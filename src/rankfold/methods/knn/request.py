@@ -153,8 +153,11 @@ def checked_approximate(solver: str, k: int, asked: Mapping[str, object]) -> dic
     return {"min_recall": least, "partition_rows": count, "seed": seed}
 
 
-def compile_metric(metric: Callable[..., Any]) -> Callable[..., float]:
-    """A function of two rows as numba compiles it; raises for what it cannot, or for no number."""
+def compile_metric(metric: Callable[..., Any], what: str = "metric") -> Callable[..., float]:
+    """A function of two rows as numba compiles it; raises for what it cannot, or for no number.
+
+    ``what`` is the argument that it was given as.
+    """
     import numba
 
     rows = (numba.types.Array(numba.float64, 1, "C"),) * 2
@@ -165,10 +168,10 @@ def compile_metric(metric: Callable[..., Any]) -> Callable[..., float]:
     except (numba.core.errors.NumbaError, TypeError, KeyError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
-            f"metric {_name(metric)} is not a function of two float64 rows that numba compiles: {reason}"
+            f"{what} {_name(metric)} is not a function of two float64 rows that numba compiles: {reason}"
         ) from error
     if not isinstance(return_type, numba.types.Number | numba.types.Boolean):
-        raise InputError(f"metric {_name(metric)} gives {return_type}, which is not a number")
+        raise InputError(f"{what} {_name(metric)} gives {return_type}, which is not a number")
     return function  # type: ignore[no-any-return, unused-ignore]
 
 

@@ -43,7 +43,7 @@ TRANSFORM = Method(
     "Coordinates of new rows in the components of a result, or in an embedding.",
     NoArguments,
     f"{HOME}.transform:transform_task",
-    inputs=(Input("result", ("svd", "pca", "nmf")), X),
+    inputs=(Input("result", ("svd", "pca", "nmf", "kernel_pca", "nystroem")), X),
     loops=f"{HOME}.transform:warm_transform",
 )
 UPDATE = Method(

@@ -13,7 +13,7 @@ orthonormal are allowed for by their Gram matrix.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.sparse_panels import SparsePanels
+from rankfold.methods.similarity.place import OUTPUTS, similar_rows_task
+from rankfold.methods.similarity.warm import warm_similarities
 from rankfold.methods.spectral.place import extension_task
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, Task, count
@@ -332,6 +334,9 @@ def transform_task(result: FactorModel | Result | str | Path, x: object) -> Task
     embedding = embedding_of(result)
     if embedding is not None:
         return PLACED[embedding.attrs["kind"]](embedding, x)
+    similar = _stored(result, OUTPUTS)
+    if similar is not None:
+        return similar_rows_task(similar, x)
     model = open_model(result, among=TRANSFORM.results)
     return Projection.of(model, model.source(x))
 
@@ -347,10 +352,15 @@ PLACED: dict[str, Callable[[Result, Any], Task]] = {
 
 def embedding_of(result: object) -> Result | None:
     """A result that rows have places in, by itself or its path; None for anything else."""
+    return _stored(result, PLACED)
+
+
+def _stored(result: object, kinds: Container[str]) -> Result | None:
+    """A result of some methods, by itself or its path; None for anything else."""
     if isinstance(result, (str, Path)) and Path(result).is_dir():
         with contextlib.suppress(InputError):
             result = Result(result)
-    return result if isinstance(result, Result) and result.attrs["kind"] in PLACED else None
+    return result if isinstance(result, Result) and result.attrs["kind"] in kinds else None
 
 
 def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
@@ -359,6 +369,9 @@ def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[i
         warm_weights(dtype, request, shape)
         if request["of"] == "umap":
             warm_placement(request["n_components"])
+        return
+    if request["of"] in ("kernel_pca", "nystroem"):
+        warm_similarities(dtype, request, shape)
         return
     warm_columns(dtype, request, shape)
     if request["of"] == "nmf":

@@ -51,6 +51,11 @@ DIMENSIONS = {
     "ids": ("place", "one"),
     "edges": ("edge",),
     "radii": ("cluster",),
+    "offset": ("component",),
+    "shift": ("column",),
+    "features": ("row", "component"),
+    "points": ("landmark", "column"),
+    "normalization": ("landmark", "component"),
 }
 
 

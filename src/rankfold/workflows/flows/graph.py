@@ -27,7 +27,8 @@ WHOLE = ("import", "reconstruct")
 OF_ROWS = ("check", "reconstruct")
 """Methods that need the rows of the result they read."""
 
-COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W"} | dict.fromkeys(EMBEDDINGS, "embedding")
+COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W", "kernel_pca": "scores", "nystroem": "features"}
+COORDINATES |= dict.fromkeys(EMBEDDINGS, "embedding")
 """What ``transform`` writes, by the method of the result it uses."""
 
 UNITS = ("method", "needs", "resources", "into", "picture")

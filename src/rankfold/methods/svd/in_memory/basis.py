@@ -28,6 +28,9 @@ left of it is as much rounding as direction."""
 NOTHING = 1e-14
 """Length of a new vector, relative to the operator, below which there is nothing but rounding in it."""
 
+BELOW_ZERO = 1e-10
+"""Size of a negative eigenvalue, relative to the operator, above which it is none of rounding."""
+
 NEARLY_ONE = 0.1
 """Largest difference of the second triangular factor from unity at which two rounds have been enough."""
 
@@ -94,6 +97,12 @@ class LanczosBasis:
 
     size: float = 0.0
     """Largest number of T so far."""
+
+    least: float = np.inf
+    """Smallest eigenvalue of T at any look: an upper bound of the smallest of the operator."""
+
+    negative: int = 0
+    """Most eigenvalues of T that were below zero by more than rounding: the operator has as many at least."""
 
     draws: int = 0
     """How often random vectors were drawn."""
@@ -198,7 +207,10 @@ class LanczosBasis:
     def ritz(self, count: int) -> RitzPairs:
         """Leading pairs."""
         # All of them by divide and conquer take half the time of some by relatively robust representations.
-        return self._pairs(np.linalg.eigh(self._symmetric()), count)
+        pairs = np.linalg.eigh(self._symmetric())
+        self.least = min(self.least, float(pairs[0][0]))
+        self.negative = max(self.negative, int((pairs[0] < -BELOW_ZERO * self.size).sum()))
+        return self._pairs(pairs, count)
 
     def ritz_pair(self, index: int) -> RitzPairs:
         """The pair of that number, from 0, and the one after it: a third of the time of all."""

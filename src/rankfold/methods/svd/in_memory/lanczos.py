@@ -66,6 +66,13 @@ class RitzVectors:
     products: int
     """Columns that were multiplied."""
 
+    settled: bool = True
+    """Whether that ended because more would bring no more."""
+
+    least: float = 0.0
+    negative: int = 0
+    """See ``LanczosBasis``: of an operator that has negative eigenvalues after all."""
+
 
 def room(rank: int, short: int) -> int:
     """Columns that the basis has at most: four for each component, and eight blocks at least.
@@ -83,20 +90,21 @@ def block_lanczos(
     tol: float,
     seed: int,
     heard: Callable[[float], None],
+    most_products: int | None = None,
 ) -> RitzVectors:
-    """The ``rank`` leading eigenpairs of a positive semidefinite operator.
+    """The ``rank`` leading eigenpairs of a symmetric operator; 0 takes the place of values below zero.
 
     Parameters
     ----------
-    apply : callable
-        C times (short, b) vectors, in new memory.
+    apply : callable, C times (short, b) vectors in new memory
     short : int
     rank : int, at most short - BLOCK
     tol : float
         Estimated relative error of a singular value at which it counts as known.
     seed : int
-    heard : callable
-        Called with the estimated error at each look.
+    heard : callable, called with the estimated error at each look
+    most_products : int, optional
+        By default ``MOST_PRODUCTS`` columns for each of the basis.
 
     Notes
     -----
@@ -112,10 +120,11 @@ def block_lanczos(
     most = room(rank, short)
     basis = LanczosBasis.begin(short, BLOCK, most, seed)
     progress = Progress(rank, tol, Probes(rank, tol))
+    allowed = MOST_PRODUCTS * most if most_products is None else most_products
     while True:
         progress.products += basis.block_columns
         basis.multiply(apply)
-        progress.ends = basis.is_whole or progress.products >= MOST_PRODUCTS * most
+        progress.ends = basis.is_whole or progress.products >= allowed
         if progress.looks_at(basis):
             pairs = basis.ritz(max(min(rank + BLOCK, short), (rank + basis.width) // 2))
             if progress.is_enough(basis, pairs):
@@ -138,6 +147,9 @@ class Progress:
 
     ends: bool = False
     """Whether there is nothing to multiply, or there has been enough."""
+
+    settled: bool = False
+    """Whether the values had settled at the last look."""
 
     errors: Float64 = field(default_factory=lambda: np.zeros(0))
     """(rank,) as estimated when all values were looked at."""
@@ -164,6 +176,7 @@ class Progress:
         self.errors = _errors_of(pairs, self.rank)
         self.convergence.append(float(self.errors.max()))
         settled = _has_settled(pairs, self.errors, self.rank, self.tol)
+        self.settled = settled
         if self.ends:
             return True
         if self.products >= self.probes.end:
@@ -181,7 +194,8 @@ class Progress:
         wanted, outside = pairs.leading(self.rank), pairs.beyond(self.rank)
         u = basis.combine(wanted.vectors)
         found = (wanted.values, u, wanted.residuals, self.errors, outside)
-        return RitzVectors(*found, self.convergence, self.products)
+        signs = self.settled or basis.is_whole, basis.least, basis.negative
+        return RitzVectors(*found, self.convergence, self.products, *signs)
 
 
 @dataclass(slots=True)

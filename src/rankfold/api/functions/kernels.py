@@ -1,0 +1,148 @@
+"""Reductions by kernel functions of pairs of rows."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from rankfold.api.arguments import public
+from rankfold.api.execute import run
+from rankfold.api.where import OfMatrix, opened
+from rankfold.methods.kernel_pca.arguments import KERNEL_PCA, MOST_PASSES, TOL
+from rankfold.methods.nystroem.arguments import LANDMARKS, NYSTROEM
+from rankfold.methods.similarity.arguments import COEF0, DEGREE
+from rankfold.pipeline.storage.result import Result
+
+
+@public
+def kernel_pca(
+    x: object,
+    rank: int,
+    *,
+    kernel: object = "rbf",
+    gamma: float | None = None,
+    degree: float = DEGREE,
+    coef0: float = COEF0,
+    tol: float = TOL,
+    passes: int = MOST_PASSES,
+    seed: int = 0,
+    **where: Unpack[OfMatrix],
+) -> Result:
+    """Principal components of rows in the space of a kernel function, of all pairs and without their matrix.
+
+    Parameters
+    ----------
+    x : path, array or Source, (m, n)
+        Anything ``svd`` takes.
+    rank : int, at most m
+        Components.
+    kernel : str or callable
+        Of rows x and y: "rbf", ``exp(-gamma |x - y|^2)``; "laplacian", ``exp(-gamma sum |x - y|)``;
+        "polynomial", ``(gamma x'y + coef0)^degree``; "sigmoid", ``tanh(gamma x'y + coef0)``; "cosine";
+        "linear"; or a function of two float64 rows that numba compiles, which must be symmetric.
+    gamma : float, optional
+        1 / n by default. 0 makes all rows alike: all components are 0.
+    degree, coef0 : float
+    tol : float
+        Estimated relative error of an eigenvalue at which it counts as known. Scores are then off by some
+        square root of it, by how far eigenvalues lie apart.
+    passes : int
+        Sweeps over all pairs at most.
+    seed : int
+        Key of the vectors that the iteration begins with.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``scores`` (m, rank) float64: eigenvectors of the centered matrix of pairs times the roots of
+        ``eigenvalues`` (rank,), signs as for ``svd``; ``residuals`` and ``error_estimates`` (rank,) of
+        eigenvalues, absolute. ``rows`` (m, n), ``shift`` (n,) and ``offset`` (rank,) are what ``transform``
+        compares new rows with. ``attrs`` has ``trace``, the sum of eigenvalues, ``explained_share`` of it,
+        ``negative_eigenvalues``, ``least_eigenvalue`` and ``converged``.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``; ``DataError`` for similarities that are no numbers, or out of range.
+
+    Notes
+    -----
+    A sweep evaluates each pair of rows once, m^2 / 2 in all, and multiplies eight vectors with it; 10 to 20
+    sweeps are usual. About 8 m (4 rank + 200) bytes of vectors are in memory, and rows (8 n bytes each) where
+    they fit; else they are read block by block, some blocks for each time that all others pass. The matrix of
+    up to 512 rows, or of few for so many components, is made dense. One process does it, with all its
+    threads, to the same bytes for any threads and memory; where it was killed it goes on from the last sweep.
+
+    A kernel that is not positive, such as "sigmoid", has negative eigenvalues: a warning says how many were
+    seen. Components are those of the largest eigenvalues.
+
+    References
+    ----------
+    Schoelkopf, Smola, Mueller, Nonlinear component analysis as a kernel eigenvalue problem, Neural
+    Computation 10(5), 1998. Eigenpairs by block Lanczos, with random vectors that look for what it misses.
+    """
+    how = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0, "tol": tol}
+    return run(KERNEL_PCA.task(opened(x, where), rank=rank, **how, passes=passes, seed=seed), where)
+
+
+@public
+def nystroem(
+    x: object,
+    rank: int = 100,
+    *,
+    kernel: object = "rbf",
+    gamma: float | None = None,
+    degree: float = DEGREE,
+    coef0: float = COEF0,
+    landmarks: str = LANDMARKS[0],
+    seed: int = 0,
+    **where: Unpack[OfMatrix],
+) -> Result:
+    """Features of rows whose products approximate a kernel function, by similarities to landmarks.
+
+    Parameters
+    ----------
+    x : path, array or Source, (m, n)
+        Anything ``svd`` takes.
+    rank : int, at most m
+        Landmarks p, and features of each row.
+    kernel, gamma, degree, coef0
+        As for ``kernel_pca``.
+    landmarks : {"kmeans", "rpcholesky", "uniform"}
+        "kmeans": means of as many clusters, by ten passes of ``kmeans`` at most. "rpcholesky": rows, each
+        with a chance by what those before leave of it, in five to ten passes; for kernels that are positive.
+        "uniform": any rows, in one pass.
+    seed : int
+        Key of the random numbers.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``features`` (m, p) ``k(x, L) W^-1/2`` with landmarks L and their similarities W, of whose directions
+        those below 1e-12 of the largest are left out; ``points`` (p, n), the landmarks, and ``landmarks``
+        (p,), the numbers of these rows, -1 for means; ``normalization`` (p, p) and ``shift`` (n,), by which
+        ``transform`` makes features of new rows. ``attrs`` has
+        ``trace_error``, the share of the trace of all similarities that features leave, from every row;
+        ``trace_error_interval``, by rounding; ``pair_error``, what they leave of similarities of pairs as a
+        norm, relative to that of these, from 256 sampled rows, and the 95 % ``pair_error_interval``.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``.
+
+    Notes
+    -----
+    One pass of ``2 m p (n + p)`` flops and m p evaluations writes features; 8 p (n + p) bytes beside panels.
+
+    References
+    ----------
+    Williams, Seeger, Using the Nystroem method to speed up kernel machines, NIPS 2000; Zhang, Tsang, Kwok,
+    ICML 2008, for means of clusters; Chen, Epperly, Tropp, Webber, arXiv:2207.06503, and Epperly, Tropp,
+    Webber, arXiv:2410.03969, for randomly pivoted Cholesky, ours as design note 34 says.
+    """
+    how = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0, "landmarks": landmarks}
+    return run(NYSTROEM.task(opened(x, where), rank=rank, **how, seed=seed), where)

@@ -1,0 +1,63 @@
+"""The kernel function of an estimator: one of rankfold's, or any of scikit-learn's, of all pairs in memory.
+
+Kernels by name that rankfold has, and functions that numba compiles, run in tiles, also on disk.
+"precomputed", other names, and functions with keywords or that only Python calls are left to scikit-learn's
+``pairwise_kernels``, whose matrix is held as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+from sklearn.metrics.pairwise import pairwise_kernels
+
+from rankfold.kernels.similarity.functions import Rows, rows_of
+from rankfold.kernels.similarity.tiles import evaluate
+from rankfold.methods.similarity.arguments import ALIASES, KERNELS
+from rankfold.methods.similarity.request import KernelChoice
+from rankfold.pipeline.errors import InputError
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+def choice_of(kernel: Any, params: dict[str, Any], columns: int) -> KernelChoice | None:
+    """The kernel of an estimator as rankfold has it; None where it is left to scikit-learn.
+
+    ``params`` may have gamma, degree and coef0, or whatever a function takes besides two samples.
+    """
+    if callable(kernel):
+        if params:
+            return None
+        try:
+            return KernelChoice.of(columns, kernel, None, 3, 1)
+        except InputError:
+            return None
+    if kernel not in (*KERNELS, *ALIASES):
+        return None
+    numbers = (params.get(name, default) for name, default in (("gamma", None), ("degree", 3), ("coef0", 1)))
+    return KernelChoice.of(columns, kernel, *numbers)
+
+
+def in_rows(x: Any, choice: KernelChoice, shift: Float64) -> Rows:
+    """Samples in memory as kernels take them."""
+    return rows_of(x.toarray() if scipy.sparse.issparse(x) else np.asarray(x), choice.similarity, shift)
+
+
+def all_pairs(x: Any, y: Any, kernel: Any, params: dict[str, Any], jobs: int | None = None) -> Float64:
+    """(m, p) similarities of samples in memory; ``y`` is ``x`` where it is None."""
+    choice = None if kernel == "precomputed" else choice_of(kernel, params, x.shape[1])
+    if choice is None:
+        filtered = {} if callable(kernel) else {"filter_params": True}
+        return np.asarray(pairwise_kernels(x, y, metric=kernel, n_jobs=jobs, **filtered, **params))
+    shift = np.zeros(x.shape[1])
+    if choice.similarity.is_of_differences:
+        shift = np.asarray((x if y is None else y).mean(axis=0), np.float64).ravel()
+    rows = in_rows(x, choice, shift)
+    others = rows if y is None else in_rows(y, choice, shift)
+    out = np.empty((len(rows.squares), len(others.squares)))
+    evaluate(rows, others, similarity=choice.similarity, out=out)
+    return out

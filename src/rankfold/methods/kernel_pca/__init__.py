@@ -1,0 +1,8 @@
+"""Principal components of rows in the space of a kernel function, without the matrix of all pairs.
+
+arguments    types, defaults and limits of the arguments
+request      parameters, checked
+eigenpairs   leading eigenpairs of the centered matrix of similarities: by Lanczos, or of few rows by LAPACK
+memory       what a plan counts
+kernel_pca   the task, and its plan
+"""

@@ -1,0 +1,38 @@
+"""Arguments of kernel_pca: types, defaults and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.registry import Method
+from rankfold.methods.similarity.arguments import COEF0, DEGREE, Coef0, Degree, Gamma, Kernel, Seed
+
+TOL = 1e-8
+MOST_PASSES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPcaArguments:
+    """See ``rankfold.kernel_pca``."""
+
+    rank: Annotated[int, Argument("components", least=1)]
+    kernel: Kernel = "rbf"
+    gamma: Gamma = None
+    degree: Degree = DEGREE
+    coef0: Coef0 = COEF0
+    tol: Annotated[float, Argument("relative error of an eigenvalue", least=0, below=1)] = TOL
+    passes: Annotated[int, Argument("most sweeps over all pairs of rows", least=1)] = MOST_PASSES
+    seed: Seed = 0
+
+
+KERNEL_PCA = Method(
+    "kernel_pca",
+    "Principal components of rows in the space of a kernel function, from all pairs of rows.",
+    KernelPcaArguments,
+    "rankfold.methods.kernel_pca.kernel_pca:kernel_pca_task",
+    matrices=("scores",),
+    in_process=True,
+    loops="rankfold.methods.similarity.warm:warm_similarities",
+)

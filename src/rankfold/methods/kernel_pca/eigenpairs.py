@@ -1,0 +1,174 @@
+"""Leading eigenpairs of the centered matrix of similarities: by block Lanczos, or of few rows by LAPACK.
+
+With H = I - 1 1'/n the matrix is H K H, and takes no other pass than K: vectors are centered, multiplied, and
+centered again. The first product has the vector of ones beside, from which follow the means that new rows are
+centered by, and how large K is: what its products leave beyond rounding of that size is none of theirs.
+
+A kernel function that is not positive has negative eigenvalues too. Leading are the largest, not those of the
+largest magnitude; how many are below zero is counted as far as the iteration has seen them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.dense import fix_signs
+from rankfold.kernels.similarity.tiles import LOSS, evaluate
+from rankfold.methods.similarity.blocks import RowBlocks
+from rankfold.methods.similarity.operator import SimilarityMatrix
+from rankfold.methods.svd.in_memory.basis import BELOW_ZERO
+from rankfold.methods.svd.in_memory.lanczos import BLOCK, block_lanczos, room
+from rankfold.pipeline.storage.checkpoint import State
+
+Float64 = npt.NDArray[np.float64]
+
+FEW_ROWS = 512
+"""Up to which all eigenvalues are computed."""
+
+EPS = float(np.finfo(np.float64).eps)
+
+ROUNDING = 64 * EPS
+"""Error of an eigenvalue relative to the size of K, whatever the iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eigenpairs:
+    """Of the centered matrix of similarities."""
+
+    values: Float64
+    """(k,) decreasing, not below zero."""
+
+    vectors: Float64
+    """(n, k) orthonormal, signs fixed."""
+
+    residuals: Float64
+    """(k,) length of H K H u - theta u."""
+
+    errors: Float64
+    """(k,) estimated absolute error of each value, rounding included."""
+
+    means: Float64
+    """(n,) mean similarity of each row with all."""
+
+    trace: float
+    """Sum of all eigenvalues."""
+
+    negative: int
+    """Eigenvalues below zero that were seen: all there are if ``is_whole``, else as many as there are at
+    least."""
+
+    least: float
+    """The smallest that was seen."""
+
+    is_whole: bool
+    """Whether all eigenvalues were computed."""
+
+    converged: bool
+
+
+def is_dense(rows: int, rank: int) -> bool:
+    """Whether so many rows are made a dense matrix for so many components."""
+    return rows <= FEW_ROWS or 2 * (room(rank, rows) + BLOCK) >= rows
+
+
+# By products ------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class CenteredSimilarities:
+    """H K H as an iteration multiplies it, product after product."""
+
+    matrix: SimilarityMatrix
+    part: Callable[[int], Path] | None
+    """Where a product is kept, by its number; None where none is."""
+
+    keep: Callable[[Path, Callable[[], State]], State]
+    """What gives the arrays of a part, or makes them."""
+
+    products: int = 0
+    means: Float64 = field(default_factory=lambda: np.zeros(0))
+    size: float = 0.0
+    """Length of K 1 for a vector of length 1: no more than the largest eigenvalue of K."""
+
+    def __call__(self, v: Float64) -> Float64:
+        """(n, q) products with (n, q) vectors."""
+        v = v - v.mean(axis=0)
+        number, first = self.products, self.products == 0
+        beside = np.hstack([v, np.ones((len(v), 1))]) if first else np.ascontiguousarray(v)
+        if self.part is None:
+            z = self.matrix.multiply(beside)
+        else:
+            path = self.part(number)
+            z = self.keep(path, lambda: {"z": self.matrix.multiply(beside, path.with_suffix(".sums"))})["z"]
+        self.products += 1
+        if first:
+            self.means, z = z[:, -1] / len(z), z[:, :-1].copy()
+            self.size = float(np.linalg.norm(self.means) * np.sqrt(len(v)))
+        z = z - z.mean(axis=0)
+        z[:, np.linalg.norm(z, axis=0) <= ROUNDING * self.size] = 0.0
+        return np.asarray(z)
+
+
+def pairs_by_products(
+    centered: CenteredSimilarities, rank: int, asked: tuple[float, int, int], heard: Callable[[float], None]
+) -> Eigenpairs:
+    """The ``rank`` leading pairs; ``asked`` are tol, products and seed.
+
+    Notes
+    -----
+    See ``block_lanczos``: an error of a value is twice that of its root, which is what that tells.
+    """
+    tol, most, seed = asked
+    rows = centered.matrix.blocks.rows
+    ritz = block_lanczos(centered, rows, rank, tol / 2, seed, heard, BLOCK * most)
+    errors = ritz.squares * ritz.errors * (2 + ritz.errors) + rounding(centered.size, rows)
+    total = centered.matrix.trace() - float(centered.means.sum())
+    vectors = ritz.vectors * fix_signs(ritz.vectors)
+    exact = ritz.squares, vectors, ritz.residuals, errors, centered.means, total
+    return Eigenpairs(*exact, ritz.negative, min(ritz.least, 0.0), False, ritz.settled)
+
+
+def rounding(size: float, rows: int) -> float:
+    """Error of any eigenvalue by rounding: of sums, and of similarities, which are independent."""
+    return ROUNDING * size + LOSS * float(np.sqrt(rows))
+
+
+# All of them, by LAPACK -------------------------------------------------------------------------------
+
+
+def dense_bytes(rows: int) -> int:
+    """Memory of a dense matrix, its eigenvectors, and what LAPACK takes."""
+    return 8 * rows * (5 * rows + 40)
+
+
+def pairs_of_dense(blocks: RowBlocks, rank: int) -> Eigenpairs:
+    """The ``rank`` leading pairs of a matrix that is made dense."""
+    rows = blocks.rows
+    k = np.empty((rows, rows))
+    for a in range(blocks.count):
+        x = blocks.block(a)
+        for b in range(a, blocks.count):
+            part = k[blocks.span(a), blocks.span(b)]
+            y = x if a == b else blocks.block(b)
+            evaluate(x, y, similarity=blocks.similarity, out=part)
+            k[blocks.span(b), blocks.span(a)] = (part + part.T) / 2 if a == b else part.T
+    means = k.mean(axis=1)
+    size = float(np.linalg.norm(means) * np.sqrt(rows))
+    k -= means
+    k -= means[:, None] - means.mean()
+    k[np.abs(k) <= ROUNDING * size / rows] = 0.0
+    values, vectors = np.linalg.eigh(k)
+    largest = max(abs(float(values[0])), abs(float(values[-1])))
+    negative = int((values < -max(BELOW_ZERO * largest, rows * EPS * size)).sum())
+    theta, u = values[::-1][:rank].copy(), np.ascontiguousarray(vectors[:, ::-1][:, :rank])
+    residuals = np.linalg.norm(k @ u - u * theta, axis=0)
+    theta[theta <= rows * EPS * largest] = 0.0
+    u *= fix_signs(u)
+    errors = residuals + rounding(size, rows)
+    trace = float(np.trace(k))
+    return Eigenpairs(theta, u, residuals, errors, means, trace, negative, float(values[0]), True, True)

@@ -1,0 +1,230 @@
+"""Principal components in the space of a kernel function: of all pairs of rows, of which none is stored.
+
+Each step of the iteration is a sweep over all pairs; its product is kept, so that a run which was killed
+takes finished ones from disk and goes on. Vectors are in memory, and rows if there is room for them.
+
+References
+----------
+Schoelkopf, Smola, Mueller, Nonlinear component analysis as a kernel eigenvalue problem, Neural Computation
+10(5), 1998.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankfold.methods.kernel_pca.arguments import MOST_PASSES, TOL
+from rankfold.methods.kernel_pca.eigenpairs import (
+    CenteredSimilarities,
+    Eigenpairs,
+    is_dense,
+    pairs_by_products,
+    pairs_of_dense,
+)
+from rankfold.methods.kernel_pca.memory import IN_MEMORY, arrange
+from rankfold.methods.kernel_pca.request import KernelPcaRequest
+from rankfold.methods.parts.outputs import create_output, write_outputs
+from rankfold.methods.similarity.arguments import COEF0, DEGREE
+from rankfold.methods.similarity.blocks import RowBlocks
+from rankfold.methods.similarity.operator import SimilarityMatrix
+from rankfold.methods.svd.strategy import chunk_rows
+from rankfold.methods.task import Output, count, vectors
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import working_dtype
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+
+DOUBLE = np.dtype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPca:
+    """A matrix and what is asked of it, as ``execute`` takes them."""
+
+    source: Source
+    parameters: KernelPcaRequest
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """Of rows in the result, which new ones are compared with: no digit of theirs is lost."""
+        return working_dtype(self.source.dtype)
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return self.parameters.as_dict()
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        (rows, columns), rank = self.source.shape, self.parameters.rank
+        return (
+            Output("scores", (rows, rank), DOUBLE, count(rows, chunk_rows(rows, 8 * rank))),
+            Output("rows", (rows, columns), self.stored_dtype, count(rows, self._tall)),
+            *vectors(rank, "eigenvalues", "residuals", "error_estimates", "offset"),
+            *vectors(columns, "shift"),
+        )
+
+    @property
+    def _tall(self) -> int:
+        """Rows in a chunk of the copy."""
+        return chunk_rows(self.source.shape[0], self.source.shape[1] * self.stored_dtype.itemsize)
+
+    # Plan -----------------------------------------------------------------------------------------
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        (rows, columns), rank = self.source.shape, self.parameters.rank
+        copy = rows * columns * self.stored_dtype.itemsize
+        outline = Outline(
+            "kernel_pca",
+            "dense" if is_dense(rows, rank) else "lanczos",
+            self.source,
+            DOUBLE,
+            "rows",
+            rank,
+            result_bytes=8 * rows * rank + copy,
+            scratch_bytes=0,
+            subject=f"kernel_pca of {rows} rows with {rank} components",
+        )
+        return plan_task(outline, self, budget)
+
+    def arrange(self, budget: Budget) -> Arrangement:
+        """One process with its threads, and rows in memory if there is room for them."""
+        return arrange(self.source, self.parameters, budget)
+
+    # Run ------------------------------------------------------------------------------------------
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        asked, (rows, _) = self.parameters, self.source.shape
+        stays = run.slots == IN_MEMORY
+        with one_blas_thread():
+            blocks = RowBlocks.of(self.source, asked.choice.similarity, stay=stays)
+            began = time.perf_counter()
+            if is_dense(rows, asked.rank):
+                method, pairs = "dense", pairs_of_dense(blocks, asked.rank)
+                run.passes += 1
+                if run.progress:
+                    run.progress("pairs", rows, rows)
+            else:
+                method, pairs = "lanczos", self._iterate(run, blocks, 1 if stays else run.slots)
+            run.seconds["pairs"] = time.perf_counter() - began
+            self._write(run, blocks, pairs)
+        self._warn(run, pairs)
+        facts = {**run.facts(self.request(), method, self.source, fingerprint), **_facts(pairs)}
+        run.describe(facts)
+        return facts
+
+    def _iterate(self, run: Run, blocks: RowBlocks, group: int) -> Eigenpairs:
+        """By sweeps over all pairs, which are kept if the run may be resumed."""
+        asked, rows = self.parameters, self.source.shape[0]
+        matrix = SimilarityMatrix(blocks, run.concurrency, group)
+        part = (lambda number: run.part("products", f"{number:04d}.part")) if run.keeping.resumable else None
+        centered = CenteredSimilarities(matrix, part, run.prepare)
+        heard, matrix.tell = _tellers(run, rows, asked.tol)
+        pairs = pairs_by_products(centered, asked.rank, (asked.tol, asked.passes, asked.seed), heard)
+        run.passes += centered.products
+        return pairs
+
+    def _write(self, run: Run, blocks: RowBlocks, pairs: Eigenpairs) -> None:
+        """All arrays."""
+        rank, (rows, columns) = self.parameters.rank, self.source.shape
+        roots = np.sqrt(pairs.values)
+        inverse = np.divide(1.0, roots, out=np.zeros(rank), where=roots > 0)
+        height = chunk_rows(rows, 8 * rank)
+        path = create_output(run.result, "scores", (rows, rank), DOUBLE, (height, rank))
+        for start in range(0, rows, height):
+            stop = min(rows, start + height)
+            write_whole_chunks(path, pairs.vectors[start:stop] * roots, (start, stop), (0, rank))
+        path = create_output(run.result, "rows", (rows, columns), self.stored_dtype, (self._tall, columns))
+        for start in range(0, rows, self._tall):
+            stop = min(rows, start + self._tall)
+            raw = np.empty((stop - start, columns), self.source.dtype)
+            self.source.read_into(raw, (start, stop), (0, columns))
+            write_whole_chunks(path, raw.astype(self.stored_dtype), (start, stop), (0, columns))
+        small = {
+            "eigenvalues": pairs.values,
+            "residuals": pairs.residuals,
+            "error_estimates": pairs.errors,
+            "offset": (pairs.means @ pairs.vectors) * inverse,
+            "shift": blocks.shift,
+        }
+        write_outputs(run.result, small)
+
+    def _warn(self, run: Run, pairs: Eigenpairs) -> None:
+        """What a caller should know of the kernel function, and of what was reached."""
+        asked, none = self.parameters, int((pairs.values <= 0).sum())
+        if pairs.negative:
+            some = str(pairs.negative) if pairs.is_whole else f"at least {pairs.negative}"
+            run.warnings.append(
+                f"the kernel {asked.choice.kernel} is not positive here: {some} eigenvalues are negative, "
+                f"down to {pairs.least:.3g}, beside the largest of {pairs.values[0]:.3g}"
+            )
+        if none:
+            run.warnings.append(
+                f"{none} of {asked.rank} components have no variance beyond rounding: their scores are 0"
+            )
+        if not pairs.converged:
+            run.warnings.append(
+                f"eigenvalues are off by up to {pairs.errors.max():.1e} after {asked.passes} sweeps, above "
+                f"what tol {asked.tol:g} asks for: allow more passes, or a larger tol"
+            )
+
+
+def _facts(pairs: Eigenpairs) -> dict[str, Any]:
+    """How good the pairs are, and what they leave out."""
+    total = pairs.trace
+    return {
+        "trace": total,
+        "explained_share": min(float(pairs.values.sum()) / total, 1.0) if total > 0 else 0.0,
+        "largest_error_estimate": float(pairs.errors.max()),
+        "negative_eigenvalues": pairs.negative,
+        "least_eigenvalue": pairs.least,
+        "all_eigenvalues": pairs.is_whole,
+        "converged": pairs.converged,
+    }
+
+
+def _tellers(run: Run, rows: int, tol: float) -> tuple[Callable[[float], None], Callable[[int], None]]:
+    """What hears errors, and rows of a sweep: progress is by digits, and sweeps tell that they go on."""
+    first: list[float] = []
+    done = [0]
+
+    def heard(error: float) -> None:
+        first.append(max(error / max(tol, 1e-16), math.e))
+        share = 1 - math.log(max(first[-1], 1.0)) / math.log(max(first))
+        done[0] = max(done[0], int(rows * min(share, 0.99)))
+
+    def tell(_: int) -> None:
+        if run.progress:
+            run.progress("pairs", done[0], rows)
+
+    return heard, tell
+
+
+def kernel_pca_task(
+    x: object,
+    *,
+    rank: object,
+    kernel: object = "rbf",
+    gamma: object = None,
+    degree: object = DEGREE,
+    coef0: object = COEF0,
+    tol: object = TOL,
+    passes: object = MOST_PASSES,
+    seed: object = 0,
+) -> KernelPca:
+    """A matrix of which components are wanted, checked; arguments of ``rankfold.kernel_pca``."""
+    source = open_source(x)
+    others = {"tol": tol, "passes": passes, "seed": seed}
+    return KernelPca(source, KernelPcaRequest.of(source, rank, (kernel, gamma, degree, coef0), **others))

@@ -1,0 +1,58 @@
+"""Memory of kernel_pca, and whether rows stay in it."""
+
+from __future__ import annotations
+
+from rankfold.methods.kernel_pca.eigenpairs import dense_bytes, is_dense
+from rankfold.methods.kernel_pca.request import KernelPcaRequest
+from rankfold.methods.similarity.blocks import block_bytes, edges_of, tallest
+from rankfold.methods.similarity.operator import passing_bytes
+from rankfold.methods.svd.in_memory.lanczos import BLOCK, room
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.planning.passes import BLAS_BYTES, Pass
+from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.planner import Arrangement
+
+IN_MEMORY = 0
+"""``slots`` of a plan by which rows stay in memory; else it is the blocks of a group."""
+
+GROUP = 16
+"""Blocks of a group at most: the sums are kept when one has met all others."""
+
+VECTORS = 12 * BLOCK + 40
+"""Numbers of a row besides basis and eigenvectors: blocks of vectors under way, their products, and sums."""
+
+EVALUATION_FLOPS = 30.0
+"""Operations that take as long as a kernel function of a product."""
+
+LIKELY_PASSES = 12
+
+
+def arrange(source: Source, asked: KernelPcaRequest, budget: Budget) -> Arrangement:
+    """One process with as many threads as fit, and rows in memory if there is room for them."""
+    rows, columns = source.shape
+    dense = is_dense(rows, asked.rank)
+    basis = 0 if dense else room(asked.rank, rows)
+    vectors = 8 * rows * (basis + VECTORS + 3 * asked.rank) + 6 * 8 * basis**2
+    vectors += dense_bytes(rows) if dense else 0
+    whole, block = block_bytes(source, rows), block_bytes(source, tallest(source))
+    count, available = len(edges_of(source)) - 1, budget.memory_bytes - RESERVE_BYTES - vectors
+    threads = next((t for t in range(budget.threads, 1, -1) if _passing(source, t) + block <= available), 1)
+    passing = _passing(source, threads)
+    stays = whole + passing <= available
+    group = max(1, min(GROUP, count, (available - passing) // block))
+    memory = vectors + passing + (whole if stays else group * block)
+    met = 1 if stays else max(1.0, count / group / 2)
+    reads = int(rows * columns * source.dtype.itemsize * met)
+    flops = float(rows) ** 2 / 2 * (2 * columns + EVALUATION_FLOPS + 4 * BLOCK)
+    item = 8 * rows * BLOCK
+    sweeps = (Pass("pairs", "matrix", reads, item, flops, memory, 1, 1, blas_bytes=0),)
+    most = 1 if dense else asked.passes + 1
+    likely = 1 if dense else min(asked.passes, LIKELY_PASSES)
+    each = RESERVE_BYTES + memory, memory, (likely + 2) * item * (not dense)
+    where = threads, rows, rows, most, likely, IN_MEMORY if stays else group
+    return Arrangement(sweeps, threads, *each, *where)
+
+
+def _passing(source: Source, threads: int) -> int:
+    return passing_bytes(source, threads, BLOCK + 1) + BLAS_BYTES

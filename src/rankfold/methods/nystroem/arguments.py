@@ -1,0 +1,45 @@
+"""Arguments of nystroem: types, defaults and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from rankfold.methods.argument import Argument
+from rankfold.methods.registry import Method
+from rankfold.methods.similarity.arguments import COEF0, DEGREE, Coef0, Degree, Gamma, Kernel, Seed
+
+LANDMARKS = ("kmeans", "rpcholesky", "uniform")
+"""How landmarks are chosen."""
+
+CLUSTER_PASSES = 10
+"""Most reads of the matrix that means of clusters may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class NystroemArguments:
+    """See ``rankfold.nystroem``."""
+
+    rank: Annotated[int, Argument("landmarks, and features of each row", least=1)] = 100
+    kernel: Kernel = "rbf"
+    gamma: Gamma = None
+    degree: Degree = DEGREE
+    coef0: Coef0 = COEF0
+    landmarks: Annotated[
+        str,
+        Argument(
+            "means of clusters; rows by randomly pivoted Cholesky; or any rows",
+            choices=LANDMARKS,
+        ),
+    ] = LANDMARKS[0]
+    seed: Seed = 0
+
+
+NYSTROEM = Method(
+    "nystroem",
+    "Features of rows whose products approximate a kernel function, by similarities to landmarks.",
+    NystroemArguments,
+    "rankfold.methods.nystroem.nystroem:nystroem_task",
+    matrices=("features",),
+    loops="rankfold.methods.similarity.warm:warm_similarities",
+)

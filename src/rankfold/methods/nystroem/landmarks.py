@@ -1,0 +1,161 @@
+"""Landmarks among the rows: any of them, or by randomly pivoted Cholesky.
+
+A row becomes a landmark with a chance that goes by what those before leave of its similarity with itself:
+rows that are like landmarks already are not taken again, and small groups of rows not missed. One by one that
+takes a pass for each. Here a pass proposes many at once, in the order in which they would come if nothing
+were told meanwhile, and each is taken by the share that is left of it after those taken before.
+
+References
+----------
+Chen, Epperly, Tropp, Webber, Randomly pivoted Cholesky: practical approximation of a kernel matrix with few
+entry evaluations, arXiv:2207.06503. Epperly, Tropp, Webber, Embrace rejection: kernel matrix approximation by
+accelerated randomly pivoted Cholesky, arXiv:2410.03969: proposals that are rejected leave the same law.
+Unlike there a row is proposed once in a pass, and one that was rejected may come again in the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from rankfold.kernels.layout.forces import epoch_key
+from rankfold.kernels.similarity.functions import own_similarities, rows_of
+from rankfold.kernels.similarity.tiles import evaluate
+from rankfold.methods.kmeans.kept_rows import KeptRows
+from rankfold.methods.nystroem.pivots import FAINT, DrawRows, no_pivots, residuals_of
+from rankfold.methods.nystroem.request import NystroemRequest
+from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.random_keys import Purpose
+from rankfold.methods.similarity.request import KernelChoice
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.storage.checkpoint import State, save_once
+from rankfold.pipeline.storage.scratch import NOWHERE
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+SHARE = 3
+"""A pass proposes one in so many of the landmarks."""
+
+FEWEST = 16
+"""Proposals of a pass."""
+
+MOST_ROUNDS = 30
+"""Passes at most: each takes the first proposal at least, as long as anything is left."""
+
+
+def proposals(asked: NystroemRequest) -> int:
+    """Rows that a pass proposes."""
+    if asked.landmarks == "uniform":
+        return asked.rank
+    return min(asked.rank, max(FEWEST, -(-asked.rank // SHARE)))
+
+
+def rounds(asked: NystroemRequest) -> tuple[int, int]:
+    """Passes at most, and likely, before features are made."""
+    if asked.landmarks != "rpcholesky":
+        return (asked.landmarks == "uniform",) * 2
+    return MOST_ROUNDS, 2 * SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Passes that draw landmarks from a matrix."""
+
+    source: Source
+    asked: NystroemRequest
+    shift: Float64
+
+    @property
+    def choice(self) -> KernelChoice:
+        """The kernel function."""
+        return self.asked.choice
+
+    def fold(self, run: Run | None, number: int, pivots: State, slots: int) -> DrawRows:
+        """The fold of a pass, with a part for its pivots where there is a run."""
+        count, columns = pivots["pivots"].shape
+        kept = KeptRows(proposals(self.asked), columns, np.dtype(np.float64))
+        key = epoch_key(self.asked.seed, Purpose.LANDMARK_ROWS, number)
+        part = NOWHERE if run is None else save_once(run.part(f"draw-{number:02d}", "pivots.part"), pivots)
+        return DrawRows.of(
+            self.source,
+            (self.choice, self.shift),
+            kept,
+            key,
+            (part, count),
+            slots,
+            by_share=self.asked.landmarks == "rpcholesky",
+        )
+
+    def choose(self, run: Run) -> tuple[Float64, Int64]:
+        """(m, d) landmarks and their numbers, or fewer where these tell all there is."""
+        pivots: State = no_pivots(self.source.shape[1])
+        for number in range(rounds(self.asked)[0]):
+            fold = self.fold(run, number, pivots, run.slots)
+            state = run.pass_over_data(f"draw-{number:02d}", fold)
+            refuse_bad(state, self.source)
+            keys, ids, rows = fold.kept.held(state)
+            own, residual = float(state["own"][0]), float(state["residual"][0])
+            if self.asked.landmarks == "uniform":
+                order = np.argsort(ids)
+                return rows[order], ids[order]
+            if not number and not residual > 0:
+                raise DataError(
+                    f"no row of {self.source.name} is similar to itself by {self.choice.kernel}, by which "
+                    "landmarks would be drawn: take landmarks='kmeans' or 'uniform', or another kernel"
+                )
+            if residual <= FAINT * own:
+                break
+            finite = np.isfinite(keys)
+            pivots = self._take(pivots, rows[finite], ids[finite], number)
+            if len(pivots["pivots"]) >= self.asked.rank:
+                break
+        return pivots["pivots"], pivots["ids"]
+
+    def _take(self, pivots: State, proposed: Float64, ids: Int64, number: int) -> State:
+        """Pivots with those of some proposals that are taken, in their order."""
+        similarity, before = self.choice.similarity, pivots["pivots"]
+        old, new = (rows_of(each, similarity, self.shift) for each in (before, proposed))
+        residual = residuals_of(new, own_similarities(new, similarity), old, pivots["inverse"], self.choice)
+        gram = np.empty((len(proposed), len(proposed)))
+        evaluate(new, new, similarity=similarity, out=gram)
+        if len(before):
+            across = np.empty((len(proposed), len(before)))
+            evaluate(new, old, similarity=similarity, out=across)
+            told = across @ pivots["inverse"]
+            gram -= told @ told.T
+        seed = np.array([self.asked.seed, Purpose.LANDMARK_CHOICE], np.uint64)
+        bits = np.random.Philox(key=seed, counter=[0, 0, 0, number])
+        chances = np.random.Generator(bits).random(len(proposed))
+        own, chosen = own_similarities(new, similarity), list[int]()
+        for place in range(min(len(proposed), len(residual))):
+            left = float(gram[place, place])
+            if len(before) + len(chosen) == self.asked.rank:
+                break
+            if left <= FAINT * own[place] or chances[place] * residual[place] >= left:
+                continue
+            column = gram[:, place] / np.sqrt(left)
+            gram -= np.outer(column, column)
+            chosen.append(place)
+        taken = with_inverse(np.vstack([before, proposed[chosen]]), self.choice, self.shift)
+        return {**taken, "ids": np.concatenate([pivots["ids"], ids[chosen]])}
+
+
+def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64) -> State:
+    """Pivots, and the transposed inverse of the factor of their similarities."""
+    rows = rows_of(pivots, choice.similarity, shift)
+    gram = np.empty((len(pivots), len(pivots)))
+    evaluate(rows, rows, similarity=choice.similarity, out=gram)
+    gram = (gram + gram.T) / 2
+    try:
+        factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
+    except scipy.linalg.LinAlgError:
+        gram[np.diag_indices(len(gram))] *= 1 + FAINT
+        factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
+    inverse = scipy.linalg.solve_triangular(factor, np.eye(len(gram)), lower=True, check_finite=False)
+    return {"pivots": pivots, "inverse": np.ascontiguousarray(inverse.T)}

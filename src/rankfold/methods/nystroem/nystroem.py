@@ -1,0 +1,260 @@
+"""Features of rows by their similarities to landmarks: a few passes that choose these, and one that writes.
+
+With landmarks L and W = k(L, L), features ``k(x, L) W^-1/2`` have products ``k(x, L) W^-1 k(L, y)``: what
+similarities are as far as landmarks tell. Directions of W that are 1e-12 of the largest are left out.
+
+References
+----------
+Williams, Seeger, Using the Nystroem method to speed up kernel machines, NIPS 2000. Zhang, Tsang, Kwok,
+Improved Nystroem low-rank approximation and error analysis, ICML 2008, for means of clusters as landmarks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.similarity.functions import rows_of
+from rankfold.kernels.similarity.tiles import evaluate
+from rankfold.methods.chain import Chain, Link
+from rankfold.methods.kmeans.kmeans import kmeans_task
+from rankfold.methods.nystroem.arguments import CLUSTER_PASSES, LANDMARKS
+from rankfold.methods.nystroem.landmarks import Draws, rounds
+from rankfold.methods.nystroem.request import NystroemRequest
+from rankfold.methods.nystroem.sampled import SAMPLE_ROWS, sampled_error
+from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.parts.outputs import create_output, write_outputs
+from rankfold.methods.similarity.arguments import COEF0, DEGREE
+from rankfold.methods.similarity.blocks import shift_of
+from rankfold.methods.similarity.features import Points, WriteFeatures, features_of, row_chunk
+from rankfold.methods.task import Output, Task, count, vectors
+from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, working_dtype
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.planning.passes import Pass, numbers_of
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.planning.shape_only import ShapeOnly
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.scratch import NOWHERE
+
+Float64 = npt.NDArray[np.float64]
+
+DOUBLE = np.dtype(np.float64)
+
+LEAST = 1e-12
+"""Eigenvalue of landmarks' similarities, relative to the largest, below which its direction is left out."""
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, slots=True)
+class Nystroem:
+    """A matrix and what is asked of it, as ``execute`` takes them."""
+
+    source: Source
+    parameters: NystroemRequest
+    clusters: Result | None = None
+    """Whose centers are the landmarks; None before they are made, or where rows are."""
+
+    def when_made(self, results: Mapping[str, Path]) -> Nystroem:
+        """The same, once its landmarks are there."""
+        return dataclasses.replace(self, clusters=Result(results["landmarks"]))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of features."""
+        return working_dtype(self.source.dtype)
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return self.parameters.as_dict()
+
+    @property
+    def _chunk(self) -> int:
+        return row_chunk(self.source, self.parameters.rank, self.dtype.itemsize)
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        (rows, columns), rank = self.source.shape, self.parameters.rank
+        return (
+            Output("features", (rows, rank), self.dtype, count(rows, self._chunk)),
+            Output("points", (rank, columns), DOUBLE),
+            Output("normalization", (rank, rank), DOUBLE),
+            Output("landmarks", (rank,), np.dtype(np.int64)),
+            *vectors(columns, "shift"),
+        )
+
+    # Plan -----------------------------------------------------------------------------------------
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        rows, rank = self.source.shape[0], self.parameters.rank
+        outline = Outline(
+            "nystroem",
+            self.parameters.landmarks,
+            self.source,
+            DOUBLE,
+            Orientation.ROWS,
+            rank,
+            result_bytes=rows * rank * self.dtype.itemsize,
+            subject=f"nystroem of {rows} rows with {rank} landmarks",
+        )
+        most, likely = rounds(self.parameters)
+        sample = SAMPLE_ROWS * (3 * self.source.shape[1] + 6 * SAMPLE_ROWS + 3 * rank)
+        driver = 8 * (8 * rank**2 + 4 * rank * self.source.shape[1] + sample)
+        fold = self._fold(self._imagined(), NOWHERE, 1)
+        sweeps = PanelSweeps(
+            self._sweeps,
+            fold.cut,
+            driver,
+            fold.accumulator_bytes,
+            likely=lambda passes: passes - most + likely,
+        )
+        return plan_task(outline, sweeps, budget)
+
+    def _sweeps(self, slots: int) -> list[Pass]:
+        """Draws of landmarks, if rows are, and the pass that writes features."""
+        (rows, columns), rank = self.source.shape, self.parameters.rank
+        reads = rows * columns * self.source.dtype.itemsize
+        draw = Draws(self.source, self.parameters, np.zeros(columns)).fold(
+            None, 0, _imagined(rank, columns), slots
+        )
+        most, likely = rounds(self.parameters)
+        sweep = numbers_of("draw", draw, reads, 0, rows * draw.row_flops)
+        draws = [dataclasses.replace(sweep, name=f"draw-{i:02d}", is_likely=i < likely) for i in range(most)]
+        fold = self._fold(self._imagined(), NOWHERE, slots)
+        writes = rows * rank * self.dtype.itemsize
+        return [*draws, numbers_of("features", fold, reads, writes, rows * fold.row_flops)]
+
+    def _imagined(self) -> Points:
+        """Points of the size that they will have."""
+        rank, columns, zeros = self.parameters.rank, self.source.shape[1], np.zeros(self.parameters.rank)
+        points, square = (ShapeOnly.plain((rank, width), DOUBLE) for width in (columns, rank))
+        return Points(self.parameters.choice, points, square, zeros, zeros, np.zeros(columns))
+
+    def _fold(self, points: Points, array: Path, slots: int) -> WriteFeatures:
+        sample = min(SAMPLE_ROWS, self.source.shape[0]), self.parameters.seed
+        return WriteFeatures.of(self.source, points, array, self.dtype, slots, sample)
+
+    # Run ------------------------------------------------------------------------------------------
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol."""
+        choice = self.parameters.choice
+        with one_blas_thread():
+            shift = shift_of(self.source, choice.similarity)
+            landmarks, ids = self._landmarks(run, shift)
+            normalization, facts = normalize(landmarks, self.parameters, shift)
+            small = {"points": landmarks, "normalization": normalization, "shift": shift}
+            write_outputs(run.result, {**small, "landmarks": ids})
+            rows, square = (open_source(run.result / name) for name in ("points", "normalization"))
+            ones = np.ones(len(landmarks))
+            points = Points(choice, rows, square, ones, 0 * ones, shift)
+            shape, width = (self.source.shape[0], len(landmarks)), len(landmarks)
+            path = create_output(run.result, "features", shape, self.dtype, (self._chunk, width))
+            fold = self._fold(points, path, run.slots)
+            state = run.pass_over_data("features", fold)
+            refuse_bad(state, self.source)
+            facts |= self._errors(state, fold, float(facts["condition"]))
+        self._warn(run, facts, len(landmarks))
+        facts = {**run.facts(self.request(), self.parameters.landmarks, self.source, fingerprint), **facts}
+        run.describe(facts)
+        return facts
+
+    def _landmarks(self, run: Run, shift: Float64) -> tuple[Float64, npt.NDArray[np.int64]]:
+        """(m, d), rows of the matrix with their numbers, or means of clusters with -1."""
+        if self.clusters is not None:
+            self.clusters.require_whole()
+            centers = np.asarray(self.clusters["centers"][...])
+            return centers, np.full(len(centers), -1)
+        return Draws(self.source, self.parameters, shift).choose(run)
+
+    def _errors(self, state: State, fold: WriteFeatures, condition: float) -> dict[str, Any]:
+        """What features leave: of the trace exactly, but for rounding; of pairs by a sample."""
+        own, captured = (float(state[name][0]) for name in ("own", "captured"))
+        rounding = 64 * EPS * float(np.sqrt(condition))
+        error = (own - captured) / own if own > 0 else 0.0
+        _, _, raw = fold.kept[0].held(state)
+        choice = self.parameters.choice
+        rows = rows_of(raw, choice.similarity, fold.points.shift)
+        similarities = np.empty((len(raw), len(raw)))
+        evaluate(rows, rows, similarity=choice.similarity, out=similarities)
+        features = features_of(rows, fold.points, None)
+        sampled = sampled_error(similarities, features @ features.T, self.source.shape[0])
+        return {
+            "trace": own,
+            "trace_error": max(error, 0.0),
+            "trace_error_interval": [max(error - rounding, 0.0), max(error, 0.0) + rounding],
+            "pair_error": sampled.value,
+            "pair_error_interval": [sampled.low, sampled.high],
+            "sample_rows": len(raw),
+        }
+
+    def _warn(self, run: Run, facts: Mapping[str, Any], landmarks: int) -> None:
+        asked = self.parameters
+        if landmarks < asked.rank:
+            run.warnings.append(
+                f"{landmarks} landmarks tell all similarities: there are as many features, fewer than the "
+                f"{asked.rank} asked for"
+            )
+        if facts["negative_eigenvalues"]:
+            run.warnings.append(
+                f"the kernel {asked.choice.kernel} is not positive here: similarities of landmarks have "
+                f"{facts['negative_eigenvalues']} negative eigenvalues, whose directions are left out"
+            )
+
+
+def _imagined(rank: int, columns: int) -> State:
+    """As many pivots as there may be in the end; numbers that are never written take no memory."""
+    return {"pivots": np.empty((rank, columns)), "inverse": np.empty((rank, rank))}
+
+
+def normalize(landmarks: Float64, asked: NystroemRequest, shift: Float64) -> tuple[Float64, dict[str, Any]]:
+    """(m, m) root of the inverse of landmarks' similarities, and what is known of these."""
+    similarity = asked.choice.similarity
+    rows = rows_of(landmarks, similarity, shift)
+    gram = np.empty((len(landmarks), len(landmarks)))
+    evaluate(rows, rows, similarity=similarity, out=gram)
+    values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+    largest = max(float(np.abs(values).max()), float(np.finfo(np.float64).tiny))
+    kept = values > LEAST * largest
+    roots = np.divide(1.0, np.sqrt(np.where(kept, values, 1.0)), out=np.zeros(len(values)), where=kept)
+    facts = {
+        "landmarks": len(landmarks),
+        "directions": int(kept.sum()),
+        "negative_eigenvalues": int((values < -LEAST * len(values) * largest).sum()),
+        "condition": largest / float(values[kept].min()) if kept.any() else 1.0,
+    }
+    return np.asarray((vectors * roots) @ vectors.T), facts
+
+
+def nystroem_task(
+    x: object,
+    *,
+    rank: object = 100,
+    kernel: object = "rbf",
+    gamma: object = None,
+    degree: object = DEGREE,
+    coef0: object = COEF0,
+    landmarks: object = LANDMARKS[0],
+    seed: object = 0,
+) -> Task:
+    """A matrix of which features are wanted, checked; arguments of ``rankfold.nystroem``."""
+    source = open_source(x)
+    asked = NystroemRequest.of(source, rank, (kernel, gamma, degree, coef0), landmarks, seed)
+    task = Nystroem(source, asked)
+    if asked.landmarks != "kmeans":
+        return task
+    clusters = kmeans_task(source, asked.rank, passes=CLUSTER_PASSES, seed=asked.seed, n_init=1)
+    return Chain(task.request(), (Link("landmarks", clusters), Link("features", task, task.when_made)))

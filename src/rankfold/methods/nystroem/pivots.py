@@ -1,0 +1,141 @@
+"""One pass that draws rows for landmarks: any of them, or each by what the landmarks so far leave of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.similarity.functions import Rows, rows_of
+from rankfold.kernels.similarity.tiles import multiply
+from rankfold.methods.kmeans.kept_rows import KeptRows, exponentials
+from rankfold.methods.parts.finite import BAD
+from rankfold.methods.parts.panels import OverPanels, Panels, numbers
+from rankfold.methods.random_keys import Purpose
+from rankfold.methods.similarity.features import EVALUATION_FLOPS, OverRows, rows_cut
+from rankfold.methods.similarity.request import KernelChoice
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
+from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS
+from rankfold.pipeline.storage.checkpoint import State
+
+Float64 = npt.NDArray[np.float64]
+
+FAINT = 1e-12
+"""Share of its similarity with itself below which nothing but rounding is left of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawRows(OverRows):
+    """Fold that keeps rows of the smallest keys, exponential over what pivots leave of each, and sums it up.
+
+    With pivots S and their triangular factor L, K_SS = L L', a row keeps ``k(x, x) - |L^-1 k(S, x)|^2``: the
+    pivots' similarities are computed again in each pass, so that nothing is kept of rows in between.
+    """
+
+    panels: Panels
+    choice: KernelChoice
+    shift: Float64
+    kept: KeptRows
+    key: int
+    """Of the random numbers of this pass."""
+
+    constants: Path
+    """A part with ``pivots`` (s, d), and ``inverse`` (s, s), L^-1 transposed."""
+
+    pivots: int
+    by_share: bool
+    """Whether rows are drawn by what is left of them; else any."""
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        choice: tuple[KernelChoice, Float64],
+        kept: KeptRows,
+        key: int,
+        pivots: tuple[Path, int],
+        slots: int,
+        *,
+        by_share: bool,
+    ) -> DrawRows:
+        """Of a matrix, a kernel function with its shift, and so many pivots in a part."""
+        view = View(source, Orientation.ROWS)
+        panels = Panels(view, rows_cut(source, 1, 8), slots, view.source.dtype, borrows=True)
+        return cls(panels, *choice, kept, key, *pivots, by_share)
+
+    @property
+    def row_flops(self) -> float:
+        """Operations of a row."""
+        return self.pivots * (2.0 * self.kept.columns + EVALUATION_FLOPS + 2 * self.pivots) + 100
+
+    @property
+    def row_seconds(self) -> float:
+        """Nominal time of a row."""
+        return self.row_flops / NOMINAL_FLOPS[8]
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Pivots and their factor."""
+        count, part = self.pivots, self.constants
+        return {
+            "pivots": Constant((count, self.kept.columns), part=part),
+            "inverse": Constant((count, count), part=part),
+        }
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Rows that are kept; similarities of rows with themselves, and what is left of them."""
+        return {"own": Sum((1,)), "residual": Sum((1,)), "bad": BAD, **self.kept.sums()}
+
+    @property
+    def beside_bytes(self) -> int:
+        """Pivots as they are compared, and a grain with its products."""
+        rows, count = self.panels.grain_rows, self.kept.count
+        pivots = 2 * 8 * self.pivots * (self.kept.columns + 1)
+        return pivots + self.rows_bytes(self.pivots) + 8 * (8 * rows + 4 * count * (self.kept.columns + 4))
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers and panels, and pivots as they are compared."""
+        work = OverPanels.workspace(self, device)
+        work.rows = rows_of(work.pivots, self.choice.similarity, self.shift)
+        return work
+
+    def merge(self, total: State, other: State) -> None:
+        """Join the sums of two streams, and the rows that both have kept."""
+        self.kept.join(total, other)
+        for name, each in self.sums().items():
+            if name not in self.kept.names:
+                total[name] = each.combine(total[name], other[name])
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Compare a panel with the pivots, grain by grain, and draw from its rows."""
+        for grain, rows, own in self.rows_of_grains(state, work, start, stop, slot):
+            residual = residuals_of(rows, own, work.rows, work.inverse, self.choice)
+            state["own"] += own.sum()
+            state["residual"] += residual.sum()
+            weights = residual if self.by_share else np.ones(len(residual))
+            keys = exponentials(self.key, Purpose.LANDMARK_ROWS, grain.first, grain.last)
+            with np.errstate(divide="ignore"):
+                keys = np.where(weights > 0, keys / weights, np.inf)
+            self.kept.take(state, keys, grain.first, numbers(grain.raw).astype(np.float64))
+
+
+def residuals_of(rows: Rows, own: Float64, pivots: Rows, inverse: Float64, choice: KernelChoice) -> Float64:
+    """(m,) what pivots leave of similarities of rows with themselves, 0 where that is rounding."""
+    if not len(pivots.squares):
+        return np.maximum(own, 0.0)
+    told = np.zeros((len(own), len(inverse)))
+    multiply(rows, pivots, similarity=choice.similarity, v=inverse, out=told)
+    residual = own - np.einsum("ij,ij->i", told, told)
+    residual[residual <= FAINT * own] = 0.0
+    return np.asarray(residual)
+
+
+def no_pivots(columns: int) -> dict[str, Any]:
+    """What a first pass begins with."""
+    return {"pivots": np.zeros((0, columns)), "inverse": np.zeros((0, 0)), "ids": np.zeros(0, np.int64)}

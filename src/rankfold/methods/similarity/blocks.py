@@ -1,0 +1,120 @@
+"""Rows of a matrix by blocks, as kernel functions take them: all stay in memory, or each is read in its turn.
+
+Where blocks are cut, and so the order of all sums, follows from the matrix alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.similarity.functions import Rows, Similarity, rows_of
+from rankfold.methods.knn.row_blocks import refuse_large, refuse_nonfinite
+from rankfold.methods.parts.panels import numbers
+from rankfold.methods.parts.sample import Sample
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.pairs import block_edges
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class RowBlocks:
+    """A matrix by blocks of rows."""
+
+    source: Source
+    similarity: Similarity
+    shift: Float64
+    """(columns,) taken off rows where the function depends on differences alone."""
+
+    edges: Int64
+    stay: bool
+    """Whether blocks stay in memory."""
+
+    resident: dict[int, Rows] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: Source, similarity: Similarity, *, stay: bool) -> RowBlocks:
+        """Cut a matrix; the shift is the mean of a sample."""
+        edges = edges_of(source)
+        return cls(source, similarity, shift_of(source, similarity), edges, stay)
+
+    @property
+    def count(self) -> int:
+        """Blocks in all."""
+        return len(self.edges) - 1
+
+    @property
+    def rows(self) -> int:
+        """Rows in all."""
+        return int(self.edges[-1])
+
+    def span(self, index: int) -> slice:
+        """Rows of a block."""
+        return slice(int(self.edges[index]), int(self.edges[index + 1]))
+
+    def block(self, index: int) -> Rows:
+        """Rows of a block; raises ``NonFiniteError`` or ``DataError`` for what has no similarity."""
+        if index in self.resident:
+            return self.resident[index]
+        span = self.span(index)
+        raw = np.empty((span.stop - span.start, self.source.shape[1]), self.source.dtype)
+        self.source.read_into(raw, (span.start, span.stop), (0, raw.shape[1]))
+        rows = checked_rows(raw, self.similarity, self.shift, self.source, span.start)
+        if self.stay:
+            self.resident[index] = rows
+        return rows
+
+
+def checked_rows(raw: Array, similarity: Similarity, shift: Float64, source: Source, first: int) -> Rows:
+    """Rows as kernel functions take them; raises for those that are not finite, or too large to square."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = rows_of(numbers(raw), similarity, shift)
+    bad = ~np.isfinite(rows.values)
+    if raw.dtype.kind == "f" and bad.any():
+        bad = ~np.isfinite(raw)
+        if bad.any():
+            row, column = np.unravel_index(int(bad.argmax()), bad.shape)
+            place = first + int(row), int(column)
+            refuse_nonfinite(source, (first, first + len(raw)), int(bad.sum()), place)
+    if not np.isfinite(rows.squares).all():
+        row, column = np.unravel_index(int(np.abs(rows.values).argmax()), raw.shape)
+        refuse_large(source, (first + int(row), int(column)))
+    return rows
+
+
+def edges_of(source: Source) -> Int64:
+    """Edges of blocks of rows, whole chunks where these cannot be split."""
+    return block_edges(source.row_grid, source.shape[1])
+
+
+def tallest(source: Source) -> int:
+    """Rows of the tallest block."""
+    return int(np.diff(edges_of(source)).max())
+
+
+def shift_of(source: Source, similarity: Similarity) -> Float64:
+    """(columns,) the mean of a sample of rows, or zeros where products are not of differences."""
+    if not similarity.is_of_differences:
+        return np.zeros(source.shape[1])
+    sample = Sample.of(View(source, Orientation.ROWS), 0).read()
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = numbers(sample).mean(axis=0, dtype=np.float64)
+    return np.where(np.isfinite(mean), mean, 0.0)
+
+
+def block_bytes(source: Source, rows: int) -> int:
+    """Memory of so many rows as they are compared."""
+    return 8 * rows * (source.shape[1] + 1)
+
+
+def reading_bytes(source: Source, rows: int) -> int:
+    """Besides them: rows as they are stored, and what reading and preparing them takes."""
+    item = source.dtype.itemsize + 8 + 2
+    return int(source.read_bytes(rows, source.shape[1]) + rows * source.shape[1] * item)

@@ -1,0 +1,259 @@
+"""Rows by their similarities to some points: one pass over the rows, in which each chunk of them is written.
+
+With points p and coefficients C a row x becomes ``weights * (k(x, p)' C) - offset``: its features in an
+approximation of the kernel function, where points are landmarks; or its scores in components, where they are
+the rows that these are of. What features leave of the trace of similarities is summed as they are made, from
+every row.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.similarity.functions import Rows, own_similarities, rows_of
+from rankfold.kernels.similarity.tiles import HEIGHT, WIDTH, multiply
+from rankfold.methods.kmeans.kept_rows import KeptRows, exponentials
+from rankfold.methods.parts.finite import BAD
+from rankfold.methods.parts.panels import Grain, OverPanels, Panels, numbers
+from rankfold.methods.random_keys import Purpose
+from rankfold.methods.similarity.blocks import RowBlocks, edges_of, tallest
+from rankfold.methods.similarity.request import KernelChoice
+from rankfold.methods.svd.strategy import matching_chunk
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.engine.blocks import Cut, cut
+from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.fold import Buffer, Sum, Workspace
+from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+RESIDENT_BYTES = 64 * 2**20
+"""Points and coefficients of up to so many bytes stay in memory; more are read for each panel of rows."""
+
+EVALUATION_FLOPS = 30.0
+"""Operations that take as long as a kernel function of a product."""
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """What rows are compared with."""
+
+    choice: KernelChoice
+    rows: Source
+    """(p, d)"""
+
+    coefficients: Source
+    """(p, k)"""
+
+    weights: Float64
+    """(k,) that sums are multiplied with."""
+
+    offset: Float64
+    """(k,) taken off them then."""
+
+    shift: Float64
+    """(d,) See ``rows_of``."""
+
+    @property
+    def stay(self) -> bool:
+        """Whether all are in memory."""
+        return self._bytes(self.rows.shape[0]) <= RESIDENT_BYTES
+
+    def _bytes(self, rows: int) -> int:
+        return 8 * rows * (self.rows.shape[1] + 1 + self.coefficients.shape[1])
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of those in memory, and of reading a block."""
+        tall, width = tallest(self.rows), max(self.rows.shape[1], self.coefficients.shape[1])
+        reading = 2 * 8 * tall * width + self.rows.read_bytes(tall, self.rows.shape[1])
+        reading += self.coefficients.read_bytes(tall, self.coefficients.shape[1])
+        return self._bytes(self.rows.shape[0] if self.stay else tall) + reading
+
+    def blocks(self) -> list[tuple[Rows, Float64]] | None:
+        """All of them, if they stay."""
+        return list(self.each()) if self.stay else None
+
+    def each(self) -> Iterator[tuple[Rows, Float64]]:
+        """Rows block by block, with their coefficients."""
+        blocks = RowBlocks(self.rows, self.choice.similarity, self.shift, edges_of(self.rows), False)
+        width = self.coefficients.shape[1]
+        for index in range(blocks.count):
+            span = blocks.span(index)
+            raw = np.empty((span.stop - span.start, width), self.coefficients.dtype)
+            self.coefficients.read_into(raw, (span.start, span.stop), (0, width))
+            yield blocks.block(index), raw.astype(np.float64)
+
+
+def row_chunk(source: Source, width: int, item: int) -> int:
+    """Rows in a chunk of an output with so many columns of so many bytes."""
+    return matching_chunk(source.row_grid, source.shape[1] * source.dtype.itemsize, width * item)
+
+
+def rows_cut(source: Source, width: int, item: int) -> Cut:
+    """Panels of whole chunks of that output."""
+    grid = Grid.regular(source.shape[0], row_chunk(source, width, item), splittable=False)
+    return cut(grid, 8 * source.shape[1], 8 * width)
+
+
+class OverRows(OverPanels):
+    """What folds that compare rows with points share."""
+
+    __slots__ = ()
+    choice: KernelChoice
+    shift: Float64
+
+    def rows_of_grains(
+        self, state: State, work: Workspace, start: int, stop: int, slot: int
+    ) -> Iterator[tuple[Grain, Rows, Float64]]:
+        """Grains, their rows as they are compared, and similarities of these with themselves.
+
+        A grain with numbers that are not finite is counted and left out.
+        """
+        similarity = self.choice.similarity
+        for grain in self.panels.grains(work.panels, start, stop, slot):
+            with np.errstate(over="ignore", invalid="ignore"):
+                rows = rows_of(numbers(grain.raw), similarity, self.shift)
+                sums = rows.squares + 0 * rows.values.sum(axis=1)
+            if self.is_finite(state, work, grain, sums):
+                yield grain, rows, own_similarities(rows, similarity)
+
+    def rows_bytes(self, width: int) -> int:
+        """Of a grain as it is compared, its products with so many vectors, and a tile."""
+        rows, columns = self.panels.grain_rows, self.panels.view.short
+        return 8 * (rows * (3 * columns + width + 6) + HEIGHT * (WIDTH + columns + 2 * width))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFeatures(OverRows):
+    """Fold that writes features of rows, and sums up what they capture of similarities with themselves."""
+
+    panels: Panels
+    points: Points
+    array: Path
+    """The Zarr array to write, (rows, k)."""
+
+    dtype: np.dtype[Any]
+    """Of that."""
+
+    kept: tuple[KeptRows, ...] = ()
+    """Rows that are to be looked at, by keys of a seed; none if there is none."""
+
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        points: Points,
+        array: Path,
+        dtype: np.dtype[Any],
+        slots: int,
+        sample: tuple[int, int] = (0, 0),
+    ) -> WriteFeatures:
+        """Of a matrix, with so many buffers for panels; ``sample`` is how many rows are kept, and a seed."""
+        count, seed = sample
+        kept = (KeptRows(count, source.shape[1], np.dtype(np.float64)),) * (count > 0)
+        view = View(source, Orientation.ROWS)
+        rows = rows_cut(source, points.coefficients.shape[1], dtype.itemsize)
+        return cls(
+            Panels(view, rows, slots, view.source.dtype, borrows=True), points, array, dtype, kept, seed
+        )
+
+    @property
+    def choice(self) -> KernelChoice:  # type: ignore[override]
+        """The kernel function."""
+        return self.points.choice
+
+    @property
+    def shift(self) -> Float64:  # type: ignore[override]
+        """Taken off rows."""
+        return self.points.shift
+
+    @property
+    def width(self) -> int:
+        """Columns of the output."""
+        return self.points.coefficients.shape[1]
+
+    @property
+    def row_flops(self) -> float:
+        """Operations of a row."""
+        points, columns = self.points.rows.shape
+        return points * (2.0 * columns + EVALUATION_FLOPS + 2 * self.width)
+
+    @property
+    def row_seconds(self) -> float:
+        """Nominal time of a row."""
+        return self.row_flops / NOMINAL_FLOPS[8]
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """Chunks of the output."""
+        return {"out": Buffer((self.cut.panel_rows, self.width), self.dtype)}
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Traces of similarities and of what features have of them."""
+        rows = {name: each for kept in self.kept for name, each in kept.sums().items()}
+        return {"own": Sum((1,)), "captured": Sum((1,)), "bad": BAD, **rows}
+
+    @property
+    def beside_bytes(self) -> int:
+        """Points, a grain and its products, and chunks inside Zarr."""
+        chunks = self.cut.panel_rows * self.width * self.dtype.itemsize
+        keeping = sum(
+            8 * (self.panels.grain_rows + 3 * kept.count) * (kept.columns + 4) for kept in self.kept
+        )
+        return self.points.memory_bytes + self.rows_bytes(self.width) + chunks + keeping
+
+    def workspace(self, device: Device = HOST) -> Workspace:
+        """Buffers and panels, and points if they stay."""
+        work = OverPanels.workspace(self, device)
+        work.resident = self.points.blocks()
+        return work
+
+    def merge(self, total: State, other: State) -> None:
+        """Join the sums of two streams, and the rows that both have kept."""
+        names = {name for kept in self.kept for name in kept.names}
+        for kept in self.kept:
+            kept.join(total, other)
+        for name, each in self.sums().items():
+            if name not in names:
+                total[name] = each.combine(total[name], other[name])
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Compare a panel with all points, grain by grain, and write its features."""
+        out = work.out[: stop - start]
+        for grain, rows, own in self.rows_of_grains(state, work, start, stop, slot):
+            features = features_of(rows, self.points, work.resident)
+            state["own"] += own.sum()
+            state["captured"] += np.einsum("ij,ij->", features, features)
+            out[grain.first - start : grain.last - start] = features
+            for kept in self.kept:
+                keys = exponentials(self.seed, Purpose.SIMILAR_ROWS, grain.first, grain.last)
+                kept.take(state, keys, grain.first, numbers(grain.raw).astype(np.float64))
+        work.device.send(out, functools.partial(self._write, state, start, stop))
+
+    def _write(self, state: State, start: int, stop: int, out: Array) -> None:
+        if not state["bad"][0]:  # what holds bad numbers is refused in the end
+            write_whole_chunks(self.array, out, (start, stop), (0, self.width))
+
+
+def features_of(rows: Rows, points: Points, resident: list[tuple[Rows, Float64]] | None) -> Float64:
+    """(m, k) features of rows, with points in memory or read block by block."""
+    features = np.zeros((len(rows.squares), points.coefficients.shape[1]))
+    for others, coefficients in points.each() if resident is None else resident:
+        multiply(rows, others, similarity=points.choice.similarity, v=coefficients, out=features)
+    features *= points.weights
+    features -= points.offset
+    return features

@@ -1,0 +1,144 @@
+"""The matrix of all similarities, times blocks of vectors: a sweep over pairs of blocks of rows.
+
+Block a meets every block b >= a once. Their similarities, a tile at a time, are multiplied with the vectors
+of b for the rows of a and, as the matrix is symmetric, with those of a for the rows of b. What the rows of a
+block get from later blocks and from earlier ones is added up apart, each in the order of blocks: the sums are
+the same whichever blocks stay in memory, and in however many threads pairs meet, since only one adds.
+
+``PairSweep`` is for what may be done twice: a sum may not, so this sweep keeps its state itself, between
+groups of blocks that have met all others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.similarity.functions import Rows, own_similarities
+from rankfold.kernels.similarity.tiles import HEIGHT, WIDTH, multiply
+from rankfold.methods.similarity.blocks import RowBlocks, block_bytes, reading_bytes, tallest
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine import sweep
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.planning.passes import BLAS_BYTES
+from rankfold.pipeline.storage.checkpoint import load_if_whole, remove, save_arrays
+
+Float64 = npt.NDArray[np.float64]
+Products = tuple[Float64, Float64]
+
+AHEAD = 2
+"""Pairs for each thread that are under way or wait to be added up."""
+
+
+@dataclass(slots=True)
+class SimilarityMatrix:
+    """All similarities of the rows of a matrix."""
+
+    blocks: RowBlocks
+    threads: int
+    group: int
+    """Blocks that are in memory while all later ones pass; of no effect on the sums."""
+
+    tell: Callable[[int], None] = lambda rows: None
+    """Called with the rows whose pairs are done."""
+
+    def trace(self) -> float:
+        """Sum of similarities of rows with themselves."""
+        blocks, similarity = self.blocks, self.blocks.similarity
+        if similarity.is_of_differences:
+            return float(blocks.rows)
+        own = (own_similarities(blocks.block(index), similarity).sum() for index in range(blocks.count))
+        return float(sum(own))
+
+    def multiply(self, v: Float64, part: Path | None = None) -> Float64:
+        """(n, q) products with (n, q) vectors; ``part`` is where their sums are kept meanwhile, if they are.
+
+        Raises
+        ------
+        DataError
+            Similarities are no numbers, or sums of them out of range.
+
+        Notes
+        -----
+        n^2 / 2 similarities and 2 n^2 (d / 2 + q) flops more; (n / group rows) / 2 reads of the matrix where
+        blocks do not stay.
+        """
+        later, earlier, first = self._begin(v, part)
+        last_save = time.monotonic()
+        with ThreadPoolExecutor(self.threads, "rankfold-pairs") as pool:
+            while first < self.blocks.count:
+                until = min(self.blocks.count, first + self.group)
+                self._meet(pool, first, until, v, later, earlier)
+                first = until
+                self.tell(self._done(first))
+                if part is not None and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
+                    save_arrays(part, {"later": later, "earlier": earlier, "first": np.array([first])})
+                    last_save = time.monotonic()
+        earlier += later
+        if not np.isfinite(earlier).all():
+            raise DataError(
+                f"similarities of rows of {self.blocks.source.name} are no numbers, or leave the range of "
+                "float64: take another kernel, a smaller gamma or degree, or rescale the columns"
+            )
+        if part is not None:
+            remove(part)
+        return earlier
+
+    def _begin(self, v: Float64, part: Path | None) -> tuple[Float64, Float64, int]:
+        state = None if part is None else load_if_whole(part)
+        if state is None or state["later"].shape != v.shape:
+            return np.zeros(v.shape), np.zeros(v.shape), 0
+        return state["later"], state["earlier"], int(state["first"][0])
+
+    def _done(self, first: int) -> int:
+        """Rows that stand for the share of pairs in which blocks before ``first`` have been."""
+        rows, met = self.blocks.rows, int(self.blocks.edges[first])
+        return rows * (met * (2 * rows - met)) // rows**2
+
+    def _meet(
+        self, pool: ThreadPoolExecutor, first: int, until: int, v: Float64, later: Float64, earlier: Float64
+    ) -> None:
+        """Let all blocks from ``first`` on pass the blocks ``first:until``."""
+        blocks, here = self.blocks, {a: self.blocks.block(a) for a in range(first, until)}
+        pending: deque[tuple[int, int, Future[Products]]] = deque()
+
+        def add() -> None:
+            a, b, future = pending.popleft()
+            out, beside = future.result()
+            later[blocks.span(a)] += out
+            if a != b:
+                earlier[blocks.span(b)] += beside
+
+        for b in range(first, blocks.count):
+            y = here[b] if b in here else blocks.block(b)
+            for a in range(first, min(until, b + 1)):
+                pending.append(
+                    (a, b, pool.submit(self._products, here[a], y, v[blocks.span(a)], v[blocks.span(b)]))
+                )
+                while len(pending) > AHEAD * self.threads:
+                    add()
+        while pending:
+            add()
+
+    def _products(self, x: Rows, y: Rows, v_x: Float64, v_y: Float64) -> Products:
+        """Products for the rows of either block."""
+        out = np.zeros(v_x.shape)
+        beside = out[:0] if x is y else np.zeros(v_y.shape)
+        sides = {} if x is y else {"w": v_x, "beside": beside}
+        multiply(x, y, similarity=self.blocks.similarity, v=v_y, out=out, **sides)
+        return out, beside
+
+
+def passing_bytes(source: Source, threads: int, width: int) -> int:
+    """Memory of pairs that meet in so many threads: tiles, products, blocks that pass, what BLAS packs."""
+    rows, pairs = tallest(source), AHEAD * threads + 1
+    tiles = threads * (8 * HEIGHT * (2 * WIDTH + 2 * source.shape[1]) + BLAS_BYTES)
+    products = pairs * 2 * 8 * rows * width
+    return tiles + products + (pairs + 1) * block_bytes(source, rows) + reading_bytes(source, rows)

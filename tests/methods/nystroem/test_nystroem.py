@@ -1,0 +1,147 @@
+"""Features by landmarks, against the dense matrix of all pairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.kernel_approximation import Nystroem
+from sklearn.metrics.pairwise import pairwise_kernels
+
+import rankfold as rf
+from rankfold.methods.nystroem.arguments import LANDMARKS
+from rankfold.methods.nystroem.sampled import sampled_error
+
+Float64 = npt.NDArray[np.float64]
+
+GAMMA = 0.1
+
+
+def uneven(seed: int = 0) -> Float64:
+    """Clusters of very different sizes, of which a uniform sample misses the small ones."""
+    rng = np.random.default_rng(seed)
+    sizes = (1600, 300, 60, 25, 10, 5)
+    return np.vstack([rng.standard_normal((n, 10)) * 0.5 + 6 * rng.standard_normal(10) for n in sizes])
+
+
+def error_of(k: Float64, features: Float64) -> float:
+    return float(1 - np.square(features).sum() / k.trace())
+
+
+@pytest.mark.parametrize("landmarks", LANDMARKS)
+def test_errors_are_what_is_said_of_them(landmarks: str) -> None:
+    x = uneven()
+    k, covered = pairwise_kernels(x, metric="rbf", gamma=GAMMA), 0
+    off = ~np.eye(len(x), dtype=bool)
+    for seed in range(5):
+        r = rf.nystroem(x, 30, gamma=GAMMA, landmarks=landmarks, seed=seed)
+        features, facts = r.features[...], r.attrs
+        low, high = facts["trace_error_interval"]
+        assert low <= error_of(k, features) <= high < 1.001 * facts["trace_error"] + 1e-9
+        products = features @ features.T
+        left = np.sqrt(np.square((k - products)[off]).sum() / np.square(k[off]).sum())
+        low, high = facts["pair_error_interval"]
+        covered += low <= left <= high
+        # What is left is positive, but for rounding.
+        assert np.linalg.eigvalsh(k - products)[0] > -1e-8
+    assert covered >= 3  # of five intervals of 95 %: fewer by a chance of one in a thousand
+
+
+def test_landmarks_leave_less_than_those_of_scikit_learn() -> None:
+    """By the mean over seeds, of 100: means of clusters at most 0.7, pivots at most 0.95 of its error."""
+    x = uneven()
+    k = pairwise_kernels(x, metric="rbf", gamma=GAMMA)
+    seeds = range(3)
+    theirs = np.mean(
+        [
+            error_of(k, Nystroem(gamma=GAMMA, n_components=100, random_state=seed).fit_transform(x))
+            for seed in seeds
+        ]
+    )
+    ours = {
+        name: np.mean(
+            [rf.nystroem(x, 100, gamma=GAMMA, landmarks=name, seed=s).attrs["trace_error"] for s in seeds]
+        )
+        for name in ("kmeans", "rpcholesky")
+    }
+    assert ours["kmeans"] <= 0.7 * theirs
+    assert ours["rpcholesky"] <= 0.95 * theirs
+    best = np.linalg.eigvalsh(k)[::-1][100:].sum() / len(x)
+    assert ours["kmeans"] >= best
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "polynomial", "cosine", "linear"])
+@pytest.mark.parametrize("landmarks", LANDMARKS)
+def test_as_many_landmarks_as_directions_tell_all(kernel: str, landmarks: str) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((60, 3))
+    how: dict[str, Any] = {} if kernel in ("cosine", "linear") else {"gamma": 0.3}
+    k = pairwise_kernels(x, metric=kernel, **({**how, "coef0": 1.0} if kernel == "polynomial" else how))
+    r = rf.nystroem(x, 60, kernel=kernel, **how, landmarks=landmarks)
+    features = r.features[...]
+    # Directions of 1e-12 of the largest are left out, and others known to eps over their root.
+    np.testing.assert_allclose(features @ features.T, k, rtol=0, atol=1e-6 * np.abs(k).max())
+    np.testing.assert_allclose(rf.transform(r, x).features[...], features, rtol=0, atol=1e-12)
+
+
+def test_pivots_end_where_nothing_is_left() -> None:
+    x = np.repeat(np.random.default_rng(2).standard_normal((9, 4)), 50, axis=0)
+    with pytest.warns(rf.RankfoldWarning, match="9 landmarks tell all similarities"):
+        r = rf.nystroem(x, 30, gamma=0.5, landmarks="rpcholesky")
+    assert r.features.shape == (450, 9)
+    assert r.attrs["trace_error"] < 1e-9
+    assert len({tuple(row) for row in r.points}) == 9
+    np.testing.assert_array_equal(r.points, x[r.landmarks])
+
+
+def test_rows_of_the_matrix_are_landmarks_once() -> None:
+    x = uneven()
+    for landmarks in ("uniform", "rpcholesky"):
+        r = rf.nystroem(x, 50, gamma=GAMMA, landmarks=landmarks, seed=5)
+        assert len(set(r.landmarks.tolist())) == 50
+        np.testing.assert_array_equal(r.points, x[r.landmarks])
+    assert (rf.nystroem(x, 10, gamma=GAMMA).landmarks == -1).all()
+
+
+def test_rows_all_alike_and_one_row() -> None:
+    for x in (np.full((40, 3), 2.0), np.ones((1, 3))):
+        for landmarks in ("uniform", "kmeans"):
+            r = rf.nystroem(x, 1, landmarks=landmarks)
+            np.testing.assert_allclose(r.features[...], 1.0, atol=1e-12)
+            assert r.attrs["trace_error"] < 1e-12
+
+
+def test_a_kernel_that_is_not_positive_says_so() -> None:
+    with pytest.warns(rf.RankfoldWarning, match="negative eigenvalues, whose directions are left out"):
+        rf.nystroem(uneven()[::10], 40, kernel="sigmoid", gamma=0.1, landmarks="uniform")
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"rank": 41}, "of which landmarks are: ask for 1 to 40"),
+        ({"landmarks": "leverage"}, "landmarks must be one of kmeans, rpcholesky, uniform"),
+        ({"gamma": float("nan")}, "gamma must be a finite number"),
+        ({"seed": 2**64}, "seed must lie"),
+    ],
+)
+def test_what_cannot_be_is_refused(how: dict[str, Any], message: str) -> None:
+    with pytest.raises(rf.RankfoldError, match=message):
+        rf.nystroem(np.random.default_rng(0).standard_normal((40, 3)), **{"rank": 2, **how})
+
+
+def test_new_rows_have_the_columns_of_the_fit() -> None:
+    r = rf.nystroem(uneven(), 5, gamma=GAMMA, landmarks="uniform")
+    with pytest.raises(rf.RankfoldError, match="fitted to 10 columns"):
+        rf.transform(r, np.ones((3, 4)))
+
+
+def test_all_rows_in_the_sample_leave_nothing_to_chance() -> None:
+    rng = np.random.default_rng(3)
+    k = rng.standard_normal((20, 20))
+    k = k + k.T
+    value, low, high = sampled_error(k, 0.9 * k, 20)
+    assert value == pytest.approx(0.1)
+    assert (low, high) == pytest.approx((value, value))
