@@ -89,3 +89,6 @@ class Purpose(IntEnum):
 
     PATH_ROWS = 41
     """Rows of which distances in an embedding are compared with paths."""
+
+    SUM_TARGETS = 60
+    """Targets whose sums are made source by source."""
