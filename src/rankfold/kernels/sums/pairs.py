@@ -64,8 +64,9 @@ def sum_pairs(
         here = weights[same].sum() - own[i]
         if magnitudes:
             here = np.abs(weights[same]).sum() - abs(own[i])
-        at_place = at_zero(law, scale) * float(np.exp(shifts[i]))
-        out[i, 0] = (w * values(law, s, scale, shifts[i])).sum() + here * at_place
+        out[i, 0] = (w * values(law, s, scale, shifts[i])).sum()
+        if here:
+            out[i, 0] += here * at_zero(law, scale) * float(np.exp(shifts[i]))
         if out.shape[1] > 1:
             pulls = -2 * w * derivatives(law, s, scale, shifts[i], 1)[1]
             if magnitudes:

@@ -162,7 +162,8 @@ def sum_in_tree(
                 some = _place(sources, node) if kind == PLACE else _leaf(sources, node)
                 _add_sources(total, here, group, shifts[rows], *some, law, scale)
                 counts[g, PAIRS_SUMMED] += len(group) * len(some[0])
-        total[:, 0] += here * at_zero(law, scale) * np.exp(shifts[rows])
+        some = here != 0
+        total[some, 0] += here[some] * at_zero(law, scale) * np.exp(shifts[rows][some])
         out[rows] = total
 
 

@@ -99,7 +99,7 @@ class SumFold(DeclaredFold):
         state["met"] += met
         if self.summation.shifted:
             return self.summation.logarithms(self.points, targets, sums[:, 0])[:, None] + self.factor
-        return sums * self.factor
+        return sums * self.factor + 0.0  # which turns -0 into 0
 
 
 @dataclass(frozen=True, slots=True)

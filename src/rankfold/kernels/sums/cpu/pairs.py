@@ -18,9 +18,9 @@ from rankfold.kernels.sums.cpu._laws import EXPONENTIAL, GAUSSIAN
 from rankfold.kernels.sums.cpu._sources import (
     BLOCK,
     ERRORS,
-    FORCE_X,
-    HERE,
+    ERRORS_HERE,
     SETTLED,
+    SETTLED_HERE,
     SHIFT,
     SIZE,
     add_source,
@@ -79,10 +79,11 @@ def store(
 ) -> None:
     """What a group comes to."""
     for i in range(last - first):
-        here = group[HERE - FORCE_X + GROUP + SETTLED + i] + group[HERE - FORCE_X + GROUP + ERRORS + i]
+        here = group[SETTLED_HERE + i] + group[ERRORS_HERE + i]
         here -= abs(own[first + i]) if magnitudes else own[first + i]
-        shifted = at_place * math.exp(group[SHIFT + i])
-        out[first + i, 0] = (group[SETTLED + i] + group[ERRORS + i]) + here * shifted
+        out[first + i, 0] = group[SETTLED + i] + group[ERRORS + i]
+        if here != 0.0:
+            out[first + i, 0] += here * at_place * math.exp(group[SHIFT + i])
         for c in range(1, min(out.shape[1], 2) if magnitudes else out.shape[1]):
             out[first + i, c] = group[SETTLED + c * GROUP + i] + group[ERRORS + c * GROUP + i]
 
@@ -151,8 +152,9 @@ def _sum_many(
         for i in range(last - first):
             here = sums[1, 1, i] + sums[2, 1, i]
             here -= abs(own[first + i]) if magnitudes else own[first + i]
-            shifted = at_place * math.exp(shifts[first + i])
-            out[first + i, 0] = (sums[1, 0, i] + sums[2, 0, i]) + here * shifted
+            out[first + i, 0] = sums[1, 0, i] + sums[2, 0, i]
+            if here != 0.0:
+                out[first + i, 0] += here * at_place * math.exp(shifts[first + i])
             for c in range(1, min(out.shape[1], 2) if magnitudes else out.shape[1]):
                 out[first + i, c] = sums[1, 1 + c, i] + sums[2, 1 + c, i]
 
