@@ -9,6 +9,7 @@
     search                 what these share: metrics, samples that are kept; RadiusNeighborsTransformer
     clusters               KMeans, MiniBatchKMeans
     embeddings             UMAP, SpectralEmbedding, DiffusionMap, Isomap
+    density                KernelDensity
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
 
@@ -24,6 +25,7 @@ except ImportError as error:
     raise ImportError("rankfold's estimators need scikit-learn: pip install scikit-learn") from error
 
 from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
+from rankfold.estimators.density import KernelDensity
 from rankfold.estimators.embeddings.eigenmaps import DiffusionMap, SpectralEmbedding
 from rankfold.estimators.embeddings.isomap import Isomap
 from rankfold.estimators.embeddings.layouts import UMAP
@@ -44,6 +46,7 @@ __all__ = [
     "Isomap",
     "KMeans",
     "KNeighborsTransformer",
+    "KernelDensity",
     "MiniBatchKMeans",
     "MiniBatchNMF",
     "NearestNeighbors",
