@@ -158,7 +158,8 @@ class KernelSums:
     def _choice(self, run: Run, points: SourcePoints) -> Choice:
         """How wide nodes may look, or as an earlier attempt has chosen."""
         tol, summation = self.parameters.tol, self.summation
-        if not needs_choice(summation, points, tol):
+        few = self.targets is not None and self.at.shape[0] <= SAMPLE  # a sample would be all of them
+        if few or not needs_choice(summation, points, tol):
             return Choice(Way())
 
         def make() -> dict[str, npt.NDArray[Any]]:
