@@ -81,6 +81,5 @@ DENSITY = Method(
     "Densities of samples by a kernel, as logarithms.",
     DensityArguments,
     "rankfold.methods.sums.density:density_task",
-    matrices=("log_density",),
     loops="rankfold.methods.sums.warm:warm_sums",
 )
