@@ -28,6 +28,7 @@ TREE = {
         "accuracy",
         "neighbors",
         "clustering",
+        "sums",
         "embeddings",
         "kernels",
         "pictures",
@@ -53,7 +54,18 @@ TREE = {
 
 NAMES = {
     "Matrices": ("open", "import_array"),
-    "Methods": ("svd", "pca", "qr", "nmf", "knn", "index", "radius_neighbors", "kmeans"),
+    "Methods": (
+        "svd",
+        "pca",
+        "qr",
+        "nmf",
+        "knn",
+        "index",
+        "radius_neighbors",
+        "kmeans",
+        "kernel_sum",
+        "density",
+    ),
     "What is done with a result": ("open_result", "transform", "update", "check", "reconstruct", "verify"),
     "Before a run": ("plan",),
     "Embeddings": (

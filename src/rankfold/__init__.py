@@ -6,6 +6,8 @@
     knn               nearest neighbors of every row, exactly
     index             rows sorted by partition, in which knn finds neighbors of new rows
     radius_neighbors  all neighbors within a radius
+    kernel_sum        sums of a kernel, and forces, between all rows
+    density           the density that rows are drawn from
     kmeans            clusters of rows around their means
     fuzzy_graph       neighbors as a graph of weights
     combine_graphs    two such graphs of the same rows as one
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from rankfold.api.functions.models import check, reconstruct, transform, update
     from rankfold.api.functions.neighbors import combine_graphs, fuzzy_graph, index, knn, radius_neighbors
     from rankfold.api.functions.reductions import nmf, pca, qr, svd
+    from rankfold.api.functions.sums import density, kernel_sum
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
     from rankfold.pipeline.errors import RankfoldError
@@ -63,12 +66,14 @@ _HOMES = {
     "check": "rankfold.api.functions.models",
     "combine_graphs": "rankfold.api.functions.neighbors",
     "continuity": "rankfold.api.functions.embedding_quality",
+    "density": "rankfold.api.functions.sums",
     "diffusion_map": "rankfold.api.functions.embeddings",
     "fuzzy_graph": "rankfold.api.functions.neighbors",
     "import_array": "rankfold.api.matrices",
     "index": "rankfold.api.functions.neighbors",
     "isomap": "rankfold.api.functions.embeddings",
     "kernel_pca": "rankfold.api.functions.kernels",
+    "kernel_sum": "rankfold.api.functions.sums",
     "kmeans": "rankfold.api.functions.clusters",
     "knn": "rankfold.api.functions.neighbors",
     "neighborhood_preservation": "rankfold.api.functions.embedding_quality",
@@ -98,12 +103,14 @@ __all__ = [
     "check",
     "combine_graphs",
     "continuity",
+    "density",
     "diffusion_map",
     "fuzzy_graph",
     "import_array",
     "index",
     "isomap",
     "kernel_pca",
+    "kernel_sum",
     "kmeans",
     "knn",
     "neighborhood_preservation",

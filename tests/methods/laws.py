@@ -136,6 +136,11 @@ def first_centers() -> npt.NDArray[np.float64]:
     return centers
 
 
+def other_points() -> npt.NDArray[np.float64]:
+    """As many as the rows of the matrix below, near some of its columns."""
+    return np.random.default_rng(9).standard_normal((1500, 3))
+
+
 LAWS = {
     "svd": Law(rf.svd, {"rank": 4, "solver": "krylov", "tol": 1e-10}, name="svd"),
     "svd by gram": Law(rf.svd, {"rank": 4, "solver": "gram"}, name="svd"),
@@ -164,6 +169,12 @@ LAWS = {
     "index": Law(rf.index, {"partition_rows": 60}, name="index"),
     "knn of points": Law(narrow(rf.knn), {"k": 5, "solver": "tree", "box": "9,0,7"}),
     "radius_neighbors": Law(narrow(rf.radius_neighbors), {"radius": 0.3, "metric": "manhattan"}),
+    "kernel_sum": Law(narrow(rf.kernel_sum), {"tol": 0.05, "softening": 0.1}, tolerance=0.05),
+    "kernel_sum at targets": Law(
+        narrow(rf.kernel_sum),
+        {"tol": 0.0, "kernel": "cauchy", "targets": other_points(), "weights": other_points()[:, :1]},
+    ),
+    "density": Law(narrow(rf.density), {"bandwidth": 0.3}, tolerance=1e-3),
     "kmeans": Law(rf.kmeans, {"k": 7}, name="kmeans"),
     "kmeans of a few": Law(rf.kmeans, {"k": 30, "init": "sample", "tol": 0.0}, name="kmeans"),
     "kmeans by batches": Law(rf.kmeans, {"k": 7, "batch_rows": 70}, name="kmeans"),

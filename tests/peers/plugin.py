@@ -36,7 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
         for name in drawn.__all__:
             setattr(remote, name, getattr(drawn, name))
     counts = Counts(suite.name, config.getoption("counts"))
-    for name in ("svd", "pca", "qr", "nmf", "knn", "isomap", "spectral", "kernel_pca", "nystroem"):
+    counted = ("svd", "pca", "qr", "nmf", "knn", "isomap", "spectral", "kernel_pca", "nystroem", "density")
+    for name in counted:
         setattr(rankfold, name, counts.counted(getattr(rankfold, name)))
     config.pluginmanager.register(counts)
 

@@ -115,6 +115,13 @@ SUITES = {
             "rankfold.estimators",
         ),
         Suite(
+            "scikit-learn KernelDensity",
+            "sklearn.neighbors.tests.test_kde",
+            "sklearn.neighbors",
+            ("KernelDensity",),
+            "rankfold.estimators",
+        ),
+        Suite(
             "scikit-learn Isomap",
             "sklearn.manifold.tests.test_isomap",
             "sklearn.manifold",

@@ -13,6 +13,7 @@ QUICK = (
     "scikit-learn IncrementalPCA",
     "scikit-learn neighbors",
     "scikit-learn neighbor graphs",
+    "scikit-learn KernelDensity",
     "scikit-learn Isomap",
     "scikit-learn SpectralEmbedding",
     "scikit-learn KernelPCA",

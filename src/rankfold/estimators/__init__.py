@@ -10,6 +10,7 @@
     clusters               KMeans, MiniBatchKMeans
     embeddings             UMAP, SpectralEmbedding, DiffusionMap, Isomap
     kernels                KernelPCA, Nystroem, RBFSampler
+    density                KernelDensity
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
 
@@ -25,6 +26,7 @@ except ImportError as error:
     raise ImportError("rankfold's estimators need scikit-learn: pip install scikit-learn") from error
 
 from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
+from rankfold.estimators.density import KernelDensity
 from rankfold.estimators.embeddings.eigenmaps import DiffusionMap, SpectralEmbedding
 from rankfold.estimators.embeddings.isomap import Isomap
 from rankfold.estimators.embeddings.layouts import UMAP
@@ -48,6 +50,7 @@ __all__ = [
     "Isomap",
     "KMeans",
     "KNeighborsTransformer",
+    "KernelDensity",
     "KernelPCA",
     "MiniBatchKMeans",
     "MiniBatchNMF",

@@ -10,6 +10,7 @@
     partitions    what rows in several partitions tell of these
     nonnegative   least squares and divergences over rows that are not negative
     sparse        products of sparse rows with blocks, and of columns with columns
+    sums          sums over all pairs of points, exactly and by a tree
     hashing       digests at the speed of memory
 
 A family holds contracts with their reference bodies; tuned bodies of the same names lie beside them, in

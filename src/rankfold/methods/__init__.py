@@ -8,6 +8,7 @@
     bits         rows as sets: packed bits, and sparse rows without their zeros
     partitions   neighbors within partitions of the rows, and their recall
     tree         points of few dimensions in a tree, which both search
+    sums         sums of kernels over all pairs of points, and densities
     fuzzy_graph  neighbors as a graph of weights
     umap         layouts of graphs of neighbors
     isomap       embeddings by shortest paths along such graphs

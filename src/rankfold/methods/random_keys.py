@@ -101,3 +101,6 @@ class Purpose(IntEnum):
 
     SIMILAR_ROWS = 53
     """Rows of whose pairs similarities are compared with their approximation."""
+
+    SUM_TARGETS = 60
+    """Targets whose sums are made source by source."""

@@ -187,6 +187,8 @@ METHODS: Registry[Method] = Registry(
         "nmf": "rankfold.methods.nmf.arguments:NMF",
         "knn": "rankfold.methods.knn.arguments:KNN",
         "radius_neighbors": "rankfold.methods.radius.arguments:RADIUS",
+        "kernel_sum": "rankfold.methods.sums.arguments:KERNEL_SUM",
+        "density": "rankfold.methods.sums.arguments:DENSITY",
         "index": "rankfold.methods.index.arguments:INDEX",
         "kmeans": "rankfold.methods.kmeans.arguments:KMEANS",
         "fuzzy_graph": "rankfold.methods.fuzzy_graph.arguments:FUZZY_GRAPH",

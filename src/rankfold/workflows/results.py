@@ -42,6 +42,9 @@ def headline(result: Result) -> str:
         line = _picture(facts)
     elif "residual_variance" in facts:
         line = _paths(facts)
+    elif "error_bound" in facts:
+        line += f", {facts['request']['kernel']}; {facts['pairs']} pairs and {facts['nodes']} nodes"
+        line += f", error of 99 of 100 targets below {facts['error_bound']:.2g}" * (facts["opening"] > 0)
     elif "value" in facts:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
         line = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"

@@ -2,6 +2,7 @@
 
 reductions          svd, pca, qr, nmf
 neighbors           knn, index, radius_neighbors, fuzzy_graph, combine_graphs
+sums                kernel_sum, density
 clusters            kmeans
 embeddings          umap, spectral, diffusion_map, isomap
 kernels             kernel_pca, nystroem

@@ -1,0 +1,143 @@
+"""Sums of kernels over all pairs of points, and densities: see ``docs/sums.md``."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from rankfold.api.arguments import public
+from rankfold.api.execute import run
+from rankfold.api.where import OfMatrix, opened
+from rankfold.methods.sums.arguments import DEFAULT_TOL, DENSITY, DENSITY_TOL, KERNEL_SUM
+from rankfold.pipeline.storage.result import Result
+
+
+@public
+def kernel_sum(
+    x: object,
+    weights: object = None,
+    *,
+    targets: object = None,
+    kernel: str = "gravity",
+    softening: float = 0.0,
+    bandwidth: float | None = None,
+    forces: bool = True,
+    tol: float = DEFAULT_TOL,
+    seed: int = 0,
+    **where: Unpack[OfMatrix],
+) -> Result:
+    """Sums of a kernel over all rows at every row, or at others, and forces: N bodies, charges, smoothing.
+
+    Parameters
+    ----------
+    x : path, array or Source, (n, d)
+        Sources: anything ``svd`` takes. All rows are held in memory, in 8 bytes a number.
+    weights : (n,) numbers, or anything ``svd`` takes, (n, 1), optional
+        Masses, charges, or what else each source counts; of any sign. 1 by default.
+    targets : like ``x``, (m, d), optional
+        Where sums are wanted; read block by block. By default at the sources, each of which is left out of
+        its own sum.
+    kernel : str
+        With r the distance: "gravity" ``-1 / sqrt(r^2 + softening^2)``, the potential; "coulomb" the same
+        without the sign; "gaussian" ``exp(-r^2 / 2 h^2)``, "cauchy" ``1 / (1 + r^2 / h^2)`` and
+        "squared_cauchy", its square, with h the bandwidth.
+    softening : float, >= 0
+        Of gravity and coulomb. At 0 sources at the place of a target exert nothing on it.
+    bandwidth : float, > 0, optional
+        Of the other kernels, 1 by default.
+    forces : bool
+        Whether forces are wanted: negative gradients of sums. Gravity pulls, equal charges push.
+    tol : float
+        Error of 99 of 100 targets at most, of sums and of forces, relative to the exact ones; to the sums of
+        magnitudes of all contributions where weights have both signs. 0 sums source by source.
+    seed : int
+        Key of the random numbers: which targets errors are measured at.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``sums`` (m,) and ``forces`` (m, d), float64. ``attrs`` has the ``error`` of 99 of 100 of
+        ``error_sample`` targets, whose sums were also made source by source, and ``error_bound``, which that
+        of all targets exceeds in one of twenty samples at most; ``opening`` and ``order``, how wide nodes
+        look and how they are expanded; and how many ``pairs`` and ``nodes`` were met.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``; ``PlanError`` also where no opening of the tree meets ``tol`` and there are too many
+        pairs for exact sums.
+
+    Notes
+    -----
+    Up to three columns by a tree, in ``n log n``; of more, and with ``tol=0``, all pairs. The same bytes for
+    any memory, threads and workers.
+
+    References
+    ----------
+    Barnes, Hut, A hierarchical O(N log N) force-calculation algorithm, Nature 324, 1986. See
+    ``rankfold.kernels.sums.tree_sums``.
+    """
+    request = {"kernel": kernel, "softening": softening, "bandwidth": bandwidth, "forces": forces}
+    request |= {"targets": targets, "tol": tol, "seed": seed}
+    return run(KERNEL_SUM.task(opened(x, where), weights=weights, **request), where)
+
+
+@public
+def density(
+    x: object,
+    targets: object = None,
+    *,
+    bandwidth: float | str = 1.0,
+    kernel: str = "gaussian",
+    weights: object = None,
+    tol: float = DENSITY_TOL,
+    seed: int = 0,
+    **where: Unpack[OfMatrix],
+) -> Result:
+    """Logarithm of the density that samples are drawn from, as a kernel estimates it.
+
+    Parameters
+    ----------
+    x : path, array or Source, (n, d)
+        Samples: anything ``svd`` takes. All rows are held in memory, in 8 bytes a number.
+    targets : like ``x``, (m, d), optional
+        Where the density is wanted; read block by block. By default at the samples themselves, each of which
+        counts there as well.
+    bandwidth : float, > 0, or {"scott", "silverman"}
+        Length h of the kernel; or ``n^(-1 / (d + 4))`` and ``(n (d + 2) / 4)^(-1 / (d + 4))``, for columns
+        whose deviation is about 1.
+    kernel : str
+        "gaussian", "tophat", "epanechnikov", "exponential", "linear" or "cosine", as scikit-learn has them.
+    weights : (n,) numbers, or anything ``svd`` takes, (n, 1), optional
+        What each sample counts, at least 0.
+    tol : float
+        Relative error of 99 of 100 densities at most, of the gaussian; other kernels are summed exactly. 0
+        for exact sums.
+    seed : int
+        Key of the random numbers: which targets errors are measured at.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``log_density`` (m,) float64: right far from all samples too; minus infinity where a compact kernel
+        reaches none. ``attrs`` as for ``kernel_sum``.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``kernel_sum``.
+
+    Notes
+    -----
+    Up to three columns by a tree, which leaves out what is too far to count; of more all pairs.
+
+    References
+    ----------
+    Silverman, Density estimation for statistics and data analysis, 1986; Scott, Multivariate density
+    estimation, 1992: the rules for bandwidths.
+    """
+    request = {"bandwidth": bandwidth, "kernel": kernel, "weights": weights, "tol": tol, "seed": seed}
+    return run(DENSITY.task(opened(x, where), targets=targets, **request), where)

@@ -1,0 +1,254 @@
+"""Sums over a tree. See ``kernels/sums/tree_sums.py``.
+
+What a group meets it adds up at once, all of its targets as vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._compiled import compile_loop, part
+from rankfold.kernels._layouts import plain
+from rankfold.kernels.sums.cpu._laws import EXPONENTIAL, GAUSSIAN
+from rankfold.kernels.sums.cpu._nodes import add_node
+from rankfold.kernels.sums.cpu._sources import BLOCK, SIZE, add_source, begin, settle
+from rankfold.kernels.sums.cpu.pairs import load, store
+from rankfold.kernels.sums.laws import EXPONENTS, Law, at_zero
+from rankfold.kernels.sums.moments import MAGNITUDE, RADIUS, WEIGHT
+from rankfold.kernels.sums.pairs import GROUP
+from rankfold.kernels.sums.tree import SKIP, START, STOP
+from rankfold.kernels.sums.tree_sums import (
+    EXPENSIVE,
+    FARTHEST,
+    NEAREST,
+    NODE_COST,
+    NODES_SUMMED,
+    PAIRS_SUMMED,
+    Sources,
+)
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+
+def sum_in_tree(
+    sources: Sources,
+    targets: Float64,
+    own: Float64,
+    shifts: Float64,
+    floors: Float64,
+    edges: Int64,
+    *,
+    law: int,
+    scale: float,
+    opening: float,
+    order: int,
+    cutoff: float,
+    counts: Int64,
+    out: Float64,
+) -> None:
+    """See the contract; a group, and runs of targets of it."""
+    total = float(sources.moments[0, MAGNITUDE])
+    limit = math.log(cutoff) - math.log(total) if cutoff > 0 and total > 0 else -math.inf
+    inputs: list[Any] = [plain(a) for a in (*sources, targets, own, shifts, floors, edges)]
+    results: list[Any] = [np.ascontiguousarray(a) for a in (counts, out)]
+    first = EXPONENTS.get(Law(law), 0.0)
+    how: list[Any] = [int(law), float(scale), at_zero(law, scale), float(first), float(opening), int(order)]
+    how += [limit, np.empty(SIZE), np.empty((GROUP, 2), np.int64), np.empty((2, targets.shape[1]))]
+    _sum(*inputs, *how, *results)
+    for a, result in zip((counts, out), results, strict=True):
+        if result is not a:
+            a[...] = result
+
+
+@compile_loop
+def _sum(
+    points: Float64,
+    nodes: Int64,
+    boxes: Float64,
+    weights: Float64,
+    moments: Float64,
+    targets: Float64,
+    own: Float64,
+    shifts: Float64,
+    floors: Float64,
+    edges: Int64,
+    law: int,
+    scale: float,
+    at_place: float,
+    exponent: float,
+    opening: float,
+    order: int,
+    limit: float,
+    group: Float64,
+    runs: Int64,
+    box: Float64,
+    counts: Int64,
+    out: Float64,
+) -> None:
+    for g in range(len(edges) - 1):
+        counts[g, PAIRS_SUMMED] = counts[g, NODES_SUMMED] = 0
+        runs[0, 0], runs[0, 1] = edges[g], edges[g + 1]
+        waiting = 1
+        while waiting:
+            waiting -= 1
+            first, last = runs[waiting, 0], runs[waiting, 1]
+            middle = (first + last) // 2
+            whole = 0
+            if last - first > 1:
+                least = _surround(targets, floors, first, last, box) + limit
+                whole = _cost(points, nodes, boxes, moments, box, law, scale, opening, least)
+            if whole > EXPENSIVE:
+                least = _surround(targets, floors, middle, middle + 1, box) + limit
+                alone = _cost(points, nodes, boxes, moments, box, law, scale, opening, least)
+                if alone * (last - first) < whole:
+                    runs[waiting, 0], runs[waiting, 1] = middle, last
+                    runs[waiting + 1, 0], runs[waiting + 1, 1] = first, middle
+                    waiting += 2
+                    continue
+            load(group, targets, shifts, first, last)
+            begin(group)
+            least = _surround(targets, floors, first, last, box) + limit
+            near, far = _walk(
+                points,
+                nodes,
+                boxes,
+                weights,
+                moments,
+                box,
+                law,
+                scale,
+                exponent,
+                opening,
+                order,
+                least,
+                group,
+            )
+            store(group, own, first, last, at_place, False, out)
+            counts[g, PAIRS_SUMMED] += near * (last - first)
+            counts[g, NODES_SUMMED] += far * (last - first)
+
+
+@part
+def _walk(
+    points: Float64,
+    nodes: Int64,
+    boxes: Float64,
+    weights: Float64,
+    moments: Float64,
+    box: Float64,
+    law: int,
+    scale: float,
+    exponent: float,
+    opening: float,
+    order: int,
+    least: float,
+    group: Float64,
+) -> tuple[int, int]:
+    """Sum for a group; sources and nodes that it met."""
+    near, far, met, node = 0, 0, 0, 0
+    while node < len(nodes):
+        row, after = moments[node], nodes[node, SKIP]
+        if law >= GAUSSIAN and _is_left_out(boxes, node, box, law, scale, least):
+            node = after
+        elif row[RADIUS] == 0.0:
+            add_source(group, row[0], row[1], row[2], row[WEIGHT], law, scale, False)
+            near, met, node = near + 1, met + 1, after
+        elif _is_far(row, box, law, scale, opening):
+            add_node(group, row, law, scale, exponent, order)
+            far, met, node = far + 1, met + 1, after
+        else:
+            node += 1
+            if after == node:
+                size = nodes[node - 1, STOP] - nodes[node - 1, START]
+                _add_leaf(group, points, weights, nodes[node - 1, START], size, law, scale)
+                near, met = near + size, met + size
+        if met >= BLOCK:
+            settle(group, 5)
+            met = 0
+    settle(group, 5)
+    return near, far
+
+
+@part
+def _cost(
+    points: Float64,
+    nodes: Int64,
+    boxes: Float64,
+    moments: Float64,
+    box: Float64,
+    law: int,
+    scale: float,
+    opening: float,
+    least: float,
+) -> int:
+    """Sources and nodes that a group would meet."""
+    cost, node = 0, 0
+    while node < len(nodes):
+        row, after = moments[node], nodes[node, SKIP]
+        if law >= GAUSSIAN and _is_left_out(boxes, node, box, law, scale, least):
+            node = after
+        elif row[RADIUS] == 0.0:
+            cost, node = cost + 1, after
+        elif _is_far(row, box, law, scale, opening):
+            cost, node = cost + NODE_COST, after
+        else:
+            node += 1
+            if after == node:
+                cost += nodes[node - 1, STOP] - nodes[node - 1, START]
+    return cost
+
+
+@part
+def _surround(targets: Float64, floors: Float64, first: int, last: int, box: Float64) -> float:
+    """The box of a group, and the least of what its targets have at least."""
+    for c in range(targets.shape[1]):
+        box[0, c] = box[1, c] = targets[first, c]
+    least = floors[first]
+    for t in range(first, last):
+        least = min(least, floors[t])
+        for c in range(targets.shape[1]):
+            box[0, c] = min(box[0, c], targets[t, c])
+            box[1, c] = max(box[1, c], targets[t, c])
+    return float(least)
+
+
+@part
+def _is_left_out(boxes: Float64, node: int, box: Float64, law: int, scale: float, least: float) -> bool:
+    s = 0.0
+    for c in range(box.shape[1]):
+        gap = max(max(boxes[node, 0, c] - box[1, c], box[0, c] - boxes[node, 1, c]), 0.0)
+        s += gap * gap
+    if law == GAUSSIAN:
+        return -s * scale < least
+    if law == EXPONENTIAL:
+        return -math.sqrt(s) * scale < least
+    return bool(s > scale * scale)
+
+
+@part
+def _is_far(row: Float64, box: Float64, law: int, scale: float, opening: float) -> bool:
+    s = 0.0
+    for c in range(box.shape[1]):
+        gap = max(max(box[0, c] - row[c], row[c] - box[1, c]), 0.0)
+        s += gap * gap
+    if law > GAUSSIAN or opening == 0.0 or s == 0.0:
+        return False
+    if law == GAUSSIAN:
+        return bool(2.0 * scale * row[RADIUS] * max(1.0, 2.0 * scale * s) <= opening * opening)
+    return bool(NEAREST < s + scale < FARTHEST and row[RADIUS] <= opening * opening * (s + scale))
+
+
+@part
+def _add_leaf(
+    group: Float64, points: Float64, weights: Float64, first: int, size: int, law: int, scale: float
+) -> None:
+    d = points.shape[1]
+    for p in range(first, first + size):
+        y = points[p, 1] if d > 1 else 0.0
+        z = points[p, 2] if d > 2 else 0.0
+        add_source(group, points[p, 0], y, z, weights[p], law, scale, False)

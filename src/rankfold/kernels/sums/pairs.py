@@ -1,0 +1,95 @@
+"""Sums over all sources, one by one: what every approximation is measured against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+from rankfold.kernels.sums.laws import SMOOTH, at_zero, derivatives, values
+
+Float64 = npt.NDArray[np.float64]
+
+GROUP = 32
+"""Targets that are summed for at once: vectors of any length that a processor has fill up with them."""
+
+
+@kernel
+def sum_pairs(
+    x: Float64,
+    weights: Float64,
+    targets: Float64,
+    own: Float64,
+    shifts: Float64,
+    *,
+    law: int,
+    scale: float,
+    magnitudes: bool = False,
+    out: Float64,
+) -> None:
+    """Sums over all sources at each target, and forces.
+
+    Parameters
+    ----------
+    x : (n, d)
+        Sources, finite.
+    weights : (n,)
+        Of any sign.
+    targets : (m, d)
+    own : (m,)
+        Weight of the target among the sources, which is left out; 0 where it is none of them.
+    shifts : (m,)
+        See ``laws``; 0 for laws without.
+    law, scale : see ``laws``
+    magnitudes : bool
+        Sums of absolute values instead: column 1 is that of the lengths of forces, and others are not
+        written.
+    out : (m, 1) or (m, 1 + d)
+        Written: ``sum_j w_j f(s_ij)``, then its negative gradient, ``-2 sum_j w_j f'(s_ij) (t_i - x_j)``. The
+        second form takes a law of ``SMOOTH``.
+
+    Notes
+    -----
+    Some 3 d + 10 operations a pair; scratch of GROUP targets. Sources are added up by blocks in a fixed
+    order, and blocks with their rounding errors: within some 100 eps of the sum of magnitudes.
+    """
+    for i in range(len(targets)):
+        apart = targets[i] - x
+        s = (apart * apart).sum(axis=1)
+        same = s == 0
+        w = np.where(same, 0.0, np.abs(weights) if magnitudes else weights)
+        s = np.where(same, 1.0, s)
+        here = weights[same].sum() - own[i]
+        if magnitudes:
+            here = np.abs(weights[same]).sum() - abs(own[i])
+        out[i, 0] = (w * values(law, s, scale, shifts[i])).sum()
+        if here:
+            out[i, 0] += here * at_zero(law, scale) * float(np.exp(shifts[i]))
+        if out.shape[1] > 1:
+            pulls = -2 * w * derivatives(law, s, scale, shifts[i], 1)[1]
+            if magnitudes:
+                out[i, 1] = (np.abs(pulls) * np.sqrt(s)).sum()
+            else:
+                out[i, 1:] = pulls @ apart
+
+
+def has_forces(law: int) -> bool:
+    """Whether sums by a law have forces."""
+    return law in SMOOTH
+
+
+def pair_flops(columns: int) -> float:
+    """Operations of a pair, as long as those take."""
+    return 3.0 * columns + 10.0
+
+
+def scratch_bytes(columns: int) -> int:
+    """Memory of a group of targets, and what is added up for it."""
+    return GROUP * 8 * (6 * (columns + 3) + 8)
+
+
+def no_shifts(count: int) -> Any:
+    """Shifts of targets where there are none; takes no memory."""
+    return np.broadcast_to(0.0, (count,))

@@ -1,0 +1,86 @@
+"""What pushes the points of a layout by t-SNE apart, for layouts that no grid fits.
+
+Two points at distance d weigh ``q = 1 / (1 + d^2)``. Point i is pushed by ``sum_j q_ij^2 (y_i - y_j)``, over
+the sum Z of all weights, each pair from either side. Both are sums of one law over a tree: the push is half
+the negative gradient of the weights.
+
+The trap: errors of a push grow with its cancellation, not so those of Z. An opening of 0.5 leaves a push
+right to a percent or two, which is what Barnes-Hut t-SNE is used with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.sums.laws import Law
+from rankfold.kernels.sums.pairs import GROUP, no_shifts
+from rankfold.kernels.sums.tree import SumTree
+from rankfold.kernels.sums.tree_sums import Sources, sum_in_tree
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Repulsion:
+    """Points of a layout in a tree, ready to be pushed, group by group, by as many threads as there are."""
+
+    tree: SumTree
+    sources: Sources
+
+    @classmethod
+    def of(cls, y: npt.NDArray[np.floating]) -> Repulsion:
+        """The tree of some points, (n, 1) to (n, 3), which are copied."""
+        points = np.array(y, np.float64, order="C")
+        tree = SumTree.of(points, np.arange(len(points)))
+        return cls(tree, Sources.of(tree, np.ones(len(points))))
+
+    @property
+    def groups(self) -> int:
+        """Groups of points, each of which may be pushed by itself."""
+        return -(-len(self.tree.points) // GROUP)
+
+    def push(
+        self, first: int, last: int, *, opening: float, order: int, forces: Float64, weights: Float64
+    ) -> None:
+        """Push the points of groups ``first:last``.
+
+        Parameters
+        ----------
+        first, last : int
+            Which groups; what a group gets does not depend on how they are shared out.
+        opening : float, >= 0 and below 1
+            How wide a node may look; 0 for exact sums.
+        order : 2 or 3
+            Of expansions.
+        forces : (n, d)
+            Written, by number of the point.
+        weights : (n,)
+            Likewise: the sum of all of them, in a fixed order, is Z.
+        """
+        rows = slice(first * GROUP, min(last * GROUP, len(self.tree.points)))
+        x = self.tree.points[rows]
+        count = len(x)
+        edges = np.append(np.arange(0, count, GROUP), count)
+        out, counts = np.empty((count, 1 + x.shape[1])), np.empty((len(edges) - 1, 2), np.int64)
+        none, ones = no_shifts(count), np.ones(count)
+        how: Any = {"law": int(Law.CAUCHY), "scale": 1.0, "opening": opening, "order": order, "cutoff": 0.0}
+        sum_in_tree(self.sources, x, ones, none, none, edges, **how, counts=counts, out=out)
+        ids = self.tree.ids[rows]
+        weights[ids], forces[ids] = out[:, 0], 0.5 * out[:, 1:]
+
+
+def repulsion(y: npt.NDArray[np.floating], *, opening: float = 0.5, order: int = 2) -> tuple[Float64, float]:
+    """Pushes (n, d) of all points, not yet over Z, and Z; in one thread.
+
+    >>> forces, z = repulsion(np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
+    >>> forces.tolist(), z
+    ([[-0.25, 0.0, 0.0], [0.25, 0.0, 0.0]], 1.0)
+    """
+    points = Repulsion.of(y)
+    forces, weights = np.empty(points.tree.points.shape), np.empty(len(y))
+    points.push(0, points.groups, opening=opening, order=order, forces=forces, weights=weights)
+    return forces, float(weights.sum())

@@ -1,0 +1,286 @@
+"""Sums over a tree: sources near a group of targets one by one, those far from it by the moments of nodes.
+
+Targets come in groups that are near each other. A group goes through the tree once. A node of radius ``b``
+whose center is ``r`` from the box of the group, or farther, is far if ``b <= opening * reach``, where the
+reach is the length on which the law changes: ``sqrt(r^2 + scale)`` for INVERSE and the like, the lesser of
+the width and ``width^2 / r`` for a gaussian of that width. With an opening of 0 only nodes whose sources are
+all at one place are far, and these are exact: sums are then those of ``sum_pairs``.
+
+What a node adds, with d from its center to the target and moments M, D, Q, O of its sources y - center, is
+Taylor's polynomial of f(|d - y|^2), of second or third order in y:
+
+    f M + f' (tr Q - 2 d D) + 2 f'' (d Q d - d U) - 4/3 f''' (O d d d)       with U_a = sum_b O_abb
+
+A group that meets many sources, as one that is spread around others, is halved where its targets one by one
+would meet fewer in all, judged by the one in the middle.
+
+Sources that cannot count are left out as a whole: nodes beyond the width of a compact law, and, for laws that
+decay as exponentials, nodes all of which come to less than ``cutoff`` of what a group has at least.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels._dispatch import kernel
+from rankfold.kernels.sums import moments as at
+from rankfold.kernels.sums.laws import SMOOTH, Law, at_zero, derivatives, values
+from rankfold.kernels.sums.tree import SKIP, START, STOP, SumTree
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+ORDERS = (2, 3)
+"""Of the polynomial."""
+
+EXPENSIVE = 2048
+"""Sources and nodes of a group that is looked at more closely."""
+
+NODE_COST = 2
+"""Sources that take as long as a node."""
+
+NEAREST, FARTHEST = 1e-60, 1e60
+"""Between these squares of reaches derivatives of third order are numbers."""
+
+Visit = tuple[int, int]
+"""A node, and how it is taken."""
+
+PLACE, FAR, NEAR = range(3)
+"""As one source, by its moments, or source by source."""
+
+PAIRS_SUMMED, NODES_SUMMED = 0, 1
+"""What is counted, where."""
+
+
+class Sources(NamedTuple):
+    """Points in a tree with weights: a tuple, so that a kernel sees its arrays."""
+
+    points: Float64
+    """(n, d), d <= 3, as in ``SumTree``."""
+
+    nodes: Int64
+    """(k, 3)."""
+
+    boxes: Float64
+    """(k, 2, d)."""
+
+    weights: Float64
+    """(n,) as points lie."""
+
+    moments: Float64
+    """(k, MOMENTS)."""
+
+    @classmethod
+    def of(cls, tree: SumTree, weights: Float64) -> Sources:
+        """Those of a tree of up to three columns; ``weights`` as points lie."""
+        moments = np.empty((len(tree.nodes), at.MOMENTS))
+        at.node_moments(tree, weights, moments=moments)
+        return cls(tree.points, tree.nodes, tree.boxes, weights, moments)
+
+
+@kernel
+def sum_in_tree(
+    sources: Sources,
+    targets: Float64,
+    own: Float64,
+    shifts: Float64,
+    floors: Float64,
+    edges: Int64,
+    *,
+    law: int,
+    scale: float,
+    opening: float,
+    order: int,
+    cutoff: float,
+    counts: Int64,
+    out: Float64,
+) -> None:
+    """Sums over the sources of a tree at each target, and forces, by groups of targets.
+
+    Parameters
+    ----------
+    sources : Sources
+    targets : (m, d), d <= 3
+    own, shifts
+        As for ``sum_pairs``.
+    floors : (m,)
+        Logarithm of what the sum at a target is at least, in magnitude and with its shift left out; -inf
+        where that is not known, and for laws without a cutoff.
+    edges : (groups + 1,)
+        Where groups of targets begin, each of at most ``pairs.GROUP``.
+    law, scale : see ``laws``
+    opening : float, >= 0 and below 1
+        See above. Laws without derivatives take 0.
+    order : one of ``ORDERS``
+    cutoff : float, >= 0
+        Share of a sum that may be left out.
+    counts : (groups, 2)
+        Written: pairs of a target and a source, and of a target and a node.
+    out : (m, 1) or (m, 1 + d)
+        Written, as by ``sum_pairs``.
+
+    Notes
+    -----
+    For points that fill space some ``log(n) / opening^3`` nodes a target, of 60 or 110 operations. A group
+    does not depend on others, nor on where a call begins.
+
+    References
+    ----------
+    Barnes, A modified tree code: don't laugh, it runs, Journal of Computational Physics 87, 1990: one list of
+    interactions for a group of targets. Barnes, Hut, 1986: see ``moments``. Here a node is as large as the
+    box of its points, and expansions are of any law with derivatives.
+    """
+    limit = _weight_limit(sources, cutoff)
+    counts[:] = 0
+
+    def visits_of(rows: slice) -> list[Visit]:
+        box = np.stack([targets[rows].min(axis=0), targets[rows].max(axis=0)])
+        return _visits(sources, box, law, scale, opening, float(np.min(floors[rows])) + limit)
+
+    runs = [(g, int(edges[g]), int(edges[g + 1])) for g in range(len(edges) - 1)]
+    while runs:
+        g, start, stop = runs.pop()
+        rows, middle = slice(start, stop), (start + stop) // 2
+        visits = visits_of(rows)
+        if stop - start > 1 and _cost(sources, visits) > EXPENSIVE:
+            alone = _cost(sources, visits_of(slice(middle, middle + 1)))
+            if alone * (stop - start) < _cost(sources, visits):
+                runs += [(g, start, middle), (g, middle, stop)]
+                continue
+        group = targets[rows]
+        total = np.zeros((len(group), out.shape[1]))
+        here = -own[rows]
+        for node, kind in visits:
+            if kind == FAR:
+                _add_node(total, group, shifts[rows], sources.moments[node], law, scale, order)
+                counts[g, NODES_SUMMED] += len(group)
+            else:
+                some = _place(sources, node) if kind == PLACE else _leaf(sources, node)
+                _add_sources(total, here, group, shifts[rows], *some, law, scale)
+                counts[g, PAIRS_SUMMED] += len(group) * len(some[0])
+        some = here != 0
+        total[some, 0] += here[some] * at_zero(law, scale) * np.exp(shifts[rows][some])
+        out[rows] = total
+
+
+def _weight_limit(sources: Sources, cutoff: float) -> float:
+    """Logarithm of the cutoff over all weights."""
+    total = float(sources.moments[0, at.MAGNITUDE])
+    return math.log(cutoff) - math.log(total) if cutoff > 0 and total > 0 else -math.inf
+
+
+def _visits(
+    sources: Sources, box: Float64, law: int, scale: float, opening: float, least: float
+) -> list[Visit]:
+    """What a group of targets sums up: places of equal sources, far nodes, and leaves."""
+    visits, node = [], 0
+    while node < len(sources.nodes):
+        low, high = sources.boxes[node]
+        apart = np.maximum(np.maximum(low - box[1], box[0] - high), 0.0)
+        row, after = sources.moments[node], int(sources.nodes[node, SKIP])
+        center = row[: sources.points.shape[1]]
+        gap = np.maximum(np.maximum(box[0] - center, center - box[1]), 0.0)
+        if _is_left_out(law, scale, float((apart * apart).sum()), least):
+            node = after
+        elif row[at.RADIUS] == 0:
+            visits.append((node, PLACE))
+            node = after
+        elif _is_far(law, scale, float((gap * gap).sum()), float(row[at.RADIUS]), opening):
+            visits.append((node, FAR))
+            node = after
+        else:
+            if after == node + 1:
+                visits.append((node, NEAR))
+            node += 1
+    return visits
+
+
+def _cost(sources: Sources, visits: list[Visit]) -> int:
+    """Sources that take as long as what is met."""
+    sizes = sources.nodes[:, STOP] - sources.nodes[:, START]
+    return sum((1, NODE_COST, int(sizes[node]))[kind] for node, kind in visits)
+
+
+def _is_left_out(law: int, scale: float, s: float, least: float) -> bool:
+    """Whether nothing of a node counts, whose box is ``sqrt(s)`` from that of a group."""
+    if law == Law.GAUSSIAN:
+        return -s * scale < least
+    if law == Law.EXPONENTIAL:
+        return -math.sqrt(s) * scale < least
+    return law > Law.EXPONENTIAL and s > scale * scale
+
+
+def _is_far(law: int, scale: float, s: float, radius: float, opening: float) -> bool:
+    """Whether a node may be taken by its moments; ``s`` and ``radius`` are squares."""
+    if law not in SMOOTH or not opening:
+        return False
+    if law == Law.GAUSSIAN:
+        # A width h has scale 1 / (2 h^2): the reach is h, or h^2 / r where that is less.
+        return 2 * scale * radius * max(1.0, 2 * scale * s) <= opening * opening and s > 0
+    return NEAREST < s + scale < FARTHEST and s > 0 and radius <= opening * opening * (s + scale)
+
+
+def _place(sources: Sources, node: int) -> tuple[Float64, Float64]:
+    """The one place of all sources of a node, and what they weigh."""
+    row = sources.moments[node]
+    return row[None, : sources.points.shape[1]], row[at.WEIGHT : at.WEIGHT + 1]
+
+
+def _leaf(sources: Sources, node: int) -> tuple[Float64, Float64]:
+    rows = slice(int(sources.nodes[node, START]), int(sources.nodes[node, STOP]))
+    return sources.points[rows], sources.weights[rows]
+
+
+def _add_sources(
+    total: Float64,
+    here: Float64,
+    group: Float64,
+    shifts: Float64,
+    x: Float64,
+    weights: Float64,
+    law: int,
+    scale: float,
+) -> None:
+    apart = group[:, None] - x
+    s = (apart * apart).sum(axis=2)
+    w = np.where(s == 0, 0.0, weights)
+    here += np.where(s == 0, weights, 0.0).sum(axis=1)
+    s = np.where(s == 0, 1.0, s)
+    total[:, 0] += (w * values(law, s, scale, shifts[:, None])).sum(axis=1)
+    if total.shape[1] > 1:
+        slopes = -2 * w * derivatives(law, s, scale, shifts[:, None], 1)[1]
+        total[:, 1:] += np.einsum("ij,ijc->ic", slopes, apart)
+
+
+def _add_node(
+    total: Float64, group: Float64, shifts: Float64, row: Float64, law: int, scale: float, order: int
+) -> None:
+    d = np.zeros((len(group), 3))
+    d[:, : group.shape[1]] = group
+    d -= row[: at.RADIUS]
+    s = (d * d).sum(axis=1)
+    f = derivatives(law, s, scale, shifts, order + 1)
+    first, second, third = row[at.FIRST : at.SECOND], np.zeros((3, 3)), np.zeros((3, 3, 3))
+    for value, (a, b) in zip(row[at.SECOND : at.THIRD], at.PAIRS, strict=True):
+        second[a, b] = second[b, a] = value
+    for value, (a, b, c) in zip(row[at.THIRD :], at.TRIPLES, strict=True):
+        for p in ((a, b, c), (a, c, b), (b, a, c), (b, c, a), (c, a, b), (c, b, a)):
+            third[p] = value
+    trace, pulled = np.trace(second), d @ second
+    quadratic, linear = (pulled * d).sum(axis=1), d @ first
+    value = f[0] * row[at.WEIGHT] + f[1] * (trace - 2 * linear) + 2 * f[2] * quadratic
+    along = f[1] * row[at.WEIGHT] + f[2] * (trace - 2 * linear) + 2 * f[3] * quadratic
+    gradient = 2 * d * along[:, None] - 2 * f[1][:, None] * first + 4 * f[2][:, None] * pulled
+    if order > 2:
+        vector, bent = np.einsum("abb->a", third), np.einsum("abc,ib,ic->ia", third, d, d)
+        cubic, toward = (bent * d).sum(axis=1), d @ vector
+        value += -2 * f[2] * toward - 4 / 3 * f[3] * cubic
+        gradient += 2 * d * (-2 * f[3] * toward - 4 / 3 * f[4] * cubic)[:, None]
+        gradient += -2 * f[2][:, None] * vector - 4 * f[3][:, None] * bent
+    total[:, 0] += value
+    if total.shape[1] > 1:
+        total[:, 1:] -= gradient[:, : group.shape[1]]

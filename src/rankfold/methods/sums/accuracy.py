@@ -1,0 +1,221 @@
+"""How wide nodes may look: the widest opening whose errors, at targets drawn at random, are below ``tol``.
+
+Sums at 1000 targets are made source by source, and over the tree, by whole groups as they will be made later.
+The error of a target is that of its sum or its force, whichever is larger, relative to the exact one; where
+weights have both signs, relative to the sum of the magnitudes of all contributions. What must be below
+``tol`` is not the 99th percentile of the sample but the upper end of its interval: the order statistic that
+the percentile of all targets exceeds in one of twenty samples at most, by binomial counts.
+
+Of openings in steps the widest that will do is sought by halving, for either order of expansions, and of the
+two the one that meets less is taken. All of it is counted, not timed, so that it does not depend on the
+machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.sums.laws import SMOOTH
+from rankfold.kernels.sums.tree_sums import ORDERS
+from rankfold.methods.sums.points import SourcePoints
+from rankfold.methods.sums.work import EXACT_CUTOFF, Summation, Targets, Way
+from rankfold.pipeline.errors import PlanError
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+T = TypeVar("T")
+
+SAMPLE = 1000
+"""Targets: the upper end of the interval is then the fifth largest error."""
+
+QUANTILE, CONFIDENCE = 0.99, 0.95
+
+OPENINGS = (0.95, 0.8, 0.68, 0.58, 0.5, 0.42, 0.36, 0.3, 0.25, 0.2, 0.16, 0.12, 0.09)
+NODE_PAIRS = {2: 2.0, 3: 4.0}
+"""Pairs of targets and sources that take as long as a node, by order of expansions."""
+
+CUTOFF_SHARE = 1 / 64
+"""Of ``tol``, that kernels that decay may leave out."""
+
+PIECE = 16
+"""Groups of targets that a thread takes at a time."""
+
+FEW_PAIRS = 2**34
+"""What is summed source by source where no opening will do: half a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Targets drawn at random, and others that share their groups."""
+
+    targets: Targets
+    edges: Int64
+    """Of groups."""
+
+    drawn: Int64
+    """Which of the targets were drawn."""
+
+    population: int
+    """Targets that they were drawn from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How sums will be made, and how well."""
+
+    way: Way
+    error: float = 0.0
+    """At 99 of 100 targets of the sample."""
+
+    bound: float = 0.0
+    """At 99 of 100 of all targets, at most, in 19 of 20 samples."""
+
+    pairs: float = 0.0
+    """Met by a target, each node as so many pairs."""
+
+    sample: int = 0
+
+    def as_state(self) -> dict[str, npt.NDArray[Any]]:
+        """For a file."""
+        way = self.way
+        numbers = [way.opening, way.order, way.cutoff, self.error, self.bound, self.pairs, self.sample]
+        return {"choice": np.array(numbers, np.float64)}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Choice:
+        """From a file."""
+        opening, order, cutoff, error, bound, pairs, sample = state["choice"].tolist()
+        return cls(Way(opening, int(order), cutoff), error, bound, pairs, int(sample))
+
+
+def choose(summation: Summation, points: SourcePoints, sample: Sample, tol: float, threads: int) -> Choice:
+    """The way that meets least; raises ``PlanError`` where none will do and there are too many pairs."""
+    with ThreadPoolExecutor(threads, "rankfold-sums") as pool:
+        trial = Trial.of(summation, points, sample, pool)
+        trials: list[Choice] = []
+        for order in ORDERS:
+            trials += trial.widest(order, tol)
+    count = len(points.x)
+    passed = [each for each in trials if each.bound <= tol]
+    best = min(passed, key=lambda each: each.pairs, default=None)
+    if best is not None and best.pairs < count:
+        return best
+    if best is None and count * sample.population > FEW_PAIRS:
+        near = min(trials, key=lambda each: each.bound)
+        raise PlanError(
+            f"no opening of the tree brings the error of 99 of 100 targets below tol={tol:g}: the least is "
+            f"{near.bound:.2g}, at an opening of {near.way.opening:g}. Give tol={2 * near.bound:.1g}, "
+            f"or tol=0 for exact sums of {count * sample.population:.2g} pairs"
+        )
+    return Choice(Way(), pairs=count, sample=len(sample.drawn))
+
+
+def needs_choice(summation: Summation, points: SourcePoints, tol: float) -> bool:
+    """Whether there is anything to choose."""
+    return tol > 0 and points.sources is not None and summation.kernel.law in SMOOTH
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Exact sums of a sample, and what errors are relative to."""
+
+    summation: Summation
+    points: SourcePoints
+    sample: Sample
+    exact: Float64
+    sizes: Float64
+    """(sample, 1 or 2) of sums, and of forces."""
+
+    pool: ThreadPoolExecutor
+
+    @classmethod
+    def of(
+        cls, summation: Summation, points: SourcePoints, sample: Sample, pool: ThreadPoolExecutor
+    ) -> Trial:
+        """Sum source by source."""
+        every, some = sample.targets, sample.drawn
+        drawn = Targets(every.x[some], every.places[some], every.own[some])
+        pieces = _pieces(len(drawn.x))
+        one_sign = points.has_one_sign
+
+        def exactly(piece: tuple[int, int], *, magnitudes: bool = False) -> Float64:
+            return summation.exactly(points, drawn.part(*piece), magnitudes=magnitudes)
+
+        exact = np.concatenate(list(pool.map(exactly, pieces)))
+        if one_sign:
+            sizes = [np.abs(exact[:, 0]), np.linalg.norm(exact[:, 1:], axis=1)][: 1 + summation.forces]
+            return cls(summation, points, sample, exact, np.stack(sizes, axis=1), pool)
+        whole = np.concatenate(list(pool.map(lambda piece: exactly(piece, magnitudes=True), pieces)))
+        return cls(summation, points, sample, exact, whole, pool)
+
+    def widest(self, order: int, tol: float) -> list[Choice]:
+        """Trials of an order, the widest opening that will do among them; the narrowest where none does."""
+        trials: list[Choice] = []
+        low, high = 0, len(OPENINGS)  # those from ``high`` on will do, those before ``low`` will not
+        while low < high:
+            middle = (low + high) // 2
+            trials.append(self.measure(Way(OPENINGS[middle], order, max(CUTOFF_SHARE * tol, EXACT_CUTOFF))))
+            if trials[-1].bound <= tol:
+                high = middle
+            else:
+                low = middle + 1
+        return trials
+
+    def measure(self, way: Way) -> Choice:
+        """Errors of a way."""
+        sample, edges = self.sample, self.sample.edges
+        firsts = range(0, len(edges) - 1, PIECE)
+
+        def some(first: int) -> tuple[Float64, Int64]:
+            own = edges[first : first + PIECE + 1]
+            part = sample.targets.part(int(own[0]), int(own[-1]))
+            return self.summation.at(self.points, part, way, own - own[0])
+
+        parts = list(self.pool.map(some, firsts))
+        sums = np.concatenate([out for out, _ in parts])[sample.drawn]
+        pairs, nodes = np.sum([counts for _, counts in parts], axis=0).tolist()
+        errors = self._errors(sums)
+        each = (pairs + NODE_PAIRS[way.order] * nodes) / len(sample.targets.x)
+        error, bound = quantile_with_bound(errors, sample.population)
+        return Choice(way, error, bound, each, len(errors))
+
+    def _errors(self, sums: Float64) -> Float64:
+        apart = sums - self.exact
+        gaps = [np.abs(apart[:, 0]), np.linalg.norm(apart[:, 1:], axis=1)][: self.sizes.shape[1]]
+        errors = np.zeros(len(sums))
+        for gap, size in zip(gaps, self.sizes.T, strict=True):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                errors = np.maximum(errors, np.where(gap > 0, gap / size, 0.0))
+        return np.where(np.isnan(errors), np.inf, errors)
+
+
+def quantile_with_bound(errors: Float64, population: int) -> tuple[float, float]:
+    """The 99th percentile of a sample, and what that of all targets exceeds in 1 of 20 samples at most.
+
+    >>> quantile_with_bound(np.arange(1000.0), 10**6)
+    (989.0, 995.0)
+    """
+    count, in_order = len(errors), np.sort(errors)
+    place = math.ceil(QUANTILE * count) - 1
+    if count == population:
+        return float(in_order[place]), float(in_order[place])
+    # The percentile exceeds the k-th smallest where k or more of the sample are below it.
+    below, k = 0.0, count
+    for k in range(count, 0, -1):
+        log = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
+        below += math.exp(log + k * math.log(QUANTILE) + (count - k) * math.log1p(-QUANTILE))
+        if below > 1 - CONFIDENCE:
+            break
+    bound = float(in_order[k]) if k < count else math.inf
+    return float(in_order[place]), bound
+
+
+def _pieces(count: int) -> Sequence[tuple[int, int]]:
+    return [(start, min(start + PIECE, count)) for start in range(0, count, PIECE)]

@@ -1,0 +1,30 @@
+"""Densities of samples: what is asked, checked, and looked at.
+
+A density is a sum of kernels, over its integral and over the number of samples. Sums are made over the value
+of the kernel at the nearest sample, and so is the logarithm: far from all samples, where every kernel
+underflows, it is right to the last digits. Where a compact kernel reaches no sample it is minus infinity.
+"""
+
+from __future__ import annotations
+
+from rankfold.methods.sums.arguments import DENSITY_KERNELS, DENSITY_TOL
+from rankfold.methods.sums.kernel_sum import open_points
+from rankfold.methods.sums.points import open_weights
+from rankfold.methods.sums.request import density_request
+from rankfold.methods.sums.summing import KernelSums
+
+
+def density_task(
+    x: object,
+    targets: object = None,
+    *,
+    bandwidth: object = 1.0,
+    kernel: object = DENSITY_KERNELS[0],
+    weights: object = None,
+    tol: object = DENSITY_TOL,
+    seed: object = 0,
+) -> KernelSums:
+    """Samples, and where their density is wanted; arguments of ``rankfold.density``."""
+    source, others = open_points(x, targets)
+    request = density_request(kernel, bandwidth, tol, seed, source.shape)
+    return KernelSums(source, others, open_weights(weights, source.shape[0], source.name), request)

@@ -1,0 +1,49 @@
+"""Sums and forces: what is asked, checked, and looked at."""
+
+from __future__ import annotations
+
+from rankfold.methods.sums.arguments import DEFAULT_TOL, FORCE_KERNELS
+from rankfold.methods.sums.points import open_weights
+from rankfold.methods.sums.request import sum_request
+from rankfold.methods.sums.summing import KernelSums
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_like
+
+
+def kernel_sum_task(
+    x: object,
+    weights: object = None,
+    *,
+    targets: object = None,
+    kernel: object = FORCE_KERNELS[0],
+    softening: object = 0.0,
+    bandwidth: object = None,
+    forces: object = True,
+    tol: object = DEFAULT_TOL,
+    seed: object = 0,
+) -> KernelSums:
+    """What is to be summed; arguments of ``rankfold.kernel_sum``."""
+    source, others = open_points(x, targets)
+    request = sum_request(kernel, softening, bandwidth, forces, tol, seed)
+    return KernelSums(source, others, open_weights(weights, source.shape[0], source.name), request)
+
+
+def open_points(x: object, targets: object) -> tuple[Source, Source | None]:
+    """Sources, and other rows as targets, which go through the same steps."""
+    source, others = open_source(x), None if targets is None else open_source(targets)
+    if others is not None and described(source):
+        others = prepare_like(others, described(source)["prepare"], fitted_of(source))
+    for matrix in (source, others):
+        if matrix is not None and matrix.row_grid.scattered:
+            raise InputError(
+                f"{matrix.name} is compressed by columns, so that rows cannot be read by themselves. "
+                "Write it by rows (CSR) first"
+            )
+    if others is not None and others.shape[1] != source.shape[1]:
+        raise InputError(
+            f"targets {others.name} have {others.shape[1]} columns, but {source.name} has {source.shape[1]}. "
+            "Give rows of the same columns, in the same order"
+        )
+    return source, others

@@ -1,0 +1,102 @@
+"""What callers name a kernel, as a law of distances: see ``rankfold.kernels.sums.laws``.
+
+Kernels of densities are scaled to an integral of one over space. With ``V`` the volume of the unit ball in d
+dimensions and ``S = d V`` its surface:
+
+    gaussian      (2 pi)^(d/2) h^d
+    exponential   S (d - 1)! h^d
+    tophat        V h^d
+    epanechnikov  V h^d 2 / (d + 2)
+    linear        V h^d / (d + 1)
+    cosine        S h^d times the integral of r^(d - 1) cos(pi r / 2) from 0 to 1
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rankfold.kernels.sums.laws import Law
+from rankfold.methods.sums.arguments import BANDWIDTH_RULES
+
+NODES = 64
+"""Of a rule of Gauss, whose integral of r^(d - 1) cos is right to rounding up to 100 dimensions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A law, its length, and what its sums are multiplied by."""
+
+    law: Law
+    scale: float
+    factor: float = 1.0
+
+    @property
+    def decays(self) -> bool:
+        """Whether it falls off as an exponential does, so that what is far from all but a few is left out."""
+        return self.law in (Law.GAUSSIAN, Law.EXPONENTIAL)
+
+    @property
+    def is_compact(self) -> bool:
+        """Whether it is nothing beyond a radius."""
+        return self.law > Law.EXPONENTIAL
+
+
+def force_kernel(name: str, softening: float, bandwidth: float) -> Kernel:
+    """A kernel of sums and forces, which are negative gradients of sums.
+
+    >>> force_kernel("gravity", 0.5, 1.0)
+    Kernel(law=<Law.INVERSE: 0>, scale=0.25, factor=-1.0)
+    """
+    square = bandwidth * bandwidth
+    return {
+        "gravity": Kernel(Law.INVERSE, softening * softening, -1.0),
+        "coulomb": Kernel(Law.INVERSE, softening * softening),
+        "gaussian": Kernel(Law.GAUSSIAN, 0.5 / square),
+        "cauchy": Kernel(Law.CAUCHY, square, square),
+        "squared_cauchy": Kernel(Law.SQUARED_CAUCHY, square, square * square),
+    }[name]
+
+
+def density_kernel(name: str, bandwidth: float) -> Kernel:
+    """A kernel of densities, not yet scaled."""
+    law = Law[name.upper()]
+    scale = {Law.GAUSSIAN: 0.5 / (bandwidth * bandwidth), Law.EXPONENTIAL: 1 / bandwidth}
+    return Kernel(law, scale.get(law, bandwidth))
+
+
+def log_integral(name: str, bandwidth: float, columns: int) -> float:
+    """Logarithm of the integral of a kernel over space.
+
+    >>> round(math.exp(log_integral("linear", 2.0, 1)), 12)
+    2.0
+    """
+    d = columns
+    volume = 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d + 1)
+    if name == "gaussian":
+        shape = 0.5 * d * math.log(2 * math.pi)
+    elif name == "exponential":
+        shape = volume + math.log(d) + math.lgamma(d)
+    elif name == "tophat":
+        shape = volume
+    elif name == "epanechnikov":
+        shape = volume + math.log(2 / (d + 2))
+    elif name == "linear":
+        shape = volume - math.log(d + 1)
+    else:
+        x, w = np.polynomial.legendre.leggauss(NODES)
+        r = 0.5 * (x + 1)
+        shape = volume + math.log(d) + math.log(0.5 * float(w @ (r ** (d - 1) * np.cos(0.5 * np.pi * r))))
+    return shape + d * math.log(bandwidth)
+
+
+def bandwidth_by_rule(rule: str, rows: int, columns: int) -> float:
+    """Of Scott, or of Silverman, for samples whose columns have a deviation of about one.
+
+    >>> bandwidth_by_rule("scott", 32, 1)
+    0.5
+    """
+    few = rows if rule == BANDWIDTH_RULES[0] else rows * (columns + 2) / 4
+    return float(few ** (-1 / (columns + 4)))

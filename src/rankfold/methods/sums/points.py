@@ -1,0 +1,127 @@
+"""Sources in memory: read once, weighed, and arranged in a tree where they have up to three columns.
+
+Tasks of this process take them where they lie; other processes map the files that they are handed over in.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.sums.moments import moments_bytes
+from rankfold.kernels.sums.tree import SumTree, tree_bytes
+from rankfold.kernels.sums.tree_sums import Sources
+from rankfold.methods.tree.coordinates import PointReader
+from rankfold.methods.tree.points import read_edges
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.formats import open_source
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+TREE_COLUMNS = 3
+"""Above this all sources are met."""
+
+FARTHEST = 1e100
+"""Coordinate whose powers are numbers in every sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePoints:
+    """Points, and what they weigh."""
+
+    x: Float64
+    """(n, d) in the order of the tree, if there is one."""
+
+    ids: Int64
+    """(n,) which row each of them was."""
+
+    weights: Float64
+    """(n,) in that order."""
+
+    sources: Sources | None
+    """In the tree."""
+
+    @classmethod
+    def read(cls, reader: PointReader, weights: Source | None) -> SourcePoints:
+        """Read all rows, and arrange them."""
+        count, edges = reader.source.shape[0], read_edges(reader)
+        x, ids = np.empty((count, reader.columns)), np.arange(count)
+        for start, stop in itertools.pairwise(edges.tolist()):
+            x[start:stop] = reader.read(start, stop)
+        _require_near(x, reader.source.name)
+        own = read_weights(weights, count)
+        if reader.columns > TREE_COLUMNS:
+            return cls(x, ids, own, None)
+        tree = SumTree.of(x, ids)
+        own = own[ids]
+        return cls(x, ids, own, Sources.of(tree, own))
+
+    @property
+    def tree(self) -> SumTree:
+        """The tree alone."""
+        assert self.sources is not None  # noqa: S101 - there is one of few columns
+        return SumTree(self.x, self.ids, self.sources.nodes, self.sources.boxes)
+
+    @property
+    def has_one_sign(self) -> bool:
+        """Whether no two weights are of different signs."""
+        return bool((self.weights >= 0).all() or (self.weights <= 0).all())
+
+
+def _require_near(x: Float64, name: str) -> None:
+    """Raise ``DataError`` for coordinates whose powers are no numbers."""
+    largest = max(float(x.max()), -float(x.min()))
+    if largest > FARTHEST:
+        raise DataError(
+            f"{name} has a coordinate of {largest:.3g}, whose powers no sum can hold: scale the coordinates"
+        )
+
+
+def held_bytes(reader: PointReader) -> int:
+    """Memory of the points of a matrix, of their weights in two orders, and of the tree."""
+    count, columns = reader.source.shape[0], reader.columns
+    plain = count * 8 * (columns + 3)
+    return plain + (tree_bytes(count, columns) + moments_bytes(count) if columns <= TREE_COLUMNS else 0)
+
+
+def building_bytes(reader: PointReader) -> int:
+    """What reading them takes besides, and arranging weights."""
+    tallest = int(np.diff(read_edges(reader)).max())
+    return max(reader.read_bytes(tallest), 2 * 8 * reader.source.shape[0])
+
+
+# Weights ------------------------------------------------------------------------------------------
+
+
+def open_weights(value: object, rows: int, name: str) -> Source | None:
+    """Weights of rows, checked for their number: m of them, or a matrix of one column."""
+    if value is None:
+        return None
+    if isinstance(value, str | os.PathLike) and str(value).endswith(".npy"):
+        value = np.load(value, mmap_mode="r") if Path(value).exists() else value
+    if not isinstance(value, str | os.PathLike | Source) and np.ndim(value) == 1:  # type: ignore[arg-type]
+        value = np.array(value).reshape(-1, 1)
+    source = open_source(value)
+    if source.shape != (rows, 1):
+        raise InputError(
+            f"weights are {source.shape[0]} x {source.shape[1]}, but {name} has {rows} rows: give one number "
+            "for each"
+        )
+    return source
+
+
+def read_weights(source: Source | None, rows: int) -> Float64:
+    """Weights as numbers; ones where there are none."""
+    if source is None:
+        return np.ones(rows)
+    reader, weights = PointReader(source, "euclidean"), np.empty(rows)
+    for start, stop in itertools.pairwise(read_edges(reader).tolist()):
+        weights[start:stop] = reader.read(start, stop)[:, 0]
+    return weights

@@ -1,0 +1,159 @@
+"""Sums at some targets, by whatever was chosen: source by source, or over the tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.sums.nearest import nearest_sources
+from rankfold.kernels.sums.pairs import GROUP, no_shifts, sum_pairs
+from rankfold.kernels.sums.tree_sums import NODES_SUMMED, PAIRS_SUMMED, sum_in_tree
+from rankfold.methods.sums.kernels import Kernel
+from rankfold.methods.sums.points import SourcePoints
+from rankfold.pipeline.errors import DataError
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+EXACT_CUTOFF = 2.0**-60
+"""Share of a sum that may be left out where it is to be exact: no bit of it changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How sums are made."""
+
+    opening: float = 0.0
+    """0 for source by source."""
+
+    order: int = 2
+    cutoff: float = EXACT_CUTOFF
+    """Share that may be left out, of kernels that decay."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is source by source."""
+        return self.opening == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Where sums are wanted, neighbors near each other."""
+
+    x: Float64
+    places: Int64
+    """(m,) where they are among the sources; -1 for none."""
+
+    own: Float64
+    """(m,) their weights among the sources, which are left out; 0 for none."""
+
+    @classmethod
+    def among(cls, points: SourcePoints, places: Int64, *, leave_out: bool) -> Targets:
+        """Some of the sources."""
+        if not leave_out:
+            return cls.others(points.x[places])
+        return cls(points.x[places], places, points.weights[places])
+
+    @classmethod
+    def others(cls, x: Float64) -> Targets:
+        """Any points."""
+        return cls(x, np.full(len(x), -1), np.zeros(len(x)))
+
+    def part(self, start: int, stop: int) -> Targets:
+        """Those of a range."""
+        return Targets(self.x[start:stop], self.places[start:stop], self.own[start:stop])
+
+
+@dataclass(frozen=True, slots=True)
+class Summation:
+    """Sums of one kernel."""
+
+    kernel: Kernel
+    forces: bool
+    shifted: bool = False
+    """Whether sums are over that of the nearest source: see ``logarithms``."""
+
+    def width(self, columns: int) -> int:
+        """Numbers that a target gets."""
+        return 1 + columns * self.forces
+
+    def at(
+        self, points: SourcePoints, targets: Targets, way: Way, edges: Int64 | None = None
+    ) -> tuple[Float64, Int64]:
+        """Sums and forces at targets, (m, width), and what was summed: pairs, and nodes, of targets."""
+        count = len(targets.x)
+        out = np.empty((count, self.width(points.x.shape[1])))
+        shifts, floors = self._bounds(points, targets)
+        how: dict[str, Any] = {"law": int(self.kernel.law), "scale": self.kernel.scale, "out": out}
+        prunes = self.kernel.decays or self.kernel.is_compact
+        if points.sources is None or (way.is_exact and not prunes):
+            sum_pairs(points.x, points.weights, targets.x, targets.own, shifts, **how)
+            return out, np.array([count * len(points.x), 0])
+        if edges is None:
+            edges = np.append(np.arange(0, count, GROUP), count)
+        counts = np.empty((len(edges) - 1, 2), np.int64)
+        how |= {"opening": way.opening, "order": way.order, "cutoff": way.cutoff, "counts": counts}
+        sum_in_tree(points.sources, targets.x, targets.own, shifts, floors, edges, **how)
+        return out, counts[:, [PAIRS_SUMMED, NODES_SUMMED]].sum(axis=0)
+
+    def exactly(self, points: SourcePoints, targets: Targets, *, magnitudes: bool = False) -> Float64:
+        """Sums source by source, or those of magnitudes: (m, 2) with the lengths of forces."""
+        out = np.zeros((len(targets.x), 2 if magnitudes and self.forces else self.width(points.x.shape[1])))
+        shifts, _ = self._bounds(points, targets)
+        how: dict[str, Any] = {"law": int(self.kernel.law), "scale": self.kernel.scale}
+        sum_pairs(
+            points.x, points.weights, targets.x, targets.own, shifts, **how, magnitudes=magnitudes, out=out
+        )
+        return out
+
+    def logarithms(self, points: SourcePoints, targets: Targets, sums: Float64) -> Float64:
+        """Logarithms of sums that were shifted."""
+        with np.errstate(divide="ignore"):
+            return np.log(sums) - self._bounds(points, targets)[0]
+
+    def _bounds(self, points: SourcePoints, targets: Targets) -> tuple[Float64, Float64]:
+        """Shifts, and logarithms of what sums are at least with these left out."""
+        count = len(targets.x)
+        if not self.kernel.decays:
+            return no_shifts(count), no_shifts(count)
+        squares, places = np.empty(count), np.empty(count, np.int64)
+        if points.sources is not None:
+            nearest_sources(points.tree, targets.x, targets.places, squares=squares, places=places)
+        else:
+            _nearest(points.x, targets, squares, places)
+        with np.errstate(divide="ignore"):
+            floors = np.log(np.abs(points.weights[places]))
+        exponents = (squares if self.kernel.law == 3 else np.sqrt(squares)) * self.kernel.scale
+        alone = places < 0
+        exponents[alone], floors[alone] = 0.0, -np.inf
+        return (exponents if self.shifted else no_shifts(count)), floors - exponents
+
+
+def _nearest(x: Float64, targets: Targets, squares: Float64, places: Int64) -> None:
+    """The nearest source where no tree tells: a few sources at a time, against all targets."""
+    squares[:], places[:] = np.inf, -1
+    step = max(1, 2**20 // max(1, len(targets.x)))
+    rows = np.arange(len(targets.x))
+    for start in range(0, len(x), step):
+        some = x[start : start + step]
+        s = np.zeros((len(targets.x), len(some)))
+        for column in range(x.shape[1]):
+            s += (targets.x[:, column, None] - some[:, column]) ** 2
+        inside = (targets.places >= start) & (targets.places < start + len(some))
+        s[rows[inside], targets.places[inside] - start] = np.inf
+        best = s.argmin(axis=1)
+        nearer = s[rows, best] < squares
+        squares[nearer], places[nearer] = s[rows, best][nearer], start + best[nearer]
+
+
+def require_numbers(values: Float64, start: int, name: str) -> None:
+    """Raise ``DataError`` where a sum is none."""
+    wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if wrong.any():
+        raise DataError(
+            f"the sum at target {start + int(wrong.argmax())} (from 0) is too large for a number: "
+            f"a source of {name} is too near for the law. Give a softening, or scale coordinates and weights"
+        )
