@@ -10,6 +10,7 @@
     fuzzy_graph       neighbors as a graph of weights
     combine_graphs    two such graphs of the same rows as one
     umap              rows laid out by that graph, in few dimensions
+    tsne              rows each with its neighbors in the neighborhood
     isomap            rows as far apart as along the graph of their neighbors
     spectral, diffusion_map
                       rows in few dimensions by eigenvectors of that graph
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
         neighborhood_preservation,
         trustworthiness,
     )
-    from rankfold.api.functions.embeddings import diffusion_map, isomap, spectral, umap
+    from rankfold.api.functions.embeddings import diffusion_map, isomap, spectral, tsne, umap
     from rankfold.api.functions.models import check, reconstruct, transform, update
     from rankfold.api.functions.neighbors import combine_graphs, fuzzy_graph, index, knn, radius_neighbors
     from rankfold.api.functions.reductions import nmf, pca, qr, svd
@@ -80,6 +81,7 @@ _HOMES = {
     "svd": "rankfold.api.functions.reductions",
     "transform": "rankfold.api.functions.models",
     "trustworthiness": "rankfold.api.functions.embedding_quality",
+    "tsne": "rankfold.api.functions.embeddings",
     "umap": "rankfold.api.functions.embeddings",
     "update": "rankfold.api.functions.models",
     "verify": "rankfold.pipeline.storage.manifest",
@@ -113,6 +115,7 @@ __all__ = [
     "svd",
     "transform",
     "trustworthiness",
+    "tsne",
     "umap",
     "update",
     "verify",

@@ -10,6 +10,7 @@
     tree         points of few dimensions in a tree, which both search
     fuzzy_graph  neighbors as a graph of weights
     umap         layouts of graphs of neighbors
+    tsne         neighbor embeddings down a gradient
     isomap       embeddings by shortest paths along such graphs
     spectral     eigenvectors of graphs of neighbors
     kmeans       clusters of rows around their means

@@ -3,7 +3,7 @@
 reductions          svd, pca, qr, nmf
 neighbors           knn, index, radius_neighbors, fuzzy_graph, combine_graphs
 clusters            kmeans
-embeddings          umap, spectral, diffusion_map, isomap
+embeddings          umap, tsne, spectral, diffusion_map, isomap
 embedding_quality   trustworthiness, continuity, neighborhood preservation
 models              transform, update, check, reconstruct
 """

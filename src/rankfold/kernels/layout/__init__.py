@@ -2,5 +2,6 @@
 
 forces     attraction and repulsion by distance, and when an edge pulls
 vertices   vertices that their own edges move               numba
+descent    vertices that go down a gradient                      numba
 rows       rows that find their places among vertices       numba
 """

@@ -2,6 +2,7 @@
 
 arguments     types, defaults and limits of the arguments
 lists         lists of neighbors as they are stored, some rows at a time
+sides         what rows of an edge say of it, and what it weighs by both
 fuzzy_graph   from lists to a symmetric graph
 targets       labels and numbers of rows
 stored_rows   rows of a stored graph, some at a time
