@@ -42,8 +42,9 @@ def descend(
     out: Float32,
 ) -> None:
     """See the contract; scratch 4 KiB."""
-    now: tuple[Any, ...] = tuple(np.float32(each) for each in descent)
-    _descend(positions, first, *pulls, push, *now, *motion, out)
+    factors = (np.float32(each) for each in descent)
+    arguments: tuple[Any, ...] = (positions, first, *pulls, push, *factors, *motion, out)
+    _descend(*arguments)
 
 
 def measure_descent(
