@@ -33,6 +33,11 @@ class Settlers(NamedTuple):
     start: Float32
     """(m, d)"""
 
+    def part(self, first: int, last: int) -> Settlers:
+        """Some of them."""
+        some = slice(first, last)
+        return Settlers(self.neighbors[some], self.weights[some], self.start[some])
+
 
 class Settling(NamedTuple):
     """How they do."""

@@ -36,6 +36,8 @@ from rankfold.methods.parts.panels import Panels
 from rankfold.methods.parts.sparse_panels import SparsePanels
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, Task, count
+from rankfold.methods.tsne.settling import new_rows_task
+from rankfold.methods.tsne.warm import warm_new_rows
 from rankfold.methods.umap.placement import placement_task
 from rankfold.methods.umap.warm import warm_placement
 from rankfold.methods.warm import warm_columns
@@ -334,7 +336,11 @@ def transform_task(result: FactorModel | Result | str | Path, x: object) -> Task
     return Projection.of(model, model.source(x))
 
 
-PLACED: dict[str, Callable[[Result, Any], Task]] = {"umap": placement_task, "isomap": place_task}
+PLACED: dict[str, Callable[[Result, Any], Task]] = {
+    "umap": placement_task,
+    "isomap": place_task,
+    "tsne": new_rows_task,
+}
 """What places new rows in an embedding, by its method; of the result and the neighbors of these rows."""
 
 
@@ -350,6 +356,9 @@ def warm_transform(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[i
     """Run each compiled loop once: of columns, of rows in factors, or of rows in an embedding."""
     if request["of"] == "umap":
         warm_placement(request["n_components"])
+        return
+    if request["of"] == "tsne":
+        warm_new_rows(request["n_components"])
         return
     if request["of"] == "isomap":
         return

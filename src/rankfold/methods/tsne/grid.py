@@ -138,8 +138,8 @@ class GridRepulsion:
         self.positions = np.empty((0, 2), np.float32)
         self.nodes = np.empty((0, 0, 2), np.float32)
 
-    def prepare(self, positions: Float32) -> float | None:
-        """See the protocol."""
+    def prepare(self, positions: Float32, *, with_near: bool = False) -> float | None:
+        """See the protocol; nodes have potentials of q, too, where these are asked for."""
         self.positions = positions
         if positions.shape[1] == 1:
             self.positions = np.concatenate([positions, np.zeros_like(positions)], axis=1)
@@ -148,7 +148,7 @@ class GridRepulsion:
         if waves is None or (waves.spacing, waves.shape) != (self.lattice.spacing, shape):
             self.waves = waves = None  # one at a time
             self.waves = waves = Waves.of(self.lattice.spacing, shape)
-        self.nodes, total = self._convolve(self._charges(shape), waves)
+        self.nodes, total = self._convolve(self._charges(shape), waves, 2 + with_near)
         return total - len(positions)
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
@@ -169,19 +169,19 @@ class GridRepulsion:
         self._each(spread, [shape[0] * i // pieces for i in range(pieces + 1)])
         return charges
 
-    def _convolve(self, charges: Float64, waves: Waves) -> tuple[Float32, float]:
+    def _convolve(self, charges: Float64, waves: Waves, kinds: int) -> tuple[Float32, float]:
         """Potentials of nodes along both axes, and the sum over all pairs of charges."""
         from scipy.fft import fft, ifft, irfft, rfft
 
         (rows, columns), (size, width) = charges.shape, waves.size
         half = width // 2 + 1
         along = np.empty((rows, half), np.complex64)
-        across = np.empty((2, rows, half), np.complex64)
+        across = np.empty((kinds, rows, half), np.complex64)
         twice = np.full(half, 2.0)
         twice[0] = 1
         if width % 2 == 0:
             twice[-1] = 1
-        nodes, sums = np.empty((rows, columns, 2), np.float32), np.empty(half)
+        nodes, sums = np.empty((rows, columns, kinds), np.float32), np.empty(half)
 
         def forth(ends: tuple[int, int]) -> None:
             some = slice(*ends)
@@ -192,14 +192,15 @@ class GridRepulsion:
             own = fft(along[:, some], size, axis=0)
             power = np.square(own.real, dtype=np.float64) + np.square(own.imag, dtype=np.float64)
             sums[some] = (power * waves.near[:, some]).sum(axis=0) * twice[some]
-            own *= np.complex64(1j)
-            for axis in range(2):
-                across[axis, :, some] = ifft(own * waves.forces[axis][:, some], axis=0)[:rows]
+            for kind in range(kinds):
+                wave = (waves.near if kind == 2 else waves.forces[kind])[:, some]
+                factor = np.complex64(1 if kind == 2 else 1j)
+                across[kind, :, some] = ifft(factor * own * wave, axis=0)[:rows]
 
         def back(ends: tuple[int, int]) -> None:
             some = slice(*ends)
-            for axis in range(2):
-                nodes[some, :, axis] = irfft(across[axis, some], width, axis=1)[:, :columns]
+            for kind in range(kinds):
+                nodes[some, :, kind] = irfft(across[kind, some], width, axis=1)[:, :columns]
 
         for step, lines in ((forth, rows), (through, half), (back, rows)):
             self._each(step, [*range(0, lines, LINES), lines])

@@ -143,7 +143,7 @@ class TsneTask:
             numbers=self.edges,
             exchange_bytes=self._exchange_bytes(parts) * self.parameters.steps,
         )
-        each = RESERVE_BYTES + memory, memory, writes
+        each = RESERVE_BYTES + memory, memory, 3 * writes
         return Arrangement((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 2, 2)
 
     def parts(self, workers: int) -> int:
