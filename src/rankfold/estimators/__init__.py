@@ -8,7 +8,7 @@
     neighbors              NearestNeighbors, KNeighborsTransformer
     search                 what these share: metrics, samples that are kept; RadiusNeighborsTransformer
     clusters               KMeans, MiniBatchKMeans
-    embeddings             UMAP, SpectralEmbedding, DiffusionMap, Isomap
+    embeddings             UMAP, TSNE, SpectralEmbedding, DiffusionMap, Isomap
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
 
@@ -27,6 +27,7 @@ from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
 from rankfold.estimators.embeddings.eigenmaps import DiffusionMap, SpectralEmbedding
 from rankfold.estimators.embeddings.isomap import Isomap
 from rankfold.estimators.embeddings.layouts import UMAP
+from rankfold.estimators.embeddings.neighbor_embedding import TSNE
 from rankfold.estimators.incremental import IncrementalPCA
 from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors
@@ -38,6 +39,7 @@ from rankfold.estimators.truncated import TruncatedSVD
 __all__ = [
     "NMF",
     "PCA",
+    "TSNE",
     "UMAP",
     "DiffusionMap",
     "IncrementalPCA",

@@ -4,4 +4,6 @@ embedding   what they share
 layouts     UMAP
 eigenmaps   SpectralEmbedding, DiffusionMap
 isomap      Isomap
+neighbor_embedding
+            TSNE
 """

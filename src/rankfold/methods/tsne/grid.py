@@ -41,7 +41,7 @@ SPACING = 0.4
 FEWEST_NODES = 64
 """Along the longer axis: with fewer, nodes come closer."""
 
-LEAST_NODES, MOST_NODES, NODES_OF_ROW = 2**18, 2**22, 4
+LEAST_NODES, MOST_NODES, NODES_OF_ROW = 2**19, 2**22, 8
 """Nodes of a grid are at most so many of a row, within these limits."""
 
 MARGIN = 12
@@ -50,7 +50,7 @@ MARGIN = 12
 LINES = 16
 """Rows or columns of nodes that are transformed together."""
 
-NODE_BYTES = 72
+NODE_BYTES = 96
 """Of a node in all arrays, waves of the larger grid without images among them."""
 
 BORDER = 2
