@@ -19,6 +19,7 @@ import multiprocessing
 import os
 import platform
 import resource
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -61,7 +62,8 @@ def ours(folder: Path) -> dict[str, Any]:
     seconds = {"all": since(began)}
     np.save(folder / "rankfold.npy", result.embedding[...])
     run = result.run
-    stages = {"affinities": run["steps"]["graph"]["seconds"], "descent": run["attempts"][-1]["seconds"]}
+    graph = run["steps"]["graph"][-1]
+    stages = {"affinities": graph["seconds"], "descent": run["attempts"][-1]["seconds"]}
     facts = {name: result.attrs[name] for name in ("kl_divergence", "repulsion_error", "grid_spacing")}
     return {"seconds": seconds, "stages": stages, **facts}
 
@@ -110,11 +112,16 @@ def _with_memory(work: Callable[..., dict[str, Any]], arguments: tuple[Any, ...]
     return {**told, "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
 
 
-def compare(x: Array, folder: Path, peers: dict[str, tuple[Any, ...]], rounds: int) -> dict[str, Any]:
+def compare(
+    x: Array, folder: Path, peers: dict[str, tuple[Any, ...]], rounds: int, near: Path | None = None
+) -> dict[str, Any]:
     """All of them in turns, from one search and one start."""
     np.save(folder / "x.npy", x)
     began = clocks()
-    rf.knn(x, K, min_recall=0.99, threads=2, out=folder / "near.zarr", overwrite=True)
+    if near is None:
+        rf.knn(x, K, min_recall=0.99, threads=2, out=folder / "near.zarr", overwrite=True)
+    else:
+        shutil.copytree(near, folder / "near.zarr")
     told: dict[str, Any] = {"rows": len(x), "search": since(began), "runs": {name: [] for name in peers}}
     np.save(folder / "start.npy", np.asarray(rf.pca(x, 2, tol=1e-2, threads=2).scores[...]))
     for _ in range(rounds):
@@ -153,6 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--images", type=Path, default=os.environ.get("RANKFOLD_IMAGES"))
     parser.add_argument("--million", action="store_true")
+    parser.add_argument("--near", type=Path, help="what rf.knn(x, 90) of all images wrote, if it did")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
@@ -167,7 +175,7 @@ def main() -> None:
         else:
             x = np.load(arguments.images)["X"].astype(np.float32)
             grids = {"rankfold": (ours,), "openTSNE fft": (theirs, "fft")}
-            told["all"] = compare(x, folder, grids, arguments.rounds)
+            told["all"] = compare(x, folder, grids, arguments.rounds, arguments.near)
             arguments.out.write_text(json.dumps(told, indent=1) + "\n")
             few = {**grids, "openTSNE bh": (theirs, "bh"), "scikit-learn": (scikit,)}
             some = np.random.default_rng(0).permutation(len(x))[:FEW]
