@@ -34,7 +34,7 @@ def transform(
     Parameters
     ----------
     result : Result or path
-        Of ``svd``, ``pca`` or ``nmf``; it needs no rows. Or of ``umap`` or ``isomap``.
+        Of ``svd``, ``pca`` or ``nmf``; it needs no rows. Or of ``umap``, ``tsne`` or ``isomap``.
     x : path, array or Source
         Samples in rows, with the columns that were fitted. Anything ``svd`` takes. For an embedding: the
         result of ``knn`` of new rows among those that were embedded, ``knn(x, k=15, queries=new)`` or
