@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
         for name in drawn.__all__:
             setattr(remote, name, getattr(drawn, name))
     counts = Counts(suite.name, config.getoption("counts"))
-    for name in ("svd", "pca", "qr", "nmf", "knn", "isomap", "spectral"):
+    for name in ("svd", "pca", "qr", "nmf", "knn", "isomap", "tsne", "spectral"):
         setattr(rankfold, name, counts.counted(getattr(rankfold, name)))
     config.pluginmanager.register(counts)
 

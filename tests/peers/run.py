@@ -51,7 +51,7 @@ class Outcome:
     """By reason."""
 
     calls: int
-    """Of ``svd``, ``pca``, ``qr``, ``nmf``, ``knn``, ``isomap`` and ``spectral`` of rankfold."""
+    """Of ``svd``, ``pca``, ``qr``, ``nmf``, ``knn``, ``isomap``, ``tsne`` and ``spectral`` of rankfold."""
 
     seconds: float
     output: str

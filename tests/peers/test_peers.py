@@ -14,6 +14,7 @@ QUICK = (
     "scikit-learn neighbors",
     "scikit-learn neighbor graphs",
     "scikit-learn Isomap",
+    "scikit-learn TSNE",
     "scikit-learn SpectralEmbedding",
     "pynndescent",
     "scipy svds",

@@ -24,10 +24,10 @@ except ImportError as error:
     raise ImportError("rankfold's estimators need scikit-learn: pip install scikit-learn") from error
 
 from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
+from rankfold.estimators.embeddings.descents import TSNE
 from rankfold.estimators.embeddings.eigenmaps import DiffusionMap, SpectralEmbedding
 from rankfold.estimators.embeddings.isomap import Isomap
 from rankfold.estimators.embeddings.layouts import UMAP
-from rankfold.estimators.embeddings.neighbor_embedding import TSNE
 from rankfold.estimators.incremental import IncrementalPCA
 from rankfold.estimators.minibatch import MiniBatchNMF
 from rankfold.estimators.neighbors import KNeighborsTransformer, NearestNeighbors

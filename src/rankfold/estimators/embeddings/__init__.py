@@ -4,6 +4,5 @@ embedding   what they share
 layouts     UMAP
 eigenmaps   SpectralEmbedding, DiffusionMap
 isomap      Isomap
-neighbor_embedding
-            TSNE
+descents    TSNE
 """

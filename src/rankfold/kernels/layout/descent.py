@@ -102,8 +102,7 @@ def descend(
     van der Maaten, Hinton, Journal of Machine Learning Research 9, 2008; gains of Jacobs, Neural Networks 1,
     1988, with the numbers of their implementation. Steps have a longest length as in openTSNE.
     """
-    gradient = _attraction(positions, first, pulls) * np.float32(descent.exaggeration)
-    gradient = gradient - np.float32(descent.inverse) * push
+    gradient = _gradient(positions, first, pulls, push, descent)
     velocities, gains = motion
     turned = np.sign(velocities) != np.sign(gradient)
     gains[...] = np.where(
@@ -134,8 +133,7 @@ def measure_descent(
     -----
     A logarithm and 3 d + 6 operations an edge; no scratch.
     """
-    gradient = _attraction(positions, first, pulls) * np.float32(descent.exaggeration)
-    gradient = gradient - np.float32(descent.inverse) * push
+    gradient = _gradient(positions, first, pulls, push, descent)
     own, squares = _squares(positions, first, pulls)
     out[:, 0] = np.bincount(own, pulls.weights * np.log1p(squares), len(out))
     out[:, 1] = (gradient.astype(np.float64) ** 2).sum(axis=1)
@@ -148,9 +146,10 @@ def _squares(positions: Float32, first: int, pulls: Pulls) -> tuple[Int64, Array
     return own, (between**2).sum(axis=1)
 
 
-def _attraction(positions: Float32, first: int, pulls: Pulls) -> Float32:
+def _gradient(positions: Float32, first: int, pulls: Pulls, push: Float32, descent: Descent) -> Float32:
     own, squares = _squares(positions, first, pulls)
     between = positions[first + own].astype(np.float64) - positions[pulls.neighbors]
     pull = pulls.weights / (1 + squares)
     sums = [np.bincount(own, pull * line, len(pulls.pointers) - 1) for line in between.T]
-    return np.stack(sums, axis=1).astype(np.float32)
+    attraction = np.stack(sums, axis=1).astype(np.float32)
+    return np.float32(descent.exaggeration) * attraction - np.float32(descent.inverse) * push

@@ -18,6 +18,9 @@ NEIGHBORS_OF_PERPLEXITY = 3
 MEASURED = 50
 """Steps from one measure of the divergence to the next."""
 
+LEAST_RATE = 200.0
+"""Of steps, unless it is given: few rows would stay where early attraction has drawn them together."""
+
 LARGEST = {"n_components": 1024, "n_iter": 2**31, "early_exaggeration_iter": 2**31}
 
 STRONGEST = {"early_exaggeration": 1e6, "exaggeration": 1e6, "learning_rate": 1e12, "min_grad_norm": 1e6}
@@ -96,7 +99,7 @@ class TsneRequest:
         if self.learning_rate is not None:
             return self.learning_rate
         exaggeration = self.exaggeration_of(step)
-        return rows / exaggeration if exaggeration > 0 else float(rows)
+        return max(LEAST_RATE, rows / exaggeration if exaggeration > 0 else float(rows))
 
     def momentum_of(self, step: int) -> float:
         """Of a step."""

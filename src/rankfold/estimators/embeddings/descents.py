@@ -20,7 +20,7 @@ from rankfold.estimators.neighbors import NearestNeighbors
 from rankfold.estimators.samples import is_large, samples_of
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.knn.arguments import SET_NAMES
-from rankfold.methods.tsne.request import NEIGHBORS_OF_PERPLEXITY
+from rankfold.methods.tsne.request import LEAST_RATE, NEIGHBORS_OF_PERPLEXITY
 from rankfold.methods.tsne.settling import NewRows
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.storage.result import write_group, write_small
@@ -190,7 +190,7 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         )
         self.embedding_, self.history_ = (np.asarray(result[each][...]) for each in ("embedding", "history"))
         self.kl_divergence_, self.n_iter_ = result.attrs["kl_divergence"], result.attrs["steps"]
-        own = rows / self.early_exaggeration / GRADIENT
+        own = max(LEAST_RATE, rows / self.early_exaggeration) / GRADIENT
         self.learning_rate_ = own if auto else float(self.learning_rate)
         self._n_features_out = self.n_components
         self._fitted_samples, self._facts = X, dict(result.attrs)
@@ -215,6 +215,10 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         neighbors = StoredLists.of_queries(lists, fitted.shape[0])
         task = NewRows.of(neighbors, open_source(self.embedding_), self._facts)
         return np.asarray(run(task, {"memory": self.memory}).embedding[...])
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Embed samples in rows, and where they are; ``y`` is ignored."""
+        return self.fit(X).embedding_
 
     def _check_start(self) -> None:
         if self.metric == PRECOMPUTED and isinstance(self.init, str) and self.init == "pca":
@@ -258,10 +262,11 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
 
 def _stored(distances: Any, k: int) -> rankfold.Result:
     """Nearest neighbors by distances that are given, as a result of ``knn`` in a temporary store."""
-    search = NearestNeighbors(n_neighbors=k, metric=PRECOMPUTED).fit(distances)
-    near, names = search.kneighbors()
-    if (near < 0).any():
-        raise ValueError("All distances should be positive, the metric is precomputed and some are not")
+    if distances.shape[0] != distances.shape[1]:
+        raise ValueError(f"X should be a square distance matrix, not {distances.shape}")
+    if (distances.data if hasattr(distances, "tocsr") else distances).min(initial=0) < 0:
+        raise ValueError("All distances should be positive, but some of those given as X are not")
+    near, names = NearestNeighbors(n_neighbors=k, metric=PRECOMPUTED).fit(distances).kneighbors()
     folder = TemporaryFolder()
     path = folder.path / "result.zarr"
     arrays = {"distances": near.astype(np.float64), "indices": names.astype(np.int64)}
