@@ -72,6 +72,7 @@ NAMES = {
         "fuzzy_graph",
         "combine_graphs",
         "umap",
+        "tsne",
         "isomap",
         "spectral",
         "diffusion_map",

@@ -12,6 +12,7 @@
     fuzzy_graph       neighbors as a graph of weights
     combine_graphs    two such graphs of the same rows as one
     umap              rows laid out by that graph, in few dimensions
+    tsne              rows each with its neighbors in the neighborhood
     isomap            rows as far apart as along the graph of their neighbors
     spectral, diffusion_map
                       rows in few dimensions by eigenvectors of that graph
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
         neighborhood_preservation,
         trustworthiness,
     )
-    from rankfold.api.functions.embeddings import diffusion_map, isomap, spectral, umap
+    from rankfold.api.functions.embeddings import diffusion_map, isomap, spectral, tsne, umap
     from rankfold.api.functions.kernels import kernel_pca, nystroem
     from rankfold.api.functions.models import check, reconstruct, transform, update
     from rankfold.api.functions.neighbors import combine_graphs, fuzzy_graph, index, knn, radius_neighbors
@@ -90,6 +91,7 @@ _HOMES = {
     "svd": "rankfold.api.functions.reductions",
     "transform": "rankfold.api.functions.models",
     "trustworthiness": "rankfold.api.functions.embedding_quality",
+    "tsne": "rankfold.api.functions.embeddings",
     "umap": "rankfold.api.functions.embeddings",
     "update": "rankfold.api.functions.models",
     "verify": "rankfold.pipeline.storage.manifest",
@@ -127,6 +129,7 @@ __all__ = [
     "svd",
     "transform",
     "trustworthiness",
+    "tsne",
     "umap",
     "update",
     "verify",

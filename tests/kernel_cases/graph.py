@@ -21,6 +21,7 @@ from kernel_cases.case import (
 
 from rankfold.kernels.graph.fuzzy import CLOSE
 from rankfold.kernels.graph.paths import Graph
+from rankfold.kernels.graph.perplexity import CLOSE as ENTROPY_CLOSE
 from rankfold.kernels.graph.walk import Steps, components_of
 
 
@@ -43,6 +44,29 @@ def membership_case(shape: tuple[int, int], dtype: str) -> Case:
     # sums do; widths are rounded to float32.
     bound = 2 * CLOSE + 4 * float(np.finfo(np.float32).eps)
     return Case({"distances": distances}, run, {f"weights {each}": bound for each in (1.0, 0.5, 2.5)})
+
+
+def affinities_case(shape: tuple[int, int], dtype: str) -> Case:
+    distances = np.abs(matrix(shape, dtype))
+    distances[::3, : shape[1] // 2] = 0  # in one place with others
+    distances[::7] = 5
+
+    def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
+        outputs = {}
+        for some in ((0.5,), (1.0,), (0.3, 0.7)):
+            perplexities = np.maximum(1.0, np.array(some) * shape[1])
+            weights = apart(xp.zeros(shape, np.float64), xp)
+            assert body(a["distances"], perplexities, out=weights) is None
+            np.testing.assert_allclose(weights.sum(axis=1), 1, atol=shape[1] * EPS)
+            outputs[f"weights {some}"] = weights
+        return outputs
+
+    # Entropies are as near to their target as either body stops at; at a perplexity of all neighbors, or of
+    # one, they are flat, and weights are off by the square root of that.
+    bound = 4 * ENTROPY_CLOSE**0.5
+    return Case(
+        {"distances": distances}, run, {f"weights {each}": bound for each in ((0.5,), (1.0,), (0.3, 0.7))}
+    )
 
 
 def edges_from_both_ends(n: int, dtype: str) -> dict[str, Array]:
@@ -125,6 +149,7 @@ def join_case(shape: tuple[int, int], dtype: str) -> Case:
 
 
 CASES: dict[tuple[str, str], tuple[MakeCase, tuple[str, ...]]] = {
+    ("graph.perplexity", "affinities"): (affinities_case, FLOATS),
     ("graph.fuzzy", "membership"): (membership_case, FLOATS),
     ("graph.paths", "lower_distances"): (paths_case, FLOATS),
     ("graph.paths", "search_breadth_first"): (components_case, ("int32", "int64")),

@@ -95,6 +95,16 @@ def measured_layout(result: rf.Result, x: object, **how: Any) -> rf.Result:
     return rf.umap(result, quality=x, **how)
 
 
+def measured_tsne(result: rf.Result, x: object, **how: Any) -> rf.Result:
+    """An embedding from principal components, and how well it keeps neighborhoods of the matrix."""
+    return rf.tsne(result, init="pca", matrix=x, quality=x, **how)
+
+
+def ninety_neighbors(x: object, _: int, **how: Any) -> rf.Result:
+    """As many as the perplexity of t-SNE takes."""
+    return rf.knn(x, 90, **how)
+
+
 def two_graphs(result: rf.Result, *, out: Path, **how: Any) -> rf.Result:
     """A graph of some of the neighbors and one of all, as one."""
     few, all_ = (rf.fuzzy_graph(result, k, out=out.with_name(f"graph{k}.zarr")) for k in (2, 4))
@@ -201,6 +211,15 @@ LAWS = {
     "umap that is measured": Law(measured_layout, {"n_epochs": 20}, fit=rf.knn),
     "umap of a graph": Law(
         graph_and_layout, {"n_epochs": 20, "n_components": 3}, fit=rf.knn, reads_matrix=False
+    ),
+    "tsne": Law(
+        rf.tsne,
+        {"n_iter": 20, "early_exaggeration_iter": 10, "init": "random"},
+        fit=ninety_neighbors,
+        reads_matrix=False,
+    ),
+    "tsne that is measured": Law(
+        measured_tsne, {"n_iter": 5, "early_exaggeration_iter": 5, "perplexity": "1,1.3"}, fit=rf.knn
     ),
     "isomap": Law(rf.isomap, {"n_landmarks": 40}, fit=many_neighbors, reads_matrix=False),
     "isomap of a radius": Law(

@@ -33,6 +33,7 @@ ON_DEVICE = [
     and "kmeans" not in name
     and "graph" not in name
     and "umap" not in name
+    and "tsne" not in name
     and "isomap" not in name
     and "kernel_pca" not in name
     and "nystroem" not in name

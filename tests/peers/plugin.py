@@ -36,8 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
         for name in drawn.__all__:
             setattr(remote, name, getattr(drawn, name))
     counts = Counts(suite.name, config.getoption("counts"))
-    counted = ("svd", "pca", "qr", "nmf", "knn", "isomap", "spectral", "kernel_pca", "nystroem", "density")
-    for name in counted:
+    factors, rows = ("svd", "pca", "qr", "nmf", "kernel_pca", "nystroem"), ("knn", "density")
+    for name in (*factors, *rows, "isomap", "tsne", "spectral"):
         setattr(rankfold, name, counts.counted(getattr(rankfold, name)))
     config.pluginmanager.register(counts)
 

@@ -129,6 +129,13 @@ SUITES = {
             "rankfold.estimators",
         ),
         Suite(
+            "scikit-learn TSNE",
+            "sklearn.manifold.tests.test_t_sne",
+            "sklearn.manifold",
+            ("TSNE",),
+            "rankfold.estimators",
+        ),
+        Suite(
             "scikit-learn SpectralEmbedding",
             "sklearn.manifold.tests.test_spectral_embedding",
             "sklearn.manifold",

@@ -15,6 +15,7 @@ QUICK = (
     "scikit-learn neighbor graphs",
     "scikit-learn KernelDensity",
     "scikit-learn Isomap",
+    "scikit-learn TSNE",
     "scikit-learn SpectralEmbedding",
     "scikit-learn KernelPCA",
     "scikit-learn kernel approximation",

@@ -8,7 +8,7 @@
     neighbors              NearestNeighbors, KNeighborsTransformer
     search                 what these share: metrics, samples that are kept; RadiusNeighborsTransformer
     clusters               KMeans, MiniBatchKMeans
-    embeddings             UMAP, SpectralEmbedding, DiffusionMap, Isomap
+    embeddings             UMAP, TSNE, SpectralEmbedding, DiffusionMap, Isomap
     kernels                KernelPCA, Nystroem, RBFSampler
     density                KernelDensity
     samples                what is read a panel at a time, and what is not
@@ -27,6 +27,7 @@ except ImportError as error:
 
 from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
 from rankfold.estimators.density import KernelDensity
+from rankfold.estimators.embeddings.descents import TSNE
 from rankfold.estimators.embeddings.eigenmaps import DiffusionMap, SpectralEmbedding
 from rankfold.estimators.embeddings.isomap import Isomap
 from rankfold.estimators.embeddings.layouts import UMAP
@@ -44,6 +45,7 @@ from rankfold.estimators.truncated import TruncatedSVD
 __all__ = [
     "NMF",
     "PCA",
+    "TSNE",
     "UMAP",
     "DiffusionMap",
     "IncrementalPCA",

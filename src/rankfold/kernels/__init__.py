@@ -4,6 +4,7 @@
     neighbors     nearest rows, and how many rows are nearer
     graph         weights of a graph of neighbors, and shortest paths along it
     layout        forces that move the vertices of a graph
+    grid          sums over all pairs of points, by nodes or pair by pair
     bits          nearest rows among sets, by what two of them share
     similarity    kernel functions of all pairs of rows, and their products with vectors
     clustering    nearest centers of rows, and sums of clusters

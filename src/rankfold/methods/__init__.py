@@ -11,6 +11,7 @@
     sums         sums of kernels over all pairs of points, and densities
     fuzzy_graph  neighbors as a graph of weights
     umap         layouts of graphs of neighbors
+    tsne         neighbor embeddings down a gradient
     isomap       embeddings by shortest paths along such graphs
     spectral     eigenvectors of graphs of neighbors
     kernel_pca   principal components by kernel functions of pairs of rows

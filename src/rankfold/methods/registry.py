@@ -194,6 +194,7 @@ METHODS: Registry[Method] = Registry(
         "fuzzy_graph": "rankfold.methods.fuzzy_graph.arguments:FUZZY_GRAPH",
         "combine_graphs": "rankfold.methods.fuzzy_graph.arguments:COMBINE_GRAPHS",
         "umap": "rankfold.methods.umap.arguments:UMAP",
+        "tsne": "rankfold.methods.tsne.arguments:TSNE",
         "isomap": "rankfold.methods.isomap.arguments:ISOMAP",
         "spectral": "rankfold.methods.spectral.arguments:SPECTRAL",
         "diffusion_map": "rankfold.methods.spectral.arguments:DIFFUSION_MAP",

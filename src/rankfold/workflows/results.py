@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from rankfold.pipeline.storage.result import Result
 
 
+PICTURED = ("fuzzy_graph", "combine_graphs", "umap", "tsne", "spectral", "diffusion_map")
+"""Methods of graphs of neighbors."""
+
+
 def summary(result: Result, *, already_done: bool) -> str:
     """The closing lines of a command that made a result."""
     how = "already done" if already_done else "done"
@@ -38,7 +42,7 @@ def headline(result: Result) -> str:
         passes, empty = facts["passes"], facts["empty_clusters"]
         line += f", k {facts['request']['k']}, {passes} pass{'es' * (passes != 1)}"
         line += f"; inertia {facts['final_inertia']:.6g}" + f", {empty} clusters without rows" * (empty > 0)
-    elif _kind_of_rows(facts) in ("fuzzy_graph", "combine_graphs", "umap", "spectral", "diffusion_map"):
+    elif _kind_of_rows(facts) in PICTURED:
         line = _picture(facts)
     elif "residual_variance" in facts:
         line = _paths(facts)
@@ -89,6 +93,12 @@ def _picture(facts: dict[str, Any]) -> str:
     if facts["kind"] == "combine_graphs":
         return f"{facts['request']['rule']} of two graphs: {facts['weights']} weights"
     rows = facts["input"]["shape"][0]
+    if facts["kind"] == "tsne":
+        line = (
+            f"tsne of {rows} rows in {facts['request']['n_components']} dimensions, {facts['steps']} steps; "
+        )
+        line += f"divergence {facts['kl_divergence']:.4f}, repulsion off by {facts['repulsion_error']:.1e}"
+        return line + _neighborhoods(facts)
     if facts["kind"] != "umap":
         passes, parts, error = (
             facts[name] for name in ("passes", "connected_components", "largest_error_estimate")

@@ -12,7 +12,7 @@ import scipy.sparse
 
 import rankfold as rf
 from rankfold.methods.fuzzy_graph import stored_rows
-from rankfold.methods.fuzzy_graph.targets import label_codes
+from rankfold.methods.fuzzy_graph.combination.targets import label_codes
 
 Array = npt.NDArray[Any]
 

@@ -4,7 +4,7 @@ reductions          svd, pca, qr, nmf
 neighbors           knn, index, radius_neighbors, fuzzy_graph, combine_graphs
 sums                kernel_sum, density
 clusters            kmeans
-embeddings          umap, spectral, diffusion_map, isomap
+embeddings          umap, tsne, spectral, diffusion_map, isomap
 kernels             kernel_pca, nystroem
 embedding_quality   trustworthiness, continuity, neighborhood preservation
 models              transform, update, check, reconstruct

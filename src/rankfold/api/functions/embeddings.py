@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
@@ -10,6 +11,7 @@ from rankfold.api.execute import run
 from rankfold.api.where import Where
 from rankfold.methods.isomap.arguments import ISOMAP
 from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
+from rankfold.methods.tsne.arguments import TSNE
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.pipeline.storage.result import Result
 
@@ -114,6 +116,99 @@ def umap(
     forces |= {"learning_rate": learning_rate, "density": density}
     forces |= {"density_share": density_share, "density_shift": density_shift}
     return run(UMAP.task(neighbors, init=init, quality=quality, **numbers, **curve, **forces), where)
+
+
+@public
+def tsne(
+    neighbors: Result | str | Path,
+    *,
+    n_components: int = 2,
+    perplexity: float | str | Sequence[float] = 30.0,
+    n_iter: int = 500,
+    early_exaggeration: float = 12.0,
+    early_exaggeration_iter: int = 250,
+    exaggeration: float = 1.0,
+    learning_rate: float | None = None,
+    initial_momentum: float = 0.8,
+    final_momentum: float = 0.8,
+    min_grad_norm: float = 1e-7,
+    init: object = "spectral",
+    matrix: object = None,
+    seed: int = 0,
+    quality: object = None,
+    **where: Unpack[Where],
+) -> Result:
+    """t-SNE: rows in few dimensions, each with its neighbors around it; the same bytes for any workers.
+
+    Parameters
+    ----------
+    neighbors : Result or path
+        Of ``knn`` of a matrix with itself, with three times as many neighbors as the perplexity, or all.
+    n_components : int
+        Dimensions d of the embedding.
+    perplexity : float or several
+        How many neighbors of a row count, in effect. Of several, affinities are the mean: a small one keeps
+        what is near together, a large one the outline of the whole.
+    n_iter, early_exaggeration_iter : int
+        Steps; and those before, in which all attraction is multiplied with ``early_exaggeration``.
+    exaggeration : float
+        The same of later steps; 4 makes clusters of millions of rows stand apart.
+    learning_rate : float
+        Of steps; m over the exaggeration by default, and at least 200. The gradient is that of openTSNE, a
+        quarter of scikit-learn's.
+    initial_momentum, final_momentum : float, in [0, 1)
+        Share of a step that the next keeps, in early steps and after these.
+    min_grad_norm : float
+        Steps end where the gradient is shorter than this; it is looked at every 50 steps.
+    init : "spectral", "random", "pca", (m, d) array, Result or path
+        Where rows begin: at eigenvectors of their graph; anywhere; at the first principal components of
+        ``matrix``; or at coordinates of a ``pca``, ``spectral``, ``umap`` or ``tsne``, which may be of the
+        first rows alone: those after them begin among their neighbors. All are brought to a standard
+        deviation of 1e-4.
+    matrix : path, array or Source, (m, n)
+        Of which ``init="pca"`` takes components: the one that neighbors are of.
+    seed : int
+        Key of the random numbers.
+    quality
+        As for ``umap``.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``embedding`` (m, d) float32; ``history`` (h, 3), the steps done, the divergence of Kullback and
+        Leibler, without exaggeration, and the length of the gradient, every 50 steps and at the end.
+        ``attrs`` has the last of these as ``steps``, ``kl_divergence`` and ``gradient_norm``;
+        ``repulsion_error``, by how much pushes are off where rows have come to, relative to sums over all
+        pairs, by 200 rows; and ``grid_spacing``.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``; ``InputError`` for a perplexity that takes more neighbors than there are;
+        ``PlanError`` where edges (8 bytes each), positions and a grid do not fit into the memory.
+
+    Notes
+    -----
+    A step takes some 12 operations an edge, of which there are up to ``6 m perplexity``. In one or two
+    dimensions all rows push each other by a grid of nodes, whose number grows with the area of the embedding
+    alone; up to 3000 rows, and in more dimensions, pair by pair: ``m^2`` in each step. Workers, if there are
+    any, share the edges, hold the positions of all rows, and send each other those that have moved,
+    ``4 m d`` bytes a step. A checkpoint is left every 20 seconds.
+
+    References
+    ----------
+    van der Maaten, Hinton, Journal of Machine Learning Research 9, 2008; Linderman et al., Nature Methods 16,
+    2019, for the grid, from whose interpolation ours differs as design note 36 says; steps are those of
+    openTSNE. Kobak, Berens, Nature Communications 10, 2019, for starts, rates and several perplexities.
+    """
+    steps: dict[str, object] = {"n_iter": n_iter, "early_exaggeration_iter": early_exaggeration_iter}
+    steps |= {"early_exaggeration": early_exaggeration, "exaggeration": exaggeration}
+    steps |= {"learning_rate": learning_rate, "min_grad_norm": min_grad_norm}
+    steps |= {"initial_momentum": initial_momentum, "final_momentum": final_momentum}
+    more: dict[str, object] = {"n_components": n_components, "perplexity": perplexity, "seed": seed}
+    return run(TSNE.task(neighbors, init=init, matrix=matrix, quality=quality, **steps, **more), where)
 
 
 @public

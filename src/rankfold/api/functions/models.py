@@ -34,7 +34,7 @@ def transform(
     Parameters
     ----------
     result : Result or path
-        Of ``svd``, ``pca`` or ``nmf``; it needs no rows. Or of ``umap``,
+        Of ``svd``, ``pca`` or ``nmf``; it needs no rows. Or of ``umap``, ``tsne``,
         ``isomap``, ``spectral`` or ``diffusion_map``.
     x : path, array or Source
         Samples in rows, with the columns that were fitted. Anything ``svd`` takes. For an embedding: the

@@ -4,4 +4,5 @@ embedding   what they share
 layouts     UMAP
 eigenmaps   SpectralEmbedding, DiffusionMap
 isomap      Isomap
+descents    TSNE
 """

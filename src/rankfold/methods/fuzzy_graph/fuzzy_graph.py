@@ -1,10 +1,9 @@
 """From lists of neighbors to a graph of weights, in two reads of the lists and a sort of the edges.
 
-Each row weighs its neighbors (see ``rankfold.kernels.graph.fuzzy``), and an edge weighs what its two rows
-make of it: ``mix (a + b - a b) + (1 - mix) a b``. Both meet by sorting: every edge is written twice, from
-either side, with its weight in the real or in the imaginary part of a number, and numbers of one place are
-added up. Radii take the distances of edges, which are sorted beside. What a process holds does not grow with
-the rows.
+Each row weighs its neighbors, and an edge weighs what its two rows make of it: see ``sides``. Both meet by
+sorting: every edge is written twice, from either side, with its weight in the real or in the imaginary part
+of a number, and numbers of one place are added up. Radii take the distances of edges, which are
+sorted beside. What a process holds does not grow with the rows.
 
 References
 ----------
@@ -21,10 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.graph.fuzzy import membership
-from rankfold.methods.fuzzy_graph.arguments import ONE_SIDED
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, metric_of
 from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS, RADII, RadiusWriter
+from rankfold.methods.fuzzy_graph.sides import FuzzySides, Sides
 from rankfold.methods.knn.graph import NAME, POINTERS, SORT_BYTES
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.source import Source
@@ -58,8 +56,7 @@ class FuzzyGraph:
     """Stored lists and how they are weighed, as ``execute`` takes them."""
 
     lists: StoredLists
-    set_op_mix_ratio: float = ONE_SIDED
-    local_connectivity: float = 1.0
+    sides: Sides
     radii: bool = False
 
     @classmethod
@@ -76,7 +73,7 @@ class FuzzyGraph:
                 f"local_connectivity must lie between 0 and the {lists.k} neighbors that there are, not "
                 f"{local_connectivity}"
             )
-        return cls(lists, set_op_mix_ratio, local_connectivity, radii)
+        return cls(lists, FuzzySides(set_op_mix_ratio, local_connectivity), radii)
 
     @property
     def source(self) -> Source:
@@ -86,10 +83,9 @@ class FuzzyGraph:
     def request(self) -> dict[str, Any]:
         """See the protocol."""
         return {
-            "kind": "fuzzy_graph",
+            "kind": self.sides.kind,
             "k": self.lists.k,
-            "set_op_mix_ratio": self.set_op_mix_ratio,
-            "local_connectivity": self.local_connectivity,
+            **self.sides.request(),
             "radii": self.radii,
             "indices": self.lists.indices.fingerprint(),
         }
@@ -125,11 +121,11 @@ class FuzzyGraph:
         sweeps = (
             Pass("distances", "matrix", stored, 0, float(rows * k), held, 1, 1, blas_bytes=0),
             Pass("weights", "matrix", 2 * stored * self._sorts, 8 * edges, work, memory, 1, 1, blas_bytes=0),
-        )
+        )[not self.sides.by_mean_distance :]
         peak = RESERVE_BYTES + memory
         arrangement = Arrangement(sweeps, 1, peak, memory, 0, 1, rows, rows, 2, 2)
         outline = Outline(
-            "fuzzy_graph",
+            self.sides.kind,
             "exact",
             source,
             np.dtype(np.float32),
@@ -140,7 +136,7 @@ class FuzzyGraph:
             details=(
                 ("sort of edges", f"{RECORD_BYTES} bytes each on scratch, {format_bytes(sort)} in memory"),
             ),
-            subject=f"fuzzy_graph of {rows} rows of {k} neighbors",
+            subject=f"{self.sides.kind} of {rows} rows of {k} neighbors",
         )
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
@@ -153,7 +149,8 @@ class FuzzyGraph:
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol; what was interrupted is made again."""
-        mean = self._mean_distance(run)
+        by_mean = self.sides.by_mean_distance
+        mean = self._mean_distance(run) if by_mean else 0.0
         folder = run.result / NAME
         remove(folder)
         rows = self.lists.rows
@@ -161,7 +158,7 @@ class FuzzyGraph:
         radii = RadiusWriter(run.result, rows) if self.radii else None
         edges, largest = 0, 0.0
         for entries, distances in self._edges(run, mean):
-            weights = self._join(entries.values)
+            weights = self.sides.join(entries.values.real, entries.values.imag)
             keep = weights > 0
             if keep.any():
                 writer.append(Entries(entries.rows[keep], entries.columns[keep], weights[keep]))
@@ -171,12 +168,12 @@ class FuzzyGraph:
         writer.finish()
         if radii is not None:
             radii.finish()
-        run.passes += 1 + self._sorts
+        run.passes += by_mean + self._sorts
         facts = {
             **run.facts(self.request(), "exact", self.source, fingerprint),
             "weights": edges,
             "largest_weight": largest,
-            "mean_distance": mean,
+            **({"mean_distance": mean} if by_mean else {}),
             "metric": metric_of(self.lists.result),
         }
         run.describe(facts)
@@ -211,7 +208,7 @@ class FuzzyGraph:
         k, rows = self.lists.k, self.lists.rows
         for first, distances, indices in self.lists.blocks():
             weights = np.empty(distances.shape, np.float32)
-            membership(distances, mean, local_connectivity=self.local_connectivity, out=weights)
+            self.sides.weigh(distances, mean, weights)
             ends, starts = indices.reshape(-1), np.repeat(np.arange(first, first + len(indices)), k)
             values = (distances.astype(np.float32) if by_distance else weights).reshape(-1)
             some = (weights.reshape(-1) > 0) & (ends != starts)
@@ -220,12 +217,6 @@ class FuzzyGraph:
                 yield Entries(starts, ends, values.astype(BOTH))
                 yield Entries(ends, starts, values * BOTH.type(1j))
             _tell(run, "weights", first + len(indices), rows)
-
-    def _join(self, both: npt.NDArray[np.complex64]) -> Float32:
-        """What edges weigh, from what either of their rows says."""
-        a, b, mix = both.real, both.imag, np.float32(self.set_op_mix_ratio)
-        product = a * b
-        return mix * (a + b - product) + (np.float32(1) - mix) * product
 
 
 def _tell(run: Run, name: str, done: int, total: int) -> None:

@@ -9,10 +9,8 @@ from typing import Any
 
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.fuzzy_graph.arguments import CATEGORICAL, GRAPHS, HALF, ONE_SIDED, RULES, TARGET_METRICS
-from rankfold.methods.fuzzy_graph.combined import CombinedGraph, most_edges
-from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
-from rankfold.methods.fuzzy_graph.lists import StoredLists, imagined_lists, metric_of
-from rankfold.methods.fuzzy_graph.rules import (
+from rankfold.methods.fuzzy_graph.combination.combined import CombinedGraph, most_edges
+from rankfold.methods.fuzzy_graph.combination.rules import (
     MOST_RIGHT,
     Intersection,
     Rule,
@@ -20,8 +18,10 @@ from rankfold.methods.fuzzy_graph.rules import (
     Union,
     least_weight,
 )
+from rankfold.methods.fuzzy_graph.combination.targets import digest_of, label_codes, target_matrix
+from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
+from rankfold.methods.fuzzy_graph.lists import StoredLists, imagined_lists, metric_of
 from rankfold.methods.fuzzy_graph.stored_rows import StoredRows
-from rankfold.methods.fuzzy_graph.targets import digest_of, label_codes, target_matrix
 from rankfold.methods.knn.knn import Neighbors
 from rankfold.methods.knn.request import NeighborRequest
 from rankfold.methods.svd.request import number

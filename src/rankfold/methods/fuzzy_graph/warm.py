@@ -8,6 +8,12 @@ from typing import Any
 import numpy as np
 
 from rankfold.kernels.graph.fuzzy import membership
+from rankfold.kernels.graph.perplexity import affinities
+
+
+def warm_affinities() -> None:
+    """Of the same lists, for affinities."""
+    _warm_affinities()
 
 
 def warm_weights(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
@@ -19,3 +25,9 @@ def warm_weights(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int
 def _warm() -> None:
     for wide in (np.zeros((2, 2)), np.zeros((2, 4))[:, :2]):
         membership(wide, 0.0, out=np.empty((2, 2), np.float32))
+
+
+@functools.cache
+def _warm_affinities() -> None:
+    for wide in (np.ones((2, 2)), np.ones((2, 4))[:, :2]):
+        affinities(wide, np.ones(1), out=np.empty((2, 2), np.float32))

@@ -40,6 +40,7 @@ from rankfold.methods.similarity.warm import warm_similarities
 from rankfold.methods.spectral.place import extension_task
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.methods.task import Output, Task, count
+from rankfold.methods.tsne.settling import new_rows_task
 from rankfold.methods.umap.placement import placement_task
 from rankfold.methods.umap.warm import warm_placement
 from rankfold.methods.warm import warm_columns
@@ -346,6 +347,7 @@ PLACED: dict[str, Callable[[Result, Any], Task]] = {
     "isomap": place_task,
     "spectral": extension_task,
     "diffusion_map": extension_task,
+    "tsne": new_rows_task,
 }
 """What places new rows in an embedding, by its method; of the result and the neighbors of these rows."""
 

@@ -35,6 +35,7 @@ DIMENSIONS = {
     "centers": ("cluster", "column"),
     "counts": ("cluster",),
     "inertia": ("pass",),
+    "history": ("measure", "quantity"),
     "indices": ("row", "neighbor"),
     "distances": ("row", "neighbor"),
     "degrees": ("row",),

@@ -26,6 +26,7 @@ COORDINATES = {
     "spectral": "embedding",
     "diffusion_map": "embedding",
     "isomap": "embedding",
+    "tsne": "embedding",
 }
 """Array of a result that vertices may begin at."""
 

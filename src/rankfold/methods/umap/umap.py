@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.measured import measured_task
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, ONE_SIDED
-from rankfold.methods.fuzzy_graph.combined import most_edges
+from rankfold.methods.fuzzy_graph.combination.combined import most_edges
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.new_rows import facts_of_distances

@@ -9,6 +9,7 @@ nmf    ``obsm["X_nmf"]``              ``varm["NMF"]``                ``uns["nmf"
 knn    ``obsp["distances"]``,                                        ``uns["neighbors"]``
        ``obsp["connectivities"]``
 umap   ``obsm["X_umap"]``                                            ``uns["umap"]``
+tsne   ``obsm["X_tsne"]``                                            ``uns["tsne"]``
 others ``obsm["X_spectral"]``,                                       ``uns["spectral"]``, and so on
        ``"X_diffmap"``, ``"X_isomap"``
 ====== ============================== ============================== =================================
@@ -61,6 +62,7 @@ NAMES = {
 }
 PICTURES = {
     "umap": "X_umap",
+    "tsne": "X_tsne",
     "spectral": "X_spectral",
     "diffusion_map": "X_diffmap",
     "isomap": "X_isomap",

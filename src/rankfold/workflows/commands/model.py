@@ -14,6 +14,7 @@ from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
 from rankfold.methods.isomap.arguments import ISOMAP
 from rankfold.methods.registry import Method
 from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
+from rankfold.methods.tsne.arguments import TSNE
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.workflows.options import Json, arguments, command, output, place, store, view
 from rankfold.workflows.results import headline, is_unchanged, last_attempt, residuals, took
@@ -103,7 +104,7 @@ def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as
 def lists(
     neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn wrote")],
 ) -> tuple[Path, ...]:
-    """The result that is weighed."""
+    """The result whose neighbors are weighed."""
     return (neighbors,)
 
 
@@ -133,6 +134,7 @@ INPUTS: dict[Method, Callable[..., tuple[Path, ...]]] = {
     FUZZY_GRAPH: lists,
     COMBINE_GRAPHS: two_graphs,
     UMAP: lists_or_graph,
+    TSNE: lists,
     SPECTRAL: lists_or_graph,
     DIFFUSION_MAP: lists_or_graph,
     ISOMAP: lists_or_radius,

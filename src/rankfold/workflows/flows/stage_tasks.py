@@ -176,11 +176,12 @@ def _clusters(stage: BaseStage, scene: StageInputs) -> Task:
 
 def _layout(stage: BaseStage, scene: StageInputs) -> Task:
     arguments, init = stage.arguments(), _text_of(stage, "init")
-    neighbors, arguments["quality"] = (_resolve_key(stage, key, scene) for key in ("neighbors", "quality"))
+    neighbors = _resolve_key(stage, "neighbors", scene)
+    arguments |= {key: _resolve_key(stage, key, scene) for key in stage.MATRICES if key in arguments}
     start = init if init in words_for(stage, "init") else scene.result(init)
     if not isinstance(start, StageResult):
-        return METHODS["umap"].task(neighbors, init=start, **arguments)
-    return METHODS["umap"].task(neighbors, init=TO_COME, **arguments)
+        return METHODS[stage.method].task(neighbors, init=start, **arguments)
+    return METHODS[stage.method].task(neighbors, init=TO_COME, **arguments)
 
 
 def _coordinates(stage: BaseStage, scene: StageInputs) -> Task:
@@ -201,6 +202,7 @@ BUILDERS: dict[str, Callable[[BaseStage, StageInputs], Task]] = {
     "kmeans": _clusters,
     "umap": _layout,
     "transform": _coordinates,
+    "tsne": _layout,
 }
 """Of stages that say more than their function takes."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.fuzzy_graph.rules import UNKNOWN
+from rankfold.methods.fuzzy_graph.combination.rules import UNKNOWN
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source

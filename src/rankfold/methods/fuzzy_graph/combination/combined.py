@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.fuzzy_graph.combination.row_scales import RowScales
+from rankfold.methods.fuzzy_graph.combination.rules import Rule
 from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS, RADII, copy_radii
-from rankfold.methods.fuzzy_graph.row_scales import RowScales
-from rankfold.methods.fuzzy_graph.rules import Rule
 from rankfold.methods.fuzzy_graph.stored_rows import BLOCK, Edges, StoredRows, row_spans
 from rankfold.methods.knn.graph import NAME, POINTERS
 from rankfold.methods.task import Output, count

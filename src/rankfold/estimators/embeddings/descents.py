@@ -1,0 +1,278 @@
+"""``TSNE``: samples of any number in few dimensions, each with its neighbors around it."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import rankfold
+from rankfold.api.execute import run
+from rankfold.estimators.embeddings.embedding import METRICS, Embedding
+from rankfold.estimators.embeddings.layouts import START_TOL
+from rankfold.estimators.labels import labeled
+from rankfold.estimators.neighbors import NearestNeighbors
+from rankfold.estimators.samples import is_large, samples_of
+from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.methods.knn.arguments import SET_NAMES
+from rankfold.methods.tsne.request import LEAST_RATE, NEIGHBORS_OF_PERPLEXITY
+from rankfold.methods.tsne.settling import NewRows
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.storage.result import write_group, write_small
+from rankfold.pipeline.storage.temporary import TemporaryFolder
+
+STARTS = ("pca", "random", "spectral")
+PRECOMPUTED = "precomputed"
+
+GRADIENT = 4.0
+"""Gradients of scikit-learn over ours: its learning rates are a quarter of those of other implementations."""
+
+
+@labeled
+class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # type: ignore[misc]
+    """Samples in few dimensions, each with its neighbors around it; see ``rankfold.tsne``.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimensions.
+    perplexity : float or list, default=30
+        How many neighbors of a sample count; less than there are samples. Of several, affinities are the
+        mean.
+    early_exaggeration, early_exaggeration_iter, exaggeration, initial_momentum, final_momentum
+        As for ``rankfold.tsne``.
+    learning_rate : float or "auto", default="auto"
+        As in scikit-learn: a quarter of that of ``rankfold.tsne``.
+    max_iter : int, default=1000
+        Steps, the early ones among them.
+    n_iter : int, optional
+        In its place, steps after these, as openTSNE counts.
+    min_grad_norm : float, default=1e-7
+        Of the gradient of scikit-learn, at which steps end.
+    metric : str, default="euclidean"
+        One of ``rankfold.knn`` but "inner_product"; or "precomputed", for distances.
+    init : {"pca", "random", "spectral"} or array of shape (n_samples, n_components), default="pca"
+        Where samples begin.
+    random_state : int, RandomState or None, default=None
+        Embeddings are the same for any number of threads in any case.
+    method, angle, n_iter_without_progress, metric_params, verbose, n_jobs
+        Of no effect: in one and two dimensions samples push each other by a grid, whose error
+        ``rankfold.tsne`` tells, and steps end by the gradient alone.
+    min_recall : float, optional
+        Neighbors may be approximate, as in ``rankfold.knn``.
+    memory : int or str, optional
+        As for ``rankfold.svd``, of each step.
+
+    Attributes
+    ----------
+    embedding_ : (n_samples, n_components) float32 array
+    kl_divergence_ : float
+    n_iter_ : int
+        Steps done.
+    learning_rate_ : float
+        Of early steps.
+    history_ : (n_measures, 3) array
+        See ``rankfold.tsne``.
+    n_features_in_ : int
+    feature_names_in_
+        Where samples have names of columns.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_components": [Interval(numbers.Integral, 1, None, closed="left")],
+        "perplexity": [Interval(numbers.Real, 0, None, closed="neither"), "array-like"],
+        "early_exaggeration": [Interval(numbers.Real, 1, None, closed="left")],
+        "early_exaggeration_iter": [Interval(numbers.Integral, 0, None, closed="left")],
+        "exaggeration": [Interval(numbers.Real, 0, None, closed="neither"), None],
+        "learning_rate": [StrOptions({"auto"}), Interval(numbers.Real, 0, None, closed="neither")],
+        "max_iter": [Interval(numbers.Integral, 250, None, closed="left")],
+        "n_iter": [Interval(numbers.Integral, 0, None, closed="left"), None],
+        "initial_momentum": [Interval(numbers.Real, 0, 1, closed="left")],
+        "final_momentum": [Interval(numbers.Real, 0, 1, closed="left")],
+        "n_iter_without_progress": [Interval(numbers.Integral, -1, None, closed="left")],
+        "min_grad_norm": [Interval(numbers.Real, 0, None, closed="left")],
+        "metric": [StrOptions({*METRICS, PRECOMPUTED})],
+        "metric_params": [dict, None],
+        "init": [StrOptions(set(STARTS)), np.ndarray],
+        "verbose": ["verbose"],
+        "random_state": ["random_state"],
+        "method": [StrOptions({"barnes_hut", "exact", "fft"})],
+        "angle": [Interval(numbers.Real, 0, 1, closed="both")],
+        "n_jobs": [None, numbers.Integral],
+        "min_recall": [Interval(numbers.Real, 0, 1, closed="left"), None],
+        "memory": [str, numbers.Integral, None],
+    }
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        perplexity: Any = 30.0,
+        early_exaggeration: float = 12.0,
+        early_exaggeration_iter: int = 250,
+        exaggeration: float | None = None,
+        learning_rate: float | str = "auto",
+        max_iter: int = 1000,
+        n_iter: int | None = None,
+        initial_momentum: float = 0.8,
+        final_momentum: float = 0.8,
+        n_iter_without_progress: int = 300,
+        min_grad_norm: float = 1e-7,
+        metric: str = "euclidean",
+        metric_params: dict[str, Any] | None = None,
+        init: Any = "pca",
+        verbose: int = 0,
+        random_state: Any = None,
+        method: str = "barnes_hut",
+        angle: float = 0.5,
+        n_jobs: int | None = None,
+        min_recall: float | None = None,
+        memory: str | int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.perplexity = perplexity
+        self.early_exaggeration = early_exaggeration
+        self.early_exaggeration_iter = early_exaggeration_iter
+        self.exaggeration = exaggeration
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.n_iter = n_iter
+        self.initial_momentum = initial_momentum
+        self.final_momentum = final_momentum
+        self.n_iter_without_progress = n_iter_without_progress
+        self.min_grad_norm = min_grad_norm
+        self.metric = metric
+        self.metric_params = metric_params
+        self.init = init
+        self.verbose = verbose
+        self.random_state = random_state
+        self.method = method
+        self.angle = angle
+        self.n_jobs = n_jobs
+        self.min_recall = min_recall
+        self.memory = memory
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        tags.input_tags.pairwise = self.metric == PRECOMPUTED
+        return tags
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: Any, y: Any = None) -> TSNE:
+        """Embed samples in rows, in memory or on disk; ``y`` is ignored."""
+        self._check_start()
+        X = samples_of(self, X, 2, bits=self.metric in SET_NAMES)
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        early, rows = min(self.early_exaggeration_iter, self.max_iter), X.shape[0]
+        exaggeration = 1.0 if self.exaggeration is None else float(self.exaggeration)
+        auto = self.learning_rate == "auto"
+        result = rankfold.tsne(
+            self._neighbors(X, seed),
+            n_components=self.n_components,
+            perplexity=self._perplexities(rows),
+            n_iter=self.max_iter - early if self.n_iter is None else self.n_iter,
+            early_exaggeration=self.early_exaggeration,
+            early_exaggeration_iter=early,
+            exaggeration=exaggeration,
+            learning_rate=None if auto else GRADIENT * float(self.learning_rate),
+            initial_momentum=self.initial_momentum,
+            final_momentum=self.final_momentum,
+            min_grad_norm=self.min_grad_norm / GRADIENT,
+            init=self._start(X, seed),
+            seed=seed,
+            memory=self.memory,
+        )
+        self.embedding_, self.history_ = (np.asarray(result[each][...]) for each in ("embedding", "history"))
+        self.kl_divergence_, self.n_iter_ = result.attrs["kl_divergence"], result.attrs["steps"]
+        own = max(LEAST_RATE, rows / self.early_exaggeration) / GRADIENT
+        self.learning_rate_ = own if auto else float(self.learning_rate)
+        self._n_features_out = self.n_components
+        self._fitted_samples, self._facts = X, dict(result.attrs)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Places of samples in the embedding, each by its neighbors among those that were fitted.
+
+        One that was fitted has its own. Others do not matter: see ``rankfold.transform``.
+        """
+        check_is_fitted(self)
+        if self.metric == PRECOMPUTED:
+            raise ValueError("distances among samples do not tell where new ones are: fit samples instead")
+        dtype = None if self.metric in SET_NAMES else "numeric"
+        if is_large(X):
+            X = rankfold.open(X)
+        else:
+            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=dtype)
+        fitted = self._fitted_samples
+        how = {"metric": self.metric, "seed": self._facts["request"]["seed"], "memory": self.memory}
+        lists = rankfold.knn(fitted, min(30, fitted.shape[0]), queries=X, **how)
+        neighbors = StoredLists.of_queries(lists, fitted.shape[0])
+        task = NewRows.of(neighbors, open_source(self.embedding_), self._facts)
+        return np.asarray(run(task, {"memory": self.memory}).embedding[...])
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Embed samples in rows, and where they are; ``y`` is ignored."""
+        return self.fit(X).embedding_
+
+    def _check_start(self) -> None:
+        if self.metric == PRECOMPUTED and isinstance(self.init, str) and self.init == "pca":
+            raise ValueError(
+                'The parameter init="pca" cannot be used with metric="precomputed": begin at "random" or '
+                '"spectral"'
+            )
+
+    def _perplexities(self, rows: int) -> Any:
+        """Those that so many samples have neighbors for."""
+        each = np.atleast_1d(np.asarray(self.perplexity, np.float64))
+        if each.max() >= rows:
+            raise ValueError(f"perplexity ({each.max():g}) must be less than n_samples ({rows})")
+        return np.clip(each, 1, rows - 1).tolist()
+
+    def _neighbors(self, X: Any, seed: int) -> Any:
+        """Nearest neighbors of samples."""
+        rows = X.shape[0]
+        k = max(1, min(rows - 1, int(NEIGHBORS_OF_PERPLEXITY * max(self._perplexities(rows)))))
+        if self.metric == PRECOMPUTED:
+            return _stored(X, k)
+        how: dict[str, Any] = {"metric": self.metric, "min_recall": self.min_recall, "seed": seed}
+        return rankfold.knn(X, k, memory=self.memory, **how)
+
+    def _start(self, X: Any, seed: int) -> Any:
+        """Where samples begin; dimensions that they do not have at zero, from which they part."""
+        rows, columns = X.shape
+        if not isinstance(self.init, str):
+            if self.init.shape[0] != rows:
+                raise ValueError(f"init has {self.init.shape[0]} rows, but there are {rows} samples")
+            return self.init
+        if self.init == "random" or (self.init == "spectral" and self.n_components < rows):
+            return self.init
+        rank = min(self.n_components, columns, rows - 1)
+        samples = X.astype(np.float32) if np.dtype(X.dtype).kind == "b" else X
+        scores = rankfold.pca(samples, rank=rank, tol=START_TOL, seed=seed, memory=self.memory).scores
+        start = np.zeros((rows, self.n_components))
+        start[:, :rank] = scores[...]
+        return start
+
+
+def _stored(distances: Any, k: int) -> rankfold.Result:
+    """Nearest neighbors by distances that are given, as a result of ``knn`` in a temporary store."""
+    if distances.shape[0] != distances.shape[1]:
+        raise ValueError(f"X should be a square distance matrix, not {distances.shape}")
+    if (distances.data if hasattr(distances, "tocsr") else distances).min(initial=0) < 0:
+        raise ValueError("All distances should be positive, but some of those given as X are not")
+    near, names = NearestNeighbors(n_neighbors=k, metric=PRECOMPUTED).fit(distances).kneighbors()
+    folder = TemporaryFolder()
+    path = folder.path / "result.zarr"
+    arrays = {"distances": near.astype(np.float64), "indices": names.astype(np.int64)}
+    write_small(path, arrays, "row", "neighbor")
+    rows = len(near)
+    facts = {"name": PRECOMPUTED, "shape": [rows, rows], "dtype": "float64", "fingerprint": ""}
+    request = {"kind": "knn", "metric": PRECOMPUTED, "k": k}
+    write_group(path, {"kind": "knn", "method": PRECOMPUTED, "request": request, "input": facts})
+    return rankfold.Result(path, temporary=folder)

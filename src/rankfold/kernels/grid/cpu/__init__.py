@@ -1,0 +1,1 @@
+"""Bodies that numba compiles."""

@@ -1,0 +1,242 @@
+"""Steps that move all vertices down the gradient of the divergence.
+
+All vertices move at once from where all were before, each by its own edges and by the push of all: any
+threads and processes may move any of them, to the same bytes. Each process keeps the edges, velocities and
+gains of its own vertices, and the positions of all; what all of them need to know besides is exchanged.
+
+The divergence is ``sum p log p + sum p log(1 + d^2) + log Z``, with Z the sum of ``1 / (1 + d^2)`` over all
+pairs: its first term is taken once, the second whenever it is measured, and Z every step.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.layout.descent import Descent, Motion, Pulls, descend, measure_descent
+from rankfold.methods.tsne.edges import StoredPulls, entropies
+from rankfold.methods.tsne.repulsion import Repulsion, repulsion_of
+from rankfold.methods.tsne.request import MEASURED, TsneRequest
+from rankfold.pipeline.errors import InputError
+
+Array = npt.NDArray[Any]
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+
+Swap = Callable[[int, Array, Sequence[int]], None]
+"""Fills in rows of an array that others have made: number of the exchange from 1 on, and where the rows of
+each part begin and end."""
+
+LONGEST = 5.0
+"""Step of a vertex, as in openTSNE."""
+
+PIECE_ROWS = 2048
+"""Rows that a thread takes at a time."""
+
+ROWS_OF_STEPS = 25_000_000
+"""Rows that move between two steps after which all is exchanged, velocities and gains too: some seconds."""
+
+
+@dataclass(slots=True)
+class State:
+    """Of a descent under way; velocities and gains of other parts are as they were when all was exchanged."""
+
+    positions: Float32
+    velocities: Float32
+    gains: Float32
+    step: int = 0
+    history: list[tuple[float, float, float]] = field(default_factory=list)
+    """Steps done, divergence, and length of the gradient."""
+
+    over: bool = False
+    """Whether the last is measured."""
+
+    @classmethod
+    def start(cls, positions: Float32) -> State:
+        """Of vertices at rest."""
+        return cls(positions, np.zeros_like(positions), np.ones_like(positions))
+
+    @classmethod
+    def load(cls, arrays: dict[str, Array]) -> State:
+        """From a checkpoint."""
+        step, over = arrays["step"].tolist()
+        history = [tuple(each) for each in arrays["history"].tolist()]
+        motion = arrays["positions"], arrays["velocities"], arrays["gains"]
+        return cls(*motion, step, history, bool(over))
+
+    def arrays(self) -> dict[str, Array]:
+        """For a checkpoint."""
+        return {
+            "positions": self.positions,
+            "velocities": self.velocities,
+            "gains": self.gains,
+            "step": np.array([self.step, self.over]),
+            "history": np.array(self.history).reshape(-1, 3),
+        }
+
+
+def exchange_steps(rows: int) -> int:
+    """Steps from one after which all is exchanged to the next."""
+    return max(1, min(MEASURED, ROWS_OF_STEPS // rows))
+
+
+@dataclass(slots=True)
+class Walk:
+    """A descent of some of the vertices."""
+
+    state: State
+    stored: StoredPulls
+    request: TsneRequest
+    threads: int
+    bounds: tuple[int, ...] = ()
+    """First vertices of parts, and the end; empty where there is one part."""
+
+    part: int = 0
+    """Whose vertices move here."""
+
+    swap: Swap | None = None
+    exchanges: int = 0
+
+    def run(self, told: Callable[[bool], None]) -> None:
+        """All steps that are left; ``told`` is called after each, with whether the state is that of all."""
+        rows, width = self.state.positions.shape
+        self.bounds = self.bounds or (0, rows)
+        first, last = self.bounds[self.part : self.part + 2]
+        pulls = self.stored.read(first, last)
+        sums = np.empty(rows)
+        sums[first:last] = entropies(pulls)
+        self._exchange(sums)
+        constant, every = math.fsum(sums), exchange_steps(rows)
+        with ThreadPoolExecutor(self.threads, "rankfold-tsne") as pool:
+            repulsion = repulsion_of(rows, width, pool, self.threads)
+            pushes = np.empty((last - first, width), np.float32)
+            mover = _Mover(pulls, first, last, pushes, pool, self.threads)
+            while not self.state.over:
+                step = self.state.step
+                end = step == self.request.steps
+                if step % MEASURED == 0 or end:
+                    _center(self.state.positions)
+                total = self._push(repulsion, mover, sums)
+                now = self._descent(total)
+                if step % MEASURED == 0 or end:
+                    self._measure(mover, now, constant, total)
+                    end = end or self._is_flat()
+                if end:
+                    self.state.over = True
+                    self._exchange_all()
+                    told(True)
+                    return
+                self._step(mover, now, whole=(step + 1) % every == 0)
+                told(self.swap is None or (step + 1) % every == 0)
+
+    def _push(self, repulsion: Repulsion, mover: _Mover, sums: Float64) -> float:
+        """Prepare pushes; the sum over all pairs."""
+        if not np.isfinite(self.state.positions).all():
+            raise InputError(
+                "forces have thrown rows out of the range of float32: ask for a smaller learning_rate, now "
+                f"{self.request.rate_of(self.state.step, len(self.state.positions)):g}"
+            )
+        total = repulsion.prepare(self.state.positions)
+        mover.push(repulsion, sums[mover.first : mover.last])
+        if total is None:
+            self._exchange(sums)
+            total = float(sums.sum())
+        return total
+
+    def _descent(self, total: float) -> Descent:
+        """Factors of this step."""
+        step, rows = self.state.step, len(self.state.positions)
+        exaggeration, inverse = self.request.exaggeration_of(step), 1 / total if total > 0 else 0.0
+        rate, momentum = self.request.rate_of(step, rows), self.request.momentum_of(step)
+        return Descent(exaggeration, inverse, rate, momentum, LONGEST)
+
+    def _measure(self, mover: _Mover, now: Descent, constant: float, total: float) -> None:
+        """Divergence and gradient, before this step."""
+        losses = np.empty((len(self.state.positions), 2), np.float32)
+        mover.measure(self.state.positions, now, losses[mover.first : mover.last])
+        self._exchange(losses)
+        loss, square = losses.sum(axis=0, dtype=np.float64).tolist()
+        divergence = constant + loss + (math.log(total) if total > 0 else 0.0)
+        self.state.history.append((self.state.step, divergence, math.sqrt(square)))
+
+    def _is_flat(self) -> bool:
+        """Whether the gradient is as small as was asked for, without exaggeration."""
+        step = self.state.step
+        early = step < self.request.early_exaggeration_iter
+        return not early and self.state.history[-1][2] < self.request.min_grad_norm
+
+    def _step(self, mover: _Mover, now: Descent, *, whole: bool) -> None:
+        state, own = self.state, slice(mover.first, mover.last)
+        after = np.empty_like(state.positions)
+        mover.move(state.positions, now, Motion(state.velocities[own], state.gains[own]), after[own])
+        self._exchange(after)
+        state.positions, state.step = after, state.step + 1
+        if whole:
+            self._exchange_all()
+
+    def _exchange_all(self) -> None:
+        """Velocities and gains of all, for a checkpoint."""
+        self._exchange(self.state.velocities)
+        self._exchange(self.state.gains)
+
+    def _exchange(self, array: Array) -> None:
+        if self.swap is not None:
+            self.exchanges += 1
+            self.swap(self.exchanges, array, self.bounds)
+
+
+@dataclass(slots=True)
+class _Mover:
+    """Vertices of one part, some at a time in each thread."""
+
+    pulls: Pulls
+    first: int
+    last: int
+    pushes: Float32
+    pool: ThreadPoolExecutor
+    threads: int
+
+    def push(self, repulsion: Repulsion, near: Float64) -> None:
+        """What pushes them."""
+        self._each(lambda some: repulsion.push(self.first + some.start, self.pushes[some], near[some]))
+
+    def move(self, positions: Float32, now: Descent, motion: Motion, out: Float32) -> None:
+        """New positions."""
+
+        def move(some: slice) -> None:
+            first, pulls, pushes = self.first + some.start, self._pulls(some), self.pushes[some]
+            own = Motion(motion.velocities[some], motion.gains[some])
+            descend(positions, first, pulls, pushes, descent=now, motion=own, out=out[some])
+
+        self._each(move)
+
+    def measure(self, positions: Float32, now: Descent, out: Float32) -> None:
+        """Losses, and squared lengths of gradients."""
+
+        def measure(some: slice) -> None:
+            first, pulls, pushes = self.first + some.start, self._pulls(some), self.pushes[some]
+            measure_descent(positions, first, pulls, pushes, descent=now, out=out[some])
+
+        self._each(measure)
+
+    def _pulls(self, some: slice) -> Pulls:
+        return self.pulls.part(some.start, some.stop)
+
+    def _each(self, work: Callable[[slice], None]) -> None:
+        count = self.last - self.first
+        cuts = [*range(0, count, PIECE_ROWS), count]
+        pieces = [slice(*ends) for ends in itertools.pairwise(cuts)]
+        for _ in self.pool.map(work, pieces) if self.threads > 1 else map(work, pieces):
+            pass
+
+
+def _center(positions: Float32) -> None:
+    """Take the mean from positions, as nothing else depends on it."""
+    positions -= positions.mean(axis=0, dtype=np.float64).astype(np.float32)

@@ -1,0 +1,146 @@
+"""Parameters of t-SNE, checked before anything is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rankfold.methods.svd.request import integer, number
+from rankfold.methods.tsne.arguments import INITS, STARTS
+from rankfold.pipeline.errors import InputError
+
+NEIGHBORS_OF_PERPLEXITY = 3
+"""Beyond three times as many neighbors weights are next to nothing."""
+
+MEASURED = 50
+"""Steps from one measure of the divergence to the next."""
+
+LEAST_RATE = 200.0
+"""Of steps, unless it is given: few rows would stay where early attraction has drawn them together."""
+
+LARGEST = {"n_components": 1024, "n_iter": 2**31, "early_exaggeration_iter": 2**31}
+
+STRONGEST = {"early_exaggeration": 1e6, "exaggeration": 1e6, "learning_rate": 1e12, "min_grad_norm": 1e6}
+"""Of factors: positions are float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class TsneRequest:
+    """Parameters of ``tsne`` that a result depends on."""
+
+    perplexities: tuple[float, ...]
+    n_components: int = 2
+    n_iter: int = 500
+    early_exaggeration: float = 12.0
+    early_exaggeration_iter: int = 250
+    exaggeration: float = 1.0
+    learning_rate: float | None = None
+    initial_momentum: float = 0.8
+    final_momentum: float = 0.8
+    min_grad_norm: float = 1e-7
+    init: str = INITS[0]
+    seed: int = 0
+
+    @classmethod
+    def of(cls, perplexity: object = 30.0, **arguments: Any) -> TsneRequest:
+        """A request from arguments of a caller, with numbers as numbers."""
+        for name in ("n_components", "n_iter", "early_exaggeration_iter", "seed"):
+            if name in arguments:
+                arguments[name] = integer(name, arguments[name])
+        names = ("early_exaggeration", "exaggeration", "learning_rate")
+        for name in (*names, "initial_momentum", "final_momentum", "min_grad_norm"):
+            if arguments.get(name) is not None:
+                arguments[name] = number(name, arguments[name])
+        request = cls(_perplexities(perplexity), **arguments)
+        request.check()
+        return request
+
+    def check(self) -> None:
+        """Raise ``InputError`` for what cannot be done."""
+        for name, least in (("n_components", 1), ("n_iter", 0), ("early_exaggeration_iter", 0)):
+            if not least <= getattr(self, name) < LARGEST[name]:
+                raise InputError(
+                    f"{name} must lie in {least} .. {LARGEST[name] - 1}, not {getattr(self, name)}"
+                )
+        for name, most in STRONGEST.items():
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= most:
+                raise InputError(f"{name} must lie in 0 .. {most:g}, not {value}")
+        for name in ("initial_momentum", "final_momentum"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} must lie from 0 to below 1, not {getattr(self, name)}")
+        if self.init not in INITS:
+            raise InputError(
+                f"init {self.init!r} is not known: take {', '.join(INITS[:-1])}, an array of positions, or a "
+                f"result of {', '.join(STARTS)}"
+            )
+        if not 0 <= self.seed < 2**64:
+            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {self.seed}")
+
+    @property
+    def steps(self) -> int:
+        """In all."""
+        return self.early_exaggeration_iter + self.n_iter
+
+    @property
+    def measures(self) -> int:
+        """Of the divergence, at most."""
+        return -(-self.steps // MEASURED) + 1
+
+    def exaggeration_of(self, step: int) -> float:
+        """Of a step, counted from 0."""
+        return self.early_exaggeration if step < self.early_exaggeration_iter else self.exaggeration
+
+    def rate_of(self, step: int, rows: int) -> float:
+        """Learning rate of a step."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        exaggeration = self.exaggeration_of(step)
+        return max(LEAST_RATE, rows / exaggeration if exaggeration > 0 else float(rows))
+
+    def momentum_of(self, step: int) -> float:
+        """Of a step."""
+        return self.initial_momentum if step < self.early_exaggeration_iter else self.final_momentum
+
+    def neighbors(self, rows: int, k: int) -> int:
+        """Neighbors of each row that count, of k that there are.
+
+        Raises
+        ------
+        InputError
+            A perplexity is too large for them.
+        """
+        largest = max(self.perplexities)
+        wanted = max(1, min(rows - 1, int(NEIGHBORS_OF_PERPLEXITY * largest)))
+        if largest > wanted:
+            raise InputError(
+                f"perplexity {largest:g} is more than the {rows - 1} neighbors that {rows} rows have: ask "
+                f"for at most {rows - 1}, and better for {max(1, (rows - 1) // NEIGHBORS_OF_PERPLEXITY)}"
+            )
+        if k < wanted:
+            raise InputError(
+                f"perplexity {largest:g} takes {wanted} neighbors of each row, but there are {k}: search for "
+                f"more, rf.knn(x, k={wanted}), or ask for a perplexity of {k / NEIGHBORS_OF_PERPLEXITY:.4g}"
+            )
+        return wanted
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the facts of a result, and what tells one request from another."""
+        return {"kind": "tsne", **dataclasses.asdict(self), "perplexities": list(self.perplexities)}
+
+
+def _perplexities(asked: object) -> tuple[float, ...]:
+    """In order, each once."""
+    if isinstance(asked, str):
+        asked = asked.split(",")
+    each = asked if isinstance(asked, Sequence) or hasattr(asked, "__len__") else (asked,)
+    try:
+        values = tuple(sorted({float(one) for one in each}))  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise InputError(f"perplexity must be a number, or several: not {asked!r}") from None
+    if not values or not all(math.isfinite(one) and one >= 1 for one in values):
+        raise InputError(f"perplexity must be a number of neighbors from 1 on, not {asked!r}")
+    return values

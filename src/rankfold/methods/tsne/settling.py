@@ -1,0 +1,220 @@
+"""New rows in an embedding that stays: each by its neighbors among the rows there, whatever its company.
+
+A row has affinities to its neighbors, a third of their number being the perplexity unless that of the
+embedding is less; it begins at their median, and goes down its own divergence: as in openTSNE, but that there
+all new rows are normalized together. A row at no distance from one of the embedding is that row.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.graph.perplexity import affinities
+from rankfold.kernels.layout.settling import Settlers, Settling, settle_by_nodes, settle_by_pairs
+from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists
+from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.task import Output, count
+from rankfold.methods.tsne.grid import NODE_BYTES, GridRepulsion, most_nodes
+from rankfold.methods.tsne.repulsion import WIDEST
+from rankfold.methods.tsne.request import NEIGHBORS_OF_PERPLEXITY
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.planning.passes import Pass
+from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+from rankfold.pipeline.storage.result import Result, result_of
+
+Array = npt.NDArray[Any]
+Float32 = npt.NDArray[np.float32]
+
+SETTLING = Settling(steps=250, rate=0.1, momentum=0.8, exaggeration=1.5, longest=0.25)
+"""Those of openTSNE."""
+
+CHUNK_ROWS = 2**16
+"""Of the result, which settle at a time."""
+
+PIECES = 4
+"""Of a block of rows for each thread."""
+
+Settle = Callable[[Settlers, Float32], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewRows:
+    """Neighbors of new rows, and the embedding they are in, as ``execute`` takes them."""
+
+    lists: StoredLists
+    embedding: Source
+    perplexities: tuple[float, ...]
+    """Of the embedding."""
+
+    @classmethod
+    def of(cls, lists: StoredLists, embedding: Source, facts: Mapping[str, Any]) -> NewRows:
+        """Rows with some neighbors in an embedding of which these facts are known."""
+        return cls(lists, embedding, tuple(facts["request"]["perplexities"]))
+
+    @property
+    def source(self) -> Source:
+        """Distances of new rows."""
+        return self.lists.distances
+
+    @property
+    def width(self) -> int:
+        """Dimensions."""
+        return self.embedding.shape[1]
+
+    @property
+    def perplexity(self) -> float:
+        """Of new rows."""
+        return max(1.0, min(*self.perplexities, self.lists.k / NEIGHBORS_OF_PERPLEXITY))
+
+    def request(self) -> dict[str, Any]:
+        """See the protocol."""
+        return {
+            "kind": "transform",
+            "of": "tsne",
+            "n_components": self.width,
+            "k": self.lists.k,
+            "perplexity": self.perplexity,
+            "result": self.embedding.fingerprint(),
+            "indices": self.lists.indices.fingerprint(),
+        }
+
+    @property
+    def chunk_rows(self) -> int:
+        """Of the result."""
+        return min(self.lists.rows, CHUNK_ROWS)
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See the protocol."""
+        shape, chunks = (self.lists.rows, self.width), count(self.lists.rows, CHUNK_ROWS)
+        return (Output("embedding", shape, np.dtype(np.float32), chunks),)
+
+    def plan(self, budget: Budget) -> Plan:
+        """See the protocol."""
+        rows, k, width, vertices = self.lists.rows, self.lists.k, self.width, self.embedding.shape[0]
+        by_nodes = width <= WIDEST
+        positions = 4 * 4 * vertices * max(2, width)
+        block = BLOCK_BYTES // 8 * 80 + (CHUNK_ROWS + BLOCK_BYTES // (8 * k)) * width * 32
+        nodes = 2 * NODE_BYTES * most_nodes(vertices) if by_nodes else 0
+        memory = positions + 4 * self.lists.chunk_bytes + block + nodes
+        work = SETTLING.steps * rows * (10.0 * k + (200 if by_nodes else 3.0 * vertices))
+        reads, writes, lanes = 16 * rows * self.source.shape[1], 4 * rows * width, budget.threads
+        sweep = Pass("settling", "matrix", reads, writes, work, memory, 1, lanes, blas_bytes=0)
+        peak = RESERVE_BYTES + memory
+        arrangement = Arrangement((sweep,), lanes, peak, memory, 0, lanes, rows, rows, 1, 1)
+        outline = Outline(
+            "transform",
+            "grid" if by_nodes else "pairs",
+            self.source,
+            np.dtype(np.float32),
+            f"{width} dimensions, {SETTLING.steps} steps",
+            width,
+            result_bytes=writes,
+            subject=f"transform of {rows} rows in an embedding of {vertices}",
+            details=(("neighbors", f"{k} of each row"),),
+        )
+        return plan_task(outline, FixedSweeps(arrangement), budget)
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See the protocol; what was interrupted is made again."""
+        rows, width = self.lists.rows, self.width
+        positions = np.empty(self.embedding.shape, np.float32)
+        self.embedding.read_into(positions, (0, len(positions)), (0, width))
+        array = create_output(run.result, "embedding", (rows, width), np.float32, (self.chunk_rows, width))
+        same = 0
+        with ThreadPoolExecutor(run.concurrency, "rankfold-settling") as pool:
+            settle = _settle_among(positions, pool, run.concurrency)
+            for first, places, known in self._chunks(positions, settle):
+                write_whole_chunks(array, places, (first, first + len(places)), (0, width))
+                same += known
+                if run.progress:
+                    run.progress("settling", first + len(places), rows)
+        run.passes += 1
+        method = "grid" if width <= WIDEST else "pairs"
+        facts = {
+            **run.facts(self.request(), method, self.source, fingerprint),
+            "epochs": SETTLING.steps,
+            "rows_of_the_layout": same,
+        }
+        run.describe(facts)
+        return facts
+
+    def _chunks(self, positions: Float32, settle: Settle) -> Iterator[tuple[int, Float32, int]]:
+        """First row, places, and how many have that of a row of the embedding, of rows that fill a chunk."""
+        places: list[Float32] = []
+        first = waiting = same = 0
+        for _, distances, indices in self.lists.blocks():
+            placed, known = self._place(positions, distances, indices, settle)
+            places.append(placed)
+            waiting, same = waiting + len(placed), same + known
+            if waiting >= self.chunk_rows:
+                together = np.concatenate(places)
+                whole = waiting - waiting % self.chunk_rows
+                yield first, together[:whole], same
+                places, first, waiting, same = [together[whole:]], first + whole, waiting - whole, 0
+        if waiting:
+            yield first, np.concatenate(places), same
+
+    def _place(
+        self, positions: Float32, distances: Array, indices: Array, settle: Settle
+    ) -> tuple[Float32, int]:
+        """Where rows with these neighbors come to."""
+        weights, is_there = np.empty(distances.shape, np.float32), distances[:, 0] == 0
+        affinities(distances, np.array([self.perplexity]), out=weights)
+        start = np.stack([np.median(line[indices], axis=1) for line in positions.T], axis=1)
+        rows = Settlers(np.ascontiguousarray(indices), weights, start.astype(np.float32))
+        out = np.empty_like(rows.start)
+        settle(rows, out)
+        out[is_there] = positions[indices[is_there, 0]]
+        return out, int(is_there.sum())
+
+
+def _settle_among(positions: Float32, pool: ThreadPoolExecutor, threads: int) -> Settle:
+    """What brings rows to their places among vertices at these positions."""
+    width = positions.shape[1]
+    grid = GridRepulsion(len(positions), pool, threads)
+    if width <= WIDEST:
+        grid.prepare(positions, with_near=True)
+    sources = np.ascontiguousarray(positions.T)
+
+    def settle_some(rows: Settlers, out: Float32) -> None:
+        if width > WIDEST:
+            settle_by_pairs(positions, rows, sources, settling=SETTLING, out=out)
+            return
+        start = np.zeros((len(out), 2), np.float32)
+        start[:, :width] = rows.start
+        places, plane = np.empty_like(start), Settlers(rows.neighbors, rows.weights, start)
+        settle_by_nodes(grid.positions, plane, grid.lattice, grid.nodes, settling=SETTLING, out=places)
+        out[...] = places[:, :width]
+
+    def settle(rows: Settlers, out: Float32) -> None:
+        pieces = 1 if threads == 1 else PIECES * threads
+        cuts = [len(out) * i // pieces for i in range(pieces + 1)]
+
+        def one(ends: tuple[int, int]) -> None:
+            settle_some(rows.part(*ends), out[slice(*ends)])
+
+        for _ in pool.map(one, itertools.pairwise(cuts)):
+            pass
+
+    return settle
+
+
+def new_rows_task(result: Result, neighbors: Result | str | Path) -> NewRows:
+    """New rows by their neighbors, checked; arguments of ``rankfold.transform`` for a result of tsne."""
+    lists = result_of("transform", neighbors, "neighbors of new rows, as of rf.knn(x, k=30, queries=new)")
+    embedding = result.matrix("embedding")
+    result.require_whole()
+    return NewRows.of(StoredLists.of_queries(lists, embedding.shape[0]), embedding, result.attrs)

@@ -1,0 +1,49 @@
+"""Where vertices begin: close together, as an array or a result has them, or anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.linear.gaussian import gaussian_rows
+from rankfold.methods.random_keys import Purpose
+from rankfold.methods.umap.start import anywhere, place_added
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+
+WIDTH = 1e-4
+"""Standard deviation of the first coordinate where vertices begin: all push each other alike."""
+
+NOISE = 0.01
+"""Of that, what is added to coordinates that are given: vertices in one place stay together."""
+
+
+def start_positions(given: Float64 | None, rows: int, columns: int, seed: int, graph: Path) -> Float32:
+    """First positions: each a function of seed, row, and all that are given.
+
+    Those after the rows that are given begin among their neighbors in the graph.
+    """
+    noise = gaussian_rows(seed, Purpose.LAYOUT_START, (0, rows), columns)
+    if given is None:
+        return np.asarray(WIDTH * noise, np.float32)
+    places: Any = _unit(given)
+    if len(given) < rows:
+        placed = place_added(places.astype(np.float32), anywhere(rows, columns, seed), graph, seed)
+        places = _unit(placed.astype(np.float64))
+    return np.asarray(WIDTH * (places + NOISE * noise), np.float32)
+
+
+def _unit(given: Float64) -> Float64:
+    """The same around 0, with a standard deviation of 1 of the first coordinate that has any."""
+    largest = float(np.abs(given).max(initial=0.0))
+    centered = given / largest if largest > 0 else given.copy()
+    centered -= centered.mean(axis=0)
+    deviations = centered.std(axis=0)
+    varied = deviations > 0
+    if varied.any():
+        centered /= deviations[varied.argmax()]
+    return centered

@@ -1,0 +1,90 @@
+"""From what a caller says to the task of an embedding: affinities, where it begins, and its descent."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from rankfold.methods.chain import Chain, Link
+from rankfold.methods.embedding.measured import measured_task
+from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
+from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.methods.fuzzy_graph.sides import AffinitySides
+from rankfold.methods.registry import METHODS
+from rankfold.methods.spectral.spectral import start_task
+from rankfold.methods.task import Task
+from rankfold.methods.tsne.arguments import INITS, PCA, SPECTRAL
+from rankfold.methods.tsne.request import TsneRequest
+from rankfold.methods.tsne.tsne import TsneTask
+from rankfold.methods.umap.start import given_positions
+from rankfold.methods.umap.umap import TO_COME
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.storage.result import Result, result_of
+
+START_TOL = 1e-2
+"""Of the first principal components: they only say where rows begin."""
+
+
+def tsne_task(
+    neighbors: Result | str | Path,
+    *,
+    init: object = INITS[0],
+    matrix: object = None,
+    quality: object = None,
+    perplexity: object = 30.0,
+    **arguments: object,
+) -> Task:
+    """Lists of neighbors that are to be laid out, checked, and perhaps measured."""
+    result = result_of("tsne", neighbors, "a result of knn, as of rf.knn(x, k=90)")
+    if result.attrs["kind"] != "knn":
+        raise InputError(f"{result.path} is the result of {result.attrs['kind']}: tsne is of one of knn")
+    is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
+    name = str(init) if is_name else INITS[-1]
+    parameters = TsneRequest.of(perplexity, init=name, **arguments)
+    if is_name and name == INITS[-1]:
+        raise InputError("init custom has no name: give positions, or a result of pca or spectral")
+    if (name == PCA) != (matrix is not None):
+        raise InputError(
+            "init pca takes the matrix that neighbors are of: give both, matrix=x, or another start"
+        )
+    graph = _affinities(result, parameters)
+    given = None
+    if not is_name and init is not TO_COME:
+        given = given_positions(init, graph.lists.rows, parameters.n_components)
+    task = TsneTask(graph.source, graph.most_edges, parameters, graph.request(), given)
+    return measured_task(_chain(graph, task, matrix), result, quality)
+
+
+def _affinities(result: Result, parameters: TsneRequest) -> FuzzyGraph:
+    """The graph of the neighbors that count."""
+    rows, most = result.matrix("indices").shape
+    lists = StoredLists.of(result, parameters.neighbors(rows, most))
+    return FuzzyGraph(lists, AffinitySides(parameters.perplexities, rows))
+
+
+def _chain(graph: FuzzyGraph, task: TsneTask, matrix: object) -> Chain:
+    """Lists into a graph, what it begins at where that is to be made, and its descent."""
+    links, parameters = [Link("graph", graph)], task.parameters
+    if parameters.init == SPECTRAL:
+        start = start_task(graph, parameters.n_components, parameters.seed)
+        links.append(Link("start", start, start.when_made))
+    if parameters.init == PCA:
+        source = open_source(matrix)
+        if source.shape[0] != task.rows:
+            raise InputError(f"{source.name} has {source.shape[0]} rows, but {task.rows} are laid out")
+        if min(source.shape) < parameters.n_components:
+            raise InputError(
+                f"{source.name} is {source.shape[0]} x {source.shape[1]}, which has no "
+                f"{parameters.n_components} principal components: begin at another start"
+            )
+        task = dataclasses.replace(task, matrix=source.fingerprint())
+        how = {"rank": parameters.n_components, "tol": START_TOL, "seed": parameters.seed}
+        links.append(Link("start", METHODS["pca"].task(source, **how)))
+
+    def ready(results: Mapping[str, Path]) -> TsneTask:
+        edges = int(Result(results["graph"]).attrs["weights"])
+        return dataclasses.replace(task, edges=edges, graph=results["graph"], start=results.get("start"))
+
+    return Chain(task.request(), (*links, Link("descent", task, ready)))

@@ -1,0 +1,143 @@
+"""Where a descent is carried out: in this process, or by workers that each hold the edges of some vertices.
+
+Either leaves the same checkpoints, and goes on from those of the other. Workers hold the positions of all
+vertices, from which each makes the same grid, and hand each other those that have moved after every step.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.methods.tsne.descent import State, Walk
+from rankfold.methods.tsne.edges import StoredPulls
+from rankfold.methods.tsne.request import TsneRequest
+from rankfold.pipeline.engine import sweep
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.team.team import Member, Team
+from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays
+
+Float32 = npt.NDArray[np.float32]
+
+FOLDER, STATE, STEP = "descent", "state", "step"
+
+
+def go_down(
+    run: Run, stored: StoredPulls, request: TsneRequest, start: Callable[[], Float32], parts: range
+) -> State:
+    """Where vertices end: from an earlier checkpoint, or from ``start``.
+
+    ``parts`` are the numbers of processes that it may be split among, as far as there are workers.
+    """
+    part, began = run.part(FOLDER, f"{STATE}.part"), time.perf_counter()
+    arrays = load_if_whole(part)
+    state = State.load(arrays) if arrays and STEP in arrays else State.start(start())
+    run.seconds["start"] = time.perf_counter() - began
+    began = time.perf_counter()
+    if run.scheduler.has_workers:
+        if load_if_whole(part, STEP) is None:
+            save_arrays(part, state.arrays(), durable=run.keeping.is_remote)
+        rows = len(state.positions)
+        del state, arrays
+        peak = _on_workers(run, stored, request, part, rows, parts)
+        run.worker_bytes = max(run.worker_bytes, peak)
+        state = State.load(load_arrays(part))
+    else:
+        _here(run, Walk(state, stored, request, run.concurrency), part)
+    run.seconds[FOLDER] = time.perf_counter() - began
+    return state
+
+
+def _here(run: Run, walk: Walk, part: Path) -> None:
+    """All in this process."""
+    rows, last_save = len(walk.state.positions), time.monotonic()
+
+    def told(is_whole: bool) -> None:
+        nonlocal last_save
+        if run.keeping.resumable and time.monotonic() - last_save > sweep.SEGMENT_SECONDS:
+            save_arrays(part, walk.state.arrays())
+            last_save = time.monotonic()
+        if run.progress:
+            run.progress(FOLDER, rows * walk.state.step // max(1, walk.request.steps), rows)
+
+    walk.run(told)
+
+
+def _on_workers(
+    run: Run, stored: StoredPulls, request: TsneRequest, part: Path, rows: int, parts: range
+) -> int:
+    """Most memory of a worker, which leave the last state in ``part``."""
+    pointers = stored.pointers()
+
+    def work(count: int) -> tuple[DescentWork, list[int]]:
+        shares = pointers[-1] * np.arange(1, count) // count
+        bounds = (0, *np.searchsorted(pointers, shares).tolist(), rows)
+        widest = max(8, 4 * request.n_components)
+        most = [widest * (after - before) for before, after in itertools.pairwise(bounds)]
+        return DescentWork(stored, request, part, bounds, sweep.SEGMENT_SECONDS), most
+
+    def standing() -> int:
+        state = load_if_whole(part, STEP)
+        step, over = (0, 0) if state is None else state[STEP].tolist()
+        return request.steps + 1 if over else int(step)
+
+    def watch(done: int) -> None:
+        if run.progress:
+            run.progress(FOLDER, done, rows)
+
+    team = Team(
+        FOLDER,
+        part.parent,
+        run.scratch,
+        parts.stop - 1,
+        parts.start,
+        run.concurrency,
+        run.keeping,
+        run.journal(FOLDER),
+        work,
+        standing,
+    )
+    return team.run(request.steps + 1, run.scheduler, watch)
+
+
+@dataclass(frozen=True, slots=True)
+class DescentWork:
+    """See ``Work``: each part moves its own vertices, and the first leaves checkpoints."""
+
+    stored: StoredPulls
+    request: TsneRequest
+    state: Path
+    bounds: tuple[int, ...]
+    checkpoint_seconds: float
+
+    def do_part(self, member: Member) -> None:
+        """From the last checkpoint to the end, or until this process is to stop."""
+        graph = self.stored.graph
+        if not graph.is_dir():
+            raise ClusterError(
+                f"a worker does not see {graph}, the graph of affinities: the run must lie on a file system "
+                "that all share. Say out= or scratch= there"
+            )
+        state, last_save = State.load(load_arrays(self.state)), time.monotonic()
+        rows, part = len(state.positions), member.part
+        walk = Walk(state, self.stored, self.request, member.threads, self.bounds, part, member.swap)
+
+        def told(is_whole: bool) -> None:
+            nonlocal last_save
+            member.look()
+            if part != 0:
+                return
+            member.attempt.reach(0, rows * state.step // max(1, self.request.steps))
+            late = time.monotonic() - last_save > self.checkpoint_seconds
+            if state.over or (is_whole and late):
+                member.save(self.state, state.arrays())
+                last_save = time.monotonic()
+
+        walk.run(told)
