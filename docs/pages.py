@@ -53,7 +53,18 @@ TREE = {
 
 NAMES = {
     "Matrices": ("open", "import_array"),
-    "Methods": ("svd", "pca", "qr", "nmf", "knn", "index", "radius_neighbors", "kmeans", "kernel_sum", "density"),
+    "Methods": (
+        "svd",
+        "pca",
+        "qr",
+        "nmf",
+        "knn",
+        "index",
+        "radius_neighbors",
+        "kmeans",
+        "kernel_sum",
+        "density",
+    ),
     "What is done with a result": ("open_result", "transform", "update", "check", "reconstruct", "verify"),
     "Before a run": ("plan",),
     "Embeddings": (
