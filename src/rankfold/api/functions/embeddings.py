@@ -136,8 +136,8 @@ def tsne(
     exaggeration : float
         The same of later steps; 4 makes clusters of millions of rows stand apart.
     learning_rate : float
-        Of steps; m over the exaggeration by default, and at least 200. The gradient is that of openTSNE, a quarter of
-        scikit-learn's.
+        Of steps; m over the exaggeration by default, and at least 200. The gradient is that of openTSNE, a
+        quarter of scikit-learn's.
     initial_momentum, final_momentum : float, in [0, 1)
         Share of a step that the next keeps, in early steps and after these.
     min_grad_norm : float
