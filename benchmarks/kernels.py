@@ -198,7 +198,9 @@ def main() -> None:
     facts[f"kernel PCA of {arguments.rows} rows"] = compare_components(
         arguments.rows, arguments.times, arguments.threads
     )
+    arguments.out.write_text(json.dumps(facts, indent=1) + "\n")
     facts[f"Nystroem of {NYSTROEM_ROWS} rows"] = compare_features(arguments.threads)
+    arguments.out.write_text(json.dumps(facts, indent=1) + "\n")
     if arguments.large:
         with tempfile.TemporaryDirectory() as folder:
             facts["kernel PCA from a store"] = large(arguments.large, arguments.threads, Path(folder))

@@ -12,7 +12,7 @@ from rankfold.kernels.sums.laws import SMOOTH, Law
 from rankfold.kernels.sums.moments import MOMENTS
 from rankfold.kernels.sums.pairs import sum_pairs as pairs_kernel
 from rankfold.kernels.sums.tree import SumTree, grow_tree, most_nodes
-from rankfold.kernels.sums.tree_sums import ORDERS, Sources
+from rankfold.kernels.sums.tree_sums import ORDERS, Groups, Sources, Way
 
 SCALES = {
     Law.INVERSE: 0.0,
@@ -99,11 +99,11 @@ def sum_case(shape: tuple[int, int], dtype: str, name: str) -> Case:
                 args = tree.points, a["weights"], a["targets"], a["own"], a["shifts"]
                 assert body(*args, **how, magnitudes=flag, out=out) is None
             else:
-                far = {"opening": 0.8 * flag, "order": ORDERS[flag], "cutoff": 1e-3}
+                way = Way(how["law"], how["scale"], 0.8 * flag, ORDERS[flag], 1e-3)
                 counts, floors = np.zeros((len(edges) - 1, 2), np.int64), np.full(m, -9.0)
+                groups = Groups(a["targets"], a["own"], a["shifts"], floors, edges)
                 assert sources is not None
-                args = sources, a["targets"], a["own"], a["shifts"], floors, edges
-                assert body(*args, **how, **far, counts=counts, out=out) is None
+                assert body(sources, groups, way, counts=counts, out=out) is None
                 results[f"{key} counts"] = counts
             results[key] = out
         return results

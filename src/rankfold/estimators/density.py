@@ -130,11 +130,7 @@ class KernelDensity(neighbors.KernelDensity):  # type: ignore[misc]
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Float64:
         """Samples drawn from the density, (n_samples, n_features); the same that scikit-learn draws."""
         check_is_fitted(self)
-        if self.kernel not in DRAWN:
-            raise NotImplementedError(
-                f"samples are drawn from {' and '.join(DRAWN)} kernels, not {self.kernel}"
-            )
-        if not self._is_euclidean:
+        if not self._is_euclidean or self.kernel not in DRAWN:  # which scikit-learn refuses
             return super().sample(n_samples, random_state)  # type: ignore[no-any-return]
         drawn = check_random_state(random_state)
         shares, rows = drawn.uniform(0, 1, size=n_samples), self._samples.shape[0]

@@ -44,11 +44,8 @@ def headline(result: Result) -> str:
         line += f"; inertia {facts['final_inertia']:.6g}" + f", {empty} clusters without rows" * (empty > 0)
     elif _kind_of_rows(facts) in PICTURED:
         line = _picture(facts)
-    elif "residual_variance" in facts:
-        line = _paths(facts)
-    elif "error_bound" in facts:
-        line += f", {facts['request']['kernel']}; {facts['pairs']} pairs and {facts['nodes']} nodes"
-        line += f", error of 99 of 100 targets below {facts['error_bound']:.2g}" * (facts["opening"] > 0)
+    elif "residual_variance" in facts or "error_bound" in facts:
+        line = line + _sums(facts) if "error_bound" in facts else _paths(facts)
     elif "value" in facts:
         error = f" ± {facts['standard_error']:.1g}" if facts["standard_error"] else ""
         line = f"{facts['kind'].replace('_', ' ')} {facts['value']:.6g}{error}, k {facts['request']['k']}"
@@ -71,6 +68,14 @@ def headline(result: Result) -> str:
     elif facts.get("orthogonality") is not None:
         line += f"; Q is orthonormal to {facts['orthogonality']:.1e}"
     return line
+
+
+def _sums(facts: dict[str, Any]) -> str:
+    """Sums of a kernel, and how far they are from exact ones."""
+    line = f", {facts['request']['kernel']}; {facts['pairs']} pairs and {facts['nodes']} nodes"
+    return line + f", error of 99 of 100 targets below {facts['error_bound']:.2g}" * (
+        facts["error_bound"] > 0
+    )
 
 
 def _kind_of_rows(facts: dict[str, Any]) -> str:

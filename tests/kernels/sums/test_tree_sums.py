@@ -16,7 +16,7 @@ from rankfold.kernels.sums.nearest import nearest_sources
 from rankfold.kernels.sums.pairs import GROUP, no_shifts, sum_pairs
 from rankfold.kernels.sums.repulsion import Repulsion, repulsion
 from rankfold.kernels.sums.tree import LEAF, SKIP, START, STOP, SumTree, most_nodes
-from rankfold.kernels.sums.tree_sums import Sources, sum_in_tree
+from rankfold.kernels.sums.tree_sums import Groups, Sources, Way, sum_in_tree
 
 Array = npt.NDArray[Any]
 EPS = float(np.finfo(np.float64).eps)
@@ -49,9 +49,9 @@ def over_tree(x: Array, w: Array, law: Law, scale: float, opening: float, order:
     counts, none = np.empty((len(edges) - 1, 2), np.int64), no_shifts(len(x))
     out, exact = np.empty((2, len(x), 1 + x.shape[1] * (law in SMOOTH)))
     how: dict[str, Any] = {"law": int(law), "scale": scale}
-    far = {"opening": opening, "order": order, "cutoff": 0.0}
+    way = Way(int(law), scale, opening, order, 0.0)
     sources = Sources.of(tree, weights)
-    sum_in_tree(sources, tree.points, weights, none, none, edges, **how, **far, counts=counts, out=out)
+    sum_in_tree(sources, Groups(tree.points, weights, none, none, edges), way, counts=counts, out=out)
     sum_pairs(tree.points, weights, tree.points, weights, none, **how, out=exact)
     return out, exact
 
@@ -136,9 +136,8 @@ def test_many_equal_points_take_no_pair_of_each_other() -> None:
     tree = SumTree.of(x, np.arange(len(x)))
     sources = Sources.of(tree, np.ones(len(x)))
     counts, targets = np.empty((1, 2), np.int64), np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
-    how: dict[str, Any] = {"law": int(Law.CAUCHY), "scale": 1.0, "opening": 0.5, "order": 2, "cutoff": 0.0}
-    edges, none = np.array([0, 2]), no_shifts(2)
-    sum_in_tree(sources, targets, np.ones(2), none, none, edges, **how, counts=counts, out=out)
+    groups = Groups(targets, np.ones(2), no_shifts(2), no_shifts(2), np.array([0, 2]))
+    sum_in_tree(sources, groups, Way(int(Law.CAUCHY), 1.0, 0.5, 2, 0.0), counts=counts, out=out)
     assert counts.sum() == 4  # two targets, two places
     np.testing.assert_allclose(out[:, 0], 99_999 + 100_000 / 4, rtol=1e-15)
 

@@ -44,8 +44,7 @@ def sum_pairs(
         See ``laws``; 0 for laws without.
     law, scale : see ``laws``
     magnitudes : bool
-        Sums of absolute values instead: column 1 is that of the lengths of forces, and others are not
-        written.
+        Sums of absolute values instead: those of forces, in a single column, of their lengths.
     out : (m, 1) or (m, 1 + d)
         Written: ``sum_j w_j f(s_ij)``, then its negative gradient, ``-2 sum_j w_j f'(s_ij) (t_i - x_j)``. The
         second form takes a law of ``SMOOTH``.
@@ -55,24 +54,19 @@ def sum_pairs(
     Some 3 d + 10 operations a pair; scratch of GROUP targets. Sources are added up by blocks in a fixed
     order, and blocks with their rounding errors: within some 100 eps of the sum of magnitudes.
     """
-    for i in range(len(targets)):
-        apart = targets[i] - x
+    weights, own = (np.abs(weights), np.abs(own)) if magnitudes else (weights, own)
+    for i, target in enumerate(targets):
+        apart = target - x
         s = (apart * apart).sum(axis=1)
         same = s == 0
-        w = np.where(same, 0.0, np.abs(weights) if magnitudes else weights)
-        s = np.where(same, 1.0, s)
+        w, s = np.where(same, 0.0, weights), np.where(same, 1.0, s)
         here = weights[same].sum() - own[i]
-        if magnitudes:
-            here = np.abs(weights[same]).sum() - abs(own[i])
         out[i, 0] = (w * values(law, s, scale, shifts[i])).sum()
         if here:
             out[i, 0] += here * at_zero(law, scale) * float(np.exp(shifts[i]))
         if out.shape[1] > 1:
             pulls = -2 * w * derivatives(law, s, scale, shifts[i], 1)[1]
-            if magnitudes:
-                out[i, 1] = (np.abs(pulls) * np.sqrt(s)).sum()
-            else:
-                out[i, 1:] = pulls @ apart
+            out[i, 1:] = (pulls * np.sqrt(s)).sum() if magnitudes else pulls @ apart
 
 
 def has_forces(law: int) -> bool:

@@ -11,7 +11,6 @@ right to a percent or two, which is what Barnes-Hut t-SNE is used with.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,7 @@ import numpy.typing as npt
 from rankfold.kernels.sums.laws import Law
 from rankfold.kernels.sums.pairs import GROUP, no_shifts
 from rankfold.kernels.sums.tree import SumTree
-from rankfold.kernels.sums.tree_sums import Sources, sum_in_tree
+from rankfold.kernels.sums.tree_sums import Groups, Sources, Way, sum_in_tree
 
 Float64 = npt.NDArray[np.float64]
 
@@ -66,9 +65,9 @@ class Repulsion:
         count = len(x)
         edges = np.append(np.arange(0, count, GROUP), count)
         out, counts = np.empty((count, 1 + x.shape[1])), np.empty((len(edges) - 1, 2), np.int64)
-        none, ones = no_shifts(count), np.ones(count)
-        how: Any = {"law": int(Law.CAUCHY), "scale": 1.0, "opening": opening, "order": order, "cutoff": 0.0}
-        sum_in_tree(self.sources, x, ones, none, none, edges, **how, counts=counts, out=out)
+        groups = Groups(x, np.ones(count), no_shifts(count), no_shifts(count), edges)
+        way = Way(int(Law.CAUCHY), 1.0, opening, order, 0.0)
+        sum_in_tree(self.sources, groups, way, counts=counts, out=out)
         ids = self.tree.ids[rows]
         weights[ids], forces[ids] = out[:, 0], 0.5 * out[:, 1:]
 

@@ -82,42 +82,50 @@ class Sources(NamedTuple):
         return cls(tree.points, tree.nodes, tree.boxes, weights, moments)
 
 
+class Groups(NamedTuple):
+    """Targets in groups that are near each other, each of at most ``pairs.GROUP``."""
+
+    targets: Float64
+    """(m, d), d <= 3."""
+
+    own: Float64
+    """(m,) as for ``sum_pairs``."""
+
+    shifts: Float64
+    """(m,) likewise."""
+
+    floors: Float64
+    """(m,) logarithm of what the sum at a target is at least, in magnitude and with its shift left out; -inf
+    where that is not known, and for laws that do not decay."""
+
+    edges: Int64
+    """(groups + 1,) where groups begin."""
+
+
+class Way(NamedTuple):
+    """A law, and how far away sources may be taken together."""
+
+    law: int
+    scale: float
+    opening: float
+    """Below 1; 0 for laws without derivatives, and for exact sums."""
+
+    order: int
+    """One of ``ORDERS``."""
+
+    cutoff: float
+    """Share of a sum that may be left out."""
+
+
 @kernel
-def sum_in_tree(
-    sources: Sources,
-    targets: Float64,
-    own: Float64,
-    shifts: Float64,
-    floors: Float64,
-    edges: Int64,
-    *,
-    law: int,
-    scale: float,
-    opening: float,
-    order: int,
-    cutoff: float,
-    counts: Int64,
-    out: Float64,
-) -> None:
+def sum_in_tree(sources: Sources, groups: Groups, way: Way, *, counts: Int64, out: Float64) -> None:
     """Sums over the sources of a tree at each target, and forces, by groups of targets.
 
     Parameters
     ----------
     sources : Sources
-    targets : (m, d), d <= 3
-    own, shifts
-        As for ``sum_pairs``.
-    floors : (m,)
-        Logarithm of what the sum at a target is at least, in magnitude and with its shift left out; -inf
-        where that is not known, and for laws without a cutoff.
-    edges : (groups + 1,)
-        Where groups of targets begin, each of at most ``pairs.GROUP``.
-    law, scale : see ``laws``
-    opening : float, >= 0 and below 1
-        See above. Laws without derivatives take 0.
-    order : one of ``ORDERS``
-    cutoff : float, >= 0
-        Share of a sum that may be left out.
+    groups : Groups
+    way : Way
     counts : (groups, 2)
         Written: pairs of a target and a source, and of a target and a node.
     out : (m, 1) or (m, 1 + d)
@@ -134,14 +142,15 @@ def sum_in_tree(
     interactions for a group of targets. Barnes, Hut, 1986: see ``moments``. Here a node is as large as the
     box of its points, and expansions are of any law with derivatives.
     """
-    limit = _weight_limit(sources, cutoff)
+    limit = weight_limit(sources, way)
     counts[:] = 0
 
     def visits_of(rows: slice) -> list[Visit]:
-        box = np.stack([targets[rows].min(axis=0), targets[rows].max(axis=0)])
-        return _visits(sources, box, law, scale, opening, float(np.min(floors[rows])) + limit)
+        x = groups.targets[rows]
+        least = float(np.min(groups.floors[rows])) + limit
+        return _visits(sources, np.stack([x.min(axis=0), x.max(axis=0)]), way, least)
 
-    runs = [(g, int(edges[g]), int(edges[g + 1])) for g in range(len(edges) - 1)]
+    runs = [(g, int(groups.edges[g]), int(groups.edges[g + 1])) for g in range(len(groups.edges) - 1)]
     while runs:
         g, start, stop = runs.pop()
         rows, middle = slice(start, stop), (start + stop) // 2
@@ -151,31 +160,36 @@ def sum_in_tree(
             if alone * (stop - start) < _cost(sources, visits):
                 runs += [(g, start, middle), (g, middle, stop)]
                 continue
-        group = targets[rows]
-        total = np.zeros((len(group), out.shape[1]))
-        here = -own[rows]
-        for node, kind in visits:
-            if kind == FAR:
-                _add_node(total, group, shifts[rows], sources.moments[node], law, scale, order)
-                counts[g, NODES_SUMMED] += len(group)
-            else:
-                some = _place(sources, node) if kind == PLACE else _leaf(sources, node)
-                _add_sources(total, here, group, shifts[rows], *some, law, scale)
-                counts[g, PAIRS_SUMMED] += len(group) * len(some[0])
-        some = here != 0
-        total[some, 0] += here[some] * at_zero(law, scale) * np.exp(shifts[rows][some])
-        out[rows] = total
+        counts[g] += _sum_run(sources, groups, way, rows, visits, out)
 
 
-def _weight_limit(sources: Sources, cutoff: float) -> float:
+def weight_limit(sources: Sources, way: Way) -> float:
     """Logarithm of the cutoff over all weights."""
     total = float(sources.moments[0, at.MAGNITUDE])
-    return math.log(cutoff) - math.log(total) if cutoff > 0 and total > 0 else -math.inf
+    return math.log(way.cutoff) - math.log(total) if way.cutoff > 0 and total > 0 else -math.inf
 
 
-def _visits(
-    sources: Sources, box: Float64, law: int, scale: float, opening: float, least: float
-) -> list[Visit]:
+def _sum_run(
+    sources: Sources, groups: Groups, way: Way, rows: slice, visits: list[Visit], out: Float64
+) -> Int64:
+    """Sum for a run of targets; what was counted."""
+    group, shifts = groups.targets[rows], groups.shifts[rows]
+    total, here, counts = np.zeros((len(group), out.shape[1])), -groups.own[rows], np.zeros(2, np.int64)
+    for node, kind in visits:
+        if kind == FAR:
+            _add_node(total, group, shifts, sources.moments[node], way)
+            counts[NODES_SUMMED] += len(group)
+        else:
+            some = _place(sources, node) if kind == PLACE else _leaf(sources, node)
+            _add_sources(total, here, group, shifts, *some, way)
+            counts[PAIRS_SUMMED] += len(group) * len(some[0])
+    some = here != 0
+    total[some, 0] += here[some] * at_zero(way.law, way.scale) * np.exp(shifts[some])
+    out[rows] = total
+    return counts
+
+
+def _visits(sources: Sources, box: Float64, way: Way, least: float) -> list[Visit]:
     """What a group of targets sums up: places of equal sources, far nodes, and leaves."""
     visits, node = [], 0
     while node < len(sources.nodes):
@@ -184,12 +198,12 @@ def _visits(
         row, after = sources.moments[node], int(sources.nodes[node, SKIP])
         center = row[: sources.points.shape[1]]
         gap = np.maximum(np.maximum(box[0] - center, center - box[1]), 0.0)
-        if _is_left_out(law, scale, float((apart * apart).sum()), least):
+        if _is_left_out(way, float((apart * apart).sum()), least):
             node = after
         elif row[at.RADIUS] == 0:
             visits.append((node, PLACE))
             node = after
-        elif _is_far(law, scale, float((gap * gap).sum()), float(row[at.RADIUS]), opening):
+        elif _is_far(way, float((gap * gap).sum()), float(row[at.RADIUS])):
             visits.append((node, FAR))
             node = after
         else:
@@ -205,23 +219,24 @@ def _cost(sources: Sources, visits: list[Visit]) -> int:
     return sum((1, NODE_COST, int(sizes[node]))[kind] for node, kind in visits)
 
 
-def _is_left_out(law: int, scale: float, s: float, least: float) -> bool:
+def _is_left_out(way: Way, s: float, least: float) -> bool:
     """Whether nothing of a node counts, whose box is ``sqrt(s)`` from that of a group."""
-    if law == Law.GAUSSIAN:
-        return -s * scale < least
-    if law == Law.EXPONENTIAL:
-        return -math.sqrt(s) * scale < least
-    return law > Law.EXPONENTIAL and s > scale * scale
+    if way.law == Law.GAUSSIAN:
+        return -s * way.scale < least
+    if way.law == Law.EXPONENTIAL:
+        return -math.sqrt(s) * way.scale < least
+    return way.law > Law.EXPONENTIAL and s > way.scale * way.scale
 
 
-def _is_far(law: int, scale: float, s: float, radius: float, opening: float) -> bool:
+def _is_far(way: Way, s: float, radius: float) -> bool:
     """Whether a node may be taken by its moments; ``s`` and ``radius`` are squares."""
-    if law not in SMOOTH or not opening:
+    if way.law not in SMOOTH or not way.opening or not s:
         return False
-    if law == Law.GAUSSIAN:
+    square, scale = way.opening * way.opening, way.scale
+    if way.law == Law.GAUSSIAN:
         # A width h has scale 1 / (2 h^2): the reach is h, or h^2 / r where that is less.
-        return 2 * scale * radius * max(1.0, 2 * scale * s) <= opening * opening and s > 0
-    return NEAREST < s + scale < FARTHEST and s > 0 and radius <= opening * opening * (s + scale)
+        return 2 * scale * radius * max(1.0, 2 * scale * s) <= square
+    return NEAREST < s + scale < FARTHEST and radius <= square * (s + scale)
 
 
 def _place(sources: Sources, node: int) -> tuple[Float64, Float64]:
@@ -242,9 +257,9 @@ def _add_sources(
     shifts: Float64,
     x: Float64,
     weights: Float64,
-    law: int,
-    scale: float,
+    way: Way,
 ) -> None:
+    law, scale = way.law, way.scale
     apart = group[:, None] - x
     s = (apart * apart).sum(axis=2)
     w = np.where(s == 0, 0.0, weights)
@@ -256,14 +271,13 @@ def _add_sources(
         total[:, 1:] += np.einsum("ij,ijc->ic", slopes, apart)
 
 
-def _add_node(
-    total: Float64, group: Float64, shifts: Float64, row: Float64, law: int, scale: float, order: int
-) -> None:
+def _add_node(total: Float64, group: Float64, shifts: Float64, row: Float64, way: Way) -> None:
+    order = way.order
     d = np.zeros((len(group), 3))
     d[:, : group.shape[1]] = group
     d -= row[: at.RADIUS]
     s = (d * d).sum(axis=1)
-    f = derivatives(law, s, scale, shifts, order + 1)
+    f = derivatives(way.law, s, way.scale, shifts, order + 1)
     first, second, third = row[at.FIRST : at.SECOND], np.zeros((3, 3)), np.zeros((3, 3, 3))
     for value, (a, b) in zip(row[at.SECOND : at.THIRD], at.PAIRS, strict=True):
         second[a, b] = second[b, a] = value

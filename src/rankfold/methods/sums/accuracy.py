@@ -44,6 +44,9 @@ NODE_PAIRS = {2: 2.0, 3: 4.0}
 CUTOFF_SHARE = 1 / 64
 """Of ``tol``, that kernels that decay may leave out."""
 
+FEW_TARGETS = 2**18
+"""As many as the trials of a choice meet, eight or so of a thousand groups."""
+
 PIECE = 16
 """Groups of targets that a thread takes at a time."""
 
@@ -99,7 +102,7 @@ def choose(summation: Summation, points: SourcePoints, sample: Sample, tol: floa
     """The way that meets least; raises ``PlanError`` where none will do and there are too many pairs."""
     with ThreadPoolExecutor(threads, "rankfold-sums") as pool:
         trial = Trial.of(summation, points, sample, pool)
-        trials: list[Choice] = []
+        trials = [trial.measure(Way(cutoff=CUTOFF_SHARE * tol))] if summation.kernel.decays else []
         for order in ORDERS:
             trials += trial.widest(order, tol)
     count = len(points.x)
@@ -115,6 +118,16 @@ def choose(summation: Summation, points: SourcePoints, sample: Sample, tol: floa
             f"or tol=0 for exact sums of {count * sample.population:.2g} pairs"
         )
     return Choice(Way(), pairs=count, sample=len(sample.drawn))
+
+
+def bounded_choice(summation: Summation, targets: int, tol: float) -> Choice | None:
+    """Sums of a kernel that decays, without forces, source by source but for what certainly comes to less.
+
+    Few targets take no longer than choosing an opening would.
+    """
+    if summation.forces or not summation.kernel.decays or targets > FEW_TARGETS:
+        return None
+    return Choice(Way(cutoff=tol), tol, tol)
 
 
 def needs_choice(summation: Summation, points: SourcePoints, tol: float) -> bool:

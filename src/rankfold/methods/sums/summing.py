@@ -19,7 +19,7 @@ import numpy.typing as npt
 from rankfold.kernels.sums.pairs import GROUP
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.sums.accuracy import SAMPLE, Choice, Sample, choose, needs_choice
+from rankfold.methods.sums.accuracy import SAMPLE, Choice, Sample, bounded_choice, choose, needs_choice
 from rankfold.methods.sums.kernels import log_integral
 from rankfold.methods.sums.points import TREE_COLUMNS, SourcePoints
 from rankfold.methods.sums.request import SumRequest
@@ -161,6 +161,9 @@ class KernelSums:
         few = self.targets is not None and self.at.shape[0] <= SAMPLE  # a sample would be all of them
         if few or not needs_choice(summation, points, tol):
             return Choice(Way())
+        bounded = bounded_choice(summation, self.at.shape[0], tol)
+        if bounded is not None:
+            return bounded
 
         def make() -> dict[str, npt.NDArray[Any]]:
             return choose(summation, points, self._sample(points), tol, run.concurrency).as_state()

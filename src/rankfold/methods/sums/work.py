@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.sums import tree_sums as kernels
 from rankfold.kernels.sums.nearest import nearest_sources
 from rankfold.kernels.sums.pairs import GROUP, no_shifts, sum_pairs
-from rankfold.kernels.sums.tree_sums import NODES_SUMMED, PAIRS_SUMMED, sum_in_tree
+from rankfold.kernels.sums.tree_sums import NODES_SUMMED, PAIRS_SUMMED, Groups, sum_in_tree
 from rankfold.methods.sums.kernels import Kernel
 from rankfold.methods.sums.points import SourcePoints
 from rankfold.pipeline.errors import DataError
@@ -35,8 +36,8 @@ class Way:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is source by source."""
-        return self.opening == 0
+        """Whether it is source by source, and leaves out nothing that counts."""
+        return self.opening == 0 and self.cutoff <= EXACT_CUTOFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,9 @@ class Summation:
         if edges is None:
             edges = np.append(np.arange(0, count, GROUP), count)
         counts = np.empty((len(edges) - 1, 2), np.int64)
-        how |= {"opening": way.opening, "order": way.order, "cutoff": way.cutoff, "counts": counts}
-        sum_in_tree(points.sources, targets.x, targets.own, shifts, floors, edges, **how)
+        groups = Groups(targets.x, targets.own, shifts, floors, edges)
+        expansion = kernels.Way(int(self.kernel.law), self.kernel.scale, way.opening, way.order, way.cutoff)
+        sum_in_tree(points.sources, groups, expansion, counts=counts, out=out)
         return out, counts[:, [PAIRS_SUMMED, NODES_SUMMED]].sum(axis=0)
 
     def exactly(self, points: SourcePoints, targets: Targets, *, magnitudes: bool = False) -> Float64:

@@ -18,7 +18,7 @@ from rankfold.kernels.sums.cpu._nodes import add_node
 from rankfold.kernels.sums.cpu._sources import BLOCK, SIZE, add_source, begin, settle
 from rankfold.kernels.sums.cpu.pairs import load, store
 from rankfold.kernels.sums.laws import EXPONENTS, Law, at_zero
-from rankfold.kernels.sums.moments import MAGNITUDE, RADIUS, WEIGHT
+from rankfold.kernels.sums.moments import RADIUS, WEIGHT
 from rankfold.kernels.sums.pairs import GROUP
 from rankfold.kernels.sums.tree import SKIP, START, STOP
 from rankfold.kernels.sums.tree_sums import (
@@ -28,68 +28,33 @@ from rankfold.kernels.sums.tree_sums import (
     NODE_COST,
     NODES_SUMMED,
     PAIRS_SUMMED,
+    Groups,
     Sources,
+    Way,
+    weight_limit,
 )
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 
-def sum_in_tree(
-    sources: Sources,
-    targets: Float64,
-    own: Float64,
-    shifts: Float64,
-    floors: Float64,
-    edges: Int64,
-    *,
-    law: int,
-    scale: float,
-    opening: float,
-    order: int,
-    cutoff: float,
-    counts: Int64,
-    out: Float64,
-) -> None:
+def sum_in_tree(sources: Sources, groups: Groups, way: Way, *, counts: Int64, out: Float64) -> None:
     """See the contract; a group, and runs of targets of it."""
-    total = float(sources.moments[0, MAGNITUDE])
-    limit = math.log(cutoff) - math.log(total) if cutoff > 0 and total > 0 else -math.inf
-    inputs: list[Any] = [plain(a) for a in (*sources, targets, own, shifts, floors, edges)]
     results: list[Any] = [np.ascontiguousarray(a) for a in (counts, out)]
-    first = EXPONENTS.get(Law(law), 0.0)
-    how: list[Any] = [int(law), float(scale), at_zero(law, scale), float(first), float(opening), int(order)]
-    how += [limit, np.empty(SIZE), np.empty((GROUP, 2), np.int64), np.empty((2, targets.shape[1]))]
-    _sum(*inputs, *how, *results)
+    exponent, columns = EXPONENTS.get(Law(way.law), 0.0), groups.targets.shape[1]
+    how = int(way.law), float(way.scale), float(exponent), float(way.opening), int(way.order)
+    more = at_zero(way.law, way.scale), weight_limit(sources, way)
+    scratch = np.empty(SIZE), np.empty((GROUP, 2), np.int64), np.empty((2, columns))
+    _sum(tuple(map(plain, sources)), tuple(map(plain, groups)), how, more, scratch, *results)
     for a, result in zip((counts, out), results, strict=True):
         if result is not a:
             a[...] = result
 
 
 @compile_loop
-def _sum(
-    points: Float64,
-    nodes: Int64,
-    boxes: Float64,
-    weights: Float64,
-    moments: Float64,
-    targets: Float64,
-    own: Float64,
-    shifts: Float64,
-    floors: Float64,
-    edges: Int64,
-    law: int,
-    scale: float,
-    at_place: float,
-    exponent: float,
-    opening: float,
-    order: int,
-    limit: float,
-    group: Float64,
-    runs: Int64,
-    box: Float64,
-    counts: Int64,
-    out: Float64,
-) -> None:
+def _sum(tree: Any, groups: Any, how: Any, more: Any, scratch: Any, counts: Int64, out: Float64) -> None:
+    targets, own, shifts, _, edges = groups
+    group, runs, box = scratch
     for g in range(len(edges) - 1):
         counts[g, PAIRS_SUMMED] = counts[g, NODES_SUMMED] = 0
         runs[0, 0], runs[0, 1] = edges[g], edges[g + 1]
@@ -97,59 +62,41 @@ def _sum(
         while waiting:
             waiting -= 1
             first, last = runs[waiting, 0], runs[waiting, 1]
-            middle = (first + last) // 2
-            whole = 0
-            if last - first > 1:
-                least = _surround(targets, floors, first, last, box) + limit
-                whole = _cost(points, nodes, boxes, moments, box, law, scale, opening, least)
-            if whole > EXPENSIVE:
-                least = _surround(targets, floors, middle, middle + 1, box) + limit
-                alone = _cost(points, nodes, boxes, moments, box, law, scale, opening, least)
-                if alone * (last - first) < whole:
-                    runs[waiting, 0], runs[waiting, 1] = middle, last
-                    runs[waiting + 1, 0], runs[waiting + 1, 1] = first, middle
-                    waiting += 2
-                    continue
+            if _is_better_halved(tree, groups, how, more[1], first, last, box):
+                middle = (first + last) // 2
+                runs[waiting, 0], runs[waiting, 1] = middle, last
+                runs[waiting + 1, 0], runs[waiting + 1, 1] = first, middle
+                waiting += 2
+                continue
             load(group, targets, shifts, first, last)
             begin(group)
-            least = _surround(targets, floors, first, last, box) + limit
-            near, far = _walk(
-                points,
-                nodes,
-                boxes,
-                weights,
-                moments,
-                box,
-                law,
-                scale,
-                exponent,
-                opening,
-                order,
-                least,
-                group,
-            )
-            store(group, own, first, last, at_place, False, out)
+            least = _surround(groups, first, last, box) + more[1]
+            near, far = _walk(tree, how, box, least, group)
+            store(group, own, first, last, more[0], False, out)
             counts[g, PAIRS_SUMMED] += near * (last - first)
             counts[g, NODES_SUMMED] += far * (last - first)
 
 
 @part
-def _walk(
-    points: Float64,
-    nodes: Int64,
-    boxes: Float64,
-    weights: Float64,
-    moments: Float64,
-    box: Float64,
-    law: int,
-    scale: float,
-    exponent: float,
-    opening: float,
-    order: int,
-    least: float,
-    group: Float64,
-) -> tuple[int, int]:
+def _is_better_halved(
+    tree: Any, groups: Any, how: Any, limit: float, first: int, last: int, box: Float64
+) -> bool:
+    """Whether targets one by one would meet less, judged by the one in the middle."""
+    if last - first < 2:
+        return False
+    whole = _cost(tree, how, box, _surround(groups, first, last, box) + limit)
+    if whole <= EXPENSIVE:
+        return False
+    middle = (first + last) // 2
+    alone = _cost(tree, how, box, _surround(groups, middle, middle + 1, box) + limit)
+    return bool(alone * (last - first) < whole)
+
+
+@part
+def _walk(tree: Any, how: Any, box: Float64, least: float, group: Float64) -> tuple[int, int]:
     """Sum for a group; sources and nodes that it met."""
+    points, nodes, boxes, weights, moments = tree
+    law, scale, exponent, opening, order = how
     near, far, met, node = 0, 0, 0, 0
     while node < len(nodes):
         row, after = moments[node], nodes[node, SKIP]
@@ -175,18 +122,10 @@ def _walk(
 
 
 @part
-def _cost(
-    points: Float64,
-    nodes: Int64,
-    boxes: Float64,
-    moments: Float64,
-    box: Float64,
-    law: int,
-    scale: float,
-    opening: float,
-    least: float,
-) -> int:
+def _cost(tree: Any, how: Any, box: Float64, least: float) -> int:
     """Sources and nodes that a group would meet."""
+    _, nodes, boxes, _, moments = tree
+    law, scale, _, opening, _ = how
     cost, node = 0, 0
     while node < len(nodes):
         row, after = moments[node], nodes[node, SKIP]
@@ -204,8 +143,9 @@ def _cost(
 
 
 @part
-def _surround(targets: Float64, floors: Float64, first: int, last: int, box: Float64) -> float:
+def _surround(groups: Any, first: int, last: int, box: Float64) -> float:
     """The box of a group, and the least of what its targets have at least."""
+    targets, floors = groups[0], groups[3]
     for c in range(targets.shape[1]):
         box[0, c] = box[1, c] = targets[first, c]
     least = floors[first]
