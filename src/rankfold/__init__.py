@@ -43,12 +43,13 @@ if TYPE_CHECKING:
     from rankfold.api.call import plan
     from rankfold.api.execute import RankfoldWarning
     from rankfold.api.functions.clusters import kmeans
+    from rankfold.api.functions.eigenmaps import diffusion_map, spectral
     from rankfold.api.functions.embedding_quality import (
         continuity,
         neighborhood_preservation,
         trustworthiness,
     )
-    from rankfold.api.functions.embeddings import diffusion_map, isomap, spectral, tsne, umap
+    from rankfold.api.functions.embeddings import isomap, tsne, umap
     from rankfold.api.functions.kernels import kernel_pca, nystroem
     from rankfold.api.functions.models import check, reconstruct, transform, update
     from rankfold.api.functions.neighbors import combine_graphs, fuzzy_graph, index, knn, radius_neighbors
@@ -68,7 +69,7 @@ _HOMES = {
     "combine_graphs": "rankfold.api.functions.neighbors",
     "continuity": "rankfold.api.functions.embedding_quality",
     "density": "rankfold.api.functions.sums",
-    "diffusion_map": "rankfold.api.functions.embeddings",
+    "diffusion_map": "rankfold.api.functions.eigenmaps",
     "fuzzy_graph": "rankfold.api.functions.neighbors",
     "import_array": "rankfold.api.matrices",
     "index": "rankfold.api.functions.neighbors",
@@ -87,7 +88,7 @@ _HOMES = {
     "qr": "rankfold.api.functions.reductions",
     "radius_neighbors": "rankfold.api.functions.neighbors",
     "reconstruct": "rankfold.api.functions.models",
-    "spectral": "rankfold.api.functions.embeddings",
+    "spectral": "rankfold.api.functions.eigenmaps",
     "svd": "rankfold.api.functions.reductions",
     "transform": "rankfold.api.functions.models",
     "trustworthiness": "rankfold.api.functions.embedding_quality",

@@ -105,15 +105,13 @@ def descend(
     gradient = _gradient(positions, first, pulls, push, descent)
     velocities, gains = motion
     turned = np.sign(velocities) != np.sign(gradient)
-    gains[...] = np.where(
-        turned, gains + np.float32(GAIN_STEP), gains * np.float32(GAIN_SHARE) + np.float32(LEAST_GAIN)
-    )
+    step, share, least = (np.float32(number) for number in (GAIN_STEP, GAIN_SHARE, LEAST_GAIN))
+    gains[...] = np.where(turned, gains + step, gains * share + least)
     velocities *= np.float32(descent.momentum)
     velocities -= np.float32(descent.rate) * gains * gradient
     length = np.sqrt((velocities**2).sum(axis=1, keepdims=True))
-    velocities *= np.where(
-        length > descent.longest, np.float32(descent.longest) / np.maximum(length, 1e-30), 1
-    )
+    longest = np.float32(descent.longest)
+    velocities *= np.where(length > descent.longest, longest / np.maximum(length, 1e-30), 1)
     out[...] = positions[first : first + len(out)] + velocities
 
 

@@ -1,0 +1,134 @@
+"""Embeddings of rows by eigenvectors of random walks on the graph of their neighbors."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from rankfold.api.arguments import public
+from rankfold.api.execute import run
+from rankfold.api.where import Where
+from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
+from rankfold.pipeline.storage.result import Result
+
+
+@public
+def spectral(
+    neighbors: object,
+    n_components: int = 2,
+    *,
+    tol: float = 1e-6,
+    passes: int = 10_000,
+    seed: int = 0,
+    quality: object = None,
+    **where: Unpack[Where],
+) -> Result:
+    """Laplacian eigenmaps: rows in few dimensions by eigenvectors of the Laplacian of their graph.
+
+    Parameters
+    ----------
+    neighbors : Result, path, or symmetric sparse matrix
+        Of ``fuzzy_graph``; of ``knn``, whose graph is made first, as ``fuzzy_graph`` makes it by default; or
+        weights of your own, not negative, in memory or as ``STORE::ARRAY``.
+    n_components : int, at most m - 1
+        Dimensions d. The constant eigenvector is none of them.
+    tol : float
+        Relative error of an eigenvalue at which it counts as known. Coordinates are then off by some square
+        root of it, by how far eigenvalues lie apart.
+    passes : int
+        Products with the graph at most, each of which reads it where it is not in memory.
+    seed : int
+        Key of the random numbers.
+    quality
+        As for ``umap``.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``embedding`` (m, d) float64: eigenvectors of ``I - D^-1/2 W D^-1/2`` of length 1, divided by the
+        square roots of degrees, as scikit-learn has them; the leading number of each is positive.
+        ``eigenvalues`` (d,), with ``residuals`` and ``error_estimates`` of them, absolute. ``labels`` (m,),
+        the component of the graph that each row is in, the largest first, -1 without edges. ``attrs`` has
+        ``connected_components``, ``largest_component``, ``isolated`` and ``converged``.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``svd``; ``DataError`` for weights that are negative or no numbers, and for a matrix that is
+        not symmetric or has no edges.
+
+    Notes
+    -----
+    A graph of c components has the eigenvalue 0 c times: the first c - 1 coordinates tell components apart,
+    the second largest from the largest, the next from both, and so on, and a warning says so. A row without
+    edges is part of no component, and lies at 0.
+
+    Some hundred products of ``2 b`` flops an edge, with b the power of two from d + 6 on; 8 b bytes a row six
+    times in memory, and the graph (8 bytes an edge) where it fits. One process does it, with all its threads,
+    to the same bytes for any threads and memory.
+
+    References
+    ----------
+    Belkin, Niyogi, Laplacian eigenmaps for dimensionality reduction and data representation, Neural
+    Computation 15(6), 2003. Zhou, Saad, Tiago, Chelikowsky, Journal of Computational Physics 219, 2006, for
+    eigenvectors by filters; ours differ as design note 30 says.
+    """
+    how: dict[str, object] = {"tol": tol, "passes": passes, "seed": seed, "quality": quality}
+    return run(SPECTRAL.task(neighbors, n_components=n_components, **how), where)
+
+
+@public
+def diffusion_map(
+    neighbors: object,
+    n_components: int = 2,
+    *,
+    alpha: float = 1.0,
+    t: int = 1,
+    tol: float = 1e-6,
+    passes: int = 10_000,
+    seed: int = 0,
+    quality: object = None,
+    **where: Unpack[Where],
+) -> Result:
+    """Rows in few dimensions, such that distances are how differently a random walk spreads from them.
+
+    Parameters
+    ----------
+    neighbors, n_components, tol, passes, seed, quality
+        As for ``spectral``; ``tol`` is relative to the distance of an eigenvalue from 1.
+    alpha : float, in [0, 1]
+        Weights are divided by the sums of both of their rows to this power: 1 takes the density of the rows
+        out and leaves the geometry, 0 is the walk by the weights as they are.
+    t : int
+        Steps of the walk.
+    others
+        As for ``svd``.
+
+    Returns
+    -------
+    Result
+        ``embedding`` (m, d) float64: ``lambda^t psi``, with psi the right eigenvectors of the walk, from the
+        largest eigenvalue lambda below that of the constant vector on. Each psi has a mean square of 1 in the
+        distribution that the walk keeps, in which the constant vector is 1; the leading number of each is
+        positive. ``eigenvalues`` (d,) are lambda; other arrays and ``attrs`` as of ``spectral``.
+
+    Raises
+    ------
+    InputError, OutputError, PlanError, DataError
+        As for ``spectral``.
+
+    Notes
+    -----
+    With all m - 1 dimensions the distance of two rows is the diffusion distance after t steps. A graph of
+    neighbors has negative eigenvalues too; those near -1 are never taken. Cost as of ``spectral``, and one
+    more read of the graph.
+
+    References
+    ----------
+    Coifman, Lafon, Diffusion maps, Applied and Computational Harmonic Analysis 21(1), 2006, sections 2 and 3.
+    Weights are those of ``fuzzy_graph``, or your own, in place of a Gaussian kernel of all pairs.
+    """
+    how: dict[str, object] = {"alpha": alpha, "t": t, "tol": tol, "passes": passes, "seed": seed}
+    how["quality"] = quality
+    return run(DIFFUSION_MAP.task(neighbors, n_components=n_components, **how), where)
