@@ -23,7 +23,13 @@ from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.sides import AffinitySides
 from rankfold.methods.tsne.grid import GridRepulsion, lattice_of, most_nodes
-from rankfold.methods.tsne.repulsion import FEW_ROWS, PairRepulsion, error_of
+from rankfold.methods.tsne.repulsion import (
+    FEW_ROWS,
+    PairRepulsion,
+    TreeRepulsion,
+    error_of,
+    repulsion_of,
+)
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.errors import InputError
 
@@ -112,6 +118,33 @@ def test_a_grid_pushes_as_all_pairs_do(width: int, scale: float, most: float) ->
         assert pairs.prepare(positions) is None and error_of(pairs, positions, 0) == 0
     pairs.push(0, push, near)
     assert total == pytest.approx(near.sum(), rel=1e-3)
+
+
+@pytest.mark.parametrize(("scale", "most"), [(30.0, 0.02), (1.0, 0.02), (1e-4, 1e-4)])
+def test_a_tree_pushes_as_all_pairs_do_for_any_threads(scale: float, most: float) -> None:
+    rng = np.random.default_rng(0)
+    positions = (scale * rng.standard_normal((5000, 3))).astype(np.float32)
+    near, pushes, pairs = np.empty(5000), [], PairRepulsion()
+    with ThreadPoolExecutor(3) as pool:
+        for threads in (1, 3):
+            tree = repulsion_of(5000, 3, pool, threads)
+            assert isinstance(tree, TreeRepulsion)
+            total = tree.prepare(positions)
+            assert error_of(tree, positions, 0) < most  # a percent is what the opening is for
+            pushes.append(tree.pushes.tobytes())
+    pairs.prepare(positions)
+    pairs.push(0, np.empty_like(positions), near)
+    assert total == pytest.approx(near.sum(), rel=1e-3) and pushes[0] == pushes[1]
+
+
+def test_an_embedding_in_space_goes_by_a_tree(many: rf.Result, tmp_path: Path) -> None:
+    out = tmp_path / "r.zarr"
+    result = rf.tsne(many, n_components=3, perplexity=3, n_iter=10, early_exaggeration_iter=10, out=out)
+    assert result.attrs["method"] == "tree" and result.attrs["repulsion_error"] < 0.02
+    attempt = result.run["attempts"][-1]
+    assert 0 < attempt["measured_bytes"] <= attempt["planned_bytes"]
+    again = rf.tsne(many, n_components=3, perplexity=3, n_iter=10, early_exaggeration_iter=10, threads=1)
+    assert again.embedding[...].tobytes() == result.embedding[...].tobytes()
 
 
 def test_a_wide_embedding_has_no_more_nodes_than_are_planned_for() -> None:

@@ -1,4 +1,4 @@
-"""How hard all vertices push each other: by a grid in a plane, or pair by pair.
+"""How hard all vertices push each other: by a grid in a plane, a tree in space, or pair by pair.
 
 Either way of doing it takes the positions of all vertices, and then says what pushes any of them, to the same
 bytes whichever are asked for together. It also says the sum of ``1 / (1 + d^2)`` over all pairs, which all
@@ -7,6 +7,7 @@ pushes are divided by; or, where that takes as long as the pushes do, each verte
 
 from __future__ import annotations
 
+import itertools
 import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
@@ -15,6 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.grid.pairs import push_sums
+from rankfold.kernels.sums.moments import moments_bytes
+from rankfold.kernels.sums.repulsion import Repulsion as TreeSums
+from rankfold.kernels.sums.tree import tree_bytes
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.tsne.grid import GridRepulsion
 
@@ -22,10 +26,16 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 FEW_ROWS = 3000
-"""Up to which pairs take less time than a grid."""
+"""Up to which pairs take less time than a grid or a tree."""
 
-WIDEST = 2
-"""Dimensions of a grid."""
+WIDEST, WIDEST_TREE = 2, 3
+"""Dimensions of a grid, and of a tree."""
+
+OPENING, ORDER = 0.8, 2
+"""Of nodes of a tree that count as one: pushes are off by some 1 % then, as by the grid."""
+
+PIECES = 16
+"""Parts of a tree for each thread: groups meet different numbers of others."""
 
 SAMPLE = 200
 """Vertices whose pushes are compared with sums over all pairs."""
@@ -43,12 +53,24 @@ class Repulsion(Protocol):
 
 def repulsion_of(rows: int, width: int, pool: ThreadPoolExecutor, threads: int) -> Repulsion:
     """By what so many rows are pushed: it depends on nothing else."""
+    if by_tree(rows, width):
+        return TreeRepulsion(rows, width, pool, threads)
     return GridRepulsion(rows, pool, threads) if by_grid(rows, width) else PairRepulsion()
 
 
 def by_grid(rows: int, width: int) -> bool:
     """Whether there is a grid."""
     return rows > FEW_ROWS and width <= WIDEST
+
+
+def by_tree(rows: int, width: int) -> bool:
+    """Whether there is a tree."""
+    return rows > FEW_ROWS and WIDEST < width <= WIDEST_TREE
+
+
+def pushing_bytes(rows: int, width: int) -> int:
+    """Memory of a tree and of what it pushes at most, the points once more while it is made."""
+    return tree_bytes(rows, width) + moments_bytes(rows) + 8 * rows * (2 * width + 1)
 
 
 class PairRepulsion:
@@ -67,6 +89,33 @@ class PairRepulsion:
         """See the protocol; a vertex does not push itself."""
         push_sums(self.positions[first : first + len(out)], self.sources, push=out, near=near)
         near -= 1
+
+
+class TreeRepulsion:
+    """Nodes of a tree that lie far away, and pairs near by: all vertices at once."""
+
+    def __init__(self, rows: int, width: int, pool: ThreadPoolExecutor, threads: int) -> None:
+        self.pool, self.threads = pool, threads
+        self.pushes, self.near = np.empty((rows, width)), np.empty(rows)
+
+    def prepare(self, positions: Float32) -> float | None:
+        """See the protocol."""
+        sums = TreeSums.of(positions)
+        pieces = 1 if self.threads == 1 else PIECES * self.threads
+        edges = [sums.groups * i // pieces for i in range(pieces + 1)]
+        how: dict[str, Any] = {
+            "opening": OPENING,
+            "order": ORDER,
+            "forces": self.pushes,
+            "weights": self.near,
+        }
+        for _ in self.pool.map(lambda ends: sums.push(*ends, **how), itertools.pairwise(edges)):
+            pass
+        return float(self.near.sum())
+
+    def push(self, first: int, out: Float32, near: Float64) -> None:
+        """See the protocol."""
+        out[...] = self.pushes[first : first + len(out)]
 
 
 def error_of(repulsion: Repulsion, positions: Float32, seed: int) -> float:

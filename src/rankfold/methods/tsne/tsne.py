@@ -17,7 +17,7 @@ from rankfold.methods.task import Output, count
 from rankfold.methods.tsne.descent import State
 from rankfold.methods.tsne.edges import StoredPulls, pulls_bytes
 from rankfold.methods.tsne.grid import NODE_BYTES, SPACING, GridRepulsion, most_nodes
-from rankfold.methods.tsne.repulsion import by_grid, error_of, repulsion_of
+from rankfold.methods.tsne.repulsion import by_grid, by_tree, error_of, pushing_bytes, repulsion_of
 from rankfold.methods.tsne.request import TsneRequest
 from rankfold.methods.tsne.start import start_positions
 from rankfold.methods.tsne.work import go_down
@@ -45,7 +45,7 @@ TARGET_CHUNKS = 8192
 PART_ROWS = 1000
 """Fewest rows for each process: of fewer an exchange of positions takes longer than to move them."""
 
-EDGE_FLOPS, ROW_FLOPS, NODE_FLOPS, PAIR_FLOPS = 12.0, 600.0, 400.0, 3.0
+EDGE_FLOPS, ROW_FLOPS, NODE_FLOPS, TREE_FLOPS, PAIR_FLOPS = 12.0, 600.0, 400.0, 20_000.0, 3.0
 """Operations that take as long as what a step does with each."""
 
 
@@ -121,13 +121,16 @@ class TsneTask:
 
     @property
     def _method(self) -> str:
+        if by_tree(self.rows, self.width):
+            return "tree"
         return "grid" if by_grid(self.rows, self.width) else "pairs"
 
     def arrange(self, budget: Budget) -> Arrangement:
         """Processes that share the edges, each with all of its threads."""
         parts = self.parts(budget.workers)
         memory, lanes = self._memory_bytes(parts), budget.threads * parts
-        push = NODE_FLOPS * self.rows if self._method == "grid" else PAIR_FLOPS * self.rows**2
+        costs = {"grid": NODE_FLOPS, "tree": TREE_FLOPS, "pairs": PAIR_FLOPS * self.rows}
+        push = costs[self._method] * self.rows
         work = self.parameters.steps * (EDGE_FLOPS * self.edges + ROW_FLOPS * self.rows + push)
         reads, writes = 12 * self.edges, 4 * self.rows * self.width
         sweep = Pass(
@@ -167,7 +170,9 @@ class TsneTask:
 
     @property
     def _grid_bytes(self) -> int:
-        """Nodes and waves, at most."""
+        """Nodes and waves, at most, or nodes of a tree."""
+        if self._method == "tree":
+            return pushing_bytes(self.rows, self.width)
         return NODE_BYTES * most_nodes(self.rows) if self._method == "grid" else 2**20
 
     def _exchange_bytes(self, parts: int) -> int:
@@ -181,6 +186,8 @@ class TsneTask:
         memory = f"edges {edges}{share}, positions and motions of all rows {positions}"
         if self._method == "grid":
             memory += f", a grid of up to {most_nodes(self.rows)} nodes {format_bytes(self._grid_bytes)}"
+        if self._method == "tree":
+            memory += f", a tree {format_bytes(self._grid_bytes)}"
         exchange = (
             f"{format_bytes(self._exchange_bytes(parts))} to each process in each of "
             f"{self.parameters.steps} steps"

@@ -12,8 +12,9 @@ from rankfold.kernels.grid.nodes import Lattice, potentials_at, spread_charges
 from rankfold.kernels.grid.pairs import push_sums
 from rankfold.kernels.layout.descent import Descent, Motion, Pulls, descend, measure_descent
 from rankfold.kernels.layout.settling import Settlers, Settling, settle_by_nodes, settle_by_pairs
+from rankfold.kernels.sums.repulsion import Repulsion
 from rankfold.methods.fuzzy_graph.warm import warm_affinities
-from rankfold.methods.tsne.repulsion import WIDEST, by_grid
+from rankfold.methods.tsne.repulsion import OPENING, ORDER, WIDEST, by_grid, by_tree
 
 
 def warm_descent(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
@@ -24,6 +25,8 @@ def warm_descent(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int
     _warm_pairs(min(3, width))
     if by_grid(shape[0], width):
         _warm_grid()
+    if by_tree(shape[0], width):
+        _warm_tree()
 
 
 def warm_new_rows(width: int) -> None:
@@ -59,6 +62,13 @@ def _warm(width: int, index: np.dtype[Any]) -> None:
 def _warm_pairs(width: int) -> None:
     points = np.zeros((2, width), np.float32)
     push_sums(points, np.ascontiguousarray(points.T), push=points.copy(), near=np.empty(2))
+
+
+@functools.cache
+def _warm_tree() -> None:
+    points = np.arange(3 * 99, dtype=np.float32).reshape(-1, 3)
+    tree, forces, weights = Repulsion.of(points), np.empty((99, 3)), np.empty(99)
+    tree.push(0, tree.groups, opening=OPENING, order=ORDER, forces=forces, weights=weights)
 
 
 @functools.cache
