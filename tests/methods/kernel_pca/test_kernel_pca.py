@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from reference import same_bytes, to_zarr
+from scipy.sparse import csr_array
 from sklearn.metrics.pairwise import pairwise_kernels
 
 import rankfold as rf
@@ -153,6 +154,18 @@ def test_a_bandwidth_of_nothing_tells_all_rows_apart() -> None:
 def test_what_cannot_be_is_refused(how: dict[str, Any], message: str) -> None:
     with pytest.raises(rf.RankfoldError, match=message):
         rf.kernel_pca(samples(40), **{"rank": 2, **how})
+
+
+def test_sparse_rows_are_those_that_are_dense_and_complex_ones_refused() -> None:
+    x = np.where(samples(700) > 1, samples(700), 0)
+    for kernel, how in KERNELS.items():
+        if kernel == "sigmoid":
+            continue
+        values = [rf.kernel_pca(each, 2, kernel=kernel, **how).eigenvalues for each in (x, csr_array(x))]
+        np.testing.assert_allclose(values[1], values[0], rtol=1e-7)
+    for call in (rf.kernel_pca, rf.nystroem):
+        with pytest.raises(rf.RankfoldError, match="complex"):
+            call(x + 1j, 2)
 
 
 def test_similarities_out_of_range_are_refused() -> None:

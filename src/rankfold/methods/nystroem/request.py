@@ -30,11 +30,6 @@ class NystroemRequest:
         ``choice`` are kernel, gamma, degree and coef0.
         """
         check_matrix(source, "nystroem")
-        if source.row_grid.scattered:
-            raise InputError(
-                f"{source.name} is compressed by columns, so that rows cannot be read by themselves. Write "
-                "it by rows (CSR) first"
-            )
         rows, columns = source.shape
         count, key = component_count(rank), integer("seed", seed)
         if not 1 <= count <= rows:

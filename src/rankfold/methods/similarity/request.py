@@ -97,8 +97,13 @@ class KernelChoice:
 
 
 def check_matrix(source: Source, kind: str) -> None:
-    """Raise ``InputError`` for a matrix that has no rows, no columns, or complex numbers."""
+    """Raise ``InputError`` for a matrix without rows or columns, of complex numbers, or read by columns."""
     working_dtype(source.dtype)
+    if source.row_grid.scattered:
+        raise InputError(
+            f"{source.name} is compressed by columns, so that rows cannot be read by themselves. Write it by "
+            "rows (CSR) first"
+        )
     rows, columns = source.shape
     if not rows or not columns:
         raise InputError(f"{source.name} is {rows} x {columns}: {kind} has nothing to compare")
