@@ -70,9 +70,9 @@ def headline(result: Result) -> str:
 def _sums(facts: dict[str, Any]) -> str:
     """Sums of a kernel, and how far they are from exact ones."""
     line = f", {facts['request']['kernel']}; {facts['pairs']} pairs and {facts['nodes']} nodes"
-    return line + f", error of 99 of 100 targets below {facts['error_bound']:.2g}" * (
-        facts["error_bound"] > 0
-    )
+    if facts["error_bound"] > 0:
+        line += f", error of 99 of 100 targets below {facts['error_bound']:.2g}"
+    return line
 
 
 def _kind_of_rows(facts: dict[str, Any]) -> str:
