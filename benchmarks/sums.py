@@ -275,7 +275,7 @@ def main() -> None:
     if "forces" in arguments.parts:
         measure_forces(count, threads, keep)
     if "densities" in arguments.parts:
-        keep("densities", densities(count // 10, count // 100, threads))
+        keep("densities", densities(count // 10, count // 500, threads))
     if "peers" in arguments.parts and arguments.peers:
         keep("peers", peers(arguments.peers, count // 10, threads))
 

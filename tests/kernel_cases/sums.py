@@ -96,6 +96,7 @@ def sum_case(shape: tuple[int, int], dtype: str, name: str) -> Case:
         for key, (size, how, flag) in outputs.items():
             out = np.zeros((m, size))
             if name == "sum_pairs":
+                out = out[:, : 1 + min(size - 1, 1)].copy() if flag else out
                 args = tree.points, a["weights"], a["targets"], a["own"], a["shifts"]
                 assert body(*args, **how, magnitudes=flag, out=out) is None
             else:

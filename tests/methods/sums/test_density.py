@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from sklearn.neighbors._ball_tree import kernel_norm
 
 import rankfold as rf
+from rankfold.methods.sums import accuracy
 from rankfold.methods.sums.arguments import DENSITY_KERNELS
 from rankfold.methods.sums.kernels import log_integral
 from rankfold.pipeline.errors import DataError, InputError
@@ -61,7 +62,9 @@ def test_integrals_are_those_of_scikit_learn(kernel: str, columns: int) -> None:
     assert log_integral(kernel, 0.7, columns) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
-def test_densities_are_within_tol_at_99_of_100_targets() -> None:
+@pytest.mark.parametrize("few", [0, 2**18])
+def test_densities_are_within_tol_at_99_of_100_targets(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accuracy, "FEW_TARGETS", few)
     r = np.random.default_rng(0)
     x, t = r.standard_normal((20_000, 3)), 1.5 * r.standard_normal((3000, 3))
     result, exact = (rf.density(x, t, bandwidth="scott", tol=tol) for tol in (1e-2, 0.0))

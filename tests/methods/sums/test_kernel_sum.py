@@ -89,6 +89,18 @@ def test_forces_are_within_tol_of_exact_ones_at_99_of_100_targets(name: str) -> 
     assert result.attrs["pairs"] + result.attrs["nodes"] < 0.9 * len(x) ** 2
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "cauchy", "squared_cauchy"])
+@pytest.mark.parametrize("bandwidth", [0.05, 0.5])
+def test_other_kernels_are_within_tol_too(kernel: str, bandwidth: float) -> None:
+    x = distribution("uniform", 3000)
+    how: dict[str, Any] = {"kernel": kernel, "bandwidth": bandwidth}
+    result, exact = (rf.kernel_sum(x, tol=tol, **how) for tol in (1e-2, 0.0))
+    gaps = np.linalg.norm(result.forces[...] - exact.forces[...], axis=1)
+    assert np.quantile(gaps / np.linalg.norm(exact.forces[...], axis=1), 0.99) <= 1e-2
+    sums = np.abs(result.sums[...] / exact.sums[...] - 1)
+    assert np.quantile(sums, 0.99) <= 1e-2
+
+
 def test_charges_of_both_signs_are_measured_by_magnitudes() -> None:
     x = distribution("uniform", 5000)
     w = np.where(np.arange(5000) % 2, 1.0, -1.0)
