@@ -117,12 +117,13 @@ def compare(
 ) -> dict[str, Any]:
     """All of them in turns, from one search and one start."""
     np.save(folder / "x.npy", x)
-    began = clocks()
+    told: dict[str, Any] = {"rows": len(x), "runs": {name: [] for name in peers}}
     if near is None:
+        began = clocks()
         rf.knn(x, K, min_recall=0.99, threads=2, out=folder / "near.zarr", overwrite=True)
+        told["search"] = since(began)
     else:
         shutil.copytree(near, folder / "near.zarr")
-    told: dict[str, Any] = {"rows": len(x), "search": since(began), "runs": {name: [] for name in peers}}
     np.save(folder / "start.npy", np.asarray(rf.pca(x, 2, tol=1e-2, threads=2).scores[...]))
     for _ in range(rounds):
         for name, (work, *arguments) in peers.items():

@@ -13,6 +13,8 @@ import rankfold as rf
 from rankfold.pipeline.engine import sweep
 
 EPOCHS = 600
+DESCENT = {"perplexity": 3, "n_iter": 750, "init": "random"}
+"""Steps of t-SNE, of which there is a checkpoint every fifty."""
 
 if __name__ == "__main__":
     graph, out, _, where = sys.argv[1:]
@@ -24,8 +26,11 @@ if __name__ == "__main__":
         print(name, done, total, flush=True)
 
     try:
-        options = {"memory": "256MiB", "n_epochs": EPOCHS, **json.loads(where)}
-        rf.umap(graph, out=out, progress=told, **options)
+        options = {"memory": "256MiB", **json.loads(where)}
+        if options.pop("method", "umap") == "tsne":
+            rf.tsne(graph, **DESCENT, out=out, progress=told, **options)
+        else:
+            rf.umap(graph, out=out, progress=told, **{"n_epochs": EPOCHS, **options})
     except rf.RankfoldError as error:
         print(f"error: {error}", flush=True)
         sys.exit(error.exit_code)

@@ -12,6 +12,13 @@ import pytest
 from rankfold.methods import warm
 
 RUNS = {
+    "tsne": (
+        "near, how = rf.knn(x, 5), {'perplexity': 1.5, 'n_iter': 2, 'init': 'random'}; rf.tsne(near, **how)"
+    ),
+    "tsne by a grid": (
+        "x = np.random.default_rng(0).random((3100, 4)).astype(np.float32); "
+        "rf.tsne(rf.knn(x, 5), perplexity=1.5, n_iter=2, init='random')"
+    ),
     "pca": "rf.pca(x, rank=3)",
     "pca of integers": "rf.pca((100 * x).astype(np.int16), rank=3)",
     "pca of what is completed": "rf.pca(np.where(x > 0.9, np.nan, x), rank=3, missing='em')",
