@@ -51,7 +51,7 @@ class Outcome:
     """By reason."""
 
     calls: int
-    """Of ``svd``, ``pca``, ``qr``, ``nmf``, ``knn`` and the other methods that suites try."""
+    """Of methods of rankfold: see ``plugin.py``."""
 
     seconds: float
     output: str
