@@ -201,7 +201,7 @@ def peers(python: str, count: int, threads: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/x.npy"
         np.save(file, x)
-        for theta in ("0.7", "0.5", "0.4", "0.3"):
+        for theta in ("0.5", "0.35"):
             numbers = ask(python, settings, PYTREEGRAV, file, theta, str(threads))
             if numbers is not None:
                 found = np.load(f"{file}.out.npy")[checked]
