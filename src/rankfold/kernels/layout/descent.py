@@ -110,8 +110,7 @@ def descend(
     velocities *= np.float32(descent.momentum)
     velocities -= np.float32(descent.rate) * gains * gradient
     length = np.sqrt((velocities**2).sum(axis=1, keepdims=True))
-    longest = np.float32(descent.longest)
-    velocities *= np.where(length > descent.longest, longest / np.maximum(length, 1e-30), 1)
+    velocities *= np.float32(descent.longest) / np.maximum(length, np.float32(descent.longest))
     out[...] = positions[first : first + len(out)] + velocities
 
 

@@ -45,7 +45,7 @@ TARGET_CHUNKS = 8192
 PART_ROWS = 1000
 """Fewest rows for each process: of fewer an exchange of positions takes longer than to move them."""
 
-EDGE_FLOPS, ROW_FLOPS, NODE_FLOPS, TREE_FLOPS, PAIR_FLOPS = 12.0, 600.0, 400.0, 20_000.0, 3.0
+EDGE_FLOPS, ROW_FLOPS, NODE_FLOPS, TREE_FLOPS, PAIR_FLOPS = 45.0, 1000.0, 5000.0, 25_000.0, 6.0
 """Operations that take as long as what a step does with each."""
 
 

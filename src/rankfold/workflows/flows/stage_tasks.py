@@ -177,7 +177,7 @@ def _clusters(stage: BaseStage, scene: StageInputs) -> Task:
 def _layout(stage: BaseStage, scene: StageInputs) -> Task:
     arguments, init = stage.arguments(), _text_of(stage, "init")
     neighbors = _resolve_key(stage, "neighbors", scene)
-    arguments |= {key: _resolve_key(stage, key, scene) for key in stage.MATRICES if key in arguments}
+    arguments |= {key: _resolve_key(stage, key, scene) for key in stage.MATRICES}
     start = init if init in words_for(stage, "init") else scene.result(init)
     if not isinstance(start, StageResult):
         return METHODS[stage.method].task(neighbors, init=start, **arguments)
