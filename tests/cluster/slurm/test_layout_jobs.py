@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from drivers import GONE_SECONDS, Driver, wait_for
+from layout_driver import DESCENT
 from reference import same_bytes
 from slurm_cluster import SlurmCluster
 
@@ -44,4 +45,17 @@ def test_a_job_cancelled_in_a_layout_is_replaced(
     slurm.cancel(slurm.jobs("RUNNING")[0])
     assert driver.end() == 0, driver.said
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == layout_bytes
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
+
+
+def test_jobs_bring_a_tsne_down_to_the_same_bytes(
+    tmp_path: Path, graph_store: Path, slurm: SlurmCluster, where: dict[str, object]
+) -> None:
+    lists = graph_store.with_name("lists.zarr")
+    driver = Driver(lists, tmp_path / "r.zarr", **{**where, "method": "tsne"})
+    driver.until_within("descent", 400, 4000)
+    slurm.cancel(slurm.jobs("RUNNING")[0])
+    assert driver.end() == 0, driver.said
+    one = rf.tsne(lists, **DESCENT, threads=1)
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == same_bytes(one)
     wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
