@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, metric_of
+from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, matrix_of, metric_of
 from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS, RADII, RadiusWriter
 from rankfold.methods.fuzzy_graph.sides import FuzzySides, Sides
 from rankfold.methods.knn.graph import NAME, POINTERS, SORT_BYTES
@@ -175,6 +175,7 @@ class FuzzyGraph:
             "largest_weight": largest,
             **({"mean_distance": mean} if by_mean else {}),
             "metric": metric_of(self.lists.result),
+            "matrix": matrix_of(self.lists.result),
         }
         run.describe(facts)
         return facts

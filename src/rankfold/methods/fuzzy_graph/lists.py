@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,37 @@ class StoredLists:
 def metric_of(result: Result) -> str:
     """By which neighbors of a result of knn, or of a graph of one, were searched."""
     return str(result.attrs["request"].get("metric") or result.attrs.get("metric", EUCLIDEAN))
+
+
+def matrix_of(result: Result) -> dict[str, str]:
+    """Name and fingerprint of the matrix whose rows the lists of a result of knn are of."""
+    facts = result.attrs["input"]
+    return {name: str(facts.get(name, "")) for name in ("name", "fingerprint")}
+
+
+def mismatch(lists: Result, metric: str, matrix: Mapping[str, str] | None) -> str:
+    """What a caller should know of neighbors of new rows: whether they are in the matrix that was embedded.
+
+    Rows of an index are not known by their matrix, and that of an earlier result may not have been kept.
+
+    Raises
+    ------
+    InputError
+        They were searched by another metric.
+    """
+    if metric_of(lists) != metric:
+        raise InputError(
+            f"{lists.path} has neighbors by {metric_of(lists)}, but those of the embedding are by {metric}: "
+            "search by that metric"
+        )
+    here, is_index = matrix_of(lists), lists.attrs["request"].get("queries") == "input"
+    if matrix is None or is_index or here["fingerprint"] == matrix["fingerprint"]:
+        return ""
+    return (
+        f"neighbors are rows of {here['name']}, which is another matrix than {matrix['name']}, of which the "
+        "embedding was made, or has been written anew: places are right if it has the same rows in the same "
+        "order"
+    )
 
 
 def _require_lists(result: Result) -> dict[str, Any]:

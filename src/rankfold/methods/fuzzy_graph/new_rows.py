@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.graph.fuzzy import membership
-from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.methods.fuzzy_graph.lists import StoredLists, mismatch
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.storage.result import Result, result_of
@@ -35,12 +35,16 @@ class NewNeighbors:
     lists: StoredLists
     mean_distance: float
     local_connectivity: float
+    doubt: str = ""
+    """What a caller should know of the lists."""
 
     @classmethod
     def of(cls, embedding: Result, rows: int, neighbors: Result | str | Path) -> NewNeighbors:
         """Lists of new rows among so many of an embedding, checked."""
-        found = result_of("transform", neighbors, "neighbors of new rows, as of rf.knn(x, k=15, queries=new)")
-        lists, facts = StoredLists.of_queries(found, rows), embedding.attrs
+        stored = result_of(
+            "transform", neighbors, "neighbors of new rows, as of rf.knn(x, k=15, queries=new)"
+        )
+        lists, facts = StoredLists.of_queries(stored, rows), embedding.attrs
         if isinstance(embedding, ImaginedResult):
             return cls(lists, 0.0, 1.0)
         embedding.require_whole()
@@ -49,7 +53,8 @@ class NewNeighbors:
                 f"{embedding.path} says nothing of the distances in its graph, so that neighbors of new rows "
                 f"have no weights: make {facts['kind']} anew, of a result of knn or fuzzy_graph"
             )
-        return cls(lists, facts["mean_distance"], facts["local_connectivity"])
+        doubt = mismatch(lists.result, facts["metric"], facts.get("matrix"))
+        return cls(lists, facts["mean_distance"], facts["local_connectivity"], doubt)
 
     @property
     def chunk_rows(self) -> int:
@@ -90,4 +95,5 @@ def facts_of_distances(graph: Mapping[str, Any]) -> dict[str, Any]:
     if "mean_distance" not in graph:
         return {}
     local = graph["request"]["local_connectivity"]
-    return {"mean_distance": graph["mean_distance"], "local_connectivity": local}
+    same = {name: graph[name] for name in ("mean_distance", "metric", "matrix") if name in graph}
+    return {**same, "local_connectivity": local}

@@ -96,7 +96,7 @@ def _with_graphs(task: CombinedGraph, *names: str) -> Callable[[Mapping[str, Pat
         graphs = tuple(results[name] for name in names)
         facts = Result(graphs[0]).attrs
         return dataclasses.replace(
-            task, graphs=graphs, facts={name: facts[name] for name in ("mean_distance", "metric")}
+            task, graphs=graphs, facts={name: facts[name] for name in ("mean_distance", "metric", "matrix")}
         )
 
     return ready

@@ -181,14 +181,12 @@ def place_task(result: Result, neighbors: object) -> Placement:
     facts, fit = found.attrs, result.attrs
     if facts["kind"] != "knn" or facts["request"].get("queries") is None:
         raise InputError(f"{found.path} has no neighbors of queries: transform takes {wanted}")
-    matrix = fit.get("matrix")
+    if isinstance(found, ImaginedResult) or isinstance(result, ImaginedResult):
+        return Placement(result, StoredLists(found, found.matrix("indices").shape[1]))
+    matrix = fit["matrix"]
     if (
-        matrix is not None
-        and not isinstance(found, ImaginedResult)
-        and (
-            facts["input"]["fingerprint"] != matrix["fingerprint"]
-            or facts["request"]["metric"] != matrix["metric"]
-        )
+        facts["input"]["fingerprint"] != matrix["fingerprint"]
+        or facts["request"]["metric"] != matrix["metric"]
     ):
         raise InputError(
             f"{found.path} has neighbors by {facts['request']['metric']} among rows of "

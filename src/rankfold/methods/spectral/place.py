@@ -116,6 +116,8 @@ class Extension:
             if run.progress:
                 run.progress("transform", first + len(places), rows)
         run.passes += 1
+        if self.neighbors.doubt:
+            run.warnings.append(self.neighbors.doubt)
         scale = float((embedding * embedding).mean())
         error = math.sqrt(spread[0] / (rows * width * scale)) if scale else 0.0
         facts = {

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.layout.descent import Pulls
+from rankfold.methods.fuzzy_graph.stored_rows import StoredRows
 from rankfold.methods.knn.graph import NAME
 from rankfold.pipeline.storage.result import Result
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
-BLOCK = 2**20
-"""Edges that are looked at together."""
+BLOCK = 2**16
+"""Edges that are looked at together: 41 bytes each."""
 
 
 def pulls_bytes(rows: int, vertices: int, edges: int) -> int:
@@ -38,25 +38,19 @@ class StoredPulls:
 
     def pointers(self) -> Int64:
         """Edges before each vertex, and in all."""
-        return np.asarray(self._array("indptr")[...]).astype(np.int64, copy=False)
+        return StoredRows(self.graph).pointers
 
     def read(self, first: int, last: int) -> Pulls:
         """Edges of the vertices from one to another."""
-        ends = np.asarray(self._array("indptr")[first : last + 1]).astype(np.int64)
-        data, indices = self._array("data"), self._array("indices")
-        weights = np.empty(ends[-1] - ends[0], np.float32)
-        neighbors = np.empty(len(weights), indices.dtype)
-        start, height = int(ends[0]), data.chunks[0]
-        for top in range(start - start % height, int(ends[-1]), height):
-            some = slice(max(start, top), min(int(ends[-1]), top + height))
+        stored = StoredRows(self.graph)
+        ends = np.asarray(stored.indptr[first : last + 1]).astype(np.int64)
+        start, stop = int(ends[0]), int(ends[-1])
+        weights = np.empty(stop - start, np.float32)
+        neighbors = np.empty(stop - start, stored.indices.dtype)
+        for some in stored.chunks(start, stop):
             own = slice(some.start - start, some.stop - start)
-            weights[own], neighbors[own] = data[some], indices[some]
+            weights[own], neighbors[own] = stored.data[some], stored.indices[some]
         return Pulls(ends - start, neighbors, weights)
-
-    def _array(self, name: str) -> Any:
-        import zarr
-
-        return zarr.open_group(self.graph, mode="r")[name]
 
 
 def entropies(pulls: Pulls) -> Float64:

@@ -127,8 +127,8 @@ def error_of(repulsion: Repulsion, positions: Float32, seed: int) -> float:
     rows = np.random.Generator(np.random.Philox(key=key)).integers(0, count, SAMPLE)
     exact, near = np.empty((SAMPLE, positions.shape[1]), np.float32), np.empty(SAMPLE)
     push_sums(positions[rows], np.ascontiguousarray(positions.T), push=exact, near=near)
-    found: Any = np.empty_like(exact)
+    pushes: Any = np.empty_like(exact)
     for place, row in enumerate(rows.tolist()):
-        repulsion.push(row, found[place : place + 1], near[:1])
+        repulsion.push(row, pushes[place : place + 1], near[:1])
     size = float(np.square(exact, dtype=np.float64).sum())
-    return math.sqrt(float(np.square(found - exact, dtype=np.float64).sum()) / size) if size else 0.0
+    return math.sqrt(float(np.square(pushes - exact, dtype=np.float64).sum()) / size) if size else 0.0

@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from rankfold.kernels.graph.perplexity import affinities
 from rankfold.kernels.layout.settling import Settlers, Settling, settle_by_nodes, settle_by_pairs
-from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists
+from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, mismatch
+from rankfold.methods.fuzzy_graph.new_rows import CHUNK_ROWS, in_chunks
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, count
 from rankfold.methods.tsne.grid import NODE_BYTES, GridRepulsion, most_nodes
@@ -28,6 +29,7 @@ from rankfold.methods.tsne.request import NEIGHBORS_OF_PERPLEXITY
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
@@ -40,9 +42,6 @@ Float32 = npt.NDArray[np.float32]
 
 SETTLING = Settling(steps=250, rate=0.1, momentum=0.8, exaggeration=1.5, longest=0.25)
 """Those of openTSNE."""
-
-CHUNK_ROWS = 2**16
-"""Of the result, which settle at a time."""
 
 PIECES = 4
 """Of a block of rows for each thread."""
@@ -59,10 +58,17 @@ class NewRows:
     perplexities: tuple[float, ...]
     """Of the embedding."""
 
+    doubt: str = ""
+    """What a caller should know of the lists."""
+
     @classmethod
     def of(cls, lists: StoredLists, embedding: Source, facts: Mapping[str, Any]) -> NewRows:
         """Rows with some neighbors in an embedding of which these facts are known."""
-        return cls(lists, embedding, tuple(facts["request"]["perplexities"]))
+        perplexities = tuple(facts["request"]["perplexities"])
+        if isinstance(lists.result, ImaginedResult) or "metric" not in facts:  # what is only planned
+            return cls(lists, embedding, perplexities)
+        doubt = mismatch(lists.result, facts["metric"], facts.get("matrix"))
+        return cls(lists, embedding, perplexities, doubt)
 
     @property
     def source(self) -> Source:
@@ -133,43 +139,32 @@ class NewRows:
         positions = np.empty(self.embedding.shape, np.float32)
         self.embedding.read_into(positions, (0, len(positions)), (0, width))
         array = create_output(run.result, "embedding", (rows, width), np.float32, (self.chunk_rows, width))
-        same = 0
+        same = list[int]()
         with ThreadPoolExecutor(run.concurrency, "rankfold-settling") as pool:
             settle = _settle_among(positions, pool, run.concurrency)
-            for first, places, known in self._chunks(positions, settle):
+            for first, places in in_chunks(self._places(positions, same, settle), self.chunk_rows):
                 write_whole_chunks(array, places, (first, first + len(places)), (0, width))
-                same += known
                 if run.progress:
                     run.progress("settling", first + len(places), rows)
         run.passes += 1
+        if self.doubt:
+            run.warnings.append(self.doubt)
         method = "grid" if width <= WIDEST else "pairs"
         facts = {
             **run.facts(self.request(), method, self.source, fingerprint),
             "epochs": SETTLING.steps,
-            "rows_of_the_layout": same,
+            "rows_of_the_layout": sum(same),
         }
         run.describe(facts)
         return facts
 
-    def _chunks(self, positions: Float32, settle: Settle) -> Iterator[tuple[int, Float32, int]]:
-        """First row, places, and how many have that of a row of the embedding, of rows that fill a chunk."""
-        places: list[Float32] = []
-        first = waiting = same = 0
+    def _places(self, positions: Float32, same: list[int], settle: Settle) -> Iterator[Float32]:
+        """Places of some rows at a time; ``same`` gains how many of these are rows of the embedding."""
         for _, distances, indices in self.lists.blocks():
-            placed, known = self._place(positions, distances, indices, settle)
-            places.append(placed)
-            waiting, same = waiting + len(placed), same + known
-            if waiting >= self.chunk_rows:
-                together = np.concatenate(places)
-                whole = waiting - waiting % self.chunk_rows
-                yield first, together[:whole], same
-                places, first, waiting, same = [together[whole:]], first + whole, waiting - whole, 0
-        if waiting:
-            yield first, np.concatenate(places), same
+            same.append(int((distances[:, 0] == 0).sum()))
+            yield self._place(positions, distances, indices, settle)
 
-    def _place(
-        self, positions: Float32, distances: Array, indices: Array, settle: Settle
-    ) -> tuple[Float32, int]:
+    def _place(self, positions: Float32, distances: Array, indices: Array, settle: Settle) -> Float32:
         """Where rows with these neighbors come to."""
         weights, is_there = np.empty(distances.shape, np.float32), distances[:, 0] == 0
         affinities(distances, np.array([self.perplexity]), out=weights)
@@ -178,7 +173,7 @@ class NewRows:
         out = np.empty_like(rows.start)
         settle(rows, out)
         out[is_there] = positions[indices[is_there, 0]]
-        return out, int(is_there.sum())
+        return out
 
 
 def _settle_among(positions: Float32, pool: ThreadPoolExecutor, threads: int) -> Settle:

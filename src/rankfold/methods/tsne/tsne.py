@@ -130,7 +130,8 @@ class TsneTask:
         parts = self.parts(budget.workers)
         memory, lanes = self._memory_bytes(parts), budget.threads * parts
         costs = {"grid": NODE_FLOPS, "tree": TREE_FLOPS, "pairs": PAIR_FLOPS * self.rows}
-        push = costs[self._method] * self.rows
+        repeats = 1 if self._method == "pairs" else parts  # a grid or a tree is made by each
+        push = costs[self._method] * self.rows * repeats
         work = self.parameters.steps * (EDGE_FLOPS * self.edges + ROW_FLOPS * self.rows + push)
         reads, writes = 12 * self.edges, 4 * self.rows * self.width
         sweep = Pass(
@@ -217,6 +218,7 @@ class TsneTask:
             **self._of_pushes(run, state),
             "affinities": int(graph.attrs["weights"]),
             "metric": graph.attrs["metric"],
+            "matrix": graph.attrs["matrix"],
         }
         run.describe(facts)
         return facts

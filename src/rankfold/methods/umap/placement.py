@@ -137,6 +137,8 @@ class Placement:
                 if run.progress:
                     run.progress("placement", first + len(places), rows)
         run.passes += 1
+        if self.neighbors.doubt:
+            run.warnings.append(self.neighbors.doubt)
         facts = {
             **run.facts(self.request(), "sgd", self.source, fingerprint),
             "epochs": self.own_epochs,

@@ -59,7 +59,8 @@ class LayoutRequest:
             if arguments.get(name) is not None:
                 arguments[name] = integer(name, arguments[name])
         for name in ("min_dist", "spread", "a", "b", "repulsion_strength", "learning_rate", *DENSITY):
-            if arguments.get(name) is not None:
+            is_left_open = name in ("a", "b", "density") and arguments.get(name) is None
+            if name in arguments and not is_left_open:
                 arguments[name] = number(name, arguments[name])
         request = cls(**arguments)
         request.check()
