@@ -87,7 +87,7 @@ def _picture(facts: dict[str, Any]) -> str:
     """A graph of weights, or its layout."""
     if facts["kind"] == "transform":
         rows, k, of = facts["input"]["shape"][0], facts["request"]["k"], facts["request"]["of"]
-        if of != "umap":
+        if of in ("spectral", "diffusion_map"):
             line = f"{rows} rows placed by {k} neighbors each among {facts['rows_of_the_fit']} rows of "
             line += of.replace("_", " ")
             return f"{line}; relative standard error {facts['standard_error']:.2g}"

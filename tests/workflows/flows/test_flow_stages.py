@@ -17,6 +17,8 @@ from flow_commands import FLOW, actions, begun, changed, rankfold, refused
 import rankfold as rf
 from rankfold.methods.knn.arguments import ALIASES, NAMES, SET_NAMES
 from rankfold.methods.knn.request import METRICS, SET_METRICS
+from rankfold.methods.model.arguments import EMBEDDINGS
+from rankfold.methods.model.transform import PLACED
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.workflows.flows import stage_models as models
 from rankfold.workflows.flows.plan import Workflow
@@ -72,6 +74,7 @@ def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -
 
 
 def test_choices_are_those_of_the_library() -> None:
+    assert set(EMBEDDINGS) == set(PLACED)
     assert set(NAMES) == set(METRICS) and set(SET_NAMES) == set(SET_METRICS)
     for name in ("knn", "trustworthiness", "continuity"):
         metric = models.STAGES[name].model_fields["metric"]
@@ -150,6 +153,12 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   placed: {method: transform, result: picture, neighbors: near-new}
   extended: {method: transform, result: spread, neighbors: near-new}
   led: {method: transform, result: paths, neighbors: near-new}
+  down: {method: tsne, neighbors: near-all, perplexity: 1, n_iter: 5, early_exaggeration_iter: 5}
+  down-from: {method: tsne, neighbors: near-all, perplexity: "1,1.2", n_iter: 5, init: start}
+  settled: {method: transform, result: down, neighbors: near-new}
+  start: {method: pca, input: counts, rank: 2}
+  pull: {method: kernel_sum, input: start.scores, kernel: gaussian, bandwidth: 0.5}
+  dense: {method: density, input: start.scores, bandwidth: 0.5, targets: placed.embedding}
   of-placed: {method: svd, input: placed.embedding, rank: 1}
   trusted: {method: trustworthiness, input: counts, embedding: picture.embedding, k: 4}
   of-weights: {method: svd, input: weights.graph, rank: 2}

@@ -35,7 +35,7 @@ class ReconstructArguments:
     )
 
 
-EMBEDDINGS = ("umap", "isomap", "spectral", "diffusion_map")
+EMBEDDINGS = ("umap", "tsne", "isomap", "spectral", "diffusion_map")
 """Methods whose results new rows have places in, by their neighbors among the rows that were embedded."""
 
 TRANSFORM = Method(
