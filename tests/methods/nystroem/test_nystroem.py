@@ -118,6 +118,14 @@ def test_a_kernel_that_is_not_positive_says_so() -> None:
         rf.nystroem(uneven()[::10], 40, kernel="sigmoid", gamma=0.1, landmarks="uniform")
 
 
+@pytest.mark.parametrize("landmarks", LANDMARKS)
+@pytest.mark.parametrize(("scale", "degree"), [(1.0, 2.5), (1e70, 5.0)], ids=["no power", "overflow"])
+def test_similarities_out_of_range_are_refused(landmarks: str, scale: float, degree: float) -> None:
+    x = scale * np.random.default_rng(0).standard_normal((300, 5))
+    with pytest.raises(rf.RankfoldError, match="leave the range of float64"):
+        rf.nystroem(x, 60, kernel="polynomial", degree=degree, gamma=1.0, landmarks=landmarks)
+
+
 @pytest.mark.parametrize(
     ("how", "message"),
     [

@@ -23,12 +23,12 @@ import scipy.linalg
 
 from rankfold.kernels.layout.forces import epoch_key
 from rankfold.kernels.similarity.functions import own_similarities, rows_of
-from rankfold.kernels.similarity.tiles import evaluate
 from rankfold.methods.kmeans.kept_rows import KeptRows
 from rankfold.methods.nystroem.pivots import FAINT, DrawRows, no_pivots, residuals_of
 from rankfold.methods.nystroem.request import NystroemRequest
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.random_keys import Purpose
+from rankfold.methods.similarity.in_range import finite_similarities, require_finite
 from rankfold.methods.similarity.request import KernelChoice
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
@@ -101,6 +101,7 @@ class Draws:
             refuse_bad(state, self.source)
             keys, ids, rows = fold.kept.held(state)
             own, residual = float(state["own"][0]), float(state["residual"][0])
+            require_finite([own, residual], self.source.name)
             if self.asked.landmarks == "uniform":
                 order = np.argsort(ids)
                 return rows[order], ids[order]
@@ -122,11 +123,9 @@ class Draws:
         similarity, before = self.choice.similarity, pivots["pivots"]
         old, new = (rows_of(each, similarity, self.shift) for each in (before, proposed))
         residual = residuals_of(new, own_similarities(new, similarity), old, pivots["inverse"], self.choice)
-        gram = np.empty((len(proposed), len(proposed)))
-        evaluate(new, new, similarity=similarity, out=gram)
+        gram = finite_similarities(new, new, similarity, self.source.name)
         if len(before):
-            across = np.empty((len(proposed), len(before)))
-            evaluate(new, old, similarity=similarity, out=across)
+            across = finite_similarities(new, old, similarity, self.source.name)
             told = across @ pivots["inverse"]
             gram -= told @ told.T
         seed = np.array([self.asked.seed, Purpose.LANDMARK_CHOICE], np.uint64)
@@ -142,20 +141,31 @@ class Draws:
             column = gram[:, place] / np.sqrt(left)
             gram -= np.outer(column, column)
             chosen.append(place)
-        taken = with_inverse(np.vstack([before, proposed[chosen]]), self.choice, self.shift)
+        taken = with_inverse(np.vstack([before, proposed[chosen]]), self.choice, self.shift, self.source.name)
         return {**taken, "ids": np.concatenate([pivots["ids"], ids[chosen]])}
 
 
-def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64) -> State:
-    """Pivots, and the transposed inverse of the factor of their similarities."""
+def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64, name: str) -> State:
+    """Pivots, and the transposed inverse of the factor of their similarities; raises ``DataError``."""
     rows = rows_of(pivots, choice.similarity, shift)
-    gram = np.empty((len(pivots), len(pivots)))
-    evaluate(rows, rows, similarity=choice.similarity, out=gram)
+    gram = finite_similarities(rows, rows, choice.similarity, name)
     gram = (gram + gram.T) / 2
     try:
         factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
     except scipy.linalg.LinAlgError:
         gram[np.diag_indices(len(gram))] *= 1 + FAINT
-        factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
+        try:
+            factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
+        except scipy.linalg.LinAlgError as error:
+            raise not_positive(choice, name) from error
     inverse = scipy.linalg.solve_triangular(factor, np.eye(len(gram)), lower=True, check_finite=False)
     return {"pivots": pivots, "inverse": np.ascontiguousarray(inverse.T)}
+
+
+def not_positive(choice: KernelChoice, name: str) -> DataError:
+    """What says that pivots have no meaning."""
+    return DataError(
+        f"the kernel {choice.kernel} is not positive for rows of {name}: these are drawn by what landmarks "
+        "leave of their similarities with themselves, which is less than nothing here. Take "
+        "landmarks='kmeans' or 'uniform', or another kernel"
+    )

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.similarity.functions import rows_of
-from rankfold.kernels.similarity.tiles import evaluate
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.kmeans.kmeans import kmeans_task
 from rankfold.methods.nystroem.arguments import CLUSTER_PASSES, LANDMARKS
@@ -33,6 +32,7 @@ from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.similarity.arguments import COEF0, DEGREE
 from rankfold.methods.similarity.blocks import shift_of
 from rankfold.methods.similarity.features import Points, WriteFeatures, features_of, row_chunk
+from rankfold.methods.similarity.in_range import finite_similarities
 from rankfold.methods.task import Output, Task, count, vectors
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
@@ -155,7 +155,7 @@ class Nystroem:
         with one_blas_thread():
             shift = shift_of(self.source, choice.similarity)
             landmarks, ids = self._landmarks(run, shift)
-            normalization, facts = normalize(landmarks, self.parameters, shift)
+            normalization, facts = normalize(landmarks, self.parameters, shift, self.source.name)
             small = {"points": landmarks, "normalization": normalization, "shift": shift}
             write_outputs(run.result, {**small, "landmarks": ids})
             rows, square = (open_source(run.result / name) for name in ("points", "normalization"))
@@ -188,8 +188,7 @@ class Nystroem:
         _, _, raw = fold.kept[0].held(state)
         choice = self.parameters.choice
         rows = rows_of(raw, choice.similarity, fold.points.shift)
-        similarities = np.empty((len(raw), len(raw)))
-        evaluate(rows, rows, similarity=choice.similarity, out=similarities)
+        similarities = finite_similarities(rows, rows, choice.similarity, self.source.name)
         features = features_of(rows, fold.points, None)
         sampled = sampled_error(similarities, features @ features.T, self.source.shape[0])
         return {
@@ -220,12 +219,13 @@ def _imagined(rank: int, columns: int) -> State:
     return {"pivots": np.empty((rank, columns)), "inverse": np.empty((rank, rank))}
 
 
-def normalize(landmarks: Float64, asked: NystroemRequest, shift: Float64) -> tuple[Float64, dict[str, Any]]:
-    """(m, m) root of the inverse of landmarks' similarities, and what is known of these."""
+def normalize(
+    landmarks: Float64, asked: NystroemRequest, shift: Float64, name: str
+) -> tuple[Float64, dict[str, Any]]:
+    """(m, m) root of the inverse of landmarks' similarities, and what is known of these; may refuse them."""
     similarity = asked.choice.similarity
     rows = rows_of(landmarks, similarity, shift)
-    gram = np.empty((len(landmarks), len(landmarks)))
-    evaluate(rows, rows, similarity=similarity, out=gram)
+    gram = finite_similarities(rows, rows, similarity, name)
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
     largest = max(float(np.abs(values).max()), float(np.finfo(np.float64).tiny))
     kept = values > LEAST * largest
