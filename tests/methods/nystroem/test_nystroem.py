@@ -126,6 +126,24 @@ def test_similarities_out_of_range_are_refused(landmarks: str, scale: float, deg
         rf.nystroem(x, 60, kernel="polynomial", degree=degree, gamma=1.0, landmarks=landmarks)
 
 
+@pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
+def test_features_out_of_range_are_refused() -> None:
+    x = np.random.default_rng(0).standard_normal((400, 5))
+    how: dict[str, Any] = {"kernel": "polynomial", "degree": 2.5, "gamma": 1.0}
+    positive = np.abs(x)  # whose products are, too
+    for r in (rf.kernel_pca(positive, 2, **how), rf.nystroem(positive, 5, landmarks="uniform", **how)):
+        for new in (x, 1e140 * positive):
+            with pytest.raises(rf.RankfoldError, match="leave the range of float64"):
+                rf.transform(r, new)
+    single = rf.nystroem(positive.astype(np.float32), 5, landmarks="uniform", **how)
+    with pytest.raises(rf.RankfoldError, match="leave the range of float32"):
+        rf.transform(single, (1e15 * positive).astype(np.float32))
+    # The landmarks alone are in range.
+    x[:-4] = positive[:-4]
+    with pytest.raises(rf.RankfoldError, match="leave the range of float64"):
+        rf.nystroem(x, 5, landmarks="uniform", **how)
+
+
 @pytest.mark.parametrize(
     ("how", "message"),
     [

@@ -27,12 +27,11 @@ from rankfold.methods.nystroem.arguments import CLUSTER_PASSES, LANDMARKS
 from rankfold.methods.nystroem.landmarks import Draws, rounds
 from rankfold.methods.nystroem.request import NystroemRequest
 from rankfold.methods.nystroem.sampled import SAMPLE_ROWS, sampled_error
-from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.similarity.arguments import COEF0, DEGREE
 from rankfold.methods.similarity.blocks import shift_of
-from rankfold.methods.similarity.features import Points, WriteFeatures, features_of, row_chunk
-from rankfold.methods.similarity.in_range import finite_similarities
+from rankfold.methods.similarity.features import Points, WriteFeatures, features_of, refuse_outside, row_chunk
+from rankfold.methods.similarity.in_range import finite_similarities, require_finite
 from rankfold.methods.task import Output, Task, count, vectors
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
@@ -165,7 +164,7 @@ class Nystroem:
             path = create_output(run.result, "features", shape, self.dtype, (self._chunk, width))
             fold = self._fold(points, path, run.slots)
             state = run.pass_over_data("features", fold)
-            refuse_bad(state, self.source)
+            refuse_outside(state, self.source, self.dtype)
             facts |= self._errors(state, fold, float(facts["condition"]))
         self._warn(run, facts, len(landmarks))
         facts = {**run.facts(self.request(), self.parameters.landmarks, self.source, fingerprint), **facts}
@@ -183,6 +182,7 @@ class Nystroem:
     def _errors(self, state: State, fold: WriteFeatures, condition: float) -> dict[str, Any]:
         """What features leave: of the trace exactly, but for rounding; of pairs by a sample."""
         own, captured = (float(state[name][0]) for name in ("own", "captured"))
+        require_finite([own, captured], self.source.name)
         rounding = 64 * EPS * float(np.sqrt(condition))
         error = (own - captured) / own if own > 0 else 0.0
         _, _, raw = fold.kept[0].held(state)

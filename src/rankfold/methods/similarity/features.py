@@ -20,10 +20,11 @@ import numpy.typing as npt
 from rankfold.kernels.similarity.functions import Rows, own_similarities, rows_of
 from rankfold.kernels.similarity.tiles import HEIGHT, WIDTH, multiply
 from rankfold.methods.kmeans.kept_rows import KeptRows, exponentials
-from rankfold.methods.parts.finite import BAD
+from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.panels import Grain, OverPanels, Panels, numbers
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.similarity.blocks import RowBlocks, edges_of, tallest
+from rankfold.methods.similarity.in_range import require_finite
 from rankfold.methods.similarity.request import KernelChoice
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.pipeline.data.grid import Grid
@@ -205,7 +206,7 @@ class WriteFeatures(OverRows):
     def sums(self) -> Mapping[str, Sum]:
         """Traces of similarities and of what features have of them."""
         rows = {name: each for kept in self.kept for name, each in kept.sums().items()}
-        return {"own": Sum((1,)), "captured": Sum((1,)), "bad": BAD, **rows}
+        return {"own": Sum((1,)), "captured": Sum((1,)), "outside": Sum((1,)), "bad": BAD, **rows}
 
     @property
     def beside_bytes(self) -> int:
@@ -236,17 +237,27 @@ class WriteFeatures(OverRows):
         out = work.out[: stop - start]
         for grain, rows, own in self.rows_of_grains(state, work, start, stop, slot):
             features = features_of(rows, self.points, work.resident)
-            state["own"] += own.sum()
-            state["captured"] += np.einsum("ij,ij->", features, features)
-            out[grain.first - start : grain.last - start] = features
+            here = out[grain.first - start : grain.last - start]
+            with np.errstate(over="ignore", invalid="ignore"):
+                state["own"] += own.sum()
+                state["captured"] += np.einsum("ij,ij->", features, features)
+                here[...] = features
+            state["outside"] += np.count_nonzero(~np.isfinite(here))
             for kept in self.kept:
                 keys = exponentials(self.seed, Purpose.SIMILAR_ROWS, grain.first, grain.last)
                 kept.take(state, keys, grain.first, numbers(grain.raw).astype(np.float64))
         work.device.send(out, functools.partial(self._write, state, start, stop))
 
     def _write(self, state: State, start: int, stop: int, out: Array) -> None:
-        if not state["bad"][0]:  # what holds bad numbers is refused in the end
+        if not (state["bad"][0] or state["outside"][0]):  # what holds bad numbers is refused in the end
             write_whole_chunks(self.array, out, (start, stop), (0, self.width))
+
+
+def refuse_outside(state: State, source: Source, dtype: np.dtype[Any]) -> None:
+    """Raise ``DataError`` for bad elements of a matrix, and for features of it that are not finite."""
+    refuse_bad(state, source)
+    if state["outside"][0]:
+        require_finite(np.inf, source.name, dtype.name)
 
 
 def features_of(rows: Rows, points: Points, resident: list[tuple[Rows, Float64]] | None) -> Float64:
@@ -254,6 +265,7 @@ def features_of(rows: Rows, points: Points, resident: list[tuple[Rows, Float64]]
     features = np.zeros((len(rows.squares), points.coefficients.shape[1]))
     for others, coefficients in points.each() if resident is None else resident:
         multiply(rows, others, similarity=points.choice.similarity, v=coefficients, out=features)
-    features *= points.weights
-    features -= points.offset
+    with np.errstate(over="ignore", invalid="ignore"):
+        features *= points.weights
+        features -= points.offset
     return features

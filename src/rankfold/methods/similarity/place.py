@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output
-from rankfold.methods.similarity.features import Points, WriteFeatures, row_chunk
+from rankfold.methods.similarity.features import Points, WriteFeatures, refuse_outside, row_chunk
 from rankfold.methods.similarity.request import KernelChoice, check_matrix
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
@@ -103,7 +102,7 @@ class SimilarRows:
             shape, chunks = (self.source.shape[0], self.width), (self._chunk, self.width)
             array = create_output(run.result, self.name, shape, self.dtype, chunks)
             state = run.pass_over_data("transform", self.fold(array, run.slots))
-            refuse_bad(state, self.source)
+            refuse_outside(state, self.source, self.dtype)
         own, captured = (float(state[name][0]) for name in ("own", "captured"))
         facts = run.facts(self.request(), "similarities", self.source, fingerprint)
         if self.kind == "nystroem":
