@@ -118,6 +118,25 @@ def test_a_kernel_that_is_not_positive_says_so() -> None:
         rf.nystroem(uneven()[::10], 40, kernel="sigmoid", gamma=0.1, landmarks="uniform")
 
 
+@pytest.mark.parametrize("rank", [10, 100])
+def test_pivots_are_not_drawn_by_a_kernel_that_is_not_positive(rank: int) -> None:
+    x = np.random.default_rng(0).standard_normal((300, 4))
+    with pytest.raises(rf.RankfoldError, match="the kernel sigmoid is not positive for rows"):
+        rf.nystroem(x, rank, kernel="sigmoid", landmarks="rpcholesky")
+
+
+@pytest.mark.filterwarnings("ignore:.*directions are left out:rankfold.RankfoldWarning")
+def test_features_that_tell_more_than_there_is_say_so() -> None:
+    x = np.random.default_rng(0).standard_normal((300, 4))
+    with pytest.warns(rf.RankfoldWarning, match="of the trace of similarities more than there is"):
+        r = rf.nystroem(x, 60, kernel="sigmoid", landmarks="uniform")
+    own = np.tanh(np.square(x).sum(axis=1) / 4 + 1).sum()
+    right = 1 - np.square(r.features[...]).sum() / own
+    assert r.attrs["trace_error"] == pytest.approx(right, rel=1e-9)
+    assert r.attrs["trace_error"] < 0
+    assert rf.transform(r, x).attrs["trace_error"] == pytest.approx(right, rel=1e-9)
+
+
 @pytest.mark.parametrize("landmarks", LANDMARKS)
 @pytest.mark.parametrize(("scale", "degree"), [(1.0, 2.5), (1e70, 5.0)], ids=["no power", "overflow"])
 def test_similarities_out_of_range_are_refused(landmarks: str, scale: float, degree: float) -> None:

@@ -28,6 +28,7 @@ from rankfold.methods.nystroem.pivots import FAINT, DrawRows, no_pivots, residua
 from rankfold.methods.nystroem.request import NystroemRequest
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.random_keys import Purpose
+from rankfold.methods.similarity.features import NOTABLE
 from rankfold.methods.similarity.in_range import finite_similarities, require_finite
 from rankfold.methods.similarity.request import KernelChoice
 from rankfold.pipeline.data.source import Source
@@ -101,10 +102,13 @@ class Draws:
             refuse_bad(state, self.source)
             keys, ids, rows = fold.kept.held(state)
             own, residual = float(state["own"][0]), float(state["residual"][0])
-            require_finite([own, residual], self.source.name)
+            negative = float(state["negative"][0])
+            require_finite([own, residual, negative], self.source.name)
             if self.asked.landmarks == "uniform":
                 order = np.argsort(ids)
                 return rows[order], ids[order]
+            if negative > NOTABLE * (abs(own) + negative):
+                raise not_positive(self.choice, self.source.name)
             if not number and not residual > 0:
                 raise DataError(
                     f"no row of {self.source.name} is similar to itself by {self.choice.kernel}, by which "
@@ -118,31 +122,32 @@ class Draws:
                 break
         return pivots["pivots"], pivots["ids"]
 
-    def _take(self, pivots: State, proposed: Float64, ids: Int64, number: int) -> State:
+    def _take(self, pivots: State, candidates: Float64, ids: Int64, number: int) -> State:
         """Pivots with those of some proposals that are taken, in their order."""
         similarity, before = self.choice.similarity, pivots["pivots"]
-        old, new = (rows_of(each, similarity, self.shift) for each in (before, proposed))
+        old, new = (rows_of(each, similarity, self.shift) for each in (before, candidates))
         residual = residuals_of(new, own_similarities(new, similarity), old, pivots["inverse"], self.choice)
         gram = finite_similarities(new, new, similarity, self.source.name)
         if len(before):
             across = finite_similarities(new, old, similarity, self.source.name)
-            told = across @ pivots["inverse"]
-            gram -= told @ told.T
+            factors = across @ pivots["inverse"]
+            gram -= factors @ factors.T
         seed = np.array([self.asked.seed, Purpose.LANDMARK_CHOICE], np.uint64)
         bits = np.random.Philox(key=seed, counter=[0, 0, 0, number])
-        chances = np.random.Generator(bits).random(len(proposed))
+        chances = np.random.Generator(bits).random(len(candidates))
         own, chosen = own_similarities(new, similarity), list[int]()
-        for place in range(min(len(proposed), len(residual))):
-            left = float(gram[place, place])
+        for place in range(len(candidates)):
+            rest = float(gram[place, place])
             if len(before) + len(chosen) == self.asked.rank:
                 break
-            if left <= FAINT * own[place] or chances[place] * residual[place] >= left:
+            if rest <= FAINT * own[place] or chances[place] * residual[place] >= rest:
                 continue
-            column = gram[:, place] / np.sqrt(left)
+            column = gram[:, place] / np.sqrt(rest)
             gram -= np.outer(column, column)
             chosen.append(place)
-        taken = with_inverse(np.vstack([before, proposed[chosen]]), self.choice, self.shift, self.source.name)
-        return {**taken, "ids": np.concatenate([pivots["ids"], ids[chosen]])}
+        rows = np.vstack([before, candidates[chosen]])
+        factored = with_inverse(rows, self.choice, self.shift, self.source.name)
+        return {**factored, "ids": np.concatenate([pivots["ids"], ids[chosen]])}
 
 
 def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64, name: str) -> State:

@@ -30,7 +30,14 @@ from rankfold.methods.nystroem.sampled import SAMPLE_ROWS, sampled_error
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.similarity.arguments import COEF0, DEGREE
 from rankfold.methods.similarity.blocks import shift_of
-from rankfold.methods.similarity.features import Points, WriteFeatures, features_of, refuse_outside, row_chunk
+from rankfold.methods.similarity.features import (
+    Points,
+    WriteFeatures,
+    features_of,
+    refuse_outside,
+    row_chunk,
+    trace_error,
+)
 from rankfold.methods.similarity.in_range import finite_similarities, require_finite
 from rankfold.methods.task import Output, Task, count, vectors
 from rankfold.pipeline.blas import one_blas_thread
@@ -184,7 +191,8 @@ class Nystroem:
         own, captured = (float(state[name][0]) for name in ("own", "captured"))
         require_finite([own, captured], self.source.name)
         rounding = 64 * EPS * float(np.sqrt(condition))
-        error = (own - captured) / own if own > 0 else 0.0
+        error = trace_error(state)
+        least, most = error - rounding, error + rounding
         _, _, raw = fold.kept[0].held(state)
         choice = self.parameters.choice
         rows = rows_of(raw, choice.similarity, fold.points.shift)
@@ -193,8 +201,8 @@ class Nystroem:
         sampled = sampled_error(similarities, features @ features.T, self.source.shape[0])
         return {
             "trace": own,
-            "trace_error": max(error, 0.0),
-            "trace_error_interval": [max(error - rounding, 0.0), max(error, 0.0) + rounding],
+            "trace_error": error,
+            "trace_error_interval": [least if error < 0 else max(least, 0.0), most],
             "pair_error": sampled.value,
             "pair_error_interval": [sampled.low, sampled.high],
             "sample_rows": len(raw),
@@ -211,6 +219,11 @@ class Nystroem:
             run.warnings.append(
                 f"the kernel {asked.choice.kernel} is not positive here: similarities of landmarks have "
                 f"{facts['negative_eigenvalues']} negative eigenvalues, whose directions are left out"
+            )
+        if facts["trace_error"] < 0:
+            run.warnings.append(
+                f"the kernel {asked.choice.kernel} is not positive here: features tell "
+                f"{-facts['trace_error']:.2g} of the trace of similarities more than there is"
             )
 
 

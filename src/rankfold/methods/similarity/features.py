@@ -47,6 +47,12 @@ EVALUATION_FLOPS = 30.0
 """Operations that take as long as a kernel function of a product."""
 
 
+NOTABLE = 1e-6
+"""Share of similarities of rows with themselves that is less than nothing by more than rounding: landmarks
+have factors known to the root of 1e-12.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Points:
     """What rows are compared with."""
@@ -258,6 +264,17 @@ def refuse_outside(state: State, source: Source, dtype: np.dtype[Any]) -> None:
     refuse_bad(state, source)
     if state["outside"][0]:
         require_finite(np.inf, source.name, dtype.name)
+
+
+def trace_error(state: State) -> float:
+    """Share of the trace of similarities that features leave, negative where these tell more than there is.
+
+    That is beyond rounding only by a kernel function that is not positive.
+    """
+    own, captured = (float(state[name][0]) for name in ("own", "captured"))
+    size = abs(own) or captured
+    error = (own - captured) / size if size > 0 else 0.0
+    return error if error < -NOTABLE else max(error, 0.0)
 
 
 def features_of(rows: Rows, points: Points, resident: list[tuple[Rows, Float64]] | None) -> Float64:
