@@ -72,6 +72,24 @@ def test_samples_on_disk_are_those_in_memory(tmp_path: Path) -> None:
         RBFSampler().fit(store)
 
 
+def inner(a: Any, b: Any) -> float:
+    total = 1.0
+    for i in range(len(a)):
+        total += a[i] * b[i]
+    return total
+
+
+def test_samples_on_disk_are_compared_by_a_function_of_your_own(tmp_path: Path) -> None:
+    x, new = samples(600), samples(50, 1)
+    store, more = (
+        to_zarr(tmp_path / f"{name}.zarr", each, (300, 6)) for name, each in (("x", x), ("y", new))
+    )
+    for estimator in (KernelPCA(2, kernel=inner), Nystroem(inner, n_components=5, random_state=0)):
+        right = estimator.fit(x).transform(new)
+        there = np.asarray(estimator.fit(store).transform(more)[...])
+        np.testing.assert_allclose(there, right, rtol=0, atol=1e-6 * np.abs(right).max())
+
+
 @pytest.mark.parametrize("landmarks", ["uniform", "kmeans", "rpcholesky"])
 def test_nystroem_approximates_as_it_says(landmarks: str) -> None:
     x = samples(300)

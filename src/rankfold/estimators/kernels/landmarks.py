@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
-from rankfold.estimators.kernels.functions import choice_of, in_rows
+from rankfold.estimators.kernels.functions import choice_of, in_rows, transformed
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output
 from rankfold.kernels.similarity.tiles import multiply
@@ -111,7 +111,7 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             require_plain_output(self)
             if self._result is None:
                 raise ValueError("samples on disk are transformed by a fit to samples on disk")
-            return rankfold.transform(self._result, X, memory=self.memory).features
+            return transformed(self._result, X, self.kernel, self.memory).features
         X = validate_data(self, X, accept_sparse="csr", reset=False)
         if self._choice is None:
             pairs = self._to_landmarks(X)
