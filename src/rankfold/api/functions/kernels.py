@@ -111,7 +111,7 @@ def nystroem(
         As for ``kernel_pca``.
     landmarks : {"kmeans", "rpcholesky", "uniform"}
         "kmeans": means of as many clusters, by ten passes of ``kmeans`` at most. "rpcholesky": rows, each
-        with a chance by what those before leave of it, in two to seven passes as a rule, at most 30;
+        with a chance by what those before leave of it, in 2 to 12 passes as a rule, at most 30;
         kernels that are not positive are refused. "uniform": any rows, in one pass.
     seed : int
         Key of the random numbers.
