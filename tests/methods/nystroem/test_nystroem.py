@@ -13,6 +13,11 @@ from sklearn.metrics.pairwise import pairwise_kernels
 import rankfold as rf
 from rankfold.methods.nystroem.arguments import LANDMARKS
 from rankfold.methods.nystroem.sampled import sampled_error
+from rankfold.methods.similarity import features
+from rankfold.methods.similarity.place import similar_rows_task
+from rankfold.pipeline.engine import blocks
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]
 
@@ -181,6 +186,27 @@ def test_new_rows_have_the_columns_of_the_fit() -> None:
     r = rf.nystroem(uneven(), 5, gamma=GAMMA, landmarks="uniform")
     with pytest.raises(rf.RankfoldError, match="fitted to 10 columns"):
         rf.transform(r, np.ones((3, 4)))
+
+
+def test_points_that_do_not_stay_are_read_once_for_each_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(blocks.GRAIN_BYTES, "cpu", 2**14)  # 256 rows
+    x, new = uneven(), np.vstack([uneven(1)] * 8)
+    fit, reads = rf.kernel_pca(x, 2, gamma=GAMMA), list[int]()
+    whole, each = rf.transform(fit, new), features.Points.each
+
+    def counted(points: features.Points) -> Any:
+        reads.append(1)
+        return each(points)
+
+    monkeypatch.setattr(features, "RESIDENT_BYTES", 0)
+    monkeypatch.setattr(features.Points, "each", counted)
+    task = similar_rows_task(fit, new)
+    cut = task.fold(NOWHERE, 1).cut
+    assert len(cut.panels) - 1 < cut.grain_count
+    np.testing.assert_array_equal(rf.transform(fit, new).scores[...], whole.scores[...])
+    assert len(reads) == len(cut.panels) - 1
+    (sweep,) = task.plan(Budget(2**30, 1)).passes
+    assert sweep.reads_bytes == new.nbytes + len(reads) * (x.nbytes + 8 * len(x) * 2)
 
 
 def test_all_rows_in_the_sample_leave_nothing_to_chance() -> None:

@@ -141,6 +141,7 @@ class Nystroem:
         draws = [dataclasses.replace(sweep, name=f"draw-{i:02d}", is_likely=i < likely) for i in range(most)]
         fold = self._fold(self._imagined(), NOWHERE, slots)
         writes = rows * rank * self.dtype.itemsize
+        reads += fold.reads_bytes
         return [*draws, numbers_of("features", fold, reads, writes, rows * fold.row_flops)]
 
     def _imagined(self) -> Points:
@@ -197,7 +198,7 @@ class Nystroem:
         choice = self.parameters.choice
         rows = rows_of(raw, choice.similarity, fold.points.shift)
         similarities = finite_similarities(rows, rows, choice.similarity, self.source.name)
-        features = features_of(rows, fold.points, None)
+        (features,) = features_of([rows], fold.points, None)
         sampled = sampled_error(similarities, features @ features.T, self.source.shape[0])
         return {
             "trace": own,

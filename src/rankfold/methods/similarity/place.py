@@ -93,6 +93,7 @@ class SimilarRows:
             driver_bytes=0,
             accumulator_bytes=16,
             writes_bytes=writes,
+            beside_bytes=self.fold(NOWHERE, 1).reads_bytes,
         )
         return plan_task(outline, sweep, budget)
 
