@@ -119,7 +119,7 @@ class CenteredSimilarities:
 
 
 def pairs_by_products(
-    centered: CenteredSimilarities, rank: int, asked: tuple[float, int, int], heard: Callable[[float], None]
+    centered: CenteredSimilarities, rank: int, asked: tuple[float, int, int], tell: Callable[[float], None]
 ) -> Eigenpairs:
     """The ``rank`` leading pairs; ``asked`` are tol, products and seed.
 
@@ -129,7 +129,7 @@ def pairs_by_products(
     """
     tol, most, seed = asked
     rows = centered.matrix.blocks.rows
-    ritz = block_lanczos(centered, rows, rank, tol / 2, seed, heard, BLOCK * most)
+    ritz = block_lanczos(centered, rows, rank, tol / 2, seed, tell, BLOCK * most)
     errors = ritz.squares * ritz.errors * (2 + ritz.errors) + rounding(centered.size, rows)
     total = centered.matrix.trace() - float(centered.means.sum())
     vectors = ritz.vectors * fix_signs(ritz.vectors)

@@ -90,8 +90,8 @@ class DrawRows(OverRows):
 
     def sums(self) -> Mapping[str, Sum]:
         """Rows that are kept; similarities of rows with themselves, and what is left of them, by its sign."""
-        left = {"residual": Sum((1,)), "negative": Sum((1,))}
-        return {"own": Sum((1,)), **left, "bad": BAD, **self.kept.sums()}
+        traces = {name: Sum((1,)) for name in ("own", "residual", "negative")}
+        return {**traces, "bad": BAD, **self.kept.sums()}
 
     @property
     def beside_bytes(self) -> int:
