@@ -24,6 +24,7 @@ from rankfold.estimators.samples import forget_names, is_large, require_plain_ou
 from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 from rankfold.kernels.similarity.tiles import multiply
 from rankfold.methods.similarity.arguments import ALIASES, KERNELS
+from rankfold.methods.similarity.in_range import require_finite
 from rankfold.methods.similarity.request import KernelChoice
 
 Float64 = npt.NDArray[np.float64]
@@ -157,6 +158,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         rows, others = (in_rows(each, self._choice, self._shift) for each in (X, self.X_fit_))
         out = np.zeros((X.shape[0], len(values)))
         multiply(rows, others, similarity=self._choice.similarity, v=alphas, out=out)
+        require_finite(out, "X")
         return _as_given(out - self._offset, X)
 
     def inverse_transform(self, X: Any) -> Any:

@@ -21,6 +21,7 @@ from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output
 from rankfold.kernels.similarity.tiles import multiply
 from rankfold.methods.nystroem.arguments import LANDMARKS
+from rankfold.methods.similarity.in_range import require_finite
 from rankfold.methods.similarity.request import KernelChoice
 
 Float64 = npt.NDArray[np.float64]
@@ -119,6 +120,7 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         rows, others = (in_rows(each, self._choice, self._shift) for each in (X, self.components_))
         out = np.zeros((X.shape[0], self.normalization_.shape[1]))
         multiply(rows, others, similarity=self._choice.similarity, v=self.normalization_, out=out)
+        require_finite(out, "X")
         return out.astype(np.float32) if X.dtype == np.float32 else out
 
     def _params(self) -> dict[str, Any]:
