@@ -13,6 +13,7 @@ from reference import to_zarr
 from sklearn import decomposition, kernel_approximation
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import rankfold
 from rankfold.estimators import KernelPCA, Nystroem, RBFSampler
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
@@ -70,6 +71,32 @@ def test_samples_on_disk_are_those_in_memory(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.asarray(marks.fit(store).transform(more)[...]), features, rtol=0, atol=1e-9)
     with pytest.raises(ValueError, match="block of rows"):
         RBFSampler().fit(store)
+
+
+def test_samples_out_of_range_are_refused() -> None:
+    x = np.abs(samples(300))
+    how: dict[str, Any] = {"kernel": "poly", "degree": 2.5, "gamma": 1.0, "coef0": 1.0}
+    for estimator in (KernelPCA(2, **how), Nystroem(n_components=5, random_state=0, **how)):
+        with pytest.raises(rankfold.RankfoldError, match="of X are no numbers"):
+            estimator.fit(x).transform(1e140 * x)
+
+
+def inner(a: Any, b: Any) -> float:
+    total = 1.0
+    for i in range(len(a)):
+        total += a[i] * b[i]
+    return total
+
+
+def test_samples_on_disk_are_compared_by_a_function_of_your_own(tmp_path: Path) -> None:
+    x, new = samples(600), samples(50, 1)
+    store, more = (
+        to_zarr(tmp_path / f"{name}.zarr", each, (300, 6)) for name, each in (("x", x), ("y", new))
+    )
+    for estimator in (KernelPCA(2, kernel=inner), Nystroem(inner, n_components=5, random_state=0)):
+        right = estimator.fit(x).transform(new)
+        there = np.asarray(estimator.fit(store).transform(more)[...])
+        np.testing.assert_allclose(there, right, rtol=0, atol=1e-6 * np.abs(right).max())
 
 
 @pytest.mark.parametrize("landmarks", ["uniform", "kmeans", "rpcholesky"])

@@ -79,6 +79,15 @@ def test_exponentials_are_those_of_the_c_library() -> None:
 
 
 @pytest.mark.parametrize("name", NAMED)
+def test_what_is_no_number_has_no_similarity(name: str) -> None:
+    x, y = (np.random.default_rng(seed).standard_normal((20, 3)) for seed in (0, 1))
+    x[4, 1] = np.nan
+    k = all_pairs(x, y, NAMED[name])
+    assert np.isnan(k[4]).all()
+    assert np.isfinite(np.delete(k, 4, axis=0)).all()
+
+
+@pytest.mark.parametrize("name", NAMED)
 def test_products_are_those_of_the_matrix(name: str) -> None:
     rng, similarity = np.random.default_rng(2), NAMED[name]
     x = rows_of(rng.standard_normal((HEIGHT + 40, 5)), similarity, np.zeros(5))

@@ -142,7 +142,8 @@ def test_a_bandwidth_of_nothing_tells_all_rows_apart() -> None:
         ({"rank": 41}, "has 40 rows, whose matrix of pairs has as many eigenvalues: ask for 1 to 40"),
         ({"rank": 0}, "rank 0 was asked for"),
         ({"gamma": math.inf}, "rows would be like themselves alone"),
-        ({"gamma": -1.0}, "gamma must be a finite number of at least 0"),
+        ({"gamma": -1.0}, "gamma must be a finite number of at least 0, not -1.0$"),
+        ({"gamma": math.nan}, "gamma must be a finite number of at least 0, not nan$"),
         ({"kernel": "chi2"}, "take one of rbf, laplacian"),
         ({"kernel": lambda a, b: "x"}, "kernel <lambda>"),
         ({"degree": -1.0}, "degree must be"),
@@ -168,9 +169,16 @@ def test_sparse_rows_are_those_that_are_dense_and_complex_ones_refused() -> None
             call(x + 1j, 2)
 
 
-def test_similarities_out_of_range_are_refused() -> None:
+@pytest.mark.parametrize("rows", [300, 700])
+@pytest.mark.parametrize(
+    ("scale", "degree"),
+    [(1.0, 2.5), (1e70, 5.0), (1e70, 2.0), (1e50, 2.0), (1e100, 9.0)],
+    ids=["no power", "overflow", "sums overflow", "squares overflow", "infinite"],
+)
+def test_similarities_out_of_range_are_refused(rows: int, scale: float, degree: float) -> None:
+    x = scale * samples(rows, 5)
     with pytest.raises(rf.RankfoldError, match="leave the range of float64"):
-        rf.kernel_pca(1e100 * samples(700), 2, kernel="polynomial", degree=9.0, gamma=1.0)
+        rf.kernel_pca(x, 2, kernel="polynomial", degree=degree, gamma=1.0)
 
 
 def test_passes_that_do_not_suffice_are_said() -> None:

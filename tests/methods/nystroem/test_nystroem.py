@@ -13,6 +13,11 @@ from sklearn.metrics.pairwise import pairwise_kernels
 import rankfold as rf
 from rankfold.methods.nystroem.arguments import LANDMARKS
 from rankfold.methods.nystroem.sampled import sampled_error
+from rankfold.methods.similarity import features
+from rankfold.methods.similarity.place import similar_rows_task
+from rankfold.pipeline.engine import blocks
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]
 
@@ -118,6 +123,51 @@ def test_a_kernel_that_is_not_positive_says_so() -> None:
         rf.nystroem(uneven()[::10], 40, kernel="sigmoid", gamma=0.1, landmarks="uniform")
 
 
+@pytest.mark.parametrize("rank", [10, 100])
+def test_pivots_are_not_drawn_by_a_kernel_that_is_not_positive(rank: int) -> None:
+    x = np.random.default_rng(0).standard_normal((300, 4))
+    with pytest.raises(rf.RankfoldError, match="the kernel sigmoid is not positive for rows"):
+        rf.nystroem(x, rank, kernel="sigmoid", landmarks="rpcholesky")
+
+
+@pytest.mark.filterwarnings("ignore:.*directions are left out:rankfold.RankfoldWarning")
+def test_features_that_tell_more_than_there_is_say_so() -> None:
+    x = np.random.default_rng(0).standard_normal((300, 4))
+    with pytest.warns(rf.RankfoldWarning, match="of the trace of similarities more than there is"):
+        r = rf.nystroem(x, 60, kernel="sigmoid", landmarks="uniform")
+    own = np.tanh(np.square(x).sum(axis=1) / 4 + 1).sum()
+    right = 1 - np.square(r.features[...]).sum() / own
+    assert r.attrs["trace_error"] == pytest.approx(right, rel=1e-9)
+    assert r.attrs["trace_error"] < 0
+    assert rf.transform(r, x).attrs["trace_error"] == pytest.approx(right, rel=1e-9)
+
+
+@pytest.mark.parametrize("landmarks", LANDMARKS)
+@pytest.mark.parametrize(("scale", "degree"), [(1.0, 2.5), (1e70, 5.0)], ids=["no power", "overflow"])
+def test_similarities_out_of_range_are_refused(landmarks: str, scale: float, degree: float) -> None:
+    x = scale * np.random.default_rng(0).standard_normal((300, 5))
+    with pytest.raises(rf.RankfoldError, match="leave the range of float64"):
+        rf.nystroem(x, 60, kernel="polynomial", degree=degree, gamma=1.0, landmarks=landmarks)
+
+
+@pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
+def test_features_out_of_range_are_refused() -> None:
+    x = np.random.default_rng(0).standard_normal((400, 5))
+    how: dict[str, Any] = {"kernel": "polynomial", "degree": 2.5, "gamma": 1.0}
+    positive = np.abs(x)  # whose products are, too
+    for r in (rf.kernel_pca(positive, 2, **how), rf.nystroem(positive, 5, landmarks="uniform", **how)):
+        for new in (x, 1e140 * positive):
+            with pytest.raises(rf.RankfoldError, match="leave the range of float64"):
+                rf.transform(r, new)
+    single = rf.nystroem(positive.astype(np.float32), 5, landmarks="uniform", **how)
+    with pytest.raises(rf.RankfoldError, match="leave the range of float32"):
+        rf.transform(single, (1e15 * positive).astype(np.float32))
+    # The landmarks alone are in range.
+    x[:-4] = positive[:-4]
+    with pytest.raises(rf.RankfoldError, match="leave the range of float64"):
+        rf.nystroem(x, 5, landmarks="uniform", **how)
+
+
 @pytest.mark.parametrize(
     ("how", "message"),
     [
@@ -136,6 +186,27 @@ def test_new_rows_have_the_columns_of_the_fit() -> None:
     r = rf.nystroem(uneven(), 5, gamma=GAMMA, landmarks="uniform")
     with pytest.raises(rf.RankfoldError, match="fitted to 10 columns"):
         rf.transform(r, np.ones((3, 4)))
+
+
+def test_points_that_do_not_stay_are_read_once_for_each_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(blocks.GRAIN_BYTES, "cpu", 2**14)  # 256 rows
+    x, new = uneven(), np.vstack([uneven(1)] * 8)
+    fit, reads = rf.kernel_pca(x, 2, gamma=GAMMA), list[int]()
+    whole, each = rf.transform(fit, new), features.Points.each
+
+    def counted(points: features.Points) -> Any:
+        reads.append(1)
+        return each(points)
+
+    monkeypatch.setattr(features, "RESIDENT_BYTES", 0)
+    monkeypatch.setattr(features.Points, "each", counted)
+    task = similar_rows_task(fit, new)
+    cut = task.fold(NOWHERE, 1).cut
+    assert len(cut.panels) - 1 < cut.grain_count
+    np.testing.assert_array_equal(rf.transform(fit, new).scores[...], whole.scores[...])
+    assert len(reads) == len(cut.panels) - 1
+    (sweep,) = task.plan(Budget(2**30, 1)).passes
+    assert sweep.reads_bytes == new.nbytes + len(reads) * (x.nbytes + 8 * len(x) * 2)
 
 
 def test_all_rows_in_the_sample_leave_nothing_to_chance() -> None:

@@ -111,8 +111,8 @@ def nystroem(
         As for ``kernel_pca``.
     landmarks : {"kmeans", "rpcholesky", "uniform"}
         "kmeans": means of as many clusters, by ten passes of ``kmeans`` at most. "rpcholesky": rows, each
-        with a chance by what those before leave of it, in five to ten passes; for kernels that are positive.
-        "uniform": any rows, in one pass.
+        with a chance by what those before leave of it, in 2 to 12 passes as a rule, at most 30;
+        kernels that are not positive are refused. "uniform": any rows, in one pass.
     seed : int
         Key of the random numbers.
     others
@@ -125,7 +125,8 @@ def nystroem(
         those below 1e-12 of the largest are left out; ``points`` (p, n), the landmarks, and ``landmarks``
         (p,), the numbers of these rows, -1 for means; ``normalization`` (p, p) and ``shift`` (n,), by which
         ``transform`` makes features of new rows. ``attrs`` has
-        ``trace_error``, the share of the trace of all similarities that features leave, from every row;
+        ``trace_error``, the share of the trace of all similarities that features leave, from every row,
+        negative where a kernel that is not positive has them tell more than there is;
         ``trace_error_interval``, by rounding; ``pair_error``, what they leave of similarities of pairs as a
         norm, relative to that of these, from 256 sampled rows, and the 95 % ``pair_error_interval``.
 

@@ -18,12 +18,13 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_psd_eigenvalues, check_is_fitted, validate_data
 
 import rankfold
-from rankfold.estimators.kernels.functions import all_pairs, choice_of, in_rows
+from rankfold.estimators.kernels.functions import all_pairs, choice_of, in_rows, transformed
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output
 from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 from rankfold.kernels.similarity.tiles import multiply
 from rankfold.methods.similarity.arguments import ALIASES, KERNELS
+from rankfold.methods.similarity.in_range import require_finite
 from rankfold.methods.similarity.request import KernelChoice
 
 Float64 = npt.NDArray[np.float64]
@@ -146,7 +147,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             if self._result is None:
                 raise ValueError("new samples on disk are transformed by a fit to samples on disk")
             count = len(self.eigenvalues_)
-            return rankfold.transform(self._result, X, memory=self.memory).scores[:, :count]
+            return transformed(self._result, X, self.kernel, self.memory).scores[:, :count]
         X = validate_data(self, X, accept_sparse="csr", reset=False)
         values = self.eigenvalues_
         roots = np.sqrt(values)
@@ -157,6 +158,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         rows, others = (in_rows(each, self._choice, self._shift) for each in (X, self.X_fit_))
         out = np.zeros((X.shape[0], len(values)))
         multiply(rows, others, similarity=self._choice.similarity, v=alphas, out=out)
+        require_finite(out, "X")
         return _as_given(out - self._offset, X)
 
     def inverse_transform(self, X: Any) -> Any:

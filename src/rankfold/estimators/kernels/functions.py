@@ -14,11 +14,14 @@ import numpy.typing as npt
 import scipy.sparse
 from sklearn.metrics.pairwise import pairwise_kernels
 
+from rankfold.api.execute import run
 from rankfold.kernels.similarity.functions import Rows, rows_of
 from rankfold.kernels.similarity.tiles import evaluate
 from rankfold.methods.similarity.arguments import ALIASES, KERNELS
+from rankfold.methods.similarity.place import similar_rows_task
 from rankfold.methods.similarity.request import KernelChoice
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.storage.result import Result
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -45,6 +48,12 @@ def choice_of(kernel: Any, params: dict[str, Any], columns: int) -> KernelChoice
 def in_rows(x: Any, choice: KernelChoice, shift: Float64) -> Rows:
     """Samples in memory as kernels take them."""
     return rows_of(x.toarray() if scipy.sparse.issparse(x) else np.asarray(x), choice.similarity, shift)
+
+
+def transformed(result: Result, x: object, kernel: Any, memory: str | int | None) -> Result:
+    """Samples in a result on disk, which does not hold a function of one's own: the estimator has it."""
+    task = similar_rows_task(result, x, kernel if callable(kernel) else None)
+    return run(task, {"memory": memory})
 
 
 def all_pairs(x: Any, y: Any, kernel: Any, params: dict[str, Any], jobs: int | None = None) -> Float64:

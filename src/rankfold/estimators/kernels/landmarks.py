@@ -16,11 +16,12 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import rankfold
-from rankfold.estimators.kernels.functions import choice_of, in_rows
+from rankfold.estimators.kernels.functions import choice_of, in_rows, transformed
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import forget_names, is_large, require_plain_output
 from rankfold.kernels.similarity.tiles import multiply
 from rankfold.methods.nystroem.arguments import LANDMARKS
+from rankfold.methods.similarity.in_range import require_finite
 from rankfold.methods.similarity.request import KernelChoice
 
 Float64 = npt.NDArray[np.float64]
@@ -111,7 +112,7 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
             require_plain_output(self)
             if self._result is None:
                 raise ValueError("samples on disk are transformed by a fit to samples on disk")
-            return rankfold.transform(self._result, X, memory=self.memory).features
+            return transformed(self._result, X, self.kernel, self.memory).features
         X = validate_data(self, X, accept_sparse="csr", reset=False)
         if self._choice is None:
             pairs = self._to_landmarks(X)
@@ -119,6 +120,7 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         rows, others = (in_rows(each, self._choice, self._shift) for each in (X, self.components_))
         out = np.zeros((X.shape[0], self.normalization_.shape[1]))
         multiply(rows, others, similarity=self._choice.similarity, v=self.normalization_, out=out)
+        require_finite(out, "X")
         return out.astype(np.float32) if X.dtype == np.float32 else out
 
     def _params(self) -> dict[str, Any]:

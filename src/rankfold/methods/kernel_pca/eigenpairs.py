@@ -20,6 +20,7 @@ import numpy.typing as npt
 from rankfold.kernels.linear.dense import fix_signs
 from rankfold.kernels.similarity.tiles import LOSS, evaluate
 from rankfold.methods.similarity.blocks import RowBlocks
+from rankfold.methods.similarity.in_range import require_finite
 from rankfold.methods.similarity.operator import SimilarityMatrix
 from rankfold.methods.svd.in_memory.basis import BELOW_ZERO
 from rankfold.methods.svd.in_memory.lanczos import BLOCK, block_lanczos, room
@@ -106,16 +107,19 @@ class CenteredSimilarities:
             path = self.part(number)
             z = self.keep(path, lambda: {"z": self.matrix.multiply(beside, path.with_suffix(".sums"))})["z"]
         self.products += 1
-        if first:
-            self.means, z = z[:, -1] / len(z), z[:, :-1].copy()
-            self.size = float(np.linalg.norm(self.means) * np.sqrt(len(v)))
-        z = z - z.mean(axis=0)
-        z[:, np.linalg.norm(z, axis=0) <= ROUNDING * self.size] = 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            if first:
+                self.means, z = z[:, -1] / len(z), z[:, :-1].copy()
+                self.size = float(np.linalg.norm(self.means) * np.sqrt(len(v)))
+            z = z - z.mean(axis=0)
+            lengths = np.linalg.norm(z, axis=0)
+        require_finite([self.size, *lengths], self.matrix.blocks.source.name)
+        z[:, lengths <= ROUNDING * self.size] = 0.0
         return np.asarray(z)
 
 
 def pairs_by_products(
-    centered: CenteredSimilarities, rank: int, asked: tuple[float, int, int], heard: Callable[[float], None]
+    centered: CenteredSimilarities, rank: int, asked: tuple[float, int, int], tell: Callable[[float], None]
 ) -> Eigenpairs:
     """The ``rank`` leading pairs; ``asked`` are tol, products and seed.
 
@@ -125,7 +129,7 @@ def pairs_by_products(
     """
     tol, most, seed = asked
     rows = centered.matrix.blocks.rows
-    ritz = block_lanczos(centered, rows, rank, tol / 2, seed, heard, BLOCK * most)
+    ritz = block_lanczos(centered, rows, rank, tol / 2, seed, tell, BLOCK * most)
     errors = ritz.squares * ritz.errors * (2 + ritz.errors) + rounding(centered.size, rows)
     total = centered.matrix.trace() - float(centered.means.sum())
     vectors = ritz.vectors * fix_signs(ritz.vectors)
@@ -147,8 +151,8 @@ def dense_bytes(rows: int) -> int:
 
 
 def pairs_of_dense(blocks: RowBlocks, rank: int) -> Eigenpairs:
-    """The ``rank`` leading pairs of a matrix that is made dense."""
-    rows = blocks.rows
+    """The ``rank`` leading pairs of a matrix that is made dense; raises ``DataError``."""
+    rows, name = blocks.rows, blocks.source.name
     k = np.empty((rows, rows))
     for a in range(blocks.count):
         x = blocks.block(a)
@@ -157,16 +161,22 @@ def pairs_of_dense(blocks: RowBlocks, rank: int) -> Eigenpairs:
             y = x if a == b else blocks.block(b)
             evaluate(x, y, similarity=blocks.similarity, out=part)
             k[blocks.span(b), blocks.span(a)] = (part + part.T) / 2 if a == b else part.T
-    means = k.mean(axis=1)
-    size = float(np.linalg.norm(means) * np.sqrt(rows))
-    k -= means
-    k -= means[:, None] - means.mean()
+    require_finite(k, name)
+    with np.errstate(over="ignore", invalid="ignore"):
+        means = k.mean(axis=1)
+        size = float(np.linalg.norm(means) * np.sqrt(rows))
+        k -= means
+        k -= means[:, None] - means.mean()
+    require_finite(size, name)
+    require_finite(k, name)
     k[np.abs(k) <= ROUNDING * size / rows] = 0.0
     values, vectors = np.linalg.eigh(k)
     largest = max(abs(float(values[0])), abs(float(values[-1])))
     negative = int((values < -max(BELOW_ZERO * largest, rows * EPS * size)).sum())
     theta, u = values[::-1][:rank].copy(), np.ascontiguousarray(vectors[:, ::-1][:, :rank])
-    residuals = np.linalg.norm(k @ u - u * theta, axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        residuals = np.linalg.norm(k @ u - u * theta, axis=0)
+    require_finite(residuals, name)
     theta[theta <= rows * EPS * largest] = 0.0
     u *= fix_signs(u)
     errors = residuals + rounding(size, rows)

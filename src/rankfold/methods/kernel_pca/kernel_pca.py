@@ -131,8 +131,8 @@ class KernelPca:
         matrix = SimilarityMatrix(blocks, run.concurrency, group)
         part = (lambda number: run.part("products", f"{number:04d}.part")) if run.keeping.resumable else None
         centered = CenteredSimilarities(matrix, part, run.prepare)
-        heard, matrix.tell = _tellers(run, rows, asked.tol)
-        pairs = pairs_by_products(centered, asked.rank, (asked.tol, asked.passes, asked.seed), heard)
+        tell, matrix.tell = _tellers(run, rows, asked.tol)
+        pairs = pairs_by_products(centered, asked.rank, (asked.tol, asked.passes, asked.seed), tell)
         run.passes += centered.products
         return pairs
 
@@ -200,7 +200,7 @@ def _tellers(run: Run, rows: int, tol: float) -> tuple[Callable[[float], None], 
     first: list[float] = []
     done = [0]
 
-    def heard(error: float) -> None:
+    def tell_error(error: float) -> None:
         first.append(max(error / max(tol, 1e-16), math.e))
         share = 1 - math.log(max(first[-1], 1.0)) / math.log(max(first))
         done[0] = max(done[0], int(rows * min(share, 0.99)))
@@ -209,7 +209,7 @@ def _tellers(run: Run, rows: int, tol: float) -> tuple[Callable[[float], None], 
         if run.progress:
             run.progress("pairs", done[0], rows)
 
-    return heard, tell
+    return tell_error, tell
 
 
 def kernel_pca_task(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rankfold.methods.kernel_pca.eigenpairs import dense_bytes, is_dense
 from rankfold.methods.kernel_pca.request import KernelPcaRequest
 from rankfold.methods.similarity.blocks import block_bytes, edges_of, tallest
+from rankfold.methods.similarity.features import EVALUATION_FLOPS
 from rankfold.methods.similarity.operator import passing_bytes
 from rankfold.methods.svd.in_memory.lanczos import BLOCK, room
 from rankfold.pipeline.data.source import Source
@@ -21,9 +22,6 @@ GROUP = 16
 
 VECTORS = 12 * BLOCK + 40
 """Numbers of a row besides basis and eigenvectors: blocks of vectors under way, their products, and sums."""
-
-EVALUATION_FLOPS = 30.0
-"""Operations that take as long as a kernel function of a product."""
 
 LIKELY_PASSES = 12
 

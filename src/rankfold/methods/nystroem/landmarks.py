@@ -23,12 +23,13 @@ import scipy.linalg
 
 from rankfold.kernels.layout.forces import epoch_key
 from rankfold.kernels.similarity.functions import own_similarities, rows_of
-from rankfold.kernels.similarity.tiles import evaluate
 from rankfold.methods.kmeans.kept_rows import KeptRows
 from rankfold.methods.nystroem.pivots import FAINT, DrawRows, no_pivots, residuals_of
 from rankfold.methods.nystroem.request import NystroemRequest
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.random_keys import Purpose
+from rankfold.methods.similarity.features import NOTABLE
+from rankfold.methods.similarity.in_range import finite_similarities, require_finite
 from rankfold.methods.similarity.request import KernelChoice
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
@@ -101,9 +102,13 @@ class Draws:
             refuse_bad(state, self.source)
             keys, ids, rows = fold.kept.held(state)
             own, residual = float(state["own"][0]), float(state["residual"][0])
+            negative = float(state["negative"][0])
+            require_finite([own, residual, negative], self.source.name)
             if self.asked.landmarks == "uniform":
                 order = np.argsort(ids)
                 return rows[order], ids[order]
+            if negative > NOTABLE * (abs(own) + negative):
+                raise not_positive(self.choice, self.source.name)
             if not number and not residual > 0:
                 raise DataError(
                     f"no row of {self.source.name} is similar to itself by {self.choice.kernel}, by which "
@@ -117,45 +122,55 @@ class Draws:
                 break
         return pivots["pivots"], pivots["ids"]
 
-    def _take(self, pivots: State, proposed: Float64, ids: Int64, number: int) -> State:
+    def _take(self, pivots: State, candidates: Float64, ids: Int64, number: int) -> State:
         """Pivots with those of some proposals that are taken, in their order."""
         similarity, before = self.choice.similarity, pivots["pivots"]
-        old, new = (rows_of(each, similarity, self.shift) for each in (before, proposed))
+        old, new = (rows_of(each, similarity, self.shift) for each in (before, candidates))
         residual = residuals_of(new, own_similarities(new, similarity), old, pivots["inverse"], self.choice)
-        gram = np.empty((len(proposed), len(proposed)))
-        evaluate(new, new, similarity=similarity, out=gram)
+        gram = finite_similarities(new, new, similarity, self.source.name)
         if len(before):
-            across = np.empty((len(proposed), len(before)))
-            evaluate(new, old, similarity=similarity, out=across)
-            told = across @ pivots["inverse"]
-            gram -= told @ told.T
+            across = finite_similarities(new, old, similarity, self.source.name)
+            factors = across @ pivots["inverse"]
+            gram -= factors @ factors.T
         seed = np.array([self.asked.seed, Purpose.LANDMARK_CHOICE], np.uint64)
         bits = np.random.Philox(key=seed, counter=[0, 0, 0, number])
-        chances = np.random.Generator(bits).random(len(proposed))
+        chances = np.random.Generator(bits).random(len(candidates))
         own, chosen = own_similarities(new, similarity), list[int]()
-        for place in range(min(len(proposed), len(residual))):
-            left = float(gram[place, place])
+        for place in range(len(candidates)):
+            rest = float(gram[place, place])
             if len(before) + len(chosen) == self.asked.rank:
                 break
-            if left <= FAINT * own[place] or chances[place] * residual[place] >= left:
+            if rest <= FAINT * own[place] or chances[place] * residual[place] >= rest:
                 continue
-            column = gram[:, place] / np.sqrt(left)
+            column = gram[:, place] / np.sqrt(rest)
             gram -= np.outer(column, column)
             chosen.append(place)
-        taken = with_inverse(np.vstack([before, proposed[chosen]]), self.choice, self.shift)
-        return {**taken, "ids": np.concatenate([pivots["ids"], ids[chosen]])}
+        rows = np.vstack([before, candidates[chosen]])
+        factored = with_inverse(rows, self.choice, self.shift, self.source.name)
+        return {**factored, "ids": np.concatenate([pivots["ids"], ids[chosen]])}
 
 
-def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64) -> State:
-    """Pivots, and the transposed inverse of the factor of their similarities."""
+def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64, name: str) -> State:
+    """Pivots, and the transposed inverse of the factor of their similarities; raises ``DataError``."""
     rows = rows_of(pivots, choice.similarity, shift)
-    gram = np.empty((len(pivots), len(pivots)))
-    evaluate(rows, rows, similarity=choice.similarity, out=gram)
+    gram = finite_similarities(rows, rows, choice.similarity, name)
     gram = (gram + gram.T) / 2
     try:
         factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
     except scipy.linalg.LinAlgError:
         gram[np.diag_indices(len(gram))] *= 1 + FAINT
-        factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
+        try:
+            factor = scipy.linalg.cholesky(gram, lower=True, check_finite=False)
+        except scipy.linalg.LinAlgError as error:
+            raise not_positive(choice, name) from error
     inverse = scipy.linalg.solve_triangular(factor, np.eye(len(gram)), lower=True, check_finite=False)
     return {"pivots": pivots, "inverse": np.ascontiguousarray(inverse.T)}
+
+
+def not_positive(choice: KernelChoice, name: str) -> DataError:
+    """What says that pivots have no meaning."""
+    return DataError(
+        f"the kernel {choice.kernel} is not positive for rows of {name}: these are drawn by what landmarks "
+        "leave of their similarities with themselves, which is less than nothing here. Take "
+        "landmarks='kmeans' or 'uniform', or another kernel"
+    )

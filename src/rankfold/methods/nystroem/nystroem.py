@@ -21,18 +21,24 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.similarity.functions import rows_of
-from rankfold.kernels.similarity.tiles import evaluate
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.kmeans.kmeans import kmeans_task
 from rankfold.methods.nystroem.arguments import CLUSTER_PASSES, LANDMARKS
 from rankfold.methods.nystroem.landmarks import Draws, rounds
 from rankfold.methods.nystroem.request import NystroemRequest
 from rankfold.methods.nystroem.sampled import SAMPLE_ROWS, sampled_error
-from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.similarity.arguments import COEF0, DEGREE
 from rankfold.methods.similarity.blocks import shift_of
-from rankfold.methods.similarity.features import Points, WriteFeatures, features_of, row_chunk
+from rankfold.methods.similarity.features import (
+    Points,
+    WriteFeatures,
+    features_of,
+    refuse_outside,
+    row_chunk,
+    trace_error,
+)
+from rankfold.methods.similarity.in_range import finite_similarities, require_finite
 from rankfold.methods.task import Output, Task, count, vectors
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
@@ -135,6 +141,7 @@ class Nystroem:
         draws = [dataclasses.replace(sweep, name=f"draw-{i:02d}", is_likely=i < likely) for i in range(most)]
         fold = self._fold(self._imagined(), NOWHERE, slots)
         writes = rows * rank * self.dtype.itemsize
+        reads += fold.reads_bytes
         return [*draws, numbers_of("features", fold, reads, writes, rows * fold.row_flops)]
 
     def _imagined(self) -> Points:
@@ -155,7 +162,7 @@ class Nystroem:
         with one_blas_thread():
             shift = shift_of(self.source, choice.similarity)
             landmarks, ids = self._landmarks(run, shift)
-            normalization, facts = normalize(landmarks, self.parameters, shift)
+            normalization, facts = normalize(landmarks, self.parameters, shift, self.source.name)
             small = {"points": landmarks, "normalization": normalization, "shift": shift}
             write_outputs(run.result, {**small, "landmarks": ids})
             rows, square = (open_source(run.result / name) for name in ("points", "normalization"))
@@ -165,7 +172,7 @@ class Nystroem:
             path = create_output(run.result, "features", shape, self.dtype, (self._chunk, width))
             fold = self._fold(points, path, run.slots)
             state = run.pass_over_data("features", fold)
-            refuse_bad(state, self.source)
+            refuse_outside(state, self.source, self.dtype)
             facts |= self._errors(state, fold, float(facts["condition"]))
         self._warn(run, facts, len(landmarks))
         facts = {**run.facts(self.request(), self.parameters.landmarks, self.source, fingerprint), **facts}
@@ -183,19 +190,20 @@ class Nystroem:
     def _errors(self, state: State, fold: WriteFeatures, condition: float) -> dict[str, Any]:
         """What features leave: of the trace exactly, but for rounding; of pairs by a sample."""
         own, captured = (float(state[name][0]) for name in ("own", "captured"))
+        require_finite([own, captured], self.source.name)
         rounding = 64 * EPS * float(np.sqrt(condition))
-        error = (own - captured) / own if own > 0 else 0.0
+        error = trace_error(state)
+        least, most = error - rounding, error + rounding
         _, _, raw = fold.kept[0].held(state)
         choice = self.parameters.choice
         rows = rows_of(raw, choice.similarity, fold.points.shift)
-        similarities = np.empty((len(raw), len(raw)))
-        evaluate(rows, rows, similarity=choice.similarity, out=similarities)
-        features = features_of(rows, fold.points, None)
+        similarities = finite_similarities(rows, rows, choice.similarity, self.source.name)
+        (features,) = features_of([rows], fold.points, None)
         sampled = sampled_error(similarities, features @ features.T, self.source.shape[0])
         return {
             "trace": own,
-            "trace_error": max(error, 0.0),
-            "trace_error_interval": [max(error - rounding, 0.0), max(error, 0.0) + rounding],
+            "trace_error": error,
+            "trace_error_interval": [least if error < 0 else max(least, 0.0), most],
             "pair_error": sampled.value,
             "pair_error_interval": [sampled.low, sampled.high],
             "sample_rows": len(raw),
@@ -213,6 +221,11 @@ class Nystroem:
                 f"the kernel {asked.choice.kernel} is not positive here: similarities of landmarks have "
                 f"{facts['negative_eigenvalues']} negative eigenvalues, whose directions are left out"
             )
+        if facts["trace_error"] < 0:
+            run.warnings.append(
+                f"the kernel {asked.choice.kernel} is not positive here: features tell "
+                f"{-facts['trace_error']:.2g} of the trace of similarities more than there is"
+            )
 
 
 def _imagined(rank: int, columns: int) -> State:
@@ -220,12 +233,13 @@ def _imagined(rank: int, columns: int) -> State:
     return {"pivots": np.empty((rank, columns)), "inverse": np.empty((rank, rank))}
 
 
-def normalize(landmarks: Float64, asked: NystroemRequest, shift: Float64) -> tuple[Float64, dict[str, Any]]:
-    """(m, m) root of the inverse of landmarks' similarities, and what is known of these."""
+def normalize(
+    landmarks: Float64, asked: NystroemRequest, shift: Float64, name: str
+) -> tuple[Float64, dict[str, Any]]:
+    """(m, m) root of the inverse of landmarks' similarities, and what is known of these; may refuse them."""
     similarity = asked.choice.similarity
     rows = rows_of(landmarks, similarity, shift)
-    gram = np.empty((len(landmarks), len(landmarks)))
-    evaluate(rows, rows, similarity=similarity, out=gram)
+    gram = finite_similarities(rows, rows, similarity, name)
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
     largest = max(float(np.abs(values).max()), float(np.finfo(np.float64).tiny))
     kept = values > LEAST * largest

@@ -89,8 +89,9 @@ class DrawRows(OverRows):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that are kept; similarities of rows with themselves, and what is left of them."""
-        return {"own": Sum((1,)), "residual": Sum((1,)), "bad": BAD, **self.kept.sums()}
+        """Rows that are kept; similarities of rows with themselves, and what is left of them, by its sign."""
+        traces = {name: Sum((1,)) for name in ("own", "residual", "negative")}
+        return {**traces, "bad": BAD, **self.kept.sums()}
 
     @property
     def beside_bytes(self) -> int:
@@ -117,8 +118,10 @@ class DrawRows(OverRows):
         for grain, rows, own in self.rows_of_grains(state, work, start, stop, slot):
             residual = residuals_of(rows, own, work.rows, work.inverse, self.choice)
             state["own"] += own.sum()
-            state["residual"] += residual.sum()
-            weights = residual if self.by_share else np.ones(len(residual))
+            weights = np.where(residual < 0, 0.0, residual)
+            state["residual"] += weights.sum()
+            state["negative"] += np.where(residual < 0, -residual, 0.0).sum()
+            weights = weights if self.by_share else np.ones(len(residual))
             keys = exponentials(self.key, Purpose.LANDMARK_ROWS, grain.first, grain.last)
             with np.errstate(divide="ignore"):
                 keys = np.where(weights > 0, keys / weights, np.inf)
@@ -126,13 +129,17 @@ class DrawRows(OverRows):
 
 
 def residuals_of(rows: Rows, own: Float64, pivots: Rows, inverse: Float64, choice: KernelChoice) -> Float64:
-    """(m,) what pivots leave of similarities of rows with themselves, 0 where that is rounding."""
+    """(m,) what pivots leave of similarities of rows with themselves, 0 where that is rounding.
+
+    It is negative where the kernel function is not positive.
+    """
     if not len(pivots.squares):
-        return np.maximum(own, 0.0)
-    told = np.zeros((len(own), len(inverse)))
-    multiply(rows, pivots, similarity=choice.similarity, v=inverse, out=told)
-    residual = own - np.einsum("ij,ij->i", told, told)
-    residual[residual <= FAINT * own] = 0.0
+        return own.copy()
+    factors = np.zeros((len(own), len(inverse)))
+    multiply(rows, pivots, similarity=choice.similarity, v=inverse, out=factors)
+    with np.errstate(over="ignore", invalid="ignore"):
+        residual = own - np.einsum("ij,ij->i", factors, factors)
+    residual[np.abs(residual) <= FAINT * np.abs(own)] = 0.0
     return np.asarray(residual)
 
 

@@ -2,6 +2,7 @@
 
 arguments   which kernel function, and its parameters
 request     these, checked
+in_range    what refuses similarities that are no numbers
 blocks      rows of a matrix by blocks, as kernel functions take them
 operator    the matrix of all pairs, times blocks of vectors: a sweep over pairs of blocks
 features    products of rows with other rows' similarities: one pass, written row by row

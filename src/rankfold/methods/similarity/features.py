@@ -9,6 +9,7 @@ every row.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,11 @@ import numpy.typing as npt
 from rankfold.kernels.similarity.functions import Rows, own_similarities, rows_of
 from rankfold.kernels.similarity.tiles import HEIGHT, WIDTH, multiply
 from rankfold.methods.kmeans.kept_rows import KeptRows, exponentials
-from rankfold.methods.parts.finite import BAD
+from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.panels import Grain, OverPanels, Panels, numbers
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.similarity.blocks import RowBlocks, edges_of, tallest
+from rankfold.methods.similarity.in_range import require_finite
 from rankfold.methods.similarity.request import KernelChoice
 from rankfold.methods.svd.strategy import matching_chunk
 from rankfold.pipeline.data.grid import Grid
@@ -44,6 +46,12 @@ RESIDENT_BYTES = 64 * 2**20
 
 EVALUATION_FLOPS = 30.0
 """Operations that take as long as a kernel function of a product."""
+
+
+NOTABLE = 1e-6
+"""Share of similarities of rows with themselves that is less than nothing by more than rounding: landmarks
+have factors known to the root of 1e-12.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,12 @@ class Points:
 
     def _bytes(self, rows: int) -> int:
         return 8 * rows * (self.rows.shape[1] + 1 + self.coefficients.shape[1])
+
+    @property
+    def reads_bytes(self) -> int:
+        """What is read for each panel of rows: nothing of those in memory."""
+        whole = (math.prod(each.shape) * each.dtype.itemsize for each in (self.rows, self.coefficients))
+        return 0 if self.stay else sum(whole)
 
     @property
     def memory_bytes(self) -> int:
@@ -205,7 +219,7 @@ class WriteFeatures(OverRows):
     def sums(self) -> Mapping[str, Sum]:
         """Traces of similarities and of what features have of them."""
         rows = {name: each for kept in self.kept for name, each in kept.sums().items()}
-        return {"own": Sum((1,)), "captured": Sum((1,)), "bad": BAD, **rows}
+        return {"own": Sum((1,)), "captured": Sum((1,)), "outside": Sum((1,)), "bad": BAD, **rows}
 
     @property
     def beside_bytes(self) -> int:
@@ -214,7 +228,14 @@ class WriteFeatures(OverRows):
         keeping = sum(
             8 * (self.panels.grain_rows + 3 * kept.count) * (kept.columns + 4) for kept in self.kept
         )
-        return self.points.memory_bytes + self.rows_bytes(self.width) + chunks + keeping
+        rows = 0 if self.points.stay else self.cut.panel_rows - self.panels.grain_rows
+        together = 8 * rows * (self.panels.view.short + self.width + 3)
+        return self.points.memory_bytes + self.rows_bytes(self.width) + chunks + keeping + together
+
+    @property
+    def reads_bytes(self) -> int:
+        """Of points, over the whole pass."""
+        return (len(self.cut.panels) - 1) * self.points.reads_bytes
 
     def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers and panels, and points if they stay."""
@@ -232,28 +253,64 @@ class WriteFeatures(OverRows):
                 total[name] = each.combine(total[name], other[name])
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compare a panel with all points, grain by grain, and write its features."""
+        """Compare a panel with all points, and write its features.
+
+        Grains pass the points one after another, or all together where points have to be read.
+        """
         out = work.out[: stop - start]
-        for grain, rows, own in self.rows_of_grains(state, work, start, stop, slot):
-            features = features_of(rows, self.points, work.resident)
-            state["own"] += own.sum()
-            state["captured"] += np.einsum("ij,ij->", features, features)
-            out[grain.first - start : grain.last - start] = features
+        each = self.rows_of_grains(state, work, start, stop, slot)
+        for grains in ([one] for one in each) if self.points.stay else (list(each),):
+            self._compare(state, work, grains, out, start)
+        work.device.send(out, functools.partial(self._write, state, start, stop))
+
+    def _compare(
+        self, state: State, work: Workspace, grains: list[tuple[Grain, Rows, Float64]], out: Array, start: int
+    ) -> None:
+        made = features_of([rows for _, rows, _ in grains], self.points, work.resident)
+        for (grain, _, own), features in zip(grains, made, strict=True):
+            here = out[grain.first - start : grain.last - start]
+            with np.errstate(over="ignore", invalid="ignore"):
+                state["own"] += own.sum()
+                state["captured"] += np.einsum("ij,ij->", features, features)
+                here[...] = features
+            state["outside"] += np.count_nonzero(~np.isfinite(here))
             for kept in self.kept:
                 keys = exponentials(self.seed, Purpose.SIMILAR_ROWS, grain.first, grain.last)
                 kept.take(state, keys, grain.first, numbers(grain.raw).astype(np.float64))
-        work.device.send(out, functools.partial(self._write, state, start, stop))
 
     def _write(self, state: State, start: int, stop: int, out: Array) -> None:
-        if not state["bad"][0]:  # what holds bad numbers is refused in the end
+        if not (state["bad"][0] or state["outside"][0]):  # what holds bad numbers is refused in the end
             write_whole_chunks(self.array, out, (start, stop), (0, self.width))
 
 
-def features_of(rows: Rows, points: Points, resident: list[tuple[Rows, Float64]] | None) -> Float64:
-    """(m, k) features of rows, with points in memory or read block by block."""
-    features = np.zeros((len(rows.squares), points.coefficients.shape[1]))
+def refuse_outside(state: State, source: Source, dtype: np.dtype[Any]) -> None:
+    """Raise ``DataError`` for bad elements of a matrix, and for features of it that are not finite."""
+    refuse_bad(state, source)
+    if state["outside"][0]:
+        require_finite(np.inf, source.name, dtype.name)
+
+
+def trace_error(state: State) -> float:
+    """Share of the trace of similarities that features leave, negative where these tell more than there is.
+
+    That is beyond rounding only by a kernel function that is not positive.
+    """
+    own, captured = (float(state[name][0]) for name in ("own", "captured"))
+    size = abs(own) or captured
+    error = (own - captured) / size if size > 0 else 0.0
+    return error if error < -NOTABLE else max(error, 0.0)
+
+
+def features_of(
+    grains: list[Rows], points: Points, resident: list[tuple[Rows, Float64]] | None
+) -> list[Float64]:
+    """(m, k) features of some rows, and of others; points are in memory, or read once, block by block."""
+    made = [np.zeros((len(rows.squares), points.coefficients.shape[1])) for rows in grains]
     for others, coefficients in points.each() if resident is None else resident:
-        multiply(rows, others, similarity=points.choice.similarity, v=coefficients, out=features)
-    features *= points.weights
-    features -= points.offset
-    return features
+        for rows, features in zip(grains, made, strict=True):
+            multiply(rows, others, similarity=points.choice.similarity, v=coefficients, out=features)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for features in made:
+            features *= points.weights
+            features -= points.offset
+    return made

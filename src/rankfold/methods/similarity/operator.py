@@ -24,9 +24,9 @@ import numpy.typing as npt
 from rankfold.kernels.similarity.functions import Rows, own_similarities
 from rankfold.kernels.similarity.tiles import HEIGHT, WIDTH, multiply
 from rankfold.methods.similarity.blocks import RowBlocks, block_bytes, reading_bytes, tallest
+from rankfold.methods.similarity.in_range import require_finite
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine import sweep
-from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.planning.passes import BLAS_BYTES
 from rankfold.pipeline.storage.checkpoint import load_if_whole, remove, save_arrays
 
@@ -82,11 +82,7 @@ class SimilarityMatrix:
                     save_arrays(part, {"later": later, "earlier": earlier, "first": np.array([first])})
                     last_save = time.monotonic()
         earlier += later
-        if not np.isfinite(earlier).all():
-            raise DataError(
-                f"similarities of rows of {self.blocks.source.name} are no numbers, or leave the range of "
-                "float64: take another kernel, a smaller gamma or degree, or rescale the columns"
-            )
+        require_finite(earlier, self.blocks.source.name)
         if part is not None:
             remove(part)
         return earlier

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output
-from rankfold.methods.similarity.features import Points, WriteFeatures, row_chunk
+from rankfold.methods.similarity.features import Points, WriteFeatures, refuse_outside, row_chunk, trace_error
 from rankfold.methods.similarity.request import KernelChoice, check_matrix
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
@@ -94,6 +93,7 @@ class SimilarRows:
             driver_bytes=0,
             accumulator_bytes=16,
             writes_bytes=writes,
+            beside_bytes=self.fold(NOWHERE, 1).reads_bytes,
         )
         return plan_task(outline, sweep, budget)
 
@@ -103,11 +103,10 @@ class SimilarRows:
             shape, chunks = (self.source.shape[0], self.width), (self._chunk, self.width)
             array = create_output(run.result, self.name, shape, self.dtype, chunks)
             state = run.pass_over_data("transform", self.fold(array, run.slots))
-            refuse_bad(state, self.source)
-        own, captured = (float(state[name][0]) for name in ("own", "captured"))
+            refuse_outside(state, self.source, self.dtype)
         facts = run.facts(self.request(), "similarities", self.source, fingerprint)
         if self.kind == "nystroem":
-            facts["trace_error"] = max(own - captured, 0.0) / own if own > 0 else 0.0
+            facts["trace_error"] = trace_error(state)
         run.describe(facts)
         return facts
 

@@ -51,9 +51,9 @@ class KernelChoice:
         scale = 1 / max(columns, 1) if gamma is None else number("gamma", gamma)
         power, added = number("degree", degree), number("coef0", coef0)
         if not 0 <= scale < math.inf:
+            why = ": rows would be like themselves alone, and the matrix of all pairs the identity"
             raise InputError(
-                f"gamma must be a finite number of at least 0, not {scale}: rows would be like themselves "
-                "alone, and the matrix of all pairs the identity"
+                f"gamma must be a finite number of at least 0, not {scale}{why if scale == math.inf else ''}"
             )
         if not (0 <= power < math.inf and math.isfinite(added)):
             raise InputError(

@@ -203,13 +203,15 @@ def one_sweep(
     accumulator_bytes: int,
     writes_bytes: int = 0,
     stored: tuple[int, int] = (0, 0),
+    beside_bytes: int = 0,
 ) -> PanelSweeps:
     """A single pass over the matrix, by a fold with the given number of buffers for panels.
 
-    ``stored`` are the numbers of a sparse one, and their bytes, where no others are taken.
+    ``stored`` are the numbers of a sparse one, and their bytes, where no others are taken; ``beside_bytes``
+    are read besides the matrix.
     """
     source = outline.source
-    reads = stored[1] or source.shape[0] * source.shape[1] * source.dtype.itemsize
+    reads = beside_bytes + (stored[1] or source.shape[0] * source.shape[1] * source.dtype.itemsize)
 
     def sweeps_of(slots: int) -> list[Pass]:
         sweep = numbers_of(outline.kind, fold_of(slots), reads, writes_bytes, flops)

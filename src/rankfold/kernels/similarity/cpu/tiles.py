@@ -41,9 +41,10 @@ _COMPILABLE = (types.FunctionType, numba.core.dispatcher.Dispatcher)
 
 @contracted_part
 def _exponentials(row: Float64, powers: Float64, bits: Int64) -> None:
-    """exp of numbers that are not positive, in place; ``bits`` are those of ``powers``."""
+    """exp of numbers that are not positive, or NaN, in place; ``bits`` are those of ``powers``."""
     for j in range(len(row)):
-        z = max(row[j], LEAST)
+        # Not by max, which may give either of a number and NaN.
+        z = LEAST if row[j] < LEAST else row[j]
         shifted = z * PER_LOG + MAGIC
         powers[j] = shifted
         count = shifted - MAGIC
@@ -63,7 +64,7 @@ def _exponentials(row: Float64, powers: Float64, bits: Int64) -> None:
         p = p * r + 0.5
         p = p * r + 1.0
         p = p * r + 1.0
-        row[j] = p if row[j] >= LEAST else 0.0
+        row[j] = 0.0 if row[j] < LEAST else p
     for j in range(len(row)):
         bits[j] = (bits[j] + 1023) << 52
     for j in range(len(row)):
@@ -86,7 +87,8 @@ def _rbf(
     for i in range(len(k)):
         row, own = k[i], squares_x[i]
         for j in range(len(row)):
-            row[j] = max(own + squares_y[j] - 2 * row[j], 0.0)
+            square = own + squares_y[j] - 2 * row[j]
+            row[j] = 0.0 if square < 0.0 else square
         if near > 0:
             for j in range(len(row)):
                 if row[j] < near * (own + squares_y[j]):
