@@ -90,6 +90,26 @@ def test_few_and_equal_samples_are_defined() -> None:
     assert far.log_density[0] == pytest.approx(-1e10 - np.log(2 * np.pi * 1e-4), rel=1e-14)
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
+@pytest.mark.parametrize("columns", [1, 3, 5])
+def test_samples_that_weigh_nothing_change_nothing(kernel: str, columns: int) -> None:
+    one = rf.density(np.array([[0.0], [100.0]]), [[0.1]], weights=[0.0, 1.0], kernel=kernel, tol=0.0)
+    far = 0.5 * 99.9**2 + 0.5 * np.log(2 * np.pi) if kernel == "gaussian" else 99.9 + np.log(2)
+    assert one.log_density[0] == pytest.approx(-far, rel=1e-14)
+    r = np.random.default_rng(columns)
+    x, w = r.standard_normal((900, columns)), r.random(900)
+    nothing = r.random(900) < 0.4
+    x[nothing] += 300.0
+    w[nothing] = 0.0
+    for tol in (0.0, 1e-2):
+        how: dict[str, Any] = {"bandwidth": 0.4, "kernel": kernel, "tol": tol}
+        result = rf.density(x, weights=w, **how).log_density[...]
+        alone = rf.density(x[~nothing], x, weights=w[~nothing], **how).log_density[...]
+        np.testing.assert_allclose(result, alone, rtol=1e-12, atol=max(2 * tol, 1e-11))
+        expected = brute(x[~nothing], x, kernel, 0.4, w[~nothing])
+        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=max(tol, 1e-11))
+
+
 @pytest.mark.parametrize(
     ("how", "says"),
     [

@@ -125,7 +125,8 @@ class KernelSums:
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
-        points = SourcePoints.read(PointReader(self.source, "euclidean"), self.weights)
+        reader = PointReader(self.source, "euclidean")
+        points = SourcePoints.read(reader, self.weights, without_weightless=self.is_density)
         run.passes += 1
         self._check(points)
         choice = self._choice(run, points)

@@ -53,10 +53,10 @@ class Targets:
 
     @classmethod
     def among(cls, points: SourcePoints, places: Int64, *, leave_out: bool) -> Targets:
-        """Some of the sources."""
+        """Some of the sources, by places among all rows."""
         if not leave_out:
-            return cls.others(points.x[places])
-        return cls(points.x[places], places, points.weights[places])
+            return cls.others(points.rows[places])
+        return cls(points.rows[places], places, points.row_weights[places])
 
     @classmethod
     def others(cls, x: Float64) -> Targets:
