@@ -125,6 +125,11 @@ def test_what_cannot_be_is_refused(how: dict[str, Any], says: str) -> None:
         rf.density(np.ones((9, 3)), **how)
 
 
+def test_targets_without_powers_are_refused() -> None:
+    with pytest.raises(DataError, match=r"a coordinate of targets .* is 1e.200 in magnitude"):
+        rf.density(np.random.default_rng(0).random((9, 2)), [[1e200, 0.1]])
+
+
 def test_weights_below_zero_are_refused() -> None:
     for w in (-np.ones(9), np.zeros(9)):
         with pytest.raises(DataError, match="weights of a density"):

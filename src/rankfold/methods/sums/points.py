@@ -61,7 +61,7 @@ class SourcePoints:
         x, ids = np.empty((count, reader.columns)), np.arange(count)
         for start, stop in itertools.pairwise(edges.tolist()):
             x[start:stop] = reader.read(start, stop)
-        _require_near(x, reader.source.name)
+        require_near(x, reader.source.name)
         own = read_weights(weights, count)
         summed = int(np.count_nonzero(own)) if without_weightless else count
         summed = summed or count  # which a density refuses
@@ -99,12 +99,13 @@ class SourcePoints:
         return bool((self.weights >= 0).all() or (self.weights <= 0).all())
 
 
-def _require_near(x: Float64, name: str) -> None:
+def require_near(x: Float64, name: str) -> None:
     """Raise ``DataError`` for coordinates whose powers are no numbers."""
     largest = max(float(x.max()), -float(x.min()))
     if largest > FARTHEST:
         raise DataError(
-            f"{name} has a coordinate of {largest:.3g}, whose powers no sum can hold: scale the coordinates"
+            f"a coordinate of {name} is {largest:.3g} in magnitude, whose powers no sum can hold, at most "
+            f"{FARTHEST:g}: scale the coordinates"
         )
 
 

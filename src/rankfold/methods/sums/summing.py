@@ -21,7 +21,7 @@ from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.sums.accuracy import SAMPLE, Choice, Sample, bounded_choice, choose, needs_choice
 from rankfold.methods.sums.kernels import log_integral
-from rankfold.methods.sums.points import TREE_COLUMNS, SourcePoints
+from rankfold.methods.sums.points import TREE_COLUMNS, SourcePoints, require_near
 from rankfold.methods.sums.request import SumRequest
 from rankfold.methods.sums.sweeps import (
     SumAtSources,
@@ -180,6 +180,7 @@ class KernelSums:
             # One by one nodes are nearer to the edge of what is far, so that errors are not smaller.
             some = select(self.targets, rows=drawn, columns=None)
             x = PointReader(some, "euclidean").read(0, len(drawn))
+            require_near(x, f"targets {self.targets.name}")
             x = np.ascontiguousarray(x[curve_order(x, np.stack([x.min(axis=0), x.max(axis=0)]))])
             order = np.arange(len(drawn))
             return Sample(Targets.others(x), np.arange(len(drawn) + 1), order, rows)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from rankfold.kernels.sums.nearest import nearest_sources
 from rankfold.kernels.sums.pairs import GROUP, scratch_bytes, sum_pairs
 from rankfold.kernels.sums.tree_sums import sum_in_tree
-from rankfold.methods.sums.points import SourcePoints, building_bytes, held_bytes
+from rankfold.methods.sums.points import SourcePoints, building_bytes, held_bytes, require_near
 from rankfold.methods.sums.work import Summation, Targets, Way, require_numbers
 from rankfold.methods.tree.coordinates import PointReader
 from rankfold.methods.tree.queries import curve_order
@@ -127,6 +127,7 @@ class SumAtTargets(SumFold):
         """Sum at some rows."""
         assert self.points is not None  # noqa: S101
         x = self.reader.read(start, stop)
+        require_near(x, f"targets {self.reader.source.name}")
         box = np.stack([x.min(axis=0), x.max(axis=0)])
         order = curve_order(x, box)
         in_order = self.values(Targets.others(np.ascontiguousarray(x[order])), state)
