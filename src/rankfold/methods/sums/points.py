@@ -109,7 +109,7 @@ def require_near(x: Float64, name: str) -> None:
         )
 
 
-def held_bytes(reader: PointReader) -> int:
+def points_bytes(reader: PointReader) -> int:
     """Memory of the points of a matrix, of their weights in two orders, and of the tree."""
     count, columns = reader.source.shape[0], reader.columns
     plain = count * 8 * (columns + 3)

@@ -51,7 +51,7 @@ LIKELY_PAIRS = 4000
 
 @dataclass(frozen=True, slots=True)
 class KernelSums:
-    """Sources, perhaps others as targets, and the parameters of a sum, as ``execution`` takes them."""
+    """Sources, perhaps others as targets, and the parameters of a sum, as ``execute`` takes them."""
 
     source: Source
     targets: Source | None
