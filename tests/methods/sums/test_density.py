@@ -62,6 +62,20 @@ def test_integrals_are_those_of_scikit_learn(kernel: str, columns: int) -> None:
     assert log_integral(kernel, 0.7, columns) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.parametrize("columns", [1, 2, 30, 500, 2000, 10**6])
+def test_the_integral_of_cosine_is_right_in_any_number_of_columns(columns: int) -> None:
+    # With t = d (1 - r) the integrand is (1 - t / d)^(d - 1) sin(pi t / 2 d), on a scale of 1 for any d.
+    x, weights = np.polynomial.legendre.leggauss(200)
+    end = min(columns, 60.0)  # beyond which it is below exp(-59)
+    t = 0.5 * end * (x + 1)
+    f = np.exp((columns - 1) * np.log1p(-t / columns)) * np.sin(0.5 * np.pi * t / columns)
+    expected = np.log(0.5 * end * weights @ f)
+    ball = log_integral("tophat", 2.0, columns)
+    # The logarithm of the volume is large, and so is its rounding.
+    error = 1e-13 + 4 * np.finfo(float).eps * abs(ball)
+    assert log_integral("cosine", 2.0, columns) - ball == pytest.approx(expected, abs=error)
+
+
 @pytest.mark.parametrize("few", [0, 2**18])
 def test_densities_are_within_tol_at_99_of_100_targets(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accuracy, "FEW_TARGETS", few)
