@@ -101,6 +101,15 @@ def test_other_kernels_are_within_tol_too(kernel: str, bandwidth: float) -> None
     assert np.quantile(sums, 0.99) <= 1e-2
 
 
+def test_where_nothing_is_measured_the_error_is_what_may_be_left_out() -> None:
+    x = distribution("uniform", 3000)
+    how: dict[str, Any] = {"kernel": "gaussian", "bandwidth": 0.05, "forces": False}
+    result, exact = (rf.kernel_sum(x, tol=tol, **how) for tol in (1e-2, 0.0))
+    assert np.abs(result.sums[...] / exact.sums[...] - 1).max() <= 1e-2
+    facts = [[each.attrs[f"error{name}"] for name in ("", "_bound", "_sample")] for each in (result, exact)]
+    assert facts == [[1e-2, 1e-2, 0], [0.0, 0.0, 0]]
+
+
 def test_charges_of_both_signs_are_measured_by_magnitudes() -> None:
     x = distribution("uniform", 5000)
     w = np.where(np.arange(5000) % 2, 1.0, -1.0)
