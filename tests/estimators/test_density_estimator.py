@@ -40,13 +40,27 @@ def test_samples_on_disk_stay_there(tmp_path: Path) -> None:
     assert there.n_features_in_ == 3 and there.bandwidth_ == 300 ** (-1 / 7)
 
 
-@pytest.mark.parametrize("how", [{"metric": "manhattan"}, {"metric": "minkowski", "metric_params": {"p": 3}}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"metric": "manhattan"},
+        {"metric": "minkowski", "metric_params": {"p": 3}},
+        {"metric": "p", "metric_params": {"p": 1}},
+    ],
+)
 def test_other_metrics_are_left_to_scikit_learn(how: dict[str, Any], tmp_path: Path) -> None:
     x = np.random.default_rng(0).standard_normal((200, 2))
     ours, theirs = (each(**how).fit(x) for each in (KernelDensity, neighbors.KernelDensity))
     np.testing.assert_array_equal(ours.score_samples(x), theirs.score_samples(x))
     with pytest.raises(ValueError, match="samples in memory"):
         KernelDensity(**how).fit(to_zarr(tmp_path / "x.zarr", x, (70, 2)))
+
+
+@pytest.mark.parametrize("metric", ["l2", "minkowski", "p"])
+def test_other_names_of_the_euclidean_metric_give_the_same(metric: str) -> None:
+    x = np.random.default_rng(0).standard_normal((200, 2))
+    one, other = (KernelDensity(metric=each).fit(x).score_samples(x) for each in ("euclidean", metric))
+    np.testing.assert_array_equal(one, other)
 
 
 def test_an_error_that_is_allowed_is_kept_to() -> None:

@@ -185,6 +185,9 @@ LAWS = {
         {"tol": 0.0, "kernel": "cauchy", "targets": other_points(), "weights": other_points()[:, :1]},
     ),
     "density": Law(narrow(rf.density), {"bandwidth": 0.3}, tolerance=1e-3),
+    "density by weights": Law(
+        narrow(rf.density), {"bandwidth": 0.3, "weights": np.arange(1500.0) % 3}, tolerance=1e-3
+    ),
     "kmeans": Law(rf.kmeans, {"k": 7}, name="kmeans"),
     "kmeans of a few": Law(rf.kmeans, {"k": 30, "init": "sample", "tol": 0.0}, name="kmeans"),
     "kmeans by batches": Law(rf.kmeans, {"k": 7, "batch_rows": 70}, name="kmeans"),

@@ -39,7 +39,8 @@ class KernelDensity(neighbors.KernelDensity):  # type: ignore[misc]
     bandwidth : float or {"scott", "silverman"}, default=1.0
     kernel : {"gaussian", "tophat", "epanechnikov", "exponential", "linear", "cosine"}, default="gaussian"
     metric : str, default="euclidean"
-        "minkowski" is the same; others are left to scikit-learn.
+        "minkowski" and "p" are the same, where a ``p`` of ``metric_params`` is not other than 2; others are
+        left to scikit-learn.
     rtol : float, default=0
         Relative error of 99 of 100 densities at most, of the gaussian; 0 for exact ones.
     atol, algorithm, breadth_first, leaf_size, metric_params
@@ -108,7 +109,7 @@ class KernelDensity(neighbors.KernelDensity):  # type: ignore[misc]
     @property
     def _is_euclidean(self) -> bool:
         power = (self.metric_params or {}).get("p", 2)
-        return self.metric in ("euclidean", "l2", "p") or (self.metric == "minkowski" and power == 2)
+        return self.metric in ("euclidean", "l2") or (self.metric in ("minkowski", "p") and power == 2)
 
     def score_samples(self, X: Any) -> Float64:
         """Logarithm of the density at samples, (n_samples,)."""

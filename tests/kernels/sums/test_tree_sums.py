@@ -142,6 +142,21 @@ def test_many_equal_points_take_no_pair_of_each_other() -> None:
     np.testing.assert_allclose(out[:, 0], 99_999 + 100_000 / 4, rtol=1e-15)
 
 
+@pytest.mark.parametrize("law", [Law.GAUSSIAN, Law.EXPONENTIAL])
+@pytest.mark.parametrize("d", [1, 4])
+def test_far_from_everything_sums_that_decay_are_nothing(law: Law, d: int) -> None:
+    x, targets = np.zeros((50, d)), np.zeros((6, d))
+    targets[:, 0] = [700.0, 708.0, 708.7, 709.0, 745.0, 1e100]
+    if law == Law.GAUSSIAN:
+        targets[:, 0] = np.sqrt(targets[:, 0])
+    sums, expected = np.empty((2, 6, 1))
+    for body, out in ((sum_pairs, sums), (sum_pairs.reference, expected)):  # type: ignore[attr-defined]
+        body(x, np.ones(50), targets, np.zeros(6), no_shifts(6), law=int(law), scale=1.0, out=out)
+    # Exponents of 700 are off by eps times as much. What is no normal number is nothing.
+    np.testing.assert_allclose(sums[:3], expected[:3], rtol=2000 * EPS)
+    assert not sums[3:].any()
+
+
 @pytest.mark.parametrize("d", [1, 2, 3])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_repulsion_is_that_of_all_pairs(d: int, dtype: str) -> None:

@@ -62,6 +62,20 @@ def test_integrals_are_those_of_scikit_learn(kernel: str, columns: int) -> None:
     assert log_integral(kernel, 0.7, columns) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.parametrize("columns", [1, 2, 30, 500, 2000, 10**6])
+def test_the_integral_of_cosine_is_right_in_any_number_of_columns(columns: int) -> None:
+    # With t = d (1 - r) the integrand is (1 - t / d)^(d - 1) sin(pi t / 2 d), on a scale of 1 for any d.
+    x, weights = np.polynomial.legendre.leggauss(200)
+    end = min(columns, 60.0)  # beyond which it is below exp(-59)
+    t = 0.5 * end * (x + 1)
+    f = np.exp((columns - 1) * np.log1p(-t / columns)) * np.sin(0.5 * np.pi * t / columns)
+    expected = np.log(0.5 * end * weights @ f)
+    ball = log_integral("tophat", 2.0, columns)
+    # The logarithm of the volume is large, and so is its rounding.
+    error = 1e-13 + 4 * np.finfo(float).eps * abs(ball)
+    assert log_integral("cosine", 2.0, columns) - ball == pytest.approx(expected, abs=error)
+
+
 @pytest.mark.parametrize("few", [0, 2**18])
 def test_densities_are_within_tol_at_99_of_100_targets(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accuracy, "FEW_TARGETS", few)
@@ -90,6 +104,26 @@ def test_few_and_equal_samples_are_defined() -> None:
     assert far.log_density[0] == pytest.approx(-1e10 - np.log(2 * np.pi * 1e-4), rel=1e-14)
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "exponential"])
+@pytest.mark.parametrize("columns", [1, 3, 5])
+def test_samples_that_weigh_nothing_change_nothing(kernel: str, columns: int) -> None:
+    one = rf.density(np.array([[0.0], [100.0]]), [[0.1]], weights=[0.0, 1.0], kernel=kernel, tol=0.0)
+    far = 0.5 * 99.9**2 + 0.5 * np.log(2 * np.pi) if kernel == "gaussian" else 99.9 + np.log(2)
+    assert one.log_density[0] == pytest.approx(-far, rel=1e-14)
+    r = np.random.default_rng(columns)
+    x, w = r.standard_normal((900, columns)), r.random(900)
+    nothing = r.random(900) < 0.4
+    x[nothing] += 300.0
+    w[nothing] = 0.0
+    for tol in (0.0, 1e-2):
+        how: dict[str, Any] = {"bandwidth": 0.4, "kernel": kernel, "tol": tol}
+        result = rf.density(x, weights=w, **how).log_density[...]
+        alone = rf.density(x[~nothing], x, weights=w[~nothing], **how).log_density[...]
+        np.testing.assert_allclose(result, alone, rtol=1e-12, atol=max(2 * tol, 1e-11))
+        expected = brute(x[~nothing], x, kernel, 0.4, w[~nothing])
+        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=max(tol, 1e-11))
+
+
 @pytest.mark.parametrize(
     ("how", "says"),
     [
@@ -103,6 +137,11 @@ def test_few_and_equal_samples_are_defined() -> None:
 def test_what_cannot_be_is_refused(how: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         rf.density(np.ones((9, 3)), **how)
+
+
+def test_targets_without_powers_are_refused() -> None:
+    with pytest.raises(DataError, match=r"a coordinate of targets .* is 1e.200 in magnitude"):
+        rf.density(np.random.default_rng(0).random((9, 2)), [[1e200, 0.1]])
 
 
 def test_weights_below_zero_are_refused() -> None:

@@ -11,7 +11,7 @@ import pytest
 from reference import to_zarr
 
 import rankfold as rf
-from rankfold.methods.sums import accuracy
+from rankfold.methods.sums import accuracy, summing
 from rankfold.methods.sums.accuracy import quantile_with_bound
 from rankfold.pipeline.errors import DataError, InputError, NonFiniteError, PlanError
 
@@ -99,6 +99,15 @@ def test_other_kernels_are_within_tol_too(kernel: str, bandwidth: float) -> None
     assert np.quantile(gaps / np.linalg.norm(exact.forces[...], axis=1), 0.99) <= 1e-2
     sums = np.abs(result.sums[...] / exact.sums[...] - 1)
     assert np.quantile(sums, 0.99) <= 1e-2
+
+
+def test_where_nothing_is_measured_the_error_is_what_may_be_left_out() -> None:
+    x = distribution("uniform", 3000)
+    how: dict[str, Any] = {"kernel": "gaussian", "bandwidth": 0.05, "forces": False}
+    result, exact = (rf.kernel_sum(x, tol=tol, **how) for tol in (1e-2, 0.0))
+    assert np.abs(result.sums[...] / exact.sums[...] - 1).max() <= 1e-2
+    facts = [[each.attrs[f"error{name}"] for name in ("", "_bound", "_sample")] for each in (result, exact)]
+    assert facts == [[1e-2, 1e-2, 0], [0.0, 0.0, 0]]
 
 
 def test_charges_of_both_signs_are_measured_by_magnitudes() -> None:
@@ -193,6 +202,17 @@ def test_numbers_that_are_none_are_refused() -> None:
     x[1], x[0] = 0.0, [1e-160, 0.0, 0.0]
     with pytest.raises(DataError, match="Give a softening"):
         rf.kernel_sum(x, tol=0.0)
+
+
+def test_targets_beyond_powers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, far = distribution("uniform", 2000), distribution("uniform", 2000)
+    far[::2, 1] = -1e200
+    says = r"a coordinate of targets .* is 1e.200 in magnitude"
+    with pytest.raises(DataError, match=says):
+        rf.kernel_sum(x, targets=far[:3])
+    monkeypatch.setattr(summing, "choose", None)  # which those that are drawn do not come to
+    with pytest.raises(DataError, match=says):
+        rf.kernel_sum(x, targets=far)
 
 
 def test_a_tol_that_no_opening_meets_is_summed_exactly_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:

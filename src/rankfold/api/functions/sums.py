@@ -60,7 +60,10 @@ def kernel_sum(
         ``sums`` (m,) and ``forces`` (m, d), float64. ``attrs`` has the ``error`` of 99 of 100 of
         ``error_sample`` targets, whose sums were also made source by source, and ``error_bound``, which that
         of all targets exceeds in one of twenty samples at most; ``opening`` and ``order``, how wide nodes
-        look and how they are expanded; and how many ``pairs`` and ``nodes`` were met.
+        look and how they are expanded; and how many ``pairs`` and ``nodes`` were met. Nothing
+        is measured, and ``error_sample`` is 0, where all pairs are summed anyhow, with errors of 0; and at up
+        to 262 144 targets of a gaussian without forces, where ``error`` and ``error_bound`` are ``tol``
+        itself: what is left out comes to less at every target.
 
     Raises
     ------
@@ -123,7 +126,7 @@ def density(
     -------
     Result
         ``log_density`` (m,) float64: right far from all samples too; minus infinity where a compact kernel
-        reaches none. ``attrs`` as for ``kernel_sum``.
+        reaches none. ``attrs`` as for ``kernel_sum`` without forces.
 
     Raises
     ------

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._dispatch import kernel
-from rankfold.kernels.sums.laws import SMOOTH, at_zero, derivatives, values
+from rankfold.kernels.sums.laws import at_zero, derivatives, values
 
 Float64 = npt.NDArray[np.float64]
 
@@ -67,16 +67,6 @@ def sum_pairs(
         if out.shape[1] > 1:
             pulls = -2 * w * derivatives(law, s, scale, shifts[i], 1)[1]
             out[i, 1:] = (pulls * np.sqrt(s)).sum() if magnitudes else pulls @ apart
-
-
-def has_forces(law: int) -> bool:
-    """Whether sums by a law have forces."""
-    return law in SMOOTH
-
-
-def pair_flops(columns: int) -> float:
-    """Operations of a pair, as long as those take."""
-    return 3.0 * columns + 10.0
 
 
 def scratch_bytes(columns: int) -> int:

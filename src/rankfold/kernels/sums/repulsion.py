@@ -4,8 +4,10 @@ Two points at distance d weigh ``q = 1 / (1 + d^2)``. Point i is pushed by ``sum
 the sum Z of all weights, each pair from either side. Both are sums of one law over a tree: the push is half
 the negative gradient of the weights.
 
-The trap: errors of a push grow with its cancellation, not so those of Z. An opening of 0.5 leaves a push
-right to a percent or two, which is what Barnes-Hut t-SNE is used with.
+The trap: errors of a push grow with its cancellation, not so those of Z. Of 4000 normal points, by second
+order, all pushes together are off by up to 0.7 % in two columns and 0.2 % in three at an opening of 0.5, and
+by up to 6 % and 0.8 % at 0.8; Z by 0.04 % and 0.2 % at most. One of a hundred pushes is off by some ten times
+as much.
 """
 
 from __future__ import annotations

@@ -123,7 +123,8 @@ def choose(summation: Summation, points: SourcePoints, sample: Sample, tol: floa
 def bounded_choice(summation: Summation, targets: int, tol: float) -> Choice | None:
     """Sums of a kernel that decays, without forces, source by source but for what certainly comes to less.
 
-    Few targets take no longer than choosing an opening would.
+    Few targets take no longer than choosing an opening would. Nothing is measured: the error is what is left
+    out at most, at every target.
     """
     if summation.forces or not summation.kernel.decays or targets > FEW_TARGETS:
         return None

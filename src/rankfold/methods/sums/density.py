@@ -1,8 +1,9 @@
 """Densities of samples: what is asked, checked, and looked at.
 
 A density is a sum of kernels, over its integral and over the number of samples. Sums are made over the value
-of the kernel at the nearest sample, and so is the logarithm: far from all samples, where every kernel
-underflows, it is right to the last digits. Where a compact kernel reaches no sample it is minus infinity.
+of the kernel at the nearest sample that weighs anything, and so is the logarithm: far from all samples, where
+every kernel underflows, it is right to the last digits. Where a compact kernel reaches no sample it is minus
+infinity.
 """
 
 from __future__ import annotations

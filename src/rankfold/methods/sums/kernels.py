@@ -9,6 +9,9 @@ dimensions and ``S = d V`` its surface:
     epanechnikov  V h^d 2 / (d + 2)
     linear        V h^d / (d + 1)
     cosine        S h^d times the integral of r^(d - 1) cos(pi r / 2) from 0 to 1
+
+That integral is a series, of the sine of 1 - r by its powers, in any number of dimensions:
+``sum_k (-1)^k (pi / 2)^(2 k + 1) / (d (d + 1) ... (d + 2 k + 1))``.
 """
 
 from __future__ import annotations
@@ -16,13 +19,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from rankfold.kernels.sums.laws import Law
 from rankfold.methods.sums.arguments import BANDWIDTH_RULES
 
-NODES = 64
-"""Of a rule of Gauss, whose integral of r^(d - 1) cos is right to rounding up to 100 dimensions."""
+TERMS = 12
+"""Of the series of cosine: in one dimension, where it falls slowest, the next is below 1e-20."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,10 @@ def log_integral(name: str, bandwidth: float, columns: int) -> float:
     elif name == "linear":
         shape = volume - math.log(d + 1)
     else:
-        x, w = np.polynomial.legendre.leggauss(NODES)
-        r = 0.5 * (x + 1)
-        shape = volume + math.log(d) + math.log(0.5 * float(w @ (r ** (d - 1) * np.cos(0.5 * np.pi * r))))
+        terms = [0.5 * math.pi / (d + 1)]
+        for k in range(1, TERMS):
+            terms.append(-terms[-1] * (0.5 * math.pi) ** 2 / ((d + 2 * k) * (d + 2 * k + 1)))
+        shape = volume + math.log(math.fsum(terms))
     return shape + d * math.log(bandwidth)
 
 

@@ -1,6 +1,7 @@
 """Sources in memory: read once, weighed, and arranged in a tree where they have up to three columns.
 
-Tasks of this process take them where they lie; other processes map the files that they are handed over in.
+Tasks of this process take them where they lie; other processes map files of them, which the engine writes:
+see ``rankfold.pipeline.engine.by_reference``.
 """
 
 from __future__ import annotations
@@ -36,38 +37,61 @@ FARTHEST = 1e100
 class SourcePoints:
     """Points, and what they weigh."""
 
-    x: Float64
-    """(n, d) in the order of the tree, if there is one."""
+    rows: Float64
+    """(n, d) in the order of the tree, if there is one; those that are not summed come last."""
 
     ids: Int64
     """(n,) which row each of them was."""
 
-    weights: Float64
+    row_weights: Float64
     """(n,) in that order."""
 
     sources: Sources | None
     """In the tree."""
 
+    weightless: int = 0
+    """How many of the last rows are not summed."""
+
     @classmethod
-    def read(cls, reader: PointReader, weights: Source | None) -> SourcePoints:
-        """Read all rows, and arrange them."""
+    def read(
+        cls, reader: PointReader, weights: Source | None, *, without_weightless: bool = False
+    ) -> SourcePoints:
+        """Read all rows, and arrange them; perhaps without summing those that weigh nothing."""
         count, edges = reader.source.shape[0], read_edges(reader)
         x, ids = np.empty((count, reader.columns)), np.arange(count)
         for start, stop in itertools.pairwise(edges.tolist()):
             x[start:stop] = reader.read(start, stop)
-        _require_near(x, reader.source.name)
+        require_near(x, reader.source.name)
         own = read_weights(weights, count)
+        summed = int(np.count_nonzero(own)) if without_weightless else count
+        summed = summed or count  # which a density refuses
+        if summed < count:
+            ids = np.concatenate([np.flatnonzero(own), np.flatnonzero(own == 0)])
+            for column in range(reader.columns):
+                x[:, column] = x[ids, column]
         if reader.columns > TREE_COLUMNS:
-            return cls(x, ids, own, None)
-        tree = SumTree.of(x, ids)
+            return cls(x, ids, own[ids], None, count - summed)
+        if summed < count:  # targets all the same, which are to be near each other too
+            SumTree.of(x[summed:], ids[summed:])
+        tree = SumTree.of(x[:summed], ids[:summed])
         own = own[ids]
-        return cls(x, ids, own, Sources.of(tree, own))
+        return cls(x, ids, own, Sources.of(tree, own[:summed]), count - summed)
+
+    @property
+    def x(self) -> Float64:
+        """Coordinates of what is summed."""
+        return self.rows[: len(self.rows) - self.weightless]
+
+    @property
+    def weights(self) -> Float64:
+        """Weights of what is summed."""
+        return self.row_weights[: len(self.rows) - self.weightless]
 
     @property
     def tree(self) -> SumTree:
         """The tree alone."""
         assert self.sources is not None  # noqa: S101 - there is one of few columns
-        return SumTree(self.x, self.ids, self.sources.nodes, self.sources.boxes)
+        return SumTree(self.x, self.ids[: len(self.x)], self.sources.nodes, self.sources.boxes)
 
     @property
     def has_one_sign(self) -> bool:
@@ -75,16 +99,17 @@ class SourcePoints:
         return bool((self.weights >= 0).all() or (self.weights <= 0).all())
 
 
-def _require_near(x: Float64, name: str) -> None:
+def require_near(x: Float64, name: str) -> None:
     """Raise ``DataError`` for coordinates whose powers are no numbers."""
     largest = max(float(x.max()), -float(x.min()))
     if largest > FARTHEST:
         raise DataError(
-            f"{name} has a coordinate of {largest:.3g}, whose powers no sum can hold: scale the coordinates"
+            f"a coordinate of {name} is {largest:.3g} in magnitude, whose powers no sum can hold, at most "
+            f"{FARTHEST:g}: scale the coordinates"
         )
 
 
-def held_bytes(reader: PointReader) -> int:
+def points_bytes(reader: PointReader) -> int:
     """Memory of the points of a matrix, of their weights in two orders, and of the tree."""
     count, columns = reader.source.shape[0], reader.columns
     plain = count * 8 * (columns + 3)

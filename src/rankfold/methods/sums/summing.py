@@ -21,7 +21,7 @@ from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.sums.accuracy import SAMPLE, Choice, Sample, bounded_choice, choose, needs_choice
 from rankfold.methods.sums.kernels import log_integral
-from rankfold.methods.sums.points import TREE_COLUMNS, SourcePoints
+from rankfold.methods.sums.points import TREE_COLUMNS, SourcePoints, require_near
 from rankfold.methods.sums.request import SumRequest
 from rankfold.methods.sums.sweeps import (
     SumAtSources,
@@ -51,7 +51,7 @@ LIKELY_PAIRS = 4000
 
 @dataclass(frozen=True, slots=True)
 class KernelSums:
-    """Sources, perhaps others as targets, and the parameters of a sum, as ``execution`` takes them."""
+    """Sources, perhaps others as targets, and the parameters of a sum, as ``execute`` takes them."""
 
     source: Source
     targets: Source | None
@@ -125,7 +125,8 @@ class KernelSums:
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
-        points = SourcePoints.read(PointReader(self.source, "euclidean"), self.weights)
+        reader = PointReader(self.source, "euclidean")
+        points = SourcePoints.read(reader, self.weights, without_weightless=self.is_density)
         run.passes += 1
         self._check(points)
         choice = self._choice(run, points)
@@ -179,6 +180,7 @@ class KernelSums:
             # One by one nodes are nearer to the edge of what is far, so that errors are not smaller.
             some = select(self.targets, rows=drawn, columns=None)
             x = PointReader(some, "euclidean").read(0, len(drawn))
+            require_near(x, f"targets {self.targets.name}")
             x = np.ascontiguousarray(x[curve_order(x, np.stack([x.min(axis=0), x.max(axis=0)]))])
             order = np.arange(len(drawn))
             return Sample(Targets.others(x), np.arange(len(drawn) + 1), order, rows)

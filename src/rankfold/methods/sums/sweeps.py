@@ -19,7 +19,13 @@ import numpy.typing as npt
 from rankfold.kernels.sums.nearest import nearest_sources
 from rankfold.kernels.sums.pairs import GROUP, scratch_bytes, sum_pairs
 from rankfold.kernels.sums.tree_sums import sum_in_tree
-from rankfold.methods.sums.points import SourcePoints, building_bytes, held_bytes
+from rankfold.methods.sums.points import (
+    TREE_COLUMNS,
+    SourcePoints,
+    building_bytes,
+    points_bytes,
+    require_near,
+)
 from rankfold.methods.sums.work import Summation, Targets, Way, require_numbers
 from rankfold.methods.tree.coordinates import PointReader
 from rankfold.methods.tree.queries import curve_order
@@ -89,7 +95,7 @@ class SumFold(DeclaredFold):
         """Targets in two orders, with places, weights, bounds and sums; those that are read; a group."""
         rows, columns = self.cut.panel_rows, self.reader.columns
         numbers = 3 * columns + 10 + 3 * self.summation.width(columns)
-        nearest = 0 if columns <= 3 else 3 * 8 * 2**20
+        nearest = 0 if columns <= TREE_COLUMNS else 3 * 8 * 2**20
         return self.reader.read_bytes(rows) + rows * 8 * numbers + scratch_bytes(columns) + nearest
 
     def values(self, targets: Targets, state: State) -> Float64:
@@ -127,6 +133,7 @@ class SumAtTargets(SumFold):
         """Sum at some rows."""
         assert self.points is not None  # noqa: S101
         x = self.reader.read(start, stop)
+        require_near(x, f"targets {self.reader.source.name}")
         box = np.stack([x.min(axis=0), x.max(axis=0)])
         order = curve_order(x, box)
         in_order = self.values(Targets.others(np.ascontiguousarray(x[order])), state)
@@ -154,15 +161,15 @@ class SumSweeps:
         """As many threads as fit beside the sources."""
         fold, rows = self.fold, self.fold.cut.length
         width = self.fold.summation.width(self.reader.columns)
-        held, building = held_bytes(self.reader), building_bytes(self.reader)
+        points, building = points_bytes(self.reader), building_bytes(self.reader)
         driver = max(building, SAMPLE_BYTES, 8 * rows * width + fold.beside_bytes if self.itself else 0)
-        room = budget.memory_bytes - RESERVE_BYTES - held
+        room = budget.memory_bytes - RESERVE_BYTES - points
         task = fold.memory_bytes
         concurrency = max(1, min(budget.threads, fold.cut.stream_count, room // task))
         source = self.reader.source
         reads, item = source.shape[0] * source.shape[1], source.dtype.itemsize
         flops = source.shape[0] * math.log2(source.shape[0] + 1) * 10.0 * source.shape[1]
-        reading = Pass("tree", "matrix", reads * item, 0, flops, held + building, 1, 1, blas_bytes=0)
+        reading = Pass("tree", "matrix", reads * item, 0, flops, points + building, 1, 1, blas_bytes=0)
         mine = 0 if self.itself else rows * fold.reader.source.shape[1] * fold.reader.source.dtype.itemsize
         sweep: Any = numbers_of(
             "sums",
@@ -175,8 +182,8 @@ class SumSweeps:
         return Arrangement(
             passes=(reading, sweep),
             concurrency=concurrency,
-            peak_bytes=RESERVE_BYTES + held + max(driver, concurrency * task),
-            driver_bytes=held + driver,
+            peak_bytes=RESERVE_BYTES + points + max(driver, concurrency * task),
+            driver_bytes=points + driver,
             checkpoint_bytes=0,
             most_at_once=fold.cut.stream_count,
             grain_rows=fold.cut.panel_rows,

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.sums import tree_sums as kernels
+from rankfold.kernels.sums.laws import Law
 from rankfold.kernels.sums.nearest import nearest_sources
 from rankfold.kernels.sums.pairs import GROUP, no_shifts, sum_pairs
 from rankfold.kernels.sums.tree_sums import NODES_SUMMED, PAIRS_SUMMED, Groups, sum_in_tree
@@ -53,10 +54,10 @@ class Targets:
 
     @classmethod
     def among(cls, points: SourcePoints, places: Int64, *, leave_out: bool) -> Targets:
-        """Some of the sources."""
+        """Some of the sources, by places among all rows."""
         if not leave_out:
-            return cls.others(points.x[places])
-        return cls(points.x[places], places, points.weights[places])
+            return cls.others(points.rows[places])
+        return cls(points.rows[places], places, points.row_weights[places])
 
     @classmethod
     def others(cls, x: Float64) -> Targets:
@@ -128,7 +129,7 @@ class Summation:
             _nearest(points.x, targets, squares, places)
         with np.errstate(divide="ignore"):
             floors = np.log(np.abs(points.weights[places]))
-        exponents = (squares if self.kernel.law == 3 else np.sqrt(squares)) * self.kernel.scale
+        exponents = (squares if self.kernel.law == Law.GAUSSIAN else np.sqrt(squares)) * self.kernel.scale
         alone = places < 0
         exponents[alone], floors[alone] = 0.0, -np.inf
         return (exponents if self.shifted else no_shifts(count)), floors - exponents

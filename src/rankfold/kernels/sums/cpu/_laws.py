@@ -25,8 +25,8 @@ ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it leaves an integer in the las
 LOG2_E = 1.4426950408889634
 LN2_HIGH = 0.6931471803691238
 LN2_LOW = 1.9082149292705877e-10
-LEAST = -708.0
-"""Where exp is the smallest normal number."""
+LEAST = -709.0
+"""Where the power of two is one below those of normal numbers, whose bits are those of 0."""
 
 
 @intrinsic
@@ -53,8 +53,8 @@ def float_of(_: Any, x: Any) -> Any:
 def exp(x: float) -> float:
     """``exp`` of what is at most 700, to 2 ulp, in steps that a compiler turns into vectors.
 
-    x = n ln 2 + r with abs(r) < 0.35, where Taylor's polynomial of degree 12 is right to 2e-16. Below -708 it
-    is the smallest normal number, which no sum of weights notices.
+    x = n ln 2 + r with abs(r) < 0.35, where Taylor's polynomial of degree 12 is right to 2e-16. It is 0
+    below -708.75, where it would not be a normal number.
     """
     x = max(x, LEAST)
     shifted = x * LOG2_E + ROUND

@@ -1,4 +1,4 @@
-"""What a far node adds to a group of targets: see ``kernels/sums/tree.py`` for the polynomial."""
+"""What a far node adds to a group of targets: see ``kernels/sums/tree_sums.py`` for the polynomial."""
 
 from __future__ import annotations
 
