@@ -99,7 +99,7 @@ def test_the_script_of_a_submission_is_as_stored(tmp_path: Path, monkeypatch: py
         (["--cluster", "siet", "--", *COMMAND], "there is no profile 'siet'"),
         (
             ["--", "demo"],
-            "submit takes a command that runs on workers: check, combine-graphs, diffusion-map, ",
+            "submit takes a command that runs on workers: check, combine-graphs, density, diffusion-map, ",
         ),
         (["--", *COMMAND, "--cluster", "local"], "give --cluster before the dashes, not to pca"),
         (["--", *COMMAND, "--rnk", "3"], "No such option: --rnk"),

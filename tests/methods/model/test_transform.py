@@ -315,7 +315,8 @@ def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
     ):
         rf.transform(tmp_path / "fit.zarr", x[:, 1:])
     with pytest.raises(
-        rf.RankfoldError, match="is the result of transform; only results of svd, pca and nmf"
+        rf.RankfoldError,
+        match="is the result of transform; only results of svd, pca, nmf, kernel_pca and nystroem",
     ):
         rf.transform(rf.transform(tmp_path / "fit.zarr", x), x)
     for out in (tmp_path / "fit.zarr", tmp_path / "fit.zarr" / "z", tmp_path):

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.similarity.functions import Rows, own_similarities, rows_of
-from rankfold.kernels.similarity.tiles import HEIGHT, WIDTH, multiply
+from rankfold.kernels.similarity.tiles import HEIGHT, WIDTH, evaluate, multiply
 from rankfold.methods.kmeans.kept_rows import KeptRows, exponentials
 from rankfold.methods.parts.finite import BAD, refuse_bad
 from rankfold.methods.parts.panels import Grain, OverPanels, Panels, numbers
@@ -126,6 +126,7 @@ class OverRows(OverPanels):
     """What folds that compare rows with points share."""
 
     __slots__ = ()
+    kernels = (evaluate,)
     choice: KernelChoice
     shift: Float64
 

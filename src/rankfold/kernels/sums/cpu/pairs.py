@@ -64,7 +64,7 @@ def sum_pairs(
 
 
 @part
-def load(group: Float64, targets: Float64, shifts: Float64, first: int, last: int) -> None:
+def _load(group: Float64, targets: Float64, shifts: Float64, first: int, last: int) -> None:
     """Targets of a group; where there are fewer the last is there several times."""
     for i in range(GROUP):
         t = min(first + i, last - 1)
@@ -74,7 +74,7 @@ def load(group: Float64, targets: Float64, shifts: Float64, first: int, last: in
 
 
 @part
-def store(
+def _store(
     group: Float64, own: Float64, first: int, last: int, at_place: float, magnitudes: bool, out: Float64
 ) -> None:
     """What a group comes to."""
@@ -105,7 +105,7 @@ def _sum_few(
     d = x.shape[1]
     for first in range(0, len(targets), GROUP):
         last = min(first + GROUP, len(targets))
-        load(group, targets, shifts, first, last)
+        _load(group, targets, shifts, first, last)
         begin(group)
         for start in range(0, len(x), BLOCK):
             for j in range(start, min(start + BLOCK, len(x))):
@@ -113,7 +113,7 @@ def _sum_few(
                 z = x[j, 2] if d > 2 else 0.0
                 add_source(group, x[j, 0], y, z, weights[j], law, scale, magnitudes)
             settle(group, 5)
-        store(group, own, first, last, at_place, magnitudes, out)
+        _store(group, own, first, last, at_place, magnitudes, out)
 
 
 @compile_loop

@@ -16,7 +16,7 @@ from rankfold.kernels._layouts import plain
 from rankfold.kernels.sums.cpu._laws import EXPONENTIAL, GAUSSIAN
 from rankfold.kernels.sums.cpu._nodes import add_node
 from rankfold.kernels.sums.cpu._sources import BLOCK, SIZE, add_source, begin, settle
-from rankfold.kernels.sums.cpu.pairs import load, store
+from rankfold.kernels.sums.cpu.pairs import _load, _store
 from rankfold.kernels.sums.laws import EXPONENTS, Law, at_zero
 from rankfold.kernels.sums.moments import RADIUS, WEIGHT
 from rankfold.kernels.sums.pairs import GROUP
@@ -68,11 +68,11 @@ def _sum(tree: Any, groups: Any, how: Any, more: Any, scratch: Any, counts: Int6
                 runs[waiting + 1, 0], runs[waiting + 1, 1] = first, middle
                 waiting += 2
                 continue
-            load(group, targets, shifts, first, last)
+            _load(group, targets, shifts, first, last)
             begin(group)
             least = _surround(groups, first, last, box) + more[1]
             near, far = _walk(tree, how, box, least, group)
-            store(group, own, first, last, more[0], False, out)
+            _store(group, own, first, last, more[0], False, out)
             counts[g, PAIRS_SUMMED] += near * (last - first)
             counts[g, NODES_SUMMED] += far * (last - first)
 
