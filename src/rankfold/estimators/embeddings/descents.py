@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 import rankfold
 from rankfold.api.execute import run
@@ -17,8 +17,7 @@ from rankfold.estimators.embeddings.embedding import METRICS, Embedding
 from rankfold.estimators.embeddings.layouts import START_TOL
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.neighbors import NearestNeighbors
-from rankfold.estimators.samples import is_large, samples_of
-from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.estimators.samples import samples_of
 from rankfold.methods.knn.arguments import SET_NAMES
 from rankfold.methods.tsne.request import LEAST_RATE, NEIGHBORS_OF_PERPLEXITY
 from rankfold.methods.tsne.settling import NewRows
@@ -204,15 +203,7 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         check_is_fitted(self)
         if self.metric == PRECOMPUTED:
             raise ValueError("distances among samples do not tell where new ones are: fit samples instead")
-        dtype = None if self.metric in SET_NAMES else "numeric"
-        if is_large(X):
-            X = rankfold.open(X)
-        else:
-            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=dtype)
-        fitted = self._fitted_samples
-        how = {"metric": self.metric, "seed": self._facts["request"]["seed"], "memory": self.memory}
-        lists = rankfold.knn(fitted, min(30, fitted.shape[0]), queries=X, **how)
-        neighbors = StoredLists.of_queries(lists, fitted.shape[0])
+        neighbors = self._lists_of_new(X, 30, self._facts["request"]["seed"])
         task = NewRows.of(neighbors, open_source(self.embedding_), self._facts)
         return np.asarray(run(task, {"memory": self.memory}).embedding[...])
 

@@ -6,8 +6,11 @@ import warnings
 from typing import Any
 
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
 import rankfold
+from rankfold.estimators.samples import is_large
+from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.knn.arguments import ALIASES, HAVERSINE, NAMES, SET_NAMES
 
 METRICS = {*NAMES, *SET_NAMES, HAVERSINE, *ALIASES} - {"inner_product"}
@@ -25,6 +28,18 @@ class Embedding(BaseEstimator):  # type: ignore[misc]
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Embed samples in rows, and where they are; ``y`` is ignored."""
         return self.fit(X).embedding_
+
+    def _lists_of_new(self, X: Any, k: int, seed: int) -> StoredLists:
+        """Up to k neighbors of new samples among those that were fitted and kept."""
+        dtype = None if self.metric in SET_NAMES else "numeric"
+        if is_large(X):
+            X = rankfold.open(X)
+        else:
+            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=dtype)
+        fitted = self._fitted_samples
+        how = {"metric": self.metric, "seed": seed, "memory": self.memory}
+        lists = rankfold.knn(fitted, min(k, fitted.shape[0]), queries=X, **how)
+        return StoredLists.of_queries(lists, fitted.shape[0])
 
 
 def graph_of(estimator: Any, X: Any, seed: int, **targets: Any) -> rankfold.Result:

@@ -9,14 +9,13 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 import rankfold
 from rankfold.api.execute import run
 from rankfold.estimators.embeddings.embedding import METRICS, Embedding, graph_of
 from rankfold.estimators.labels import labeled
-from rankfold.estimators.samples import is_large, samples_of
-from rankfold.methods.fuzzy_graph.lists import StoredLists
+from rankfold.estimators.samples import samples_of
 from rankfold.methods.fuzzy_graph.new_rows import NewNeighbors
 from rankfold.methods.knn.arguments import SET_NAMES
 from rankfold.methods.umap.placement import Placement
@@ -204,17 +203,8 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         One that was fitted has its own. Others do not matter: see ``rankfold.transform``.
         """
         check_is_fitted(self)
-        dtype = None if self.metric in SET_NAMES else "numeric"
-        if is_large(X):
-            X = rankfold.open(X)
-        else:
-            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=dtype)
-        fitted = self._fitted_samples
-        k, seed = min(self.n_neighbors, fitted.shape[0]), self._layout_facts["request"]["seed"]
-        how = {"metric": self.metric, "seed": seed, "memory": self.memory}
-        lists = rankfold.knn(fitted, k, queries=X, **how)
         facts = self._layout_facts
-        stored = StoredLists.of_queries(lists, fitted.shape[0])
+        stored = self._lists_of_new(X, self.n_neighbors, facts["request"]["seed"])
         neighbors = NewNeighbors(stored, facts["mean_distance"], facts["local_connectivity"])
         task = Placement.of(neighbors, open_source(self.embedding_), facts)
         return np.asarray(run(task, {"memory": self.memory}).embedding[...])
