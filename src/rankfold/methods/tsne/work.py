@@ -20,7 +20,7 @@ from rankfold.methods.tsne.edges import StoredPulls
 from rankfold.methods.tsne.request import TsneRequest
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.engine.team.team import Member, Team
+from rankfold.pipeline.engine.team.team import Member, Team, equal_shares
 from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.storage.checkpoint import load_arrays, load_if_whole, save_arrays
 
@@ -77,8 +77,7 @@ def _on_workers(
     pointers = stored.pointers()
 
     def work(count: int) -> tuple[DescentWork, list[int]]:
-        shares = pointers[-1] * np.arange(1, count) // count
-        bounds = (0, *np.searchsorted(pointers, shares).tolist(), rows)
+        bounds = equal_shares(pointers, count)
         widest = max(8, 4 * request.n_components)
         most = [widest * (after - before) for before, after in itertools.pairwise(bounds)]
         return DescentWork(stored, request, part, bounds, sweep.SEGMENT_SECONDS), most
@@ -92,18 +91,7 @@ def _on_workers(
         if run.progress:
             run.progress(FOLDER, done, rows)
 
-    team = Team(
-        FOLDER,
-        part.parent,
-        run.scratch,
-        parts.stop - 1,
-        parts.start,
-        run.concurrency,
-        run.keeping,
-        run.journal(FOLDER),
-        work,
-        standing,
-    )
+    team = Team.of(run, part, parts, work, standing)
     return team.run(request.steps + 1, run.scheduler, watch)
 
 

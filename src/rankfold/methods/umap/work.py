@@ -22,7 +22,7 @@ from rankfold.methods.umap.layout import Layout, moves
 from rankfold.methods.umap.request import LayoutRequest
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.engine.team.team import Member, Team
+from rankfold.pipeline.engine.team.team import Member, Team, equal_shares
 from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.storage.checkpoint import State, load_arrays, load_if_whole, save_arrays
 
@@ -108,8 +108,7 @@ def _on_workers(
     pointers, end = edges.pointers(), moves(rows, edges.epochs)
 
     def work(count: int) -> tuple[LayoutWork, list[int]]:
-        shares = pointers[-1] * np.arange(1, count) // count
-        bounds = (0, *np.searchsorted(pointers, shares).tolist(), rows)
+        bounds = equal_shares(pointers, count)
         # A group has an eighth of the vertices, but a hash decides of which.
         columns = parameters.n_components + (0 if goal is None else 2)
         most = [4 * columns * (b - a) for a, b in itertools.pairwise(bounds)]
@@ -123,18 +122,7 @@ def _on_workers(
         if run.progress:
             run.progress(FOLDER, done, rows)
 
-    team = Team(
-        FOLDER,
-        part.parent,
-        run.scratch,
-        parts.stop - 1,
-        parts.start,
-        run.concurrency,
-        run.keeping,
-        run.journal(FOLDER),
-        work,
-        standing,
-    )
+    team = Team.of(run, part, parts, work, standing)
     return team.run(end, run.scheduler, watch)
 
 

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 from dask import annotate  # type: ignore[attr-defined]  # as its documentation has it
 from dask.delayed import Delayed, delayed
 
@@ -28,6 +30,7 @@ from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.attempt import Attempt, attempt, end_attempt, new_lease, stop_attempt
 from rankfold.pipeline.engine.keeping import Keeping
 from rankfold.pipeline.engine.memory import bytes_above_baseline
+from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.engine.sweep import LEASE, TURNS, require_ours, short
 from rankfold.pipeline.engine.team.exchange import Exchange, PeerLeft
@@ -109,6 +112,15 @@ class Disbanded(Exception):
     """A process of the team is not there any more, or more have come."""
 
 
+def equal_shares(pointers: npt.NDArray[np.int64], parts: int) -> tuple[int, ...]:
+    """Where each part begins, and the rows in all: about as many numbers are stored for each.
+
+    ``pointers`` are the numbers stored before each row, and in all.
+    """
+    shares = pointers[-1] * np.arange(1, parts) // parts
+    return (0, *np.searchsorted(pointers, shares).tolist(), len(pointers) - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Team:
     """Who works together, on what, and where that stands."""
@@ -132,6 +144,20 @@ class Team:
 
     standing: Callable[[], int]
     """How far the last checkpoint is."""
+
+    @classmethod
+    def of(
+        cls,
+        run: Run,
+        state: Path,
+        parts: range,
+        work: Callable[[int], tuple[Work, Sequence[int]]],
+        standing: Callable[[], int],
+    ) -> Team:
+        """Of a run, named as the folder of the checkpoint ``state``; ``parts`` are sizes it may have."""
+        name, most, least = state.parent.name, parts.stop - 1, parts.start
+        how = run.concurrency, run.keeping, run.journal(name)
+        return cls(name, state.parent, run.scratch, most, least, *how, work, standing)
 
     def run(self, end: int, scheduler: Scheduler, watch: Callable[[int], None]) -> int:
         """Work until the last checkpoint is at the end; most memory of a process."""
