@@ -1,4 +1,4 @@
-"""What random numbers are drawn for: the key of a counter, with the seed, so that no two purposes share any.
+"""Seeds, and what random numbers are drawn for: with a seed the key of a counter, no two purposes the same.
 
 A number that is taken stays taken, also by what is no longer drawn: other numbers would change results.
 """
@@ -6,6 +6,8 @@ A number that is taken stays taken, also by what is no longer drawn: other numbe
 from __future__ import annotations
 
 from enum import IntEnum, unique
+
+from rankfold.pipeline.errors import InputError
 
 
 @unique
@@ -104,3 +106,10 @@ class Purpose(IntEnum):
 
     SUM_TARGETS = 60
     """Targets whose sums are made source by source."""
+
+
+def check_seed(seed: int) -> int:
+    """A seed that is half a key: 64 bits."""
+    if not 0 <= seed < 2**64:
+        raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {seed}")
+    return seed

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rankfold.methods.knn.arguments import ALIASES
 from rankfold.methods.knn.request import METRICS
-from rankfold.methods.random_keys import Purpose
+from rankfold.methods.random_keys import Purpose, check_seed
 from rankfold.methods.svd.request import integer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
@@ -67,9 +67,7 @@ class EmbeddingQualityRequest:
         name = ALIASES.get(str(metric), str(metric))
         if name not in METRICS:
             raise InputError(f"rows cannot be ranked by metric {metric!r}: take one of {', '.join(METRICS)}")
-        number = integer("seed", seed)
-        if not 0 <= number < 2**64:
-            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {number}")
+        number = check_seed(integer("seed", seed))
         return cls(kind, count, name, _count_rows(sample_rows, m), m, number)
 
     @property

@@ -23,6 +23,7 @@ from rankfold.pipeline.storage.result import Result, result_of
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
 
 CHUNK_ROWS = 2**16
 """Of what is written of new rows."""
@@ -73,6 +74,14 @@ class NewNeighbors:
             connectivity = float(min(max(0.0, self.local_connectivity - 1), self.lists.k))
             membership(distances, self.mean_distance, local_connectivity=connectivity, first=1, out=weights)
             yield np.ascontiguousarray(indices), weights, distances[:, 0] == 0
+
+
+def means_of_neighbors(places: Array, indices: Array, shares: Float64) -> Float64:
+    """(r, d) sums of (n, d) ``places`` of the (r, k) neighbors by ``shares`` of 1, one after the other."""
+    means = np.zeros((len(indices), places.shape[1]))
+    for column in range(indices.shape[1]):
+        means += shares[:, column, None] * places[indices[:, column]]
+    return means
 
 
 def in_chunks(blocks: Iterator[Array], chunk_rows: int) -> Iterator[tuple[int, Array]]:

@@ -10,6 +10,7 @@ from rankfold.methods.index.arguments import NAMES
 from rankfold.methods.knn.arguments import ALIASES
 from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import METRICS
+from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
@@ -35,9 +36,7 @@ class IndexRequest:
         rows = None if partition_rows is None else integer("partition_rows", partition_rows)
         if rows is not None and rows < 2:
             raise InputError(f"partition_rows must be at least 2, not {rows}")
-        key = integer("seed", seed)
-        if not 0 <= key < 2**64:
-            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {key}")
+        key = check_seed(integer("seed", seed))
         return cls(name, rows, key)
 
     @property

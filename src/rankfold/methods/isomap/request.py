@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankfold.methods.isomap.arguments import DISCONNECTED, LANDMARKS
+from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer
 from rankfold.pipeline.errors import InputError
 
@@ -39,8 +40,7 @@ class IsomapRequest:
             raise InputError(
                 f"n_components must lie in 1 .. {landmarks}, as many as there are landmarks, not {components}"
             )
-        if not 0 <= seed < 2**64:
-            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {seed}")
+        check_seed(seed)
         for name, words in (("landmarks", LANDMARKS), ("disconnected", DISCONNECTED)):
             if arguments[name] not in words:
                 raise InputError(f"{name} must be one of {', '.join(words)}, not {arguments[name]!r}")

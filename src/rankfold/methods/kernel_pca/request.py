@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankfold.methods.kernel_pca.arguments import MOST_PASSES, TOL
+from rankfold.methods.random_keys import check_seed
 from rankfold.methods.similarity.request import KernelChoice, check_matrix
 from rankfold.methods.svd.request import component_count, integer, number
 from rankfold.pipeline.data.source import Source
@@ -43,8 +44,7 @@ class KernelPcaRequest:
             raise InputError(f"tol must lie in 0 .. 1, not {tol}")
         if passes < 1:
             raise InputError(f"passes must be 1 or more, not {passes}")
-        if not 0 <= seed < 2**64:
-            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {seed}")
+        check_seed(seed)
         return cls(count, KernelChoice.of(columns, *choice), tol, passes, seed)
 
     def as_dict(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
+from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer, number
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
@@ -77,8 +78,7 @@ class ClusterRequest:
             raise InputError(
                 f"kmeans from init={self.init}{by} takes {least} passes at least, but passes={self.passes}"
             )
-        if not 0 <= self.seed < 2**64:
-            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {self.seed}")
+        check_seed(self.seed)
 
     def as_dict(self) -> dict[str, Any]:
         """For the facts of a result, and what tells one request from another."""

@@ -14,6 +14,7 @@ from typing import Any
 from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.methods.knn.arguments import ALIASES, DEFAULT_RECALL, HAVERSINE, SOLVERS, SYMMETRIC
+from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer
 from rankfold.pipeline.errors import InputError
 
@@ -146,9 +147,7 @@ def checked_approximate(solver: str, k: int, asked: Mapping[str, object]) -> dic
         raise InputError(
             f"partition_rows must be at least 2 (k + 1) = {2 * (k + 1)}, not {rows}: a partition holds lists"
         )
-    seed = integer("seed", asked.get("seed", 0))
-    if not 0 <= seed < 2**64:
-        raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {seed}")
+    seed = check_seed(integer("seed", asked.get("seed", 0)))
     count = None if rows is None else integer("partition_rows", rows)
     return {"min_recall": least, "partition_rows": count, "seed": seed}
 

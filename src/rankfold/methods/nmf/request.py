@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.nmf.arguments import DEFAULT_FALL, INITS, LOSSES, SOLVERS
+from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer, number
 from rankfold.pipeline.data.dtypes import require_real
 from rankfold.pipeline.errors import InputError
@@ -125,8 +126,7 @@ class FactorRequest:
                 raise InputError(f"{option} must be a finite number of at least 0, not {value}")
         if not 0 <= self.l1_ratio <= 1:
             raise InputError(f"l1_ratio must lie in 0 .. 1, not {self.l1_ratio}")
-        if not 0 <= self.seed < 2**64:
-            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {self.seed}")
+        check_seed(self.seed)
         for option in ("constraint_w", "constraint_h"):
             value = getattr(self, option)
             if value not in ("nonnegative", "simplex") and not (isinstance(value, float) and value > 0):

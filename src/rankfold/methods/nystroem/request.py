@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankfold.methods.nystroem.arguments import LANDMARKS
+from rankfold.methods.random_keys import check_seed
 from rankfold.methods.similarity.request import KernelChoice, check_matrix
 from rankfold.methods.svd.request import component_count, integer
 from rankfold.pipeline.data.source import Source
@@ -39,8 +40,7 @@ class NystroemRequest:
             )
         if landmarks not in LANDMARKS:
             raise InputError(f"landmarks must be one of {', '.join(LANDMARKS)}, not {landmarks!r}")
-        if not 0 <= key < 2**64:
-            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {key}")
+        check_seed(key)
         return cls(count, KernelChoice.of(columns, *choice), str(landmarks), key)
 
     def as_dict(self) -> dict[str, Any]:

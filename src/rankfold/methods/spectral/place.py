@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES
-from rankfold.methods.fuzzy_graph.new_rows import NewNeighbors, in_chunks
+from rankfold.methods.fuzzy_graph.new_rows import NewNeighbors, in_chunks, means_of_neighbors
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.source import Source
@@ -143,9 +143,7 @@ class Extension:
                 shares /= density[indices]
             shares /= shares.sum(axis=1)[:, None]
             shares[is_there] = np.eye(1, shares.shape[1])
-            places = np.zeros((len(indices), embedding.shape[1]))
-            for column in range(indices.shape[1]):
-                places += shares[:, column, None] * embedding[indices[:, column]]
+            places = means_of_neighbors(embedding, indices, shares)
             for column in range(indices.shape[1]):
                 apart = shares[:, column, None] * (embedding[indices[:, column]] - places)
                 spread[0] += float(((apart / values) ** 2).sum())

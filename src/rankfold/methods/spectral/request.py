@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rankfold.methods.random_keys import check_seed
 from rankfold.methods.spectral.arguments import MOST_PASSES, TOL
 from rankfold.methods.svd.request import integer, number
 from rankfold.pipeline.errors import InputError
@@ -49,8 +50,7 @@ class SpectralRequest:
             )
         if not 0 <= self.tol < 1:
             raise InputError(f"tol must lie in 0 .. 1, not {self.tol}")
-        if not 0 <= self.seed < 2**64:
-            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {self.seed}")
+        check_seed(self.seed)
 
     def check_rows(self, rows: int) -> None:
         """The same, when it is known how many rows there are."""

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from rankfold.methods.random_keys import check_seed
 from rankfold.methods.sums.arguments import (
     BANDWIDTH_RULES,
     DENSITY_KERNELS,
@@ -106,7 +107,4 @@ def _tol(value: object) -> float:
 
 
 def _seed(value: object) -> int:
-    seed = integer("seed", value)
-    if not 0 <= seed < 2**64:
-        raise InputError(f"seed must be from 0 to 2^64 - 1, not {value!r}")
-    return seed
+    return check_seed(integer("seed", value))

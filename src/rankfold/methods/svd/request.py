@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.arguments import MISSING, PRECISIONS
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.pipeline.errors import InputError
@@ -115,8 +116,7 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
             "missing='em' completes what is missing by as many components as are asked for: say rank= "
             "(--rank), and no tol alone"
         )
-    if not 0 <= request.seed < 2**64:
-        raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {request.seed}")
+    check_seed(request.seed)
 
 
 def check_missing(missing: object) -> None:

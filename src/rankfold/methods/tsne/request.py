@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer, number
 from rankfold.methods.tsne.arguments import INITS, STARTS
 from rankfold.pipeline.errors import InputError
@@ -77,8 +78,7 @@ class TsneRequest:
                 f"init {self.init!r} is not known: take {', '.join(INITS[:-1])}, an array of positions, or a "
                 f"result of {', '.join(STARTS)}"
             )
-        if not 0 <= self.seed < 2**64:
-            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {self.seed}")
+        check_seed(self.seed)
 
     @property
     def steps(self) -> int:

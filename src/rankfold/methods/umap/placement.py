@@ -21,7 +21,7 @@ import numpy.typing as npt
 from rankfold.kernels.layout.forces import epoch_key, forces_of, phases_of
 from rankfold.kernels.layout.rows import NewRows, place_rows, row_keys
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists
-from rankfold.methods.fuzzy_graph.new_rows import CHUNK_ROWS, NewNeighbors, in_chunks
+from rankfold.methods.fuzzy_graph.new_rows import CHUNK_ROWS, NewNeighbors, in_chunks, means_of_neighbors
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.task import Output, count
@@ -191,10 +191,7 @@ def _means(positions: Float32, indices: Array, weights: Float32) -> Float32:
     sure = weights == 1
     shares[sure.any(axis=1)] = sure[sure.any(axis=1)]
     shares /= np.maximum(shares.sum(axis=1), np.finfo(np.float64).tiny)[:, None]
-    means = np.zeros((len(indices), positions.shape[1]))
-    for column in range(indices.shape[1]):
-        means += shares[:, column, None] * positions[indices[:, column]]
-    return means.astype(np.float32)
+    return means_of_neighbors(positions, indices, shares).astype(np.float32)
 
 
 def placement_task(layout: Result, neighbors: Result | str | Path) -> Placement:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer, number
 from rankfold.methods.umap.arguments import INITS
 from rankfold.pipeline.errors import InputError
@@ -82,8 +83,7 @@ class LayoutRequest:
                 f"init {self.init!r} is not known: take {', '.join(INITS[:-1])}, an array of positions, or a "
                 "result of pca, umap, spectral or diffusion_map"
             )
-        if not 0 <= self.seed < 2**64:
-            raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {self.seed}")
+        check_seed(self.seed)
         self._check_curve()
 
     def _check_curve(self) -> None:
