@@ -48,7 +48,7 @@ TREE = {
     "Command line": ("commands",),
     "Peers": ("benchmarks", "nmf", "neighbors-benchmark", "approximate-benchmark", "queries-benchmark"),
     "Design": ("notes",),
-    "Changelog": ("changelog",),
+    "Changelog": ("changelog", "licenses"),
 }
 """Pages of each tab; the first stands for the tab where there are several."""
 
