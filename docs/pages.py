@@ -25,6 +25,7 @@ TREE = {
         "choosing",
         "data",
         "results",
+        "result-format",
         "accuracy",
         "neighbors",
         "clustering",
@@ -48,7 +49,7 @@ TREE = {
     "Command line": ("commands",),
     "Peers": ("benchmarks", "nmf", "neighbors-benchmark", "approximate-benchmark", "queries-benchmark"),
     "Design": ("notes",),
-    "Changelog": ("changelog", "licenses"),
+    "Project": ("changelog", "stability", "contributing", "licenses"),
 }
 """Pages of each tab; the first stands for the tab where there are several."""
 
@@ -170,7 +171,7 @@ def documents(folder: Path) -> None:
     (folder / "notes.md").write_text(
         "\n".join([*lines, contents([f"design/{n.stem}" for n in notes], hidden=False)])
     )
-    for name in ("README", "CHANGELOG"):
+    for name in ("README", "CHANGELOG", "CONTRIBUTING"):
         text = (ROOT / f"{name}.md").read_text()
         text = re.sub(r"\]\(docs/design\)", "](notes.md)", text).replace("](docs/", "](")
         page = "index" if name == "README" else name.lower()

@@ -15,7 +15,8 @@ import rankfold
 from rankfold.workflows.cli import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TOP = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+PAGES = [*TOP, *sorted((ROOT / "docs").rglob("*.md"))]
 FOREIGN = ("--gpus-per-task",)
 """Options of SLURM."""
 
