@@ -174,6 +174,7 @@ def documents(folder: Path) -> None:
     for name in ("README", "CHANGELOG", "CONTRIBUTING"):
         text = (ROOT / f"{name}.md").read_text()
         text = re.sub(r"\]\(docs/design\)", "](notes.md)", text).replace("](docs/", "](")
+        text = re.sub(r"\]\((CHANGELOG|CONTRIBUTING)\.md\)", lambda link: link[0].lower(), text)
         page = "index" if name == "README" else name.lower()
         tabs = [f"{tab} <{pages[0]}>" for tab, pages in TREE.items()] if page == "index" else []
         (folder / f"{page}.md").write_text("\n".join([text, contents(tabs)]) if tabs else text)
