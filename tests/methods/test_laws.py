@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 import stand_in
 from conftest import missing_device
-from laws import LAWS, TOY, Law
+from laws import LAWS, TOY, Law, matrix, store
 from reference import same_bytes
-from result_format import require_format
+from result_format import dimensions, require_format, validators
 from stand_in import ON_PATH
 
 import rankfold as rf
+from rankfold.methods.parts.outputs import DIMENSIONS
 from rankfold.methods.registry import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
@@ -69,6 +70,11 @@ def arrays(result: rf.Result) -> dict[str, np.ndarray[Any, Any]]:
 def test_every_method_has_a_line() -> None:
     measures = {"trustworthiness", "continuity", "neighborhood_preservation"}  # which leave a number
     assert set(METHODS.ours) - measures <= {name.partition(" ")[0] for name in LAWS}
+
+
+def test_every_axis_of_a_result_is_documented() -> None:
+    assert dimensions() == {name for axes in DIMENSIONS.values() for name in axes}
+    assert set(validators()) == {"facts", "manifest", "run"}
 
 
 def test_threads_and_memory_change_no_byte(law: Law, tmp_path: Path) -> None:
@@ -172,3 +178,14 @@ def test_outputs_are_those_that_a_task_names(law: Law, tmp_path: Path) -> None:
         assert len(named[name].shape) == values.ndim, name
         assert named[name].dtype == values.dtype, name
         assert all(n >= m for n, m in zip(named[name].shape, values.shape, strict=True)), name
+
+
+@pytest.mark.parametrize("missing", ["raise", "em"])
+def test_what_steps_have_measured_lies_as_documented(tmp_path: Path, missing: str) -> None:
+    x = matrix()
+    if missing == "em":
+        x[3, 4] = np.nan
+    steps = None if missing == "em" else "normalize_total, log1p, highly_variable(20), scale"
+    made = rf.pca(store(tmp_path, x=x), 3, missing=missing, prepare=steps, out=tmp_path / "r.zarr")
+    require_format(tmp_path / "r.zarr")
+    assert any(name.startswith("prepare_1_") for name in made)
