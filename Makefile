@@ -67,14 +67,14 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 
-$(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-demo: pyproject.toml src/rankfold/_version.py | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-dev: pyproject.toml src/rankfold/_version.py | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	touch $@
 
-$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-docs: pyproject.toml src/rankfold/_version.py | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable . --group docs
 	touch $@

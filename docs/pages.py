@@ -25,6 +25,7 @@ TREE = {
         "choosing",
         "data",
         "results",
+        "result-format",
         "accuracy",
         "neighbors",
         "clustering",
@@ -48,7 +49,7 @@ TREE = {
     "Command line": ("commands",),
     "Peers": ("benchmarks", "nmf", "neighbors-benchmark", "approximate-benchmark", "queries-benchmark"),
     "Design": ("notes",),
-    "Changelog": ("changelog",),
+    "Project": ("changelog", "stability", "contributing", "licenses"),
 }
 """Pages of each tab; the first stands for the tab where there are several."""
 
@@ -170,9 +171,10 @@ def documents(folder: Path) -> None:
     (folder / "notes.md").write_text(
         "\n".join([*lines, contents([f"design/{n.stem}" for n in notes], hidden=False)])
     )
-    for name in ("README", "CHANGELOG"):
+    for name in ("README", "CHANGELOG", "CONTRIBUTING"):
         text = (ROOT / f"{name}.md").read_text()
         text = re.sub(r"\]\(docs/design\)", "](notes.md)", text).replace("](docs/", "](")
+        text = re.sub(r"\]\((CHANGELOG|CONTRIBUTING)\.md\)", lambda link: link[0].lower(), text)
         page = "index" if name == "README" else name.lower()
         tabs = [f"{tab} <{pages[0]}>" for tab, pages in TREE.items()] if page == "index" else []
         (folder / f"{page}.md").write_text("\n".join([text, contents(tabs)]) if tabs else text)

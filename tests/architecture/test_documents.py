@@ -15,7 +15,8 @@ import rankfold
 from rankfold.workflows.cli import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TOP = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+PAGES = [*TOP, *sorted((ROOT / "docs").rglob("*.md"))]
 FOREIGN = ("--gpus-per-task",)
 """Options of SLURM."""
 
@@ -92,3 +93,10 @@ def test_workflows_in_the_documents_are_valid(page: Path, tmp_path: Path) -> Non
     for number, text in enumerate(re.findall(r"```yaml\n(workflow:.*?)```", page.read_text(), re.S)):
         (tmp_path / f"{number}.yaml").write_text(text)
         assert read_flow(tmp_path / f"{number}.yaml")[0].stages
+
+
+def test_the_readme_tells_the_size_that_the_demo_does() -> None:
+    from rankfold.workflows import demo
+
+    (size,) = re.findall(r"(\d+ MiB), reduced within", (demo.__doc__ or "").replace("\n", " "))
+    assert f"image patches, {size}, principal components" in (ROOT / "README.md").read_text()

@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 import stand_in
 from conftest import missing_device
-from laws import LAWS, TOY, Law
+from laws import LAWS, TOY, Law, matrix, store
 from reference import same_bytes
+from result_format import dimensions, require_format, validators
 from stand_in import ON_PATH
 
 import rankfold as rf
+from rankfold.methods.parts.outputs import DIMENSIONS
 from rankfold.methods.registry import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
@@ -68,6 +70,11 @@ def arrays(result: rf.Result) -> dict[str, np.ndarray[Any, Any]]:
 def test_every_method_has_a_line() -> None:
     measures = {"trustworthiness", "continuity", "neighborhood_preservation"}  # which leave a number
     assert set(METHODS.ours) - measures <= {name.partition(" ")[0] for name in LAWS}
+
+
+def test_every_axis_of_a_result_is_documented() -> None:
+    assert dimensions() == {name for axes in DIMENSIONS.values() for name in axes}
+    assert set(validators()) == {"facts", "manifest", "run"}
 
 
 def test_threads_and_memory_change_no_byte(law: Law, tmp_path: Path) -> None:
@@ -142,7 +149,9 @@ def test_nan_is_refused_with_its_place_and_leaves_nothing(law: Law, tmp_path: Pa
 
 
 def test_what_is_there_is_what_was_said(law: Law, tmp_path: Path) -> None:
-    """A second call finds it done; it opens, every file is as it was written; a plan said how many passes."""
+    """A second call finds it done; it opens, every file is as it was written and lies as documented; a plan
+    said how many passes.
+    """
     x = law.store(tmp_path)
     made = law(x, tmp_path, threads=1)
     before = (tmp_path / "r.zarr" / "zarr.json").stat().st_mtime_ns
@@ -150,6 +159,7 @@ def test_what_is_there_is_what_was_said(law: Law, tmp_path: Path) -> None:
     assert same_bytes(again) == same_bytes(made)
     assert (tmp_path / "r.zarr" / "zarr.json").stat().st_mtime_ns == before
     assert rf.verify(tmp_path / "r.zarr") == []
+    require_format(tmp_path / "r.zarr", names=set() if made.attrs["kind"] in METHODS.ours else {"power"})
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == same_bytes(made)
     if law.name:
         plan = rf.plan(law.name, x, **law.asked)
@@ -168,3 +178,14 @@ def test_outputs_are_those_that_a_task_names(law: Law, tmp_path: Path) -> None:
         assert len(named[name].shape) == values.ndim, name
         assert named[name].dtype == values.dtype, name
         assert all(n >= m for n, m in zip(named[name].shape, values.shape, strict=True)), name
+
+
+@pytest.mark.parametrize("missing", ["raise", "em"])
+def test_what_steps_have_measured_lies_as_documented(tmp_path: Path, missing: str) -> None:
+    x = matrix()
+    if missing == "em":
+        x[3, 4] = np.nan
+    steps = None if missing == "em" else "normalize_total, log1p, highly_variable(20), scale"
+    made = rf.pca(store(tmp_path, x=x), 3, missing=missing, prepare=steps, out=tmp_path / "r.zarr")
+    require_format(tmp_path / "r.zarr")
+    assert any(name.startswith("prepare_1_") for name in made)

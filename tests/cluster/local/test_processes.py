@@ -203,3 +203,15 @@ def test_workers_of_others_that_would_be_paused_are_refused() -> None:
         with pytest.raises(rf.RankfoldError, match=r"Dask pauses them near .* Give at most 512MiB"):
             rf.svd(np.eye(99), 2, client=client, memory="1GiB")
         assert rf.plan("svd", np.eye(99), 2, client=client).budget_bytes == 2**29
+
+
+@pytest.mark.process
+def test_nothing_stays_where_a_command_was_given(tmp_path: Path, demo_store: Path) -> None:
+    """Workers of Dask keep their own folder where they start, unless they are given one."""
+    here = tmp_path / "here"
+    here.mkdir()
+    command = [sys.executable, "-m", "rankfold", "svd", str(demo_store), "--rank", "3", "--memory", "256MiB"]
+    command += ["--workers", "2", "--threads", "1", "--out", str(tmp_path / "r.zarr")]
+    subprocess.run(command, cwd=here, check=True, capture_output=True)
+    assert not list(here.iterdir())
+    assert {path.name for path in tmp_path.iterdir()} == {"here", "r.zarr", "r.zarr.run"}

@@ -124,3 +124,15 @@ def test_the_algebra_between_passes_is_planned_too(tmp_path: Path, method: str) 
         store, tmp_path / "r.zarr", kind="pca", rank=60, solver=method, passes=4, threads=1, memory="2GiB"
     )
     assert peak <= planned
+
+
+@pytest.mark.memory
+@pytest.mark.slow
+def test_a_plan_of_much_memory_is_at_most_half_too_high(tmp_path: Path) -> None:
+    """What a plan asks for in vain is work that is refused though it would fit."""
+    store = tall(tmp_path / "x.zarr", 12_000, 4000, "f4", chunks=(1000, 4000), compressors=None)
+    planned, peak = measured(
+        store, tmp_path / "r.zarr", kind="pca", rank=100, solver="gram", threads=2, memory="4GiB"
+    )
+    assert planned > 256 * 2**20
+    assert peak <= planned <= 1.5 * peak

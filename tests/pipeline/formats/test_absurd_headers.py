@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import zarr
-from stores import numbers, zarr_store
+from stores import numbers, read, zarr_store
 
 from rankfold.pipeline.errors import ChunkError, DataError, InputError, RankfoldError
 from rankfold.pipeline.formats import open_source
@@ -296,3 +296,14 @@ def test_a_line_without_an_end_is_refused_in_bounded_memory(tmp_path: Path) -> N
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     import_refused(tmp_path / "x.csv.gz", "has a line of over", ChunkError)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 * 2**10
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_metadata_in_another_unicode_say_the_same(tmp_path: Path, encoding: str) -> None:
+    """JSON may be written so: readers tell the encodings apart by their first bytes, without a guess."""
+    x = np.random.default_rng(0).random((20, 10), dtype=np.float32)
+    zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(5, 10))
+    file = tmp_path / "x.zarr" / "zarr.json"
+    file.write_bytes(file.read_text().encode(encoding))
+    source = open_source(tmp_path / "x.zarr")
+    np.testing.assert_array_equal(read(source, (0, 20), (0, 10)), x)

@@ -121,3 +121,23 @@ def test_axes_given_where_a_flag_is_meant_are_told_what_to_type(tmp_path: Path) 
         rf.pca(np.ones((20, 3, 4)), 2)
     store = zarr_store(tmp_path / "x.zarr", numbers())
     assert open_source(store).shape == (ROWS, COLUMNS)
+
+
+def test_a_prompt_shows_a_matrix_in_one_line(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((30, 8)).astype(np.float32)
+    store = tmp_path / "x.zarr"
+    zarr.create_array(store, data=x, chunks=(10, 8))
+    np.save(tmp_path / "x.npy", x)
+    assert repr(rf.open(x)) == "<array float32 (30, 8)>"
+    assert repr(rf.open(store)) == f"<{store}: 30 x 8 float32>"
+    assert repr(rf.open(store, select_columns=[1, 2])).endswith(": 30 x 2 float32>")
+    opened = [
+        rf.open(tmp_path / "x.npy"),
+        rf.open(scipy.sparse.csr_array(x)),
+        rf.open(store, prepare="arcsinh, scale"),
+        rf.open(x.reshape(5, 6, 8), row_axes=[0, 1]),
+        rf.open(store, mask_obs=np.arange(30) < 20),
+    ]
+    for matrix in opened:
+        assert len(repr(matrix)) < len(str(tmp_path)) + 120 and "Grid" not in repr(matrix)
+        assert repr(matrix).startswith("<") and "\n" not in repr(matrix)

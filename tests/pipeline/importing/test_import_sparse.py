@@ -495,3 +495,12 @@ def test_counts_of_single_cells(tmp_path: Path) -> None:
     assert (made.shape, report.nnz) == (x.shape, x.nnz)
     found = rf.svd(str(tmp_path / "out.zarr"), 20, tol=1e-4, memory="400MiB")
     np.testing.assert_allclose(found.s, np.sort(scipy.sparse.linalg.svds(x, 20)[1])[::-1], rtol=1e-4)
+
+
+def test_what_a_sparse_store_takes_on_disk_is_told(tmp_path: Path) -> None:
+    x = scipy.sparse.random(200, 40, 0.2, "csr", random_state=0)
+    scipy.sparse.save_npz(tmp_path / "x.npz", x)
+    report = import_array(tmp_path / "x.npz", tmp_path / "x.zarr")
+    files = [path for path in (tmp_path / "x.zarr").rglob("*") if path.is_file()]
+    chunks = sum(path.stat().st_size for path in files if path.suffix != ".json")
+    assert 0 < chunks <= report.bytes_written <= sum(path.stat().st_size for path in files)

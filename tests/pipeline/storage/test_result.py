@@ -37,3 +37,18 @@ def test_notebooks_show_arrays_and_what_is_said_of_them(tmp_path: Path) -> None:
     name = str(tmp_path / "<b>.npy")
     np.save(name, x)
     assert "&lt;b&gt;.npy" in rf.svd(name, 2)._repr_html_()
+
+
+def test_a_result_is_a_table_of_names_and_not_a_tuple() -> None:
+    """There are more arrays than factors: what ``U, s, Vt = result`` got would depend on their number."""
+    result = rf.svd(X, 3)
+    assert list(result) == ["U", "Vt", "error_estimates", "residuals", "s"]
+    u, s, vt = (result[name] for name in ("U", "s", "Vt"))
+    np.testing.assert_allclose((u * s) @ vt, rf.reconstruct(result), rtol=0, atol=1e-12)
+
+
+def test_what_is_offered_is_of_use() -> None:
+    """No name that only the package itself calls."""
+    names = {name for name in dir(rf.pca(X, 3)) if not name.startswith("_")}
+    assert {"scores", "components", "attrs", "run", "plot", "to_pandas"} <= names
+    assert not names & {"damage", "lacking"}

@@ -153,3 +153,18 @@ def test_plain_text_is_aligned() -> None:
 def picture_of(figure) -> np.ndarray:
     figure.canvas.draw()
     return np.asarray(figure.canvas.buffer_rgba())[:, :, :3] / 255
+
+
+def test_axes_of_a_scree_plot_say_what_they_are_and_labels_lie_at_their_points() -> None:
+    ratio = np.geomspace(0.5, 0.01, 16)
+    figure = scree(0.95 * ratio / ratio.sum(), np.full(16, 1e-3), "Variance", LIGHT)
+    figure.canvas.draw()
+    upper, lower = figure.axes
+    assert upper.get_title(loc="left") and lower.get_title(loc="left") and lower.get_xlabel() == "component"
+    for label in lower.texts:
+        place = lower.transData.transform(label.xy)
+        others = [lower.transData.transform((k, y)) for k, y in zip(*lower.lines[0].get_data(), strict=True)]
+        box = label.get_window_extent()
+        middle = np.array([(box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2])
+        nearest = min(others, key=lambda point: float(np.hypot(*(point - middle))))
+        assert np.allclose(nearest, place), label.get_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -300,3 +301,31 @@ def test_the_page_opens_in_a_browser_without_a_network(ran: Path, page: str, tmp
     for accent in ("#0072b2", "#e69f00"):
         wanted = np.array([int(accent[i : i + 2], 16) for i in (1, 3, 5)]) / 255
         assert (np.abs(pixels - wanted).max(axis=2) < 0.02).sum() > 200
+
+
+def test_no_table_makes_the_page_wider_than_the_window(page: str) -> None:
+    """Each lies in a box that scrolls by itself, and its words break where they must."""
+    tables = re.findall(r"(<[^>]+>)\s*<table\b", page)
+    assert tables and all(re.fullmatch(r'<div class="table"[^>]*>', before) for before in tables), set(tables)
+    style = page.partition("</style>")[0]
+    assert re.search(r"\.table \{[^}]*overflow-x: auto", style)
+    assert re.search(r"td \{[^}]*overflow-wrap: anywhere", style)
+
+
+def test_labels_under_the_roof_do_not_overlap() -> None:
+    from rankfold.workflows.reports.charts import roofline
+    from rankfold.workflows.reports.page import LIGHT
+
+    sweep = {"flops": 4e9, "bytes": 1e9, "lanes": 1, "share_of_limit": 0.5, "long_enough": True}
+    sweeps = [
+        {**sweep, "name": f"{word}-01", "seconds": seconds, "least_seconds": 0.5, "over": "matrix"}
+        for word, seconds in (("pass", 1.0), ("gram", 1.001), ("project", 1.002), ("rows", 1.003))
+    ]
+    limits = {"flops_float32": 8e10, "flops_float64": 4e10, "read_bytes": 1e10}
+    facts = {"limits": limits, "stages": [{"name": "svd", "sweeps": sweeps}]}
+    figure = roofline(facts, "Speed", LIGHT)
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    boxes = [text.get_window_extent() for text in axes.texts if "svd" in text.get_text()]
+    assert len(boxes) == 4 and axes.get_xlabel() and axes.get_ylabel()
+    assert not [(a, b) for a, b in itertools.combinations(boxes, 2) if a.overlaps(b)]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, in_one_line
 from rankfold.pipeline.errors import DataError, InputError
 
 SUPPORTED_DTYPES = (
@@ -162,6 +162,8 @@ STRIP_BYTES = 4 * 2**20
 @dataclass(frozen=True, slots=True)
 class ConvertedSource:
     """Another source, and the type that its numbers are given out in."""
+
+    __repr__ = in_one_line
 
     source: Source
     dtype: np.dtype[Any]

@@ -29,6 +29,7 @@ from rankfold.pipeline.data.source import (
     Source,
     Wrapper,
     compressed,
+    in_one_line,
     index_dtype,
     require_compressed,
 )
@@ -67,6 +68,8 @@ FETCH_BYTES = 4 * 2**20
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectedSource(Wrapper):
     """Rows and columns of another matrix; ``None`` keeps all."""
+
+    __repr__ = in_one_line
 
     inner: Source
     rows: Picks | None
@@ -225,6 +228,8 @@ POINTER_LINES = 2**16
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectedSparse(SelectedSource):
     """Rows and columns of a sparse matrix, by its stored numbers."""
+
+    __repr__ = in_one_line
 
     ends: npt.NDArray[np.int64]
     """Numbers kept before each line, and in all, (lines + 1,)."""

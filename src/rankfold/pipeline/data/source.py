@@ -70,6 +70,13 @@ class Source(Protocol):
         """Digest that changes when the data may have changed: metadata, chunk sizes and times."""
 
 
+def in_one_line(source: Source) -> str:
+    """What a prompt shows of a source: its name, shape and type, not how it lies."""
+    rows, columns = source.shape
+    facts = "" if str(source.shape) in source.name else f": {rows} x {columns} {source.dtype}"
+    return f"<{source.name}{facts}>"
+
+
 # Stored numbers alone ---------------------------------------------------------------------------
 
 

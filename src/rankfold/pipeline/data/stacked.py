@@ -23,7 +23,7 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.geometry import Box, Piece, Span, runs
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Volume, Wrapper, stack_grids
+from rankfold.pipeline.data.source import Volume, Wrapper, in_one_line, stack_grids
 from rankfold.pipeline.errors import InputError
 
 Rows = str | int | Sequence[str | int] | None
@@ -110,6 +110,8 @@ PIECE_BYTES = 1024
 @dataclass(frozen=True, slots=True)
 class StackedSource(Wrapper):
     """A volume whose ``row_axes`` and ``column_axes`` are stacked in C order, in the order they are named."""
+
+    __repr__ = in_one_line
 
     inner: Volume
     row_axes: tuple[int, ...]

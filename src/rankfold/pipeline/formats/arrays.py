@@ -21,7 +21,7 @@ from rankfold.kernels.hashing.digest import LANES, mix_words
 from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.source import Csr, Matrix
+from rankfold.pipeline.data.source import Csr, Matrix, in_one_line
 from rankfold.pipeline.errors import InputError
 
 DIGEST_BYTES = 4 * 2**20
@@ -63,6 +63,8 @@ class InMemory(Matrix):
 @dataclass(frozen=True, slots=True, eq=False)
 class ArraySource(InMemory):
     """A matrix in memory, in any order and byte order."""
+
+    __repr__ = in_one_line
 
     array: npt.NDArray[Any]
 
@@ -160,6 +162,8 @@ def array_volume(
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseSource(InMemory):
     """A compressed matrix in memory."""
+
+    __repr__ = in_one_line
 
     array: Any
     """Compressed by rows, without duplicates."""

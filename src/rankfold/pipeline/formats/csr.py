@@ -25,7 +25,7 @@ from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece, Span
 from rankfold.pipeline.data.dtypes import cut, require_chunks, require_matrix, whole_lengths
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Csr, index_dtype
+from rankfold.pipeline.data.source import Csr, in_one_line, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.locate import node_kind, zarr_refusal
 from rankfold.pipeline.formats.zarr import ZarrSource
@@ -172,6 +172,8 @@ def entry_bytes(lines: int, numbers: int) -> int:
 @dataclass(frozen=True, slots=True)
 class CsrSource:
     """A sparse matrix as the description of three vectors."""
+
+    __repr__ = in_one_line
 
     name: str
     shape: tuple[int, int]

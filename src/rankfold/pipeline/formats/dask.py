@@ -24,7 +24,7 @@ import scipy.sparse
 from rankfold.pipeline.chunks.geometry import Box, Piece, Span, intersect, local
 from rankfold.pipeline.data.dtypes import native, require_matrix
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Csr, Matrix, index_dtype
+from rankfold.pipeline.data.source import Csr, Matrix, in_one_line, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError
 
 
@@ -87,6 +87,8 @@ class DaskBlocks:
 class DaskSource(Matrix, DaskBlocks):
     """A Dask array as a matrix of its two axes."""
 
+    __repr__ = in_one_line
+
     __slots__ = ()
     format = "Dask array"
 
@@ -104,6 +106,8 @@ class DaskSource(Matrix, DaskBlocks):
 @dataclass(frozen=True, slots=True, eq=False)
 class DaskSparse(DaskSource):
     """A Dask array of sparse blocks, each of whole lines, by their stored numbers."""
+
+    __repr__ = in_one_line
 
     by: str
     """``rows`` or ``columns``: the lines of which a block has all."""

@@ -41,7 +41,7 @@ from rankfold.pipeline.chunks.reads import (
 )
 from rankfold.pipeline.chunks.shard import ABSENT, read_index
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.source import Matrix
+from rankfold.pipeline.data.source import Matrix, in_one_line
 from rankfold.pipeline.errors import ChunkError
 from rankfold.pipeline.formats.zarr_metadata import Layout, read_through_zarr
 
@@ -259,6 +259,8 @@ class ZarrArray(Layout):
 @dataclass(frozen=True, slots=True)
 class ZarrSource(Matrix, ZarrArray):
     """A Zarr array as a matrix of its two axes."""
+
+    __repr__ = in_one_line
 
     shape: tuple[int, int]
     chunks: tuple[int, int]

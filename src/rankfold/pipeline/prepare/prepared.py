@@ -27,6 +27,7 @@ from rankfold.pipeline.data.source import (
     Source,
     Wrapper,
     compressed,
+    in_one_line,
     require_compressed,
     sum_places,
 )
@@ -50,6 +51,8 @@ TEMPORARIES = 6
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedSource(SamePlaces):
     """A matrix after some steps, in the working type."""
+
+    __repr__ = in_one_line
 
     inner: Source
     steps: tuple[Step, ...]
@@ -148,6 +151,8 @@ class PreparedSparse(PreparedSource):
 
     Where steps make something of zeros, it is the matrix without that: ``shift`` is lacking in each row.
     """
+
+    __repr__ = in_one_line
 
     @property
     def _stored(self) -> CompressedSource:

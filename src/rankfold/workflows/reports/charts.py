@@ -178,7 +178,7 @@ def roofline(facts: dict[str, Any], title: str, theme: Theme) -> Figure:
         )
     speeds = np.array([sweep["flops"] / sweep["seconds"] / sweep["lanes"] / 1e9 for _, sweep, _ in points])
     low, high = min(speeds.min() / 3, 1.0), 1.6 * limits["flops_float32"] / 1e9
-    heights = _apart(np.log(speeds), 0.033 * np.log(high / low))
+    heights = _apart(np.log(speeds), 0.038 * np.log(high / low))
     for (stage, sweep, number), x, y, height in zip(points, intensity, speeds, heights, strict=True):
         axes.plot(x, y, "o", color=HUES[number % len(HUES)], markersize=6)
         left = x < span[0] ** 0.4 * span[-1] ** 0.6

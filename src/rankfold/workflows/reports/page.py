@@ -203,11 +203,11 @@ def scree(ratio: Float64, errors: Float64, title: str, theme: Theme) -> Figure:
         lower.annotate(
             f"{together[k - 1]:.1f} %",
             (k, together[k - 1]),
-            (6, -13),
+            (0, -14),
             textcoords="offset points",
             color=theme.ink,
             fontsize=8.5,
-            ha="left" if k < len(ratio) else "center",
+            ha="center",
         )
     for axes, name in ((upper, "of each component, logarithmic"), (lower, "of all components up to it")):
         _calm(axes, name, theme)
