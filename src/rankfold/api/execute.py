@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.api.identity import difference_of
-from rankfold.api.where import Growable
+from rankfold.api.where import Where
 from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.chain import Chain
 from rankfold.methods.growth.growth import grow
@@ -46,8 +46,8 @@ class RankfoldWarning(UserWarning):
     """Something was done that the caller should know of; also kept in the result."""
 
 
-def run(task: Task, where: Growable) -> Result:
-    """The result of a task, where and how a caller says."""
+def run(task: Task, where: Where, *, grows: str | None = None) -> Result:
+    """The result of a task, where and how a caller says; ``grows`` is one of ``growth.GROWS``, or None."""
     executor = choose_executor(
         cluster=where.get("cluster"),
         workers=where.get("workers"),
@@ -56,7 +56,7 @@ def run(task: Task, where: Growable) -> Result:
         client=where.get("client"),
         device=where.get("device"),
     )
-    out, overwrite, grows = where.get("out"), where.get("overwrite", False), where.get("grows")
+    out, overwrite = where.get("out"), where.get("overwrite", False)
     if grows is not None:
         if out is None:
             raise InputError("grows goes on from the result in out, and there is none: say where it is, out=")

@@ -26,7 +26,9 @@ def grow_components(task: Task, earlier: Result | None, first: int, grows: str) 
         )
     if parameters.missing == "em" or source.dtype.kind == "c":
         what = "a matrix with gaps" if parameters.missing == "em" else "complex numbers"
-        raise InputError(f"{parameters.kind} of {what} does not go on from an earlier result: leave out grows")
+        raise InputError(
+            f"{parameters.kind} of {what} does not go on from an earlier result: leave out grows"
+        )
     if earlier is None:
         return Step(task, source.shape[0])
     rank = None if parameters.adaptive else parameters.rank

@@ -184,7 +184,11 @@ def _earlier(out: Path, task: Task, device: str) -> Result | None:
 def _asked(request: Mapping[str, Any], shape: Sequence[int]) -> dict[str, Any]:
     """A request without what follows from the shape of its matrix, or from an earlier result."""
     kind = str(request["kind"])
-    parts = (ORIGIN, *BY_SHAPE.get(kind, ()), *["rank"] * (kind in BY_SHAPE and request["rank"] == min(shape)))
+    parts = (
+        ORIGIN,
+        *BY_SHAPE.get(kind, ()),
+        *["rank"] * (kind in BY_SHAPE and request["rank"] == min(shape)),
+    )
     return {name: value for name, value in request.items() if name not in parts}
 
 

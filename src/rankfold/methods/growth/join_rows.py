@@ -1,4 +1,4 @@
-"""Rows of an earlier result, and new ones behind them, as an array of a result: nothing of the matrix is read."""
+"""Rows of an earlier result, and new ones behind them, as an array of a result; the matrix is not read."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.scratch import ScratchMatrix
-
-import numpy as np
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ from rankfold.pipeline.storage.result import Result
 def grow_lists(task: Task, earlier: Result | None, first: int, grows: str) -> Step:
     """See ``Method.grow``: new rows meet all, and lists of earlier ones take them in."""
     if not isinstance(task, Neighbors) or task.queries is not None or task.earlier is not None:
-        raise InputError("lists grow that are of rows among themselves: leave out grows, or queries and index")
+        raise InputError(
+            "lists grow that are of rows among themselves: leave out grows, or queries and index"
+        )
     if grows != "rows":
         raise InputError("exact lists have nothing to polish: say grows rows")
     if task.is_approximate or task.parameters.needs_tree:

@@ -1,4 +1,4 @@
-"""Principal components, or singular triplets, of more samples: a result, and rows that it has not seen, in one pass over those.
+"""Principal components, or singular triplets, of more samples: of a result, and of rows that it has not seen.
 
 A result with all of its components is a summary of its samples, and what comes out is what a fit to all
 rows gives, to rounding. Of one that was cut, what is missing is bounded, and the estimates say so.
@@ -102,9 +102,7 @@ class Update:
     """The matrix that holds the rows of the result and, behind them, the new ones, if there is one."""
 
     @classmethod
-    def of(
-        cls, model: FactorModel, source: Source, rank: int | None, whole: Source | None = None
-    ) -> Update:
+    def of(cls, model: FactorModel, source: Source, rank: int | None, whole: Source | None = None) -> Update:
         """Check that they belong together."""
         if model.kind not in ("svd", "pca"):
             raise InputError(f"{model.name} is neither an svd nor a pca: only their results can be updated")

@@ -178,7 +178,7 @@ class StackedSource(Wrapper):
         inner = math.prod(self._lengths(self.row_axes)[1:])
         if self.row_axes[0] != 0 or rows % inner:
             raise InputError(
-                f"{self.name} does not have its first axis, along which an array grows, first among its rows: "
+                f"{self.name} does not have its first axis, along which arrays grow, first among its rows: "
                 "leave out grows, or name that axis first in row_axes"
             )
         return row_marks(self.inner, rows // inner).beside(self.row_axes, self.column_axes)
