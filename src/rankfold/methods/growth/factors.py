@@ -108,9 +108,9 @@ class FactorGrowth:
     def _sweeps(self, slots: int) -> list[Pass]:
         (rows, columns), k, item = self.part.shape, self.rank, self.view.dtype.itemsize
         reads, new = rows * columns * self.part.dtype.itemsize, rows * k * item
-        first = numbers_of("rows", self._fold(NOWHERE, NOWHERE, slots), reads, new, 4.0 * rows * columns * k)
+        first = numbers_of("iteration-01", self._fold(NOWHERE, NOWHERE, slots), reads, new, 4.0 * rows * columns * k)
         all_rows = self.source.shape[0] * k * item
-        join = numbers_of("join", self._join(NOWHERE, NOWHERE), all_rows, all_rows, 0.0, over="scratch")
+        join = numbers_of("rows", self._join(NOWHERE, NOWHERE), all_rows, all_rows, 0.0, over="scratch")
         return [first, join]
 
     def _fold(self, constants: Path, scratch: Path, slots: int) -> NonnegativePass:
@@ -158,8 +158,8 @@ class FactorGrowth:
         """Solve W of the new rows against H; sums over them."""
         k = self.rank
         arrays = {"right": h.T, "gram": h @ h.T, "linear": np.zeros(k), "diagonal": np.zeros(k)}
-        constants = save_once(run.part("rows", "constants.part"), arrays)
-        state = run.pass_over_data("rows", self._fold(constants, run.scratch, run.slots))
+        constants = save_once(run.part("iteration-01", "constants.part"), arrays)
+        state = run.pass_over_data("iteration-01", self._fold(constants, run.scratch, run.slots))
         refuse_bad(state, self.part)
         refuse_negative(state, self.part)
         refuse_overflow(state, self.view, "product")
@@ -174,7 +174,7 @@ class FactorGrowth:
     def _write(self, run: Run, h: Float64, sums: dict[str, Float64]) -> None:
         shape, chunks = (self.source.shape[0], self.rank), (self._rows_cut.panel_rows, self.rank)
         array = create_output(run.result, "W", shape, self.view.dtype, chunks)
-        run.sweep("join", self._join(run.scratch, array))
+        run.sweep("rows", self._join(run.scratch, array))
         write_outputs(run.result, {"H": h.astype(self.view.dtype), **sums})
 
     def _facts(
