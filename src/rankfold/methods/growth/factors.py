@@ -108,7 +108,9 @@ class FactorGrowth:
     def _sweeps(self, slots: int) -> list[Pass]:
         (rows, columns), k, item = self.part.shape, self.rank, self.view.dtype.itemsize
         reads, new = rows * columns * self.part.dtype.itemsize, rows * k * item
-        first = numbers_of("iteration-01", self._fold(NOWHERE, NOWHERE, slots), reads, new, 4.0 * rows * columns * k)
+        first = numbers_of(
+            "iteration-01", self._fold(NOWHERE, NOWHERE, slots), reads, new, 4.0 * rows * columns * k
+        )
         all_rows = self.source.shape[0] * k * item
         join = numbers_of("rows", self._join(NOWHERE, NOWHERE), all_rows, all_rows, 0.0, over="scratch")
         return [first, join]
