@@ -36,6 +36,7 @@ TREE = {
         "fields",
         "genotypes",
         "workflows",
+        "growing",
         "reports",
         "slurm",
         "gpu",
