@@ -78,7 +78,7 @@ def test_a_file_that_grows_itself_cannot_be_told(tmp_path: Path) -> None:
     write(tmp_path, 2)
     source = rf.open(f"{tmp_path}/day-*.npy")
     assert row_marks(source, 20) == row_marks(source, 20)
-    with pytest.raises(InputError, match="grows as one file"):
+    with pytest.raises(InputError, match="nothing but a read of all rows"):
         row_marks(source, 7)
 
 

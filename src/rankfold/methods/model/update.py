@@ -104,8 +104,6 @@ class Update:
     @classmethod
     def of(cls, model: FactorModel, source: Source, rank: int | None, whole: Source | None = None) -> Update:
         """Check that they belong together."""
-        if model.kind not in ("svd", "pca"):
-            raise InputError(f"{model.name} is neither an svd nor a pca: only their results can be updated")
         if model.paired:
             raise InputError(f"{model.name} is of complex numbers, and only real ones are updated: fit again")
         if lacks_row_weights(source):

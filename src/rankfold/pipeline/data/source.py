@@ -199,8 +199,8 @@ def row_marks(source: Source | Volume, rows: int) -> RowMarks:
     """
     if not hasattr(source, "row_marks"):
         raise InputError(
-            f"{source.name} grows as one file, so nothing but a read of all rows tells whether earlier ones "
-            "have changed: leave out grows, or keep the matrix in Zarr, which `rankfold import` writes"
+            f"nothing but a read of all rows tells whether those of {source.name} have changed: leave out "
+            "grows, or keep it in a folder as Zarr, which is appended to, or as one file for each addition"
         )
     return cast(GrowingSource, source).row_marks(rows)
 
