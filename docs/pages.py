@@ -37,6 +37,7 @@ TREE = {
         "fields",
         "genotypes",
         "workflows",
+        "growing",
         "reports",
         "slurm",
         "gpu",

@@ -9,7 +9,7 @@ from typing import Any
 
 from rankfold.api.arguments import public, refuse_unknown
 from rankfold.api.execute import run
-from rankfold.api.where import VIEW, OfMatrix, opened
+from rankfold.api.where import VIEW, Growable, OfMatrix, Where, opened
 from rankfold.api.where import parameters as where_parameters
 from rankfold.cluster.executor import choose_executor
 from rankfold.methods.argument import Parameter
@@ -29,21 +29,20 @@ def function_of(method: Method) -> Callable[..., Result]:
 
     def call(*positions: Any, **keywords: Any) -> Result:
         count = len(method.inputs)
-        where: Any = {name: keywords.pop(name) for name in OfMatrix.__annotations__ if name in keywords}
+        where: Any = {name: keywords.pop(name) for name in Growable.__annotations__ if name in keywords}
         pairs = zip(names, positions[count:], strict=False)
         inputs = positions[:count]
         if method.of_matrix and inputs:
             inputs = (opened(inputs[0], where),)
-        return run(method.task(*inputs, **{**dict(pairs), **keywords}), where)
+        return run(method.task(*inputs, **{**dict(pairs), **keywords}), where, grows=where.get("grows"))
 
     own = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         for name in (each.name for each in method.inputs)
     ]
     parameters = method.parameters()
-    signature = inspect.Signature(
-        [*own, *map(_signature_parameter, parameters), *where_parameters(of_matrix=method.of_matrix)]
-    )
+    takes = Growable if method.growth else OfMatrix if method.of_matrix else Where
+    signature = inspect.Signature([*own, *map(_signature_parameter, parameters), *where_parameters(takes)])
     call.__signature__ = signature  # type: ignore[attr-defined]
     lines = (f"{each.name} : {each.argument.help}" for each in parameters)
     call.__doc__ = "\n".join([method.summary, "", *lines, "others : as for ``svd``"])

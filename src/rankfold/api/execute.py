@@ -15,6 +15,7 @@ from rankfold.api.identity import difference_of
 from rankfold.api.where import Where
 from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.chain import Chain
+from rankfold.methods.growth.growth import grow
 from rankfold.methods.registry import edition_of
 from rankfold.methods.task import Task, make_plan
 from rankfold.methods.warm import MethodWarmup
@@ -45,8 +46,8 @@ class RankfoldWarning(UserWarning):
     """Something was done that the caller should know of; also kept in the result."""
 
 
-def run(task: Task, where: Where) -> Result:
-    """The result of a task, where and how a caller says."""
+def run(task: Task, where: Where, *, grows: str | None = None) -> Result:
+    """The result of a task, where and how a caller says; ``grows`` is one of ``growth.GROWS``, or None."""
     executor = choose_executor(
         cluster=where.get("cluster"),
         workers=where.get("workers"),
@@ -55,12 +56,20 @@ def run(task: Task, where: Where) -> Result:
         client=where.get("client"),
         device=where.get("device"),
     )
+    out, overwrite = where.get("out"), where.get("overwrite", False)
+    if grows is not None:
+        if out is None:
+            raise InputError("grows goes on from the result in out, and there is none: say where it is, out=")
+        growing = grow(task, grows, Path(out), executor.budget.device, redo=overwrite)
+        if growing is None:
+            return Result(out)
+        task, overwrite = growing, overwrite or growing.replaces
     return execute(
         task,
         executor,
-        out=where.get("out"),
+        out=out,
         scratch=where.get("scratch"),
-        overwrite=where.get("overwrite", False),
+        overwrite=overwrite,
         progress=where.get("progress"),
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 ARGUMENTS = {
     "method": "solver",
+    "grown_from": "the result it went on from",
     "gradient": "grad_tol",
     "seconds": "time_limit",
     "alpha_w": "alpha_W",
@@ -25,7 +26,7 @@ ROWS = {
 """What the part ``rows`` of a request is called, by its kind."""
 
 CONTENTS = {"queries", "base", "index", "result", "left", "update_of", "start", "second", "lists"}
-CONTENTS |= {"weights", "row_weights", "quality", "targets"}
+CONTENTS |= {"weights", "row_weights", "quality", "targets", "grown_from"}
 """Parts of a request that stand for what something holds: their values tell people nothing."""
 
 LONGEST = 40

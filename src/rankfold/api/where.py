@@ -39,6 +39,12 @@ class OfMatrix(Where, total=False):
     mask_obs: Mask
 
 
+class Growable(OfMatrix, total=False):
+    """The same of methods that go on from an earlier result: see ``docs/growing.md``."""
+
+    grows: str | None
+
+
 def opened(x: object, where: OfMatrix) -> object:
     """A matrix as it is, or after the steps and masks that are said."""
     view: dict[str, Any] = {name: where.get(name) for name in VIEW if where.get(name) is not None}
@@ -52,24 +58,25 @@ def opened(x: object, where: OfMatrix) -> object:
 def signature_of(function: Any) -> inspect.Signature:
     """A signature with these arguments in place of ``**where``."""
     own = inspect.signature(function)
-    kinds = {f"Unpack[{kind.__name__}]": kind for kind in (Where, OfMatrix)}
+    kinds = {f"Unpack[{kind.__name__}]": kind for kind in (Where, OfMatrix, Growable)}
     for each in own.parameters.values():
         if each.annotation in kinds:
             others = [one for one in own.parameters.values() if one is not each]
-            return own.replace(
-                parameters=[*others, *parameters(of_matrix=kinds[each.annotation] is OfMatrix)]
-            )
+            return own.replace(parameters=[*others, *parameters(kinds[each.annotation])])
     return own
 
 
-def parameters(*, of_matrix: bool) -> list[inspect.Parameter]:
-    """These arguments as a signature shows them."""
-    kind, annotations = inspect.Parameter.KEYWORD_ONLY, Where.__annotations__
-    if of_matrix:
-        annotations = {name: OfMatrix.__annotations__[name] for name in VIEW} | annotations
+def parameters(where: type) -> list[inspect.Parameter]:
+    """The arguments of one of these as a signature shows them, those of a matrix first."""
+    kind, annotations = inspect.Parameter.KEYWORD_ONLY, where.__annotations__
+    names = [name for name in VIEW if name in annotations]
+    names += [name for name in annotations if name not in VIEW]
     return [
         inspect.Parameter(
-            name, kind, default=False if name == "overwrite" else None, annotation=description.__forward_arg__
+            name,
+            kind,
+            default=False if name == "overwrite" else None,
+            annotation=annotations[name].__forward_arg__,
         )
-        for name, description in annotations.items()
+        for name in names
     ]

@@ -23,7 +23,9 @@ from rankfold.pipeline.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
+    from rankfold.methods.growth.growth import Step
     from rankfold.methods.task import Task
+    from rankfold.pipeline.storage.result import Result
 
 LOG = logging.getLogger("rankfold")
 
@@ -137,6 +139,9 @@ class Method:
     in_process: bool = False
     """Whether the process that asks for it does all of it, wherever workers are."""
 
+    growth: str = ""
+    """``"module:function"`` of what goes on from a result with rows that have come since: see ``grow``."""
+
     loops: str = "rankfold.methods.warm:warm_columns"
     """``"module:function"`` of what runs each compiled loop of its sweeps once: see ``warm.py``."""
 
@@ -166,6 +171,15 @@ class Method:
         """What is to be done, checked: of matrices, sources, results and their paths."""
         task: Task = _function(self.home)(*inputs, **arguments)
         return task
+
+    def grow(self, task: Task, earlier: Result | None, first: int, grows: str) -> Step:
+        """What is done for a task of all rows whose ``first`` ones have an ``earlier`` result.
+
+        Without one nothing is done but checks of whether a result could be gone on from. ``grows`` is one of
+        ``rankfold.methods.growth.growth.GROWS``.
+        """
+        step: Step = _function(self.growth)(task, earlier, first, grows)
+        return step
 
     def warm(self, dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
         """Compile and load what answers a request of a matrix."""

@@ -33,7 +33,7 @@ def command(
 
     Commands that read results, or may find their own, take ``--verify``.
     """
-    reads_results |= output in groups
+    reads_results |= output in groups or growing_output in groups
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         each = [_parameters(group) for group in groups]
@@ -226,6 +226,31 @@ def output(
 
     require_output("out", out)
     return {"out": out, "scratch": scratch, "overwrite": overwrite}
+
+
+def growing_output(
+    out: Annotated[Path, typer.Option(help="where the result goes; the same command again resumes")],
+    scratch: Annotated[
+        Path | None, typer.Option(help="folder for intermediates; beside OUT by default")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace another output or unfinished run")
+    ] = False,
+    grows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="go on from OUT where STORE has gained rows: rows reads these alone, polish then all",
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    """Where the result goes, which may be that of an earlier state of the matrix."""
+    return {**output(out, scratch, overwrite), "grows": grows}
+
+
+def output_of(method: Method) -> Callable[..., dict[str, Any]]:
+    """The group of options of where the result of a method goes."""
+    return growing_output if method.growth else output
 
 
 Store = Annotated[

@@ -196,6 +196,16 @@ def test_summaries_merge_in_any_grouping(sizes: list[int], columns: int, mean: f
         np.testing.assert_allclose(made.squares, np.diag(scatter), atol=1e-9 * (1 + np.abs(scatter).max()))
 
 
+@pytest.mark.parametrize("rows", [10, 200])
+def test_triplets_of_an_svd_are_those_of_all_rows(rows: int) -> None:
+    x = decaying(300 + rows, 20)
+    updated, whole = rf.update(rf.svd(x[:300], 20), x[300:]), rf.svd(x, 20)
+    assert (updated.attrs["kind"], updated.attrs["input"]["shape"]) == ("svd", [300 + rows, 20])
+    np.testing.assert_allclose(updated.s, whole.s, atol=1e-13 * whole.s[0])
+    np.testing.assert_allclose(np.abs(updated.Vt[:5] @ whole.Vt[:5].T), np.eye(5), atol=1e-10)
+    assert "mean" not in set(updated)
+
+
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     x = decaying(300, 20)
     result = rf.pca(x, 5)
@@ -203,8 +213,8 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         rf.update(result, x[:, :10])
     with pytest.raises(rf.RankfoldError, match="rank 9 was asked for, but 5 components and 2 new rows"):
         rf.update(result, x[:2], rank=9)
-    with pytest.raises(rf.RankfoldError, match="is not a pca"):
-        rf.update(rf.svd(x, 5), x)
+    with pytest.raises(rf.RankfoldError, match="only results of svd and pca"):
+        rf.update(rf.nmf(np.abs(x), 3), x)
     for rows in (10, 200):
         x[3, 5] = np.nan
         with pytest.raises(rf.RankfoldError, match="1 NaN or Inf, the first at row 3, column 5"):

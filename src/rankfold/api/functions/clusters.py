@@ -6,7 +6,7 @@ from typing import Unpack
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
-from rankfold.api.where import OfMatrix, opened
+from rankfold.api.where import Growable, opened
 from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS, KMEANS
 from rankfold.pipeline.storage.result import Result
 
@@ -22,7 +22,7 @@ def kmeans(
     passes: int = DEFAULT_PASSES,
     seed: int = 0,
     batch_rows: int | None = None,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[Growable],
 ) -> Result:
     """Clusters of the rows of a matrix that may be larger than memory, around their means.
 
@@ -81,4 +81,4 @@ def kmeans(
     more read.
     """
     how = {"n_init": n_init, "tol": tol, "passes": passes, "seed": seed, "batch_rows": batch_rows}
-    return run(KMEANS.task(opened(x, where), k, init=init, **how), where)
+    return run(KMEANS.task(opened(x, where), k, init=init, **how), where, grows=where.get("grows"))

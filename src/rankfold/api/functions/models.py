@@ -88,12 +88,12 @@ def update(
     rank: int | None = None,
     **where: Unpack[Where],
 ) -> Result:
-    """Principal components of the samples of a result and of new ones, in one pass over the new ones.
+    """Components, or singular triplets, of the samples of a result and of new ones, in one pass over these.
 
     Parameters
     ----------
     result : Result or path
-        Of ``pca``, or of an earlier update; it needs no rows. It is left as it is.
+        Of ``pca`` or ``svd``, or of an earlier update; it needs no rows. It is left as it is.
     x : path, array or Source
         New samples in rows, with the columns that were fitted. Anything ``svd`` takes.
     rank : int, default that of the result
@@ -104,8 +104,8 @@ def update(
     Returns
     -------
     Result
-        As of ``pca`` with all rows, without scores: centered, scaled and whitened as the result is. To
-        rounding the same, if the result has all components (``rank=min(m, n)``); else
+        As of ``pca`` or ``svd`` with all rows, without scores or U: centered, scaled and whitened as the
+        result is. To rounding the same, if the result has all components (``rank=min(m, n)``); else
         ``error_estimates`` bound what may be missing.
 
     Raises

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
-from rankfold.api.where import OfMatrix, Where, opened
+from rankfold.api.where import Growable, OfMatrix, Where, opened
 from rankfold.methods.fuzzy_graph.arguments import COMBINE_GRAPHS, FUZZY_GRAPH
 from rankfold.methods.index.arguments import INDEX
 from rankfold.methods.knn.arguments import DEFAULT_K, KNN
@@ -31,7 +31,7 @@ def knn(
     min_recall: float | None = None,
     partition_rows: int | None = None,
     seed: int = 0,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[Growable],
 ) -> Result:
     """The k nearest neighbors of every row of a matrix that may be larger than memory; exactly, unless a
     recall is enough.
@@ -110,7 +110,7 @@ def knn(
     }
     request |= {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
     task = KNN.task(opened(x, where), k=k, solver=solver, **request)
-    return run(task, where)
+    return run(task, where, grows=where.get("grows"))
 
 
 @public

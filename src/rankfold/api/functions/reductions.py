@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
-from rankfold.api.where import OfMatrix, opened
+from rankfold.api.where import Growable, OfMatrix, opened
 from rankfold.methods.nmf.arguments import DEFAULT_FALL, NMF
 from rankfold.methods.svd.arguments import PCA, QR, SVD
 from rankfold.pipeline.storage.result import Result
@@ -25,7 +25,7 @@ def svd(
     with_rows: bool = True,
     precision: str | None = None,
     missing: str = "raise",
-    **where: Unpack[OfMatrix],
+    **where: Unpack[Growable],
 ) -> Result:
     """Leading singular triplets of a matrix that may be larger than memory.
 
@@ -58,6 +58,10 @@ def svd(
         Folder for narrow intermediates, seen by all workers; beside ``out`` by default.
     with_rows, overwrite : bool
         Form and write ``U``; replace an output, or an unfinished run, of another request.
+    grows : {"rows", "polish"}, optional
+        ``out`` may hold the result of an earlier state of ``x``, to whose rows others have been added since:
+        it goes on from there, and reads these alone. See Notes. Of ``svd``, ``pca``, ``nmf``, ``knn`` and
+        ``kmeans``.
     cluster, workers, threads : optional
         This machine ("local"), or the jobs of a profile; worker processes or jobs, instead of the threads
         of this process; threads of each process, by default all usable cores, shared.
@@ -87,6 +91,11 @@ def svd(
     first, and of sparse matrices up to 512 MiB with what they are worked on Lanczos: 1 pass, and products
     of what is stored, in memory.
 
+    ``grows="rows"`` updates an earlier result, which has no ``U``: to rounding the same as a fit to all rows
+    if it has all triplets, else within ``error_estimates``. A store that has no new rows is not read. Rows
+    that have changed since are noticed by sizes and times of chunks, and by the numbers in the last one, and
+    refused; with ``overwrite=True`` the result is made anew. ``attrs["rows"]`` says which rows it stands on.
+
     ``missing="em"`` makes 2 to 9 passes, of matrices with many components near the noise some more, at most
     ``passes`` or 30, of about ``6 m n k`` flops and ``6 k^2`` for each number that is missing. One of 100
     numbers is held out of the model, and ``attrs["completion"]`` has the error of these and what each pass
@@ -104,7 +113,7 @@ def svd(
     """
     flags: Any = {"with_rows": with_rows, "precision": precision, "missing": missing}
     task = SVD.task(opened(x, where), rank, tol, solver, passes, oversampling, seed, **flags)
-    return run(task, where)
+    return run(task, where, grows=where.get("grows"))
 
 
 @public
@@ -123,7 +132,7 @@ def pca(
     with_rows: bool = True,
     precision: str | None = None,
     missing: str = "raise",
-    **where: Unpack[OfMatrix],
+    **where: Unpack[Growable],
 ) -> Result:
     """Principal components of samples in rows, centered without a pass of their own.
 
@@ -166,7 +175,7 @@ def pca(
     kinds: Any = {"precision": precision, "missing": missing}
     x = opened(x, where)
     task = PCA.task(x, rank, tol, solver, passes, oversampling, seed, **kinds, **flags)
-    return run(task, where)
+    return run(task, where, grows=where.get("grows"))
 
 
 @public
@@ -239,7 +248,7 @@ def nmf(
     time_limit: float = 0.0,
     passes: int | None = None,
     seed: int = 0,
-    **where: Unpack[OfMatrix],
+    **where: Unpack[Growable],
 ) -> Result:
     """Nonnegative factors of a nonnegative matrix that may be larger than memory.
 
@@ -309,4 +318,4 @@ def nmf(
     penalties = {"alpha_W": alpha_W, "alpha_H": alpha_H, "l1_ratio": l1_ratio}
     ends = {"tol": tol, "grad_tol": grad_tol, "time_limit": time_limit, "passes": passes}
     task = NMF.task(opened(x, where), rank, init=init, seed=seed, **counts, **how, **penalties, **ends)
-    return run(task, where)
+    return run(task, where, grows=where.get("grows"))

@@ -51,6 +51,7 @@ KMEANS = Method(
     KMeansArguments,
     "rankfold.methods.kmeans.kmeans:kmeans_task",
     matrices=("centers",),
+    growth="rankfold.methods.growth.clusters:grow_clusters",
     edition=2,  # centers are exchanged on the sample
     loops="rankfold.methods.kmeans.warm:warm_clusters",
 )

@@ -76,6 +76,13 @@ class Clusters:
                 return reason
             self.before, self.centers = self.centers, new
 
+    @property
+    def labels(self) -> ScratchMatrix:
+        """Of the last step."""
+        if self.scratch is None:
+            raise LookupError("no step has been made")
+        return self.scratch[0]
+
     def label(self, run: Run) -> None:
         """Label rows by the centers as they are."""
         self._step(run)

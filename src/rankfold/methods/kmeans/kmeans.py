@@ -21,7 +21,7 @@ from rankfold.methods.kmeans.iteration import MOST_FAR_ROWS, Clusters, far_rows,
 from rankfold.methods.kmeans.layout import Layout, working_type
 from rankfold.methods.kmeans.passes import SamplePass, WriteLabels
 from rankfold.methods.kmeans.request import ClusterRequest, digest, given_centers
-from rankfold.methods.kmeans.start import First, Sample, best_start, weigh
+from rankfold.methods.kmeans.start import First, Sample, best_start, means, weigh
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.sample import Sample as FewRows
@@ -102,6 +102,11 @@ class Clustering:
             Output("inertia", (self.parameters.passes,), WIDE),
         )
 
+    @property
+    def means_output(self) -> Output:
+        """Means of clusters, which a result keeps that is to grow."""
+        return Output("means", (self.parameters.k, self.source.shape[1]), WIDE)
+
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
@@ -172,6 +177,13 @@ class Clustering:
             run.describe(facts)
         return facts
 
+    def label(self, run: Run) -> Clusters:
+        """Rows labeled by the centers that are given, in one read."""
+        centers, shift = self._start(run)
+        clusters = Clusters(self.parameters, self.layout, centers, shift)
+        clusters.label(run)
+        return clusters
+
     def _clusters(self, run: Run, centers: Float64, shift: Array) -> tuple[Clusters, str]:
         """What centers lead to, and why it is the last."""
         if not self.parameters.batch_rows:
@@ -240,6 +252,9 @@ class Clustering:
         run.sweep("labels", self._write(run.scratch, clusters.index - 1, array))
         counts = np.rint(clusters.counts).astype(np.int64)
         arrays = {"centers": clusters.centers, "counts": counts, "inertia": np.array(clusters.inertia)}
+        if run.growth is not None:
+            sums = clusters.shift, clusters.sums, clusters.counts
+            arrays["means"] = means(clusters.centers, *sums)
         write_outputs(run.result, arrays)
         self._warn(run, clusters, reason)
         return {

@@ -1,4 +1,4 @@
-"""Principal components of more samples: a result, and rows that it has not seen, in one pass over those.
+"""Principal components, or singular triplets, of more samples: of a result, and of rows that it has not seen.
 
 A result with all of its components is a summary of its samples, and what comes out is what a fit to all
 rows gives, to rounding. Of one that was cut, what is missing is bounded, and the estimates say so.
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
-from rankfold.methods.model.model import FactorModel, open_model
+from rankfold.methods.model.model import FACTORS, FactorModel, open_model
 from rankfold.methods.model.summary import Summary, merge_summaries
 from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.conditioned import Centering
@@ -92,18 +92,18 @@ CRUDE = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A result of ``pca`` and new rows, as ``execution`` takes them."""
+    """A result of ``pca`` or ``svd`` and new rows, as ``execution`` takes them."""
 
     model: FactorModel
     source: Source
     rank: int
     digest: str
+    whole: Source | None = None
+    """The matrix that holds the rows of the result and, behind them, the new ones, if there is one."""
 
     @classmethod
-    def of(cls, model: FactorModel, source: Source, rank: int | None) -> Update:
+    def of(cls, model: FactorModel, source: Source, rank: int | None, whole: Source | None = None) -> Update:
         """Check that they belong together."""
-        if model.kind != "pca":
-            raise InputError(f"{model.name} is not a pca: only principal components can be updated")
         if model.paired:
             raise InputError(f"{model.name} is of complex numbers, and only real ones are updated: fit again")
         if lacks_row_weights(source):
@@ -124,7 +124,7 @@ class Update:
                 f"rank {target_rank} was asked for, but {model.rank} components and {rows} new rows give 1 "
                 f"to {most}"
             )
-        return cls(model, source, target_rank, model.digest())
+        return cls(model, source, target_rank, model.digest(), whole)
 
     @property
     def _fit_request(self) -> dict[str, Any]:
@@ -140,14 +140,21 @@ class Update:
         """See the protocol."""
         names = ("tol", "center", "scale", "whiten")
         parameters = {name: self._fit_request[name] for name in names}
-        return {"kind": "pca", "rank": self.rank, **parameters, "rows": False, "update_of": self.digest}
+        kind = self.model.kind
+        return {"kind": kind, "rank": self.rank, **parameters, "rows": False, "update_of": self.digest}
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
-        columns = self.source.shape[1]
-        components = Output("components", (self.rank, columns), self.model.dtype)
-        small = vectors(self.rank, "residuals", "error_estimates", *VARIANCES)
-        return (components, *small, *vectors(columns, "mean", *["scale"] * bool(self._fit_request["scale"])))
+        columns, is_pca = self.source.shape[1], self.model.kind == "pca"
+        components = Output(self._right_name, (self.rank, columns), self.model.dtype)
+        small = vectors(self.rank, "residuals", "error_estimates", *(VARIANCES if is_pca else ("s",)))
+        of_columns = ["mean"] * is_pca + ["scale"] * bool(self._fit_request["scale"])
+        return (components, *small, *vectors(columns, *of_columns))
+
+    @property
+    def _right_name(self) -> str:
+        """Of the array of right vectors."""
+        return FACTORS[self.model.kind][1]
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
@@ -295,7 +302,9 @@ class Update:
 
     def _write(self, run: Run, summary: Summary, units: Float64, fingerprint: str) -> dict[str, Any]:
         """Decompose a summary, write its components, and return the facts."""
-        scale, small, constant_columns = np.ones(1), {"mean": summary.mean * units}, list[int]()
+        is_pca = self.model.kind == "pca"
+        small = {"mean": summary.mean * units} if is_pca else {}
+        scale, constant_columns = np.ones(1), list[int]()
         if self._fit_request["scale"]:
             deviation = np.sqrt(summary.squares / max(summary.count - 1, 1))
             deviation[deviation <= CONSTANT_DEVIATION * np.abs(summary.mean)] = 0.0
@@ -306,16 +315,18 @@ class Update:
         s[s <= zero(max(summary.factor.shape)) * s[0]] = 0.0
         truncation_bound = summary.truncation_bound / float(scale.min()) ** 2
         total = float((summary.squares / scale**2).sum())
-        variance = s**2 / max(summary.count - 1, 1)
         errors = self._errors(s, truncation_bound, summary)
         small |= {
-            "components": (vt * fix_signs(vt.T)[:, None]).astype(self.model.dtype),
-            "singular_values": s,
-            "explained_variance": variance,
-            "explained_variance_ratio": s**2 / total if total > 0 else np.zeros_like(s),
+            self._right_name: (vt * fix_signs(vt.T)[:, None]).astype(self.model.dtype),
             "error_estimates": errors,
             "residuals": self._residuals(s, truncation_bound),
         }
+        if is_pca:
+            share = s**2 / total if total > 0 else np.zeros_like(s)
+            variance = s**2 / max(summary.count - 1, 1)
+            small |= dict(zip(VARIANCES, (s, variance, share), strict=True))
+        else:
+            small["s"] = s
         write_outputs(run.result, small)
         facts = self._facts(run, summary, s, total, float(errors.max()), fingerprint)
         return {**facts, "unscaled": constant_columns}
@@ -357,7 +368,7 @@ class Update:
                 f"{self.model.rank} components of {self.model.result.path.name} leave out variance of its "
                 "samples that these values may need. Fit with more components, or all, before updating"
             )
-        facts = run.facts(self.request(), "update", self.source, fingerprint)
+        facts = run.facts(self.request(), "update", self.whole or self.source, fingerprint)
         facts["input"]["shape"] = [summary.count, self.source.shape[1]]
         share = float((s**2).sum() / total) if total > 0 else 1.0
         return {

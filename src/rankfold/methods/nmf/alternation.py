@@ -266,6 +266,8 @@ class Frobenius:
     error: float = np.inf
     slope: Float64 | None = None
     index: int = 0
+    sums: tuple[Float64, Float64] | None = None
+    """``L' L`` (k, k) and ``L' X`` (k, short) of the long factor."""
 
     def step(self, run: Run) -> StepError:
         """See the protocol."""
@@ -280,6 +282,8 @@ class Frobenius:
             update = improve_short_rows(model, factors, state, solve_short)
         else:
             update = improve_short(model, factors, state, state["product"], solve_short)
+        product = state["product"].T if self.layout.fullest else state["product"]
+        self.sums = state["gram"], np.ascontiguousarray(product)
         stationarity = self._stationarity(state["gradient"])
         self._take(run, Factors(update.short, after, sizes_of(state)), update.slope)
         if close:

@@ -69,5 +69,6 @@ NMF = Method(
     NmfArguments,
     "rankfold.methods.nmf.task:nmf_task",
     matrices=("W", "H"),
+    growth="rankfold.methods.growth.factors:grow_factors",
     loops="rankfold.methods.nmf.warm:warm_factors",
 )

@@ -78,6 +78,10 @@ LIKELY_COMPRESSED_ITERATIONS = 15
 """Iterations on the compressed matrix that are usual."""
 
 
+SUMS = ("W_gram", "W_product")
+"""``W' W`` and ``W' X``, which a result keeps that is to grow."""
+
+
 @dataclass(frozen=True, slots=True)
 class Nonnegative:
     """A matrix and the parameters of its factors, as ``execution`` takes them."""
@@ -138,7 +142,7 @@ class Nonnegative:
             decided_by="how fast the error falls",
             subject=f"nmf of this {self.source.shape[0]} x {self.source.shape[1]} matrix",
         )
-        plan = plan_task(outline, self._sweeps(layout, model), budget, self._way_out)
+        plan = plan_task(outline, self._sweeps(layout, model), budget, lambda: ", or a lower --rank")
         # Iterations differ in name alone, and one stood for all of them while memory was shared out.
         matrix = [sweep for sweep in plan.passes if sweep.over == "matrix"]
         compressing, iterations = matrix[:-1], matrix[-1:]
@@ -154,9 +158,6 @@ class Nonnegative:
             likely_passes=min(most, len(compressing) + likely),
             traffic=panel_traffic(layout.view.long, layout.view.short, parameters.rank, budget.workers),
         )
-
-    def _way_out(self) -> str:
-        return ", or a lower --rank"
 
     def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:
         """The pass that compresses, sweeps over scratch to find directions by, one iteration, the rest."""
@@ -267,7 +268,9 @@ class Nonnegative:
             history.append(alternation.step(run))
             reason = self._stop_reason(history, time.monotonic() - began)
             if reason:
-                return NmfFit(alternation.factors, history, start.iterations, reason, alternation.total)
+                sums = alternation.sums if isinstance(alternation, Frobenius) else None
+                last = alternation.factors, history, start.iterations, reason, alternation.total
+                return NmfFit(*last, sums)
 
     def _alternation(
         self, layout: Strategy, model: Model, start: FactorStart, factors: Factors
@@ -304,6 +307,8 @@ class Nonnegative:
         factor = OnScratch(run, layout, basis, np.zeros(rank), rank, seed)
         combination = factor.combination(np.eye(rank), "factor")
         gram = write_combination(run, layout, combination, np.eye(rank), inverse, array)
+        if run.growth is not None and fit.sums is not None:
+            write_outputs(run.result, dict(zip(SUMS, fit.sums, strict=True)))
         last = fit.history[-1]
         if fit.stop_reason in ("passes", "time_limit"):
             fell = fall(fit.history) if len(fit.history) > 1 else np.inf
@@ -343,6 +348,9 @@ class NmfFit:
 
     total: float
     """``|X|^2``."""
+
+    sums: tuple[Float64, Float64] | None = None
+    """``L' L`` and ``L' X`` of the long factor L."""
 
 
 def compression_of(parameters: FactorRequest) -> Request:

@@ -97,6 +97,7 @@ SVD = Method(
     SvdArguments,
     f"{HOME}:svd_task",
     matrices=("U", "Vt"),
+    growth="rankfold.methods.growth.components:grow_components",
     loops=f"{HOME}:warm_solver",
     edition=3,  # bounds of errors by a sketch are closer
 )
@@ -106,6 +107,7 @@ PCA = Method(
     PcaArguments,
     f"{HOME}:pca_task",
     matrices=("scores", "components"),
+    growth="rankfold.methods.growth.components:grow_components",
     loops=f"{HOME}:warm_solver",
     edition=3,  # bounds of errors by a sketch are closer
 )

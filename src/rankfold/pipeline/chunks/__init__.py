@@ -7,6 +7,7 @@
     codecs          codecs of Zarr, as a chain of decoders
     decoders        decoders that stop at the bytes that a chunk must have
     reads           positioned reads of rectangles and boxes of plain files
+    row_marks       what tells whether the first rows of an array are still what they were
     bounded_store   the same bounds where Zarr itself reads
 
 Zarr's own reading takes a third more time and five times the memory for compressed chunks, and 0.65 s where

@@ -77,11 +77,14 @@ class ChunkFiles:
         """Path of the file with that key."""
         return os.path.join(self.folder, key)
 
-    def listing(self) -> Iterator[FileState]:
-        """State of every file in grid order, or of ``LISTING_LIMIT`` of them, evenly spaced."""
-        count = min(self.total, LISTING_LIMIT)
+    def listing(self, first: int | None = None) -> Iterator[FileState]:
+        """State of every file, or of the ``first`` ones, in grid order; of ``LISTING_LIMIT`` at most of them,
+        evenly spaced.
+        """
+        total = self.total if first is None else first
+        count = min(total, LISTING_LIMIT)
         for index in range(count):
-            key = self.key(*self._place(index * self.total // count))
+            key = self.key(*self._place(index * total // count))
             try:
                 state = os.stat(self.path(key))
             except (FileNotFoundError, NotADirectoryError):
@@ -98,8 +101,13 @@ class ChunkFiles:
         digest = hashlib.blake2b(digest_size=16)
         with open(self.path(self.metadata), "rb") as file:
             digest.update(file.read())
-        for state in self.listing():
-            digest.update(f"\0{state.key} {state.size} {state.modified_ns}".encode())
+        _digest_states(digest, self.listing())
+        return digest.hexdigest()
+
+    def first_fingerprint(self, count: int) -> str:
+        """Digest of name, size and time of the first files in grid order."""
+        digest = hashlib.blake2b(digest_size=16)
+        _digest_states(digest, self.listing(count))
         return digest.hexdigest()
 
     def stored_bytes(self) -> int:
@@ -143,6 +151,11 @@ class ChunkFiles:
             f"{name}: chunk {first.key} holds {first.size} bytes instead of {size}{others} "
             f"({self.path(first.key)}). Restore the store"
         )
+
+
+def _digest_states(digest: hashlib.blake2b, states: Iterator[FileState]) -> None:
+    for state in states:
+        digest.update(f"\0{state.key} {state.size} {state.modified_ns}".encode())
 
 
 @functools.lru_cache(maxsize=16)

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from rankfold.pipeline.chunks.geometry import Piece, requests
+from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.selection import unit
-from rankfold.pipeline.data.source import Volume, Wrapper
+from rankfold.pipeline.data.source import Volume, Wrapper, row_marks
 from rankfold.pipeline.errors import InputError
 
 REQUEST_BYTES = 4 * 2**20
@@ -81,6 +82,10 @@ class DecodedVolume(Wrapper):
         """Digest of the store and of how it is decoded."""
         text = f"{self.inner.fingerprint()} {self.dtype.str} {self.scale} {self.offset} {self.missing}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """See ``GrowingSource``."""
+        return row_marks(self.inner, rows).beside(self.dtype.str, self.scale, self.offset, self.missing)
 
 
 def is_packed(dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> bool:

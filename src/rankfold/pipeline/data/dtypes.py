@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Source, in_one_line
+from rankfold.pipeline.data.source import Source, in_one_line, row_marks
 from rankfold.pipeline.errors import DataError, InputError
 
 SUPPORTED_DTYPES = (
@@ -215,6 +216,10 @@ class ConvertedSource:
     def fingerprint(self) -> str:
         """That of the source, and the type."""
         return f"{self.source.fingerprint()} {self.dtype.str}"
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """See ``GrowingSource``."""
+        return row_marks(self.source, rows).beside(self.dtype.str)
 
     def _strip(self, rows: int, columns: int) -> int:
         least = 1 if self.row_grid.splittable else self.row_grid.longest

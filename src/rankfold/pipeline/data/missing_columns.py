@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.encoding import scratch
 from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.selection import steps, unit
-from rankfold.pipeline.data.source import Source, Wrapper
+from rankfold.pipeline.data.source import Source, Wrapper, row_marks
 from rankfold.pipeline.errors import DataError
 
 FETCH_BYTES = 8 * 2**20
@@ -145,6 +146,11 @@ class WithoutMissing(Wrapper):
         digest = hashlib.blake2b(self.inner.fingerprint().encode(), digest_size=16)
         digest.update(self.chosen.bits.data)
         return digest.hexdigest()
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """See ``GrowingSource``."""
+        kept = hashlib.blake2b(self.chosen.bits.data, digest_size=16).hexdigest()
+        return row_marks(self.inner, rows).beside(kept)
 
     def _item_column(self) -> int:
         """Bytes of one column of what is read at once at the least."""

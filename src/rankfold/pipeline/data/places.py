@@ -117,7 +117,8 @@ def _kept(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64] | Non
         elif isinstance(wrapper, WithoutMissing):
             places = np.flatnonzero(wrapper.chosen.mask(0, wrapper.chosen.length))
             kept["columns"] = places if kept["columns"] is None else kept["columns"][places]
-    return _within(wrappers[-1]) if wrappers else source, kept
+    inner = _within(wrappers[-1]) if wrappers else source
+    return getattr(inner, "stacked", None) or inner, kept
 
 
 def _chosen(places: npt.NDArray[np.int64] | None, picks: Picks | None) -> npt.NDArray[np.int64] | None:

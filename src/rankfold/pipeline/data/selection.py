@@ -20,6 +20,7 @@ import numpy.typing as npt
 from rankfold.kernels.sparse.kept import count_kept, find_kept
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.reads import SKIP_BYTES
+from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.picks import Fetch, Part, Picks, Selection, pick
 from rankfold.pipeline.data.source import (
@@ -32,8 +33,9 @@ from rankfold.pipeline.data.source import (
     in_one_line,
     index_dtype,
     require_compressed,
+    row_marks,
 )
-from rankfold.pipeline.errors import ChunkError
+from rankfold.pipeline.errors import ChunkError, InputError
 
 
 def steps(span: Span, grid: Grid, most: int) -> Iterator[Span]:
@@ -158,6 +160,17 @@ class SelectedSource(Wrapper):
             digest.update(b"all" if picks is None else np.ascontiguousarray(picks.runs, "<i8").data)
             digest.update(b";")
         return digest.hexdigest()
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """See ``GrowingSource``."""
+        runs = np.zeros((0, 3), np.int64) if self.rows is None else self.rows.runs
+        if self.rows is not None and not (self.rows.contiguous and runs[0, 0] == 0):
+            raise InputError(
+                f"{self.name} leaves out rows before others, so that it does not grow at its end: leave out "
+                "grows, or the selection of rows"
+            )
+        columns = "all" if self.columns is None else self.columns.runs.tolist()
+        return row_marks(self.inner, rows).beside(columns)
 
     def _fetch(self, out: npt.NDArray[Any], row: Fetch, column: Fetch) -> None:
         """Read one piece straight to its place, or what must be read with it into a buffer."""

@@ -25,7 +25,9 @@ import scipy.sparse
 
 from rankfold.kernels.sparse.products import are_in_order
 from rankfold.pipeline.chunks.geometry import Piece, Span
+from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.errors import InputError
 
 
 @runtime_checkable
@@ -178,6 +180,36 @@ def index_dtype(lines: int, across: int, numbers: int) -> np.dtype[Any]:
     ('int32', 'int64')
     """
     return np.dtype(np.int32 if max(lines, across, numbers) < 2**31 else np.int64)
+
+
+# Rows to which others are added -------------------------------------------------------------------
+
+
+class GrowingSource(Source, Protocol):
+    """A ``Source`` that knows its first rows again when others have come after them."""
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """Digests of the first rows, the same as long as these are, however many come after them.
+
+        Takes a look at sizes and times of files, and a read of one row of chunks at most. Raises
+        ``InputError`` where that does not tell.
+        """
+
+
+def row_marks(source: Source | Volume, rows: int) -> RowMarks:
+    """Digests of the first rows of a matrix: see ``GrowingSource``.
+
+    Raises
+    ------
+    InputError
+        Nothing but a read of all of them would tell whether they have changed.
+    """
+    if not hasattr(source, "row_marks"):
+        raise InputError(
+            f"nothing but a read of all rows tells whether those of {source.name} have changed: leave out "
+            "grows, or keep it in a folder as Zarr, which is appended to, or as one file for each addition"
+        )
+    return cast(GrowingSource, source).row_marks(rows)
 
 
 # More axes ----------------------------------------------------------------------------------------

@@ -21,9 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.chunks.geometry import Box, Piece, Span, runs
+from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Volume, Wrapper, in_one_line, stack_grids
+from rankfold.pipeline.data.source import Volume, Wrapper, in_one_line, row_marks, stack_grids
 from rankfold.pipeline.errors import InputError
 
 Rows = str | int | Sequence[str | int] | None
@@ -173,6 +174,16 @@ class StackedSource(Wrapper):
         """Digest of the array and of how its axes are stacked."""
         text = f"{self.inner.fingerprint()} {self.row_axes} {self.column_axes}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """See ``GrowingSource``."""
+        inner = math.prod(self._lengths(self.row_axes)[1:])
+        if self.row_axes[0] != 0 or rows % inner:
+            raise InputError(
+                f"{self.name} does not have its first axis, along which arrays grow, first among its rows: "
+                "leave out grows, or name that axis first in row_axes"
+            )
+        return row_marks(self.inner, rows // inner).beside(self.row_axes, self.column_axes)
 
     def _lengths(self, axes: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(self.inner.shape[axis] for axis in axes)

@@ -100,6 +100,12 @@ class Run:
     fitted: dict[str, Any] = field(default_factory=dict)
     """What was measured for the steps that the matrix goes through, which the result keeps."""
 
+    request: dict[str, Any] | None = None
+    """What was asked, where that is not what is carried out."""
+
+    growth: dict[str, Any] | None = None
+    """What a result says of the rows that it stands on, where it is to grow; nothing elsewhere."""
+
     def describe(self, facts: Mapping[str, Any]) -> None:
         """Make the result a group with facts about it, when all arrays are written.
 
@@ -255,7 +261,7 @@ class Run:
             "kind": request["kind"],
             "method": method,
             "edition": self.edition,
-            "request": dict(request),
+            "request": dict(request if self.request is None else self.request),
             "input": {
                 "name": source.name.rpartition("/")[2],
                 "shape": list(source.shape),
@@ -267,6 +273,7 @@ class Run:
             "version": __version__,
             "passes": self.earlier_passes + self.passes,
             "warnings": list(self.warnings),
+            **(self.growth or {}),
         }
 
 

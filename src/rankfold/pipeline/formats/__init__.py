@@ -13,6 +13,7 @@
     netcdf         netCDF files and xarray objects
     dask           Dask arrays
     handles        which dataset of a file is meant, optional libraries
+    series         several files as one matrix
 
 No optional library, nor Zarr nor Dask, is imported before it is needed: objects are known by the module
 of their type.
@@ -56,6 +57,7 @@ from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
 from rankfold.pipeline.formats.remote import remote_matrix
+from rankfold.pipeline.formats.series.series import matching_files, series
 from rankfold.pipeline.formats.zarr_layout import matrix_at, matrix_of
 from rankfold.pipeline.prepare.chosen_columns import choose_columns
 from rankfold.pipeline.prepare.given_weights import Coslat
@@ -107,7 +109,8 @@ def open_source(
         (``s3://bucket/store.zarr``), a sparse group in AnnData's layout, a ``.npy``, ``.npz``, ``.fbin``,
         HDF5 or netCDF file (``FILE.nc::variable``), a list of rows, a NumPy, SciPy, Zarr, Dask or xarray
         array, an h5py dataset, a pandas or polars DataFrame of numbers, an AnnData object (its X), a
-        ``Source``.
+        ``Source``. Several files are one matrix, rows of one below those of the other: a list of paths, or
+        a name with ``*`` (``"days-*.nc::t2m"``), sorted.
     missing : {"error", "fill"}
         What a Zarr or HDF5 chunk is that was never written: an error, or its fill value.
     row_axes : str, int or list of them, optional
@@ -198,6 +201,8 @@ def _matrix(x: object, missing: str, rows: Rows) -> Source:
         return xarray_matrix(x, rows=rows)
     if scipy.sparse.issparse(x):
         return sparse_source(x)
+    if isinstance(x, list | tuple) and x and all(isinstance(each, str | os.PathLike) for each in x):
+        return _series([os.fsdecode(each) for each in x], missing, rows)
     if isinstance(x, list | tuple):
         return _of_numpy(array_of_lists(x), rows)
     if module == "pandas":
@@ -221,7 +226,9 @@ def _matrix(x: object, missing: str, rows: Rows) -> Source:
 
 
 def _at(location: str, missing: str, rows: Rows) -> Source:
-    """What lies at a path."""
+    """What lies at a path, or at all that a name with * stands for."""
+    if (locations := matching_files(location)) is not None:
+        return _series(locations, missing, rows)
     store, array = split_location(location)
     if is_address(store):
         return remote_matrix(store, array, missing=missing, rows=rows)
@@ -243,6 +250,12 @@ def _at(location: str, missing: str, rows: Rows) -> Source:
             f"{', '.join(OPENERS)}{hint}"
         )
     return OPENERS[suffix](store, array, missing, rows)
+
+
+def _series(locations: Sequence[str], missing: str, rows: Rows) -> Source:
+    """What lies at several paths, rows of one below those of the other."""
+    name = locations[0] if len(locations) == 1 else f"{locations[0]} to {os.path.basename(locations[-1])}"
+    return series(name, [_at(each, missing, rows) for each in locations])
 
 
 def _refuse_axes(name: str, rows: Rows) -> None:

@@ -8,6 +8,7 @@ Objects are known by the module and the name of their type, so neither pandas no
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import scipy.sparse
 
 from rankfold.kernels.hashing.digest import LANES, mix_words
 from rankfold.pipeline.chunks.geometry import Piece, Span, requests
+from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Csr, Matrix, in_one_line
@@ -96,6 +98,11 @@ class ArraySource(InMemory):
             digest.update(part[whole:].data)
         digest.update(lanes.data)
         return digest.hexdigest()
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """See ``GrowingSource``; all of the rows are looked at."""
+        first = dataclasses.replace(self, array=self.array[:rows]).fingerprint()
+        return RowMarks(digest_of(self.dtype.str, self.shape[1]), "", first)
 
     def lend(self, rows: Span, columns: Span) -> npt.NDArray[Any] | None:
         """``self[rows, columns]`` where it lies, if row by row, native, and open to compiled loops."""
@@ -222,6 +229,11 @@ class SparseSource(InMemory):
             digest.update(numbers[whole:].data)
             digest.update(lanes.data)
         return digest.hexdigest()
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """See ``GrowingSource``; all of the rows are looked at."""
+        first = dataclasses.replace(self, array=self.array[:rows]).fingerprint()
+        return RowMarks(digest_of(self.dtype.str, self.shape[1]), "", first)
 
 
 def sparse_source(x: Any) -> SparseSource:

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece, Span
+from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of, join_marks
 from rankfold.pipeline.data.dtypes import cut, require_chunks, require_matrix, whole_lengths
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Csr, in_one_line, index_dtype
@@ -73,6 +74,8 @@ class Vector:
 
         def fingerprint(self) -> str: ...
 
+        def row_marks(self, rows: int) -> RowMarks: ...
+
         def stored_bytes(self) -> int: ...
 
     @property
@@ -95,6 +98,14 @@ class VectorSource(Vector, ZarrSource):
     def stored_bytes(self) -> int:
         """Bytes of the chunk files on disk."""
         return self.files.stored_bytes() if self.length else 0
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """What tells whether the first numbers have changed."""
+        tall = self.files.extent[1]
+        whole = rows // tall
+        rest = hashlib.blake2b(self.take(whole * tall, rows).data, digest_size=16).hexdigest()
+        facts = self.dtype.str, self.chunks, tall, self.codec
+        return RowMarks(digest_of(*facts), self.files.first_fingerprint(whole), rest)
 
     def _select(self, array: zarr.Array[Any], request: Piece) -> None:
         """The columns of a request, which are all the axes that the array has."""
@@ -304,6 +315,14 @@ class CsrSource:
         parts = [str(self.shape), self.by]
         parts += [vector.fingerprint() for vector in (self.data, self.indices, self.indptr)]
         return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """What tells whether the first rows have changed: see ``GrowingSource``."""
+        if self.by != "rows":
+            raise InputError(f"{self.name} is compressed by columns, in each of which a new row has a place")
+        stored = int(self.pointers(rows, rows)[0])
+        counts = ((self.indptr, rows + 1), (self.indices, stored), (self.data, stored))
+        return join_marks([vector.row_marks(count) for vector, count in counts]).beside(self.shape[1])
 
     def stored_bytes(self) -> int:
         """Bytes of the chunk files on disk."""

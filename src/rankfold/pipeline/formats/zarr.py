@@ -39,6 +39,7 @@ from rankfold.pipeline.chunks.reads import (
     read_run,
     tiles,
 )
+from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of, digest_of_rows
 from rankfold.pipeline.chunks.shard import ABSENT, read_index
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Matrix, in_one_line
@@ -88,6 +89,15 @@ class ZarrArray(Layout):
     def fingerprint(self) -> str:
         """Digest of the metadata and of name, size and time of the chunk files."""
         return self.files.fingerprint()
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """What tells whether the first places of the first axis have changed: see ``GrowingSource``."""
+        tall, lengths = self.files.extent[0], self.shape[1:]
+        slabs = rows // tall
+        facts = self.dtype.str, lengths, self.chunks, self.files.extent, self.codec, self.fill
+        numbers = digest_of_rows(self.read_boxes, (slabs * tall, rows), lengths, self.chunks, self.dtype)
+        files = self.files.first_fingerprint(slabs * math.prod(self.files.counts[1:]))
+        return RowMarks(digest_of(*facts), files, numbers)
 
     def stored_bytes(self) -> int:
         """Bytes of the chunk files on disk."""

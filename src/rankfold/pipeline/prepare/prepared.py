@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.encoding import scratch
 from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.picks import Selection, pick
 from rankfold.pipeline.data.selection import select
@@ -29,6 +30,7 @@ from rankfold.pipeline.data.source import (
     compressed,
     in_one_line,
     require_compressed,
+    row_marks,
     sum_places,
 )
 from rankfold.pipeline.data.view import working_dtype
@@ -138,6 +140,15 @@ class PreparedSource(SamePlaces):
                 columns = self.fitted[f"prepare_{place}_{step.name}_columns"]
                 text += f" {hashlib.blake2b(columns.astype('<i8').tobytes(), digest_size=8).hexdigest()}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """See ``GrowingSource``: rows are still what they were if no step was measured on all of them."""
+        if self.fitted:
+            raise InputError(
+                f"{self.name} went through steps that are measured on all rows, so that each new row changes "
+                "the earlier ones: leave out grows, or take steps of a row alone, such as log1p"
+            )
+        return row_marks(self.inner, rows).beside(in_words(self.said))
 
     def _apply(self, numbers: Numbers) -> None:
         """Change numbers where they lie."""

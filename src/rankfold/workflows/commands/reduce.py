@@ -17,7 +17,7 @@ from rankfold.workflows.options import (
     any_arguments,
     arguments,
     command,
-    output,
+    output_of,
     place,
     store,
     view,
@@ -39,10 +39,10 @@ def command_of(method: Method) -> Callable[..., None]:
         _reduce(method.name, store, view, as_json, **output, **method_arguments, **place)
 
     body.__name__, body.__doc__ = method.name.replace("_", "-"), method.summary
-    return command(store, view, output, arguments(method), place)(body)
+    return command(store, view, output_of(method), arguments(method), place)(body)
 
 
-@command(store, view, output, arguments(PCA), place)
+@command(store, view, output_of(PCA), arguments(PCA), place)
 def pca(
     store: str,
     view: dict[str, Any],
@@ -56,9 +56,15 @@ def pca(
     as_json: Json = False,
 ) -> None:
     """Principal components: scores, components, mean."""
+    from rankfold.pipeline.errors import InputError
+
     if update is None:
         _reduce("pca", store, view, as_json, **output, **method_arguments, **place)
         return
+    if output.pop("grows") is not None:
+        raise InputError(
+            "--grows takes a store with all rows, --update one with the new rows: say one of them"
+        )
     _reduce("update", store, view, as_json, update, rank=rank_of_update(method_arguments), **output, **place)
 
 

@@ -11,6 +11,7 @@ from rankfold._version import __version__
 from rankfold.api.execute import identity_of as whole_identity
 from rankfold.api.identity import argument_of
 from rankfold.cluster.executor import Executor, choose_executor
+from rankfold.methods.growth.growth import Growing, grow
 from rankfold.methods.registry import METHODS
 from rankfold.methods.task import Task, make_plan
 from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
@@ -232,7 +233,14 @@ def _plan_stage(
     action, reasons = "run", (*_missing(path), *(f"needs {name}, which runs" for name in waits))
     if not waits:
         device = "cpu" if isinstance(work, Importing) else _executor_of(workflow, step).budget.device
+        if step.stage.grows is not None and not isinstance(work, Importing):
+            growing = grow(work, step.stage.grows, path, device, redo=step.stage.changed == "redo")
+            if growing is None:
+                return StagePlan(step, "skip", ("no new rows",), path, work), StageResult(path, True)
+            work = growing
         action, reasons = decide_action(work, step, path, device, ours=ours)
+        if action == "run" and isinstance(work, Growing) and work.replaces:
+            reasons = (_news(work),)
     if action == "skip":
         return StagePlan(step, action, reasons, path, work), StageResult(path, True)
     if isinstance(work, Importing):
@@ -242,6 +250,11 @@ def _plan_stage(
     plan = make_plan(work, executor.budget)
     verdict = StagePlan(step, action, reasons, path, work, executor, plan, numbers_of(work, plan))
     return verdict, expected_result(step.name, path, work)
+
+
+def _news(work: Growing) -> str:
+    """Why a stage runs that grows."""
+    return f"{work.new_rows} new rows" if work.origin else "rows changed that it stands on"
 
 
 def _executor_of(workflow: Workflow, step: StageNode) -> Executor:

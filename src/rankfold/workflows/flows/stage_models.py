@@ -205,6 +205,12 @@ class BaseStage(StrictModel):
 
     method: str
     needs: Names = ()
+    grows: Literal["rows", "polish"] | None = None
+    """What is read when the input has gained rows: see ``methods.growth``."""
+
+    changed: Literal["refuse", "redo"] = "refuse"
+    """What is done about a stage that grows where rows have changed that it stands on."""
+
     resources: Resources = Resources()
     into: Annotated[Destination | None, BeforeValidator(_destination)] = None
     picture: Annotated[tuple[StagePicture, ...], BeforeValidator(_pictures), _OneOrMore] = ()

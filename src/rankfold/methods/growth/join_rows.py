@@ -1,0 +1,72 @@
+"""Rows of an earlier result, and new ones behind them, as an array of a result; the matrix is not read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.fold import Buffer, DeclaredFold, Sum, Workspace
+from rankfold.pipeline.storage.checkpoint import State
+from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
+from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRows(DeclaredFold):
+    """Fold that writes both by whole chunks."""
+
+    cut: Cut
+    earlier: Source
+    """(m0, k) rows of the earlier result, or (1, m0) where they are numbers."""
+
+    new: ScratchMatrix
+    """(m - m0, k) rows behind them."""
+
+    array: Path
+    old_rows: int
+    """m0."""
+
+    slots: int = 1
+    row_seconds: float = 1e-8
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The rows of a chunk."""
+        return {"rows": Buffer((self.cut.panel_rows, self.new.columns), self.new.dtype)}
+
+    def sums(self) -> Mapping[str, Sum]:
+        """Rows that were written."""
+        return {"rows": Sum((1,), np.dtype(np.int64))}
+
+    @property
+    def beside_bytes(self) -> int:
+        """A chunk that is filled up, and what reading earlier rows takes."""
+        rows = self.cut.panel_rows
+        return rows * self.new.row_bytes + self.earlier.read_bytes(rows, self.new.columns)
+
+    @property
+    def _numbers(self) -> bool:
+        """Whether rows are numbers: the array is a vector."""
+        return self.earlier.shape == (1, self.old_rows) and self.new.columns == 1
+
+    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
+        """Write rows ``start:stop``."""
+        rows = work.rows[: stop - start]
+        middle = min(max(self.old_rows, start), stop)
+        if start < middle:
+            part = rows[: middle - start]
+            if self._numbers:
+                self.earlier.read_into(part.reshape(1, -1), (0, 1), (start, middle))
+            else:
+                self.earlier.read_into(part, (start, middle), (0, self.new.columns))
+        if middle < stop:
+            self.new.read_into(rows[middle - start :], middle - self.old_rows)
+        if self._numbers:
+            write_whole_chunks(self.array, rows[:, 0], (start, stop))
+        else:
+            write_whole_chunks(self.array, rows, (start, stop), (0, self.new.columns))
+        state["rows"] += stop - start

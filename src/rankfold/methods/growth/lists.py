@@ -1,0 +1,33 @@
+"""Neighbors among rows that others have come behind: the exact lists of a search of all rows.
+
+Distances of a pair are one fixed sum of its two rows, and (distance, id) decides between equal ones, so that
+lists of old rows which new ones are let into are those that a search from the beginning makes, to the byte.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from rankfold.methods.growth.growth import Step
+from rankfold.methods.knn.extend import EarlierLists
+from rankfold.methods.knn.knn import Neighbors
+from rankfold.methods.task import Task
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.storage.result import Result
+
+
+def grow_lists(task: Task, earlier: Result | None, first: int, grows: str) -> Step:
+    """See ``Method.grow``: new rows meet all, and lists of earlier ones take them in."""
+    if not isinstance(task, Neighbors) or task.queries is not None or task.earlier is not None:
+        raise InputError(
+            "lists grow that are of rows among themselves: leave out grows, or queries and index"
+        )
+    if grows != "rows":
+        raise InputError("exact lists have nothing to polish: say grows rows")
+    if task.is_approximate or task.parameters.needs_tree:
+        how = "approximate lists" if task.is_approximate else "a search that needs a tree"
+        raise InputError(f"{how} cannot be gone on with: leave out grows, or search exactly, by pairs")
+    if earlier is None:
+        return Step(task, task.source.shape[0])
+    lists = EarlierLists.of(earlier, task.source, task.parameters)
+    return Step(dataclasses.replace(task, earlier=lists), task.source.shape[0])

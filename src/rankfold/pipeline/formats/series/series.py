@@ -1,0 +1,213 @@
+"""Rows of several sources, one below the other: files of one kind, to which others are added with time.
+
+A file that has been read before is known again by its size and time, so that a series grows by files as a
+Zarr store grows by chunks. What is sparse stays so where all parts are compressed by rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.source import (
+    CompressedSource,
+    Csr,
+    Source,
+    compressed,
+    index_dtype,
+    require_compressed,
+    row_marks,
+)
+from rankfold.pipeline.data.stacked import StackedSource
+from rankfold.pipeline.errors import InputError, SourceNotFoundError
+
+Int64 = npt.NDArray[np.int64]
+
+
+def matching_files(location: str) -> list[str] | None:
+    """Places of all files that a name with ``*``, ``?`` or ``[`` stands for, sorted; None for plain names."""
+    store, mark, array = location.partition("::")
+    if "://" in store or not glob.has_magic(store) or os.path.exists(store):
+        return None
+    paths = sorted(glob.glob(store))
+    if not paths:
+        raise SourceNotFoundError(f"no file is called as {store} says")
+    return [f"{path}{mark}{array}" for path in paths]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """Sources of the same columns and type, each with rows below those of the one before."""
+
+    name: str
+    parts: tuple[Source, ...]
+    edges: Int64
+    """(parts + 1,) the first row of each, and the number of all."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.edges[-1]), self.parts[0].shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements in native byte order."""
+        return self.parts[0].dtype
+
+    @property
+    def format(self) -> str:
+        """Kind of store, and how many there are."""
+        kind = getattr(self.parts[0], "format", type(self.parts[0]).__name__)
+        return f"{len(self.parts)} of {kind}"
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed."""
+        return str(getattr(self.parts[0], "codec", "unknown"))
+
+    @property
+    def row_grid(self) -> Grid:
+        """Native chunks along the rows of each."""
+        grids = [part.row_grid for part in self.parts]
+        edges = [grid.edges[1:] + start for grid, start in zip(grids, self.edges, strict=False)]
+        splittable, scattered = all(each.splittable for each in grids), any(each.scattered for each in grids)
+        return Grid(np.concatenate([[0], *edges]), splittable, scattered)
+
+    @property
+    def column_grid(self) -> Grid:
+        """Native chunks along the columns, which those of the first stand for."""
+        grid, others = self.parts[0].column_grid, [part.column_grid for part in self.parts]
+        same = all(np.array_equal(each.edges, grid.edges) for each in others)
+        edges = grid.edges if same else np.array([0, self.shape[1]], np.int64)
+        splittable, scattered = (
+            all(each.splittable for each in others),
+            any(each.scattered for each in others),
+        )
+        return Grid(edges, splittable, scattered)
+
+    @property
+    def stacked(self) -> StackedSource | None:
+        """One array of all axes in whose place the series stands, for the names and lengths of these."""
+        first = self.parts[0]
+        if not isinstance(first, StackedSource) or first.row_axes[0] != 0:
+            return None
+        inner = first.shape[0] // first.inner.shape[0]
+        shape = (self.shape[0] // inner, *first.inner.shape[1:])
+        volume = dataclasses.replace(cast(Any, first.inner), shape=shape)
+        return StackedSource(volume, first.row_axes, first.column_axes)
+
+    def pieces(self, rows: Span) -> Iterator[tuple[Source, Span, Span]]:
+        """Parts that a span of rows meets, the rows of each, and where these are in the span."""
+        first = int(np.searchsorted(self.edges, rows[0], side="right")) - 1
+        for part, start, stop in zip(
+            self.parts[first:], self.edges[first:], self.edges[first + 1 :], strict=False
+        ):
+            top, bottom = max(rows[0], int(start)), min(rows[1], int(stop))
+            if top >= bottom:
+                return
+            yield part, (top - int(start), bottom - int(start)), (top - rows[0], bottom - rows[0])
+
+    def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
+        """Copy ``self[rows, columns]`` into ``out``; see ``Source``."""
+        for part, own, at in self.pieces(rows):
+            part.read_into(out[slice(*at)], own, columns)
+
+    def read_bytes(self, rows: int, columns: int) -> int:
+        """Most memory of one ``read_into``: parts are read one after the other."""
+        return max(part.read_bytes(min(rows, part.shape[0]), columns) for part in self.parts)
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for what can be found wrong with any of them."""
+        for part in self.parts:
+            part.check()
+
+    def fingerprint(self) -> str:
+        """Digest of those of all parts."""
+        return digest_of(*(part.fingerprint() for part in self.parts))
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """See ``GrowingSource``: a file changes as a whole, and the last one may have rows added."""
+        whole = int(np.searchsorted(self.edges, rows, side="right")) - 1
+        files = digest_of(*(part.fingerprint() for part in self.parts[:whole]))
+        rest, numbers = rows - int(self.edges[whole]), ""
+        if rest:
+            numbers = digest_of(*row_marks(self.parts[whole], rest).as_dict().values())
+        return RowMarks(digest_of(self.dtype.str, self.shape[1]), files, numbers)
+
+    def stored_bytes(self) -> int:
+        """Bytes of all on disk."""
+        counts = (getattr(part, "stored_bytes", None) for part in self.parts)
+        return sum(int(count()) for count in counts if count is not None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseSeries(Series):
+    """The same of sparse matrices that are compressed by rows."""
+
+    before: Int64
+    """(parts + 1,) stored numbers before each of them, and of all."""
+
+    by = "rows"
+
+    @property
+    def nnz(self) -> int:
+        """Stored numbers."""
+        return int(self.before[-1])
+
+    def pointers(self, top: int, bottom: int) -> Int64:
+        """See ``CompressedSource``."""
+        ends = np.empty(bottom - top + 1, np.int64)
+        ends[-1] = self.nnz
+        for part, own, at in self.pieces((top, bottom)):
+            number = int(np.searchsorted(self.edges, top + at[0], side="right")) - 1
+            ends[at[0] : at[1] + 1] = require_compressed(part).pointers(*own) + self.before[number]
+        if top == bottom < self.shape[0]:
+            ends[:] = self.pointers(top, top + 1)[:1]
+        return ends
+
+    def read_sparse(self, lines: Span) -> Csr:
+        """Rows ``start:stop`` as they are stored; see ``CompressedSource``."""
+        parts = [require_compressed(part).read_sparse(own) for part, own, _ in self.pieces(lines)]
+        index = index_dtype(*self.shape, self.nnz)
+        counts = np.concatenate([[0], *(np.diff(part.indptr) for part in parts)])
+        indices = np.concatenate([np.zeros(0, index), *(part.indices for part in parts)])
+        data = np.concatenate([np.zeros(0, self.dtype), *(part.data for part in parts)])
+        return Csr(np.cumsum(counts).astype(index), indices.astype(index, copy=False), data)
+
+    def sparse_bytes(self, numbers: int) -> int:
+        """That of a part, and its numbers before they are joined to others."""
+        most = max(require_compressed(part).sparse_bytes(numbers) for part in self.parts)
+        return most + numbers * (self.dtype.itemsize + 16)
+
+
+def series(name: str, parts: Sequence[Source]) -> Series:
+    """Several sources as one matrix, checked.
+
+    Raises
+    ------
+    InputError
+        They have other columns, or hold numbers of another type.
+    """
+    first = parts[0]
+    for part in parts[1:]:
+        if part.shape[1] != first.shape[1] or part.dtype != first.dtype:
+            raise InputError(
+                f"{part.name} has {part.shape[1]} columns of {part.dtype}, but {first.name} has "
+                f"{first.shape[1]} of {first.dtype}: files of a series have the same columns and one type"
+            )
+    edges = np.cumsum([0, *(part.shape[0] for part in parts)])
+    stored = [compressed(part) for part in parts]
+    if any(each is None or each.by != "rows" for each in stored):
+        return Series(name, tuple(parts), edges)
+    numbers = [cast(CompressedSource, each).nnz for each in stored]
+    return SparseSeries(name, tuple(parts), edges, np.cumsum([0, *numbers]))

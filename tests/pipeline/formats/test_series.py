@@ -1,0 +1,91 @@
+"""Several files as one matrix, and how they grow."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, csr_matrix, random_array
+
+import rankfold as rf
+from rankfold.pipeline.data.source import require_compressed, row_marks
+from rankfold.pipeline.errors import InputError, OutputError, SourceNotFoundError
+
+X = np.random.default_rng(2).standard_normal((90, 12)).astype(np.float32)
+CUTS = (0, 20, 21, 55, 90)
+
+
+def write(folder: Path, parts: int) -> None:
+    for number in range(parts):
+        path = folder / f"day-{number}.npy"
+        if not path.exists():
+            np.save(path, X[CUTS[number] : CUTS[number + 1]])
+
+
+def test_rows_of_files_lie_below_each_other(tmp_path: Path) -> None:
+    write(tmp_path, 4)
+    by_name = rf.open(f"{tmp_path}/day-*.npy")
+    by_list = rf.open([tmp_path / f"day-{number}.npy" for number in range(4)])
+    for source in (by_name, by_list):
+        assert source.shape == X.shape
+        assert source.row_grid.edges[-1] == 90
+        for rows, columns in (((0, 90), (0, 12)), ((19, 56), (3, 7)), ((20, 21), (0, 1)), ((5, 5), (0, 12))):
+            out = np.empty((rows[1] - rows[0], columns[1] - columns[0]), np.float32)
+            source.read_into(out, rows, columns)
+            assert np.array_equal(out, X[slice(*rows), slice(*columns)])
+    assert by_name.fingerprint() == by_list.fingerprint()
+    whole = rf.svd(X, 5, threads=1)
+    np.testing.assert_allclose(rf.svd(by_name, 5, threads=1).s, whole.s, rtol=1e-5)
+
+
+def test_sparse_files_stay_sparse(tmp_path: Path) -> None:
+    anndata = pytest.importorskip("anndata", reason="anndata writes .h5ad files")
+    x = csr_matrix(random_array((90, 40), density=0.1, rng=np.random.default_rng(1), dtype=np.float32))
+    for number, (start, stop) in enumerate(itertools.pairwise(CUTS)):
+        anndata.AnnData(x[start:stop]).write_h5ad(tmp_path / f"cells-{number}.h5ad")
+    source = require_compressed(rf.open(f"{tmp_path}/cells-*.h5ad"))
+    assert source.nnz == x.nnz
+    for top, bottom in ((0, 90), (20, 21), (19, 60), (21, 21), (55, 55), (90, 90)):
+        assert np.array_equal(source.pointers(top, bottom), x.indptr[top : bottom + 1])
+        rows = source.read_sparse((top, bottom))
+        part = csr_array((rows.data, rows.indices, rows.indptr), shape=(bottom - top, 40))
+        assert (part != csr_array(x[top:bottom])).nnz == 0
+    lists = rf.knn(source, 3, threads=1)
+    assert np.array_equal(lists.indices, rf.knn(x, 3, threads=1).indices)
+
+
+def test_new_files_are_new_rows(tmp_path: Path) -> None:
+    write(tmp_path, 2)
+    pattern, out = f"{tmp_path}/day-*.npy", tmp_path / "near.zarr"
+    rf.knn(pattern, 4, out=out, grows="rows", threads=1)
+    for parts in (3, 4):
+        write(tmp_path, parts)
+        result = rf.knn(pattern, 4, out=out, grows="rows", threads=1)
+        fresh = rf.knn(X[: CUTS[parts]], 4, threads=1)
+        assert result.distances[...].tobytes() == np.asarray(fresh.distances).tobytes()
+        assert result.indices[...].tobytes() == np.asarray(fresh.indices).tobytes()
+    assert result.attrs["rows"] == [[0, 21], [21, 55], [55, 90]]
+    np.save(tmp_path / "day-1.npy", X[20:21] + 1)
+    write_more = tmp_path / "day-4.npy"
+    np.save(write_more, X[:5])
+    with pytest.raises(OutputError, match="another size or time"):
+        rf.knn(pattern, 4, out=out, grows="rows", threads=1)
+
+
+def test_a_file_that_grows_itself_cannot_be_told(tmp_path: Path) -> None:
+    write(tmp_path, 2)
+    source = rf.open(f"{tmp_path}/day-*.npy")
+    assert row_marks(source, 20) == row_marks(source, 20)
+    with pytest.raises(InputError, match="nothing but a read of all rows"):
+        row_marks(source, 7)
+
+
+def test_what_does_not_fit_together_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    with pytest.raises(SourceNotFoundError, match=r"week-\*.npy"):
+        rf.open(f"{tmp_path}/week-*.npy")
+    np.save(tmp_path / "day-1.npy", X[:, :5])
+    with pytest.raises(InputError, match="same columns and one type"):
+        rf.open(f"{tmp_path}/day-*.npy")
