@@ -18,7 +18,9 @@ from rankfold.pipeline.units import parse_bytes
 
 
 class Executor(Protocol):
-    """Threads of this process, worker processes, SLURM jobs, one allocation, or somebody's Dask client."""
+    """Threads of this process, worker processes, jobs of SLURM or another queue, one allocation, or a Dask
+    client of somebody.
+    """
 
     @property
     def budget(self) -> Budget:
@@ -91,10 +93,10 @@ def _choose(
         return Allocation.of(positive_count("workers", workers), positive_count("threads", threads), memory)
     if cluster not in (None, "local"):
         # Here and not above: reading profiles loads what no other place needs.
-        from rankfold.cluster.slurm.jobs import SlurmJobs
+        from rankfold.cluster.slurm.jobs import WorkerJobs
         from rankfold.cluster.slurm.profile import find_profile
 
-        return SlurmJobs.of(
+        return WorkerJobs.of(
             find_profile(cluster),
             positive_count("workers", workers),
             positive_count("threads", threads),

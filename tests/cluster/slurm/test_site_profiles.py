@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from site_scripts import STORED, allocation, site_scripts, slurm_jobs
+from site_scripts import STORED, allocation, site_scripts, worker_job
 from slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
 
@@ -83,6 +83,6 @@ def test_the_documented_table_is_that_of_the_command() -> None:
 def test_slurm_takes_the_generic_ones(tmp_path: Path, slurm: SlurmCluster, name: str) -> None:
     # As they are, but for the nodes of the test, which are small.
     profile = find_profile(name).model_copy(update={"cores": 1, "memory": 2**30})
-    for script in (slurm_jobs(profile), allocation(profile)):
+    for script in (worker_job(profile), allocation(profile)):
         asked = subprocess.run(["sbatch", "--test-only"], input=script, capture_output=True, text=True)
         assert asked.returncode == 0, asked.stderr

@@ -29,7 +29,7 @@ def doctor(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check this machine, SLURM, and by a short job a node of a profile."""
+    """Check this machine, SLURM or another queue, and by a short job a node of a profile of SLURM."""
     from rankfold.cluster.slurm.profile import WALLTIME, find_profile, walltime_seconds
     from rankfold.pipeline.errors import InputError
 
@@ -55,12 +55,16 @@ def _findings(
 
     from rankfold.cluster.doctor.job import probe_findings
     from rankfold.cluster.doctor.local import Finding, local_findings
+    from rankfold.cluster.doctor.queues import queue_findings
     from rankfold.cluster.doctor.slurm import slurm_findings
 
     failure = False
     yield from local_findings(folder)
     if profile is None and shutil.which("sbatch") is None:
         yield Finding("SLURM", "not checked", "there is none here")
+        return
+    if profile is not None and profile.scheduler != "slurm":
+        yield from queue_findings(profile)
         return
     for finding in slurm_findings(profile):
         failure = failure or finding.verdict == "failed"
