@@ -55,7 +55,7 @@ def choose_executor(
     """The place that the arguments of a call describe.
 
     A client that is given, or active when nothing else is said, wins; then ``cluster``: this machine, the job
-    of SLURM that this process runs in, or the profile of a cluster.
+    of SLURM or the processes of MPI that this process runs in, or the profile of a cluster.
     """
     executor = _choose(cluster, workers, threads, memory, client, device)
     here = executor.budget.device
@@ -91,6 +91,10 @@ def _choose(
         from rankfold.cluster.slurm.allocation import Allocation
 
         return Allocation.of(positive_count("workers", workers), positive_count("threads", threads), memory)
+    if cluster == "mpi":
+        from rankfold.cluster.mpi.place import MpiProcesses
+
+        return MpiProcesses.of(positive_count("workers", workers), positive_count("threads", threads), memory)
     if cluster not in (None, "local"):
         # Here and not above: reading profiles loads what no other place needs.
         from rankfold.cluster.slurm.jobs import WorkerJobs
