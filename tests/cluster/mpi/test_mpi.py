@@ -47,7 +47,7 @@ stages:
     rank: 5
   near:
     method: knn
-    input: components
+    input: components.scores
     k: 4
 """
 
