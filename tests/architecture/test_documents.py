@@ -16,8 +16,17 @@ from rankfold.workflows.cli import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FOREIGN = ("--gpus-per-task",)
-"""Options of SLURM."""
+FOREIGN = (
+    "--gpus-per-task",
+    "--qos",
+    "--nodes",
+    "--ntasks-per-node",
+    "--cpus-per-task",
+    "--time",
+    "--test-only",
+)
+FOREIGN += ("--build-arg", "--nv", "--bind", "--gpus")
+"""Options of SLURM, Apptainer and Docker."""
 
 COMMANDS = tuple(sorted(typer.main.get_command(app).commands))  # type: ignore[attr-defined]
 
@@ -27,7 +36,9 @@ def test_linked_and_named_files_exist(page: Path) -> None:
     text = page.read_text()
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (page.parent / target).exists(), target
-    for target in re.findall(r"`((?:tests|benchmarks|docs|src|examples)/[\w./-]+)`", text):
+    for target in re.findall(
+        r"`((?:tests|benchmarks|docs|src|examples|containers|packaging)/[\w./-]+)`", text
+    ):
         assert (ROOT / target).exists(), target
 
 

@@ -15,7 +15,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "sites.md"
 BEGIN = "<!-- from here on made by tests/cluster/site_guide.py -->"
 
 FOLDERS = {
-    "frontier": "/lustre/orion/PROJECT/scratch/$USER",
+    "frontier": "/lustre/orion/FOLDER",
     "perlmutter": "$SCRATCH",
     "perlmutter-gpu": "$SCRATCH",
     "lumi-c": "/scratch/PROJECT",
@@ -26,7 +26,9 @@ FOLDERS = {
 
 def paragraphs(path: Path) -> list[str]:
     """What a profile says of itself, after its first sentence."""
-    comment = [line.removeprefix("#").strip() for line in path.read_text().splitlines() if line.startswith("#")]
+    comment = [
+        line.removeprefix("#").strip() for line in path.read_text().splitlines() if line.startswith("#")
+    ]
     text = "\n".join(comment[1:]).replace("Not verified:", "\n\nNot verified:")
     return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
 
@@ -36,10 +38,11 @@ def section(name: str, path: Path) -> str:
     profile, folder = read_profile(path), FOLDERS.get(name, "SHARED/FOLDER")
     count = profile.nodes * profile.workers_per_node
     gpus = f", {profile.gpus} GPU" if profile.gpus else ""
+    nodes = f"{profile.nodes} node{'s' * (profile.nodes > 1)}"
+    workers = f"{count} worker{'s' * (count > 1)} of {profile.cores} cores"
     job = (
-        f"`rankfold submit` asks for {profile.nodes} node{'s' * (profile.nodes > 1)} for {profile.walltime}, with "
-        f"{count} workers of {profile.cores} cores and {format_bytes(profile.memory or 0)}{gpus}; the command's own "
-        f"process may hold as much as one of them."
+        f"`rankfold submit` asks for {nodes} for {profile.walltime}, with {workers} and "
+        f"{format_bytes(profile.memory or 0)}{gpus}; the command's own process may hold as much as one of them."
     )
     return "\n".join(
         [

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from site_guide import BEGIN, GUIDE, sections
 from site_scripts import STORED, allocation, site_scripts, worker_job
 from slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
@@ -76,6 +77,16 @@ def test_the_documented_table_is_that_of_the_command() -> None:
     section = PAGE.read_text().partition("## Profiles that come with rankfold")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| ([\w-]+) \| ([^|]*) \|$", section, re.M))
     assert rows == {"profile": "for", **listed}
+
+
+def test_the_guide_has_steps_for_each_of_them() -> None:
+    by_hand, _, made = GUIDE.read_text().partition(BEGIN)
+    assert made.strip() == sections().strip()
+    assert re.findall(r"(?m)^### ([\w-]+)$", made) == list(shipped_profiles())
+    for name in SITES:
+        part = made.partition(f"### {name}\n")[2].partition("\n### ")[0]
+        assert "- Not verified: " in part and f"rankfold doctor --cluster my-{name}.yaml" in part
+    assert "None of these steps was tried at the\nsites named here" in by_hand
 
 
 @pytest.mark.slurm
