@@ -42,7 +42,8 @@ def section(name: str, path: Path) -> str:
     workers = f"{count} worker{'s' * (count > 1)} of {profile.cores} cores"
     job = (
         f"`rankfold submit` asks for {nodes} for {profile.walltime}, with {workers} and "
-        f"{format_bytes(profile.memory or 0)}{gpus}; the command's own process may hold as much as one of them."
+        f"{format_bytes(profile.memory or 0)}{gpus}; the command's own process may hold as much as one of "
+        "them."
     )
     return "\n".join(
         [
