@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -225,3 +227,18 @@ def test_scripts_of_images_can_be_read(script: Path) -> None:
     subprocess.run(["sh", "-n", str(script)], check=True)
     if shutil.which("shellcheck"):
         subprocess.run(["shellcheck", str(script)], check=True)
+
+
+@pytest.mark.slow  # compiles some 150 loops
+def test_what_an_image_has_compiled_is_not_compiled_again(tmp_path: Path) -> None:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(CONTAINERS / "compile_kernels.py")]
+    counts = [
+        int(
+            subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=True
+            ).stdout.split()[0]
+        )
+        for _ in range(2)
+    ]
+    assert counts[0] > 100 and counts[1] == 0

@@ -35,7 +35,7 @@ def doctor(
 
     if wait is not None and not WALLTIME.fullmatch(wait):
         raise InputError(f"--wait {wait!r} is not a time such as 0:05:00")
-    profile = None if cluster in (None, "local", "allocation") else find_profile(cluster)
+    profile = None if cluster in (None, "local", "allocation", "mpi") else find_profile(cluster)
     seconds = None if wait is None else walltime_seconds(wait)
     findings = []
     for finding in _findings(profile, folder, probe=probe, wait_seconds=seconds):
