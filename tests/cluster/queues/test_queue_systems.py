@@ -19,6 +19,7 @@ from rankfold.cluster.queues import lsf, pbs, sge
 from rankfold.cluster.queues.registry import ONLY_SLURM, new_name, queue_system, scheduler_of
 from rankfold.cluster.queues.system import ListedStates, QueueSystem
 from rankfold.cluster.slurm import leftovers
+from rankfold.cluster.slurm.job_script import directives
 from rankfold.cluster.slurm.jobs import WorkerJobs
 from rankfold.cluster.slurm.profile import Profile, read_profile
 from rankfold.cluster.slurm.queue import QueuedJob
@@ -233,6 +234,8 @@ def test_what_only_slurm_has_is_one_message(tmp_path: Path, scheduler: str) -> N
     )
     assert ran.exit_code == 2 and ONLY_SLURM in " ".join(ran.stderr.split())
     assert "Traceback" not in ran.output
+    with pytest.raises(rf.RankfoldError, match="a job that holds a whole command takes a profile of SLURM"):
+        directives(read_profile(tmp_path / "site.yaml"), name="x", log="x.log")  # of a crontab too
 
 
 @pytest.mark.parametrize("profile", list(documented_profiles()), ids=lambda profile: profile.scheduler)

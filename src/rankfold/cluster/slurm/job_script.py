@@ -71,7 +71,6 @@ def job_script(
     ``more`` are further options of it, and ``first`` lines that come before the driver, in the environment
     that it will have.
     """
-    require_slurm(profile, "a job that holds a whole command")
     options = [*directives(profile, name=name, log=log or log_name(name)), "--requeue"]
     setup = [f"export {PROFILE}={shlex.quote(known_as)}", *profile.prologue, *first]
     return SCRIPT.format(
@@ -84,6 +83,7 @@ def job_script(
 
 def directives(profile: Profile, *, name: str, log: str) -> list[str]:
     """What a job asks of SLURM that runs a driver on the nodes that a profile says."""
+    require_slurm(profile, "a job that holds a whole command")
     return [
         f"--job-name={PREFIX}{name}",
         f"--output={in_directive(log)}",
