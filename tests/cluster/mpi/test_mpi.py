@@ -19,7 +19,7 @@ from slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
 
 import rankfold as rf
-from rankfold.cluster.mpi import meeting, others
+from rankfold.cluster.mpi import others, rendezvous
 from rankfold.cluster.mpi.numbers import VARIABLES, process_numbers
 from rankfold.workflows.cli import app
 
@@ -136,7 +136,7 @@ def test_processes_know_their_number(names: tuple[str, str]) -> None:
 def test_without_a_launcher_it_says_how(
     store: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch, words: list[str], message: str
 ) -> None:
-    for name in [*sum(VARIABLES.values(), ()), meeting.MEETING]:
+    for name in [*sum(VARIABLES.values(), ()), rendezvous.RENDEZVOUS]:
         monkeypatch.delenv(name, raising=False)
     ran = CliRunner().invoke(app, words)
     assert ran.exit_code == 2 and message in " ".join(ran.stderr.split())
@@ -155,10 +155,10 @@ def test_what_an_earlier_launch_has_left_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(others, "WAIT_SECONDS", 1.0)
-    folder = tmp_path / "meeting"
+    folder = tmp_path / "rendezvous"
     folder.mkdir(mode=0o700)
-    (folder / meeting.BEAT).write_text(json.dumps({"beat": "old"}))
-    meeting.call_workers(folder, ["touch", str(tmp_path / "started")], {}, tmp_path)
+    (folder / rendezvous.BEAT).write_text(json.dumps({"beat": "old"}))
+    rendezvous.call_workers(folder, ["touch", str(tmp_path / "started")], {}, tmp_path)
     with pytest.raises(rf.RankfoldError, match=r"silent since 1 s: was it killed\?"):
         others.serve(folder, 1)
     assert not (tmp_path / "started").exists()
@@ -169,9 +169,9 @@ def test_a_first_process_that_falls_silent_is_missed(tmp_path: Path, monkeypatch
     monkeypatch.setattr(others, "END_SECONDS", 0.5)
     beats = iter(["old", "new"])
     monkeypatch.setattr(others, "read_beat", lambda folder: next(beats, "new"))
-    folder = tmp_path / "meeting"
+    folder = tmp_path / "rendezvous"
     folder.mkdir(mode=0o700)
-    meeting.call_workers(
+    rendezvous.call_workers(
         folder, ["sh", "-c", "echo $$ >$PIDS; exec sleep 600"], {"PIDS": str(tmp_path / "pid")}, tmp_path
     )
     with pytest.raises(rf.RankfoldError, match="the first process of this launch is silent"):
@@ -181,7 +181,7 @@ def test_a_first_process_that_falls_silent_is_missed(tmp_path: Path, monkeypatch
 
 
 def test_a_folder_where_others_write_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "meeting"
+    folder = tmp_path / "rendezvous"
     folder.mkdir()
     folder.chmod(0o777)
     beats = iter(["old"])

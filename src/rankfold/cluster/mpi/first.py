@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from rankfold.cluster.mpi.meeting import MEETING, open_meeting
+from rankfold.cluster.mpi.rendezvous import RENDEZVOUS, open_rendezvous
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 """Signals that are for the command."""
@@ -19,8 +19,8 @@ PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 def run_command(words: Sequence[str], folder: Path, workers: int) -> int:
     """Run a command of rankfold whose workers meet in a folder; its exit code."""
     command = [sys.executable, "-m", "rankfold", *words, "--cluster", "mpi"]
-    environment = {**os.environ, MEETING: f"{workers}:{folder}"}
-    with open_meeting(folder, workers):
+    environment = {**os.environ, RENDEZVOUS: f"{workers}:{folder}"}
+    with open_rendezvous(folder, workers):
         # Of its own session: a signal to all processes of a launch reaches it once.
         process = subprocess.Popen(command, env=environment, start_new_session=True)
 

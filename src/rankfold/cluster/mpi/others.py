@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from rankfold.cluster.mpi.meeting import Call, come, read_beat, read_call, require_own
+from rankfold.cluster.mpi.rendezvous import Call, come, read_beat, read_call, require_own
 from rankfold.pipeline.errors import ClusterError
 
 LOG = logging.getLogger("rankfold")

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rankfold.cluster.mpi.meeting import MEETING, call_workers, end_call
+from rankfold.cluster.mpi.rendezvous import RENDEZVOUS, call_workers, end_call
 from rankfold.cluster.slurm.allocation import PROFILE, Allocation
 from rankfold.cluster.slurm.profile import find_profile
 from rankfold.pipeline.engine.scheduler import Budget
@@ -20,13 +20,13 @@ from rankfold.pipeline.units import parse_bytes
 class MpiStep:
     """Workers that are called, and end with their scheduler: see ``SrunStep``."""
 
-    def __init__(self, logs: Path, meeting: Path) -> None:
+    def __init__(self, logs: Path, rendezvous: Path) -> None:
         self.logs, self.output, self.any_worker_came = logs, "", False
-        self._meeting = meeting
+        self._rendezvous = rendezvous
 
     def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
         """Call them."""
-        call_workers(self._meeting, command, settings, self.logs)
+        call_workers(self._rendezvous, command, settings, self.logs)
 
     def check(self) -> None:
         """Nothing: their launcher looks after them."""
@@ -37,7 +37,7 @@ class MpiStep:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        end_call(self._meeting)
+        end_call(self._rendezvous)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class MpiProcesses(Allocation):
     @classmethod
     def of(cls, workers: int | None, threads: int | None, memory: str | int | None) -> Self:
         """The other processes of the launch that this command runs in."""
-        count, _, folder = os.environ.get(MEETING, "").partition(":")
+        count, _, folder = os.environ.get(RENDEZVOUS, "").partition(":")
         if not folder:
             raise InputError(
                 "cluster=mpi uses the processes that a launcher has started, and there are none here. Give "

@@ -63,13 +63,13 @@ def mpi(
 
     number, count = process_numbers()
     words = ["run", *what] if is_flow(what[0]) else what
-    meeting = folder.absolute() / f".rankfold-mpi-{_digest(words)}"
+    rendezvous = folder.absolute() / f".rankfold-mpi-{_digest(words)}"
     if number:
         with end_by_signals():
-            serve(meeting, number)
+            serve(rendezvous, number)
         return
     _require_command(words, context, ON_PROCESSES)
-    if code := run_command(words, meeting, count - 1):
+    if code := run_command(words, rendezvous, count - 1):
         raise typer.Exit(code)
 
 

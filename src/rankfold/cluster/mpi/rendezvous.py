@@ -21,7 +21,7 @@ from pathlib import Path
 from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
-MEETING = "RANKFOLD_MPI"
+RENDEZVOUS = "RANKFOLD_MPI"
 """Environment variable by which a command knows the folder, and how many workers wait there."""
 
 BEAT_SECONDS = 2.0
@@ -84,7 +84,7 @@ def require_own(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def open_meeting(folder: Path, others: int) -> Iterator[None]:
+def open_rendezvous(folder: Path, others: int) -> Iterator[None]:
     """Keep the folder alive within the block; it is gone when the block ends and all others have come."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
