@@ -158,22 +158,22 @@ def test_what_an_earlier_launch_has_left_is_not_believed(
     folder = tmp_path / "rendezvous"
     folder.mkdir(mode=0o700)
     (folder / rendezvous.BEAT).write_text(json.dumps({"beat": "old"}))
-    rendezvous.call_workers(folder, ["touch", str(tmp_path / "started")], {}, tmp_path)
+    rendezvous.call_workers(folder, ["touch", str(tmp_path / "started")], {}, logs=tmp_path, workers=1)
     with pytest.raises(rf.RankfoldError, match=r"silent since 1 s: was it killed\?"):
         others.serve(folder, 1)
     assert not (tmp_path / "started").exists()
 
 
 def test_a_first_process_that_falls_silent_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(others, "SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(others, "SILENCE_SECONDS", 5.0)
     monkeypatch.setattr(others, "END_SECONDS", 0.5)
     beats = iter(["old", "new"])
     monkeypatch.setattr(others, "read_beat", lambda folder: next(beats, "new"))
     folder = tmp_path / "rendezvous"
     folder.mkdir(mode=0o700)
-    rendezvous.call_workers(
-        folder, ["sh", "-c", "echo $$ >$PIDS; exec sleep 600"], {"PIDS": str(tmp_path / "pid")}, tmp_path
-    )
+    command = ["sh", "-c", "echo $$ >$PID_FILE; exec sleep 600"]
+    settings = {"PID_FILE": str(tmp_path / "pid")}
+    rendezvous.call_workers(folder, command, settings, logs=tmp_path, workers=1)
     with pytest.raises(rf.RankfoldError, match="the first process of this launch is silent"):
         others.serve(folder, 1)
     with pytest.raises(ProcessLookupError):

@@ -43,7 +43,8 @@ def serve(folder: Path, number: int) -> None:
     worker, current = None, ""
     with contextlib.ExitStack() as last:
         last.callback(lambda: _end(worker))
-        for call in _calls(folder, number):
+        for wanted in _calls(folder, number):
+            call = wanted if wanted is not None and number <= wanted.workers else None
             if call is None or call.name != current:
                 _end(worker)
                 worker, current = None, ""

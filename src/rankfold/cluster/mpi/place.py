@@ -20,13 +20,13 @@ from rankfold.pipeline.units import parse_bytes
 class MpiStep:
     """Workers that are called, and end with their scheduler: see ``SrunStep``."""
 
-    def __init__(self, logs: Path, rendezvous: Path) -> None:
+    def __init__(self, logs: Path, rendezvous: Path, workers: int) -> None:
         self.logs, self.output, self.any_worker_came = logs, "", False
-        self._rendezvous = rendezvous
+        self._rendezvous, self._workers = rendezvous, workers
 
     def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
         """Call them."""
-        call_workers(self._rendezvous, command, settings, self.logs)
+        call_workers(self._rendezvous, command, settings, logs=self.logs, workers=self._workers)
 
     def check(self) -> None:
         """Nothing: their launcher looks after them."""
@@ -72,7 +72,7 @@ class MpiProcesses(Allocation):
         }
 
     def _open_step(self, logs: Path) -> MpiStep:
-        return MpiStep(logs, Path(self.job))
+        return MpiStep(logs, Path(self.job), self.budget.workers)
 
     def _command(self, scheduler: str, output: str, options: list[str]) -> list[str]:
         return self._worker(scheduler, options)

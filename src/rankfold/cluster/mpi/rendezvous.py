@@ -44,11 +44,15 @@ class Call:
     """What its environment has besides."""
 
     logs: str
+    workers: int
+    """How many are wanted: processes up to this number, since the first is number 0."""
 
 
-def call_workers(folder: Path, command: Sequence[str], settings: Mapping[str, str], logs: Path) -> None:
-    """Let every other process start a worker."""
-    call = Call(uuid.uuid4().hex, [*command], {**settings}, str(logs))
+def call_workers(
+    folder: Path, command: Sequence[str], settings: Mapping[str, str], *, logs: Path, workers: int
+) -> None:
+    """Let other processes start a worker each, as many as are wanted."""
+    call = Call(uuid.uuid4().hex, [*command], {**settings}, str(logs), workers)
     save_json(folder / CALL, asdict(call), durable=False)
 
 
