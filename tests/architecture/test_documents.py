@@ -16,16 +16,8 @@ from rankfold.workflows.cli import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FOREIGN = (
-    "--gpus-per-task",
-    "--qos",
-    "--nodes",
-    "--ntasks-per-node",
-    "--cpus-per-task",
-    "--time",
-    "--test-only",
-)
-FOREIGN += ("--build-arg", "--nv", "--bind", "--gpus")
+FOREIGN = ("--cpus-per-task", "--gpus-per-task", "--nodes", "--ntasks-per-node", "--qos", "--signal")
+FOREIGN += ("--test-only", "--time", "--bind", "--build-arg", "--gpus", "--nv")
 """Options of SLURM, Apptainer and Docker."""
 
 COMMANDS = tuple(sorted(typer.main.get_command(app).commands))  # type: ignore[attr-defined]
