@@ -8,6 +8,8 @@
 # make peers       the tests that Dask, scikit-learn, SciPy, pynndescent and scanpy ship, run against rankfold (10 minutes)
 # make docs       the site, into build/site: guides, reference, gallery; strict, with pictures drawn by examples/
 # make bench       a pass against its physical limit (writes 16 GB under /tmp/rankfold-data once)
+#
+# With another interpreter: make test-all PYTHON=python3.13 VENV=.venv-3.13
 
 PYTHON ?= python3
 VENV := .venv

@@ -17,8 +17,9 @@ from rankfold.workflows.cli import app
 ROOT = Path(__file__).parents[2]
 TOP = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").rglob("*.md"))]
-FOREIGN = ("--gpus-per-task",)
-"""Options of SLURM."""
+FOREIGN = ("--cpus-per-task", "--gpus-per-task", "--nodes", "--ntasks-per-node", "--qos", "--signal")
+FOREIGN += ("--test-only", "--time", "--bind", "--build-arg", "--gpus", "--nv")
+"""Options of SLURM, Apptainer and Docker."""
 
 COMMANDS = tuple(sorted(typer.main.get_command(app).commands))  # type: ignore[attr-defined]
 
@@ -28,7 +29,9 @@ def test_linked_and_named_files_exist(page: Path) -> None:
     text = page.read_text()
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (page.parent / target).exists(), target
-    for target in re.findall(r"`((?:tests|benchmarks|docs|src|examples)/[\w./-]+)`", text):
+    for target in re.findall(
+        r"`((?:tests|benchmarks|docs|src|examples|containers|packaging)/[\w./-]+)`", text
+    ):
         assert (ROOT / target).exists(), target
 
 

@@ -1,4 +1,5 @@
-"""Job scripts of the profiles that come with rankfold, as they are stored in ``job_scripts/``.
+"""Job scripts of the profiles that come with rankfold, and of those that ``docs/queues.md`` shows, as they
+are stored in ``slurm/job_scripts/`` and ``queues/job_scripts/``.
 
 After a wanted change of a profile or of a script: ``python tests/cluster/site_scripts.py``, and read the
 difference.
@@ -6,6 +7,7 @@ difference.
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import tempfile
@@ -16,20 +18,22 @@ from rankfold.cluster.profiles import shipped_profiles
 from rankfold.cluster.slurm.allocation import Allocation
 from rankfold.cluster.slurm.job_script import job_script
 from rankfold.cluster.slurm.jobqueue import worker_script
-from rankfold.cluster.slurm.jobs import SlurmJobs
-from rankfold.cluster.slurm.profile import Profile, find_profile
+from rankfold.cluster.slurm.jobs import WorkerJobs
+from rankfold.cluster.slurm.profile import Profile, find_profile, read_profile
 from rankfold.pipeline.engine.scheduler import Budget
 
 STORED = Path(__file__).parent / "slurm" / "job_scripts"
+QUEUES = Path(__file__).parent / "queues" / "job_scripts"
+GUIDE = Path(__file__).parents[2] / "docs" / "queues.md"
 COMMAND = ["pca", "store.zarr", "--rank", "50", "--out", "pca.zarr", "--cluster", "allocation"]
 SCHEDULER = "tcp://driver:8786"
 
 
-def slurm_jobs(profile: Profile) -> str:
+def worker_job(profile: Profile, name: str = "rankfold-0") -> str:
     """Of a worker that has a job of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        options = SlurmJobs.of(profile, None, None, None).job_options("rankfold-0", Path(folder))
-        return worker_script(SCHEDULER, **options).replace(folder, "/runs/pca.zarr.run")
+        options = WorkerJobs.of(profile, None, None, None).job_options(name, Path(folder))
+        return worker_script(profile.scheduler, SCHEDULER, **options).replace(folder, "/runs/pca.zarr.run")
 
 
 def allocation(profile: Profile) -> str:
@@ -50,12 +54,29 @@ def site_scripts() -> Iterator[tuple[Path, str]]:
     """Where each is stored, and what it should be."""
     for name in shipped_profiles():
         profile = find_profile(name)
-        made = {"slurm-jobs": slurm_jobs, "allocation": allocation, "allocation-step": step}
+        made = {"slurm-jobs": worker_job, "allocation": allocation, "allocation-step": step}
         for kind, of in made.items():
             yield STORED / f"{name}.{kind}.sh", of(profile).replace(sys.executable, "python")
 
 
+def documented_profiles() -> Iterator[Profile]:
+    """Those of other systems that the guide shows."""
+    with tempfile.TemporaryDirectory() as folder:
+        for text in re.findall(r"```yaml\n(scheduler:.*?)```", GUIDE.read_text(), re.S):
+            path = Path(folder) / "site.yaml"
+            path.write_text(text)
+            yield read_profile(path)
+
+
+def queue_scripts() -> Iterator[tuple[Path, str]]:
+    """Where the script of each is stored, and what it should be."""
+    for profile in documented_profiles():
+        script = worker_job(profile, f"rf-{profile.scheduler}-0")
+        yield QUEUES / f"{profile.scheduler}.sh", script.replace(sys.executable, "python")
+
+
 if __name__ == "__main__":
     STORED.mkdir(exist_ok=True)
-    for path, text in site_scripts():
+    QUEUES.mkdir(exist_ok=True)
+    for path, text in [*site_scripts(), *queue_scripts()]:
         path.write_text(text)

@@ -18,7 +18,9 @@ from rankfold.pipeline.units import parse_bytes
 
 
 class Executor(Protocol):
-    """Threads of this process, worker processes, SLURM jobs, one allocation, or somebody's Dask client."""
+    """Threads of this process, worker processes, jobs of SLURM or another queue, one allocation, or a Dask
+    client of somebody.
+    """
 
     @property
     def budget(self) -> Budget:
@@ -53,7 +55,7 @@ def choose_executor(
     """The place that the arguments of a call describe.
 
     A client that is given, or active when nothing else is said, wins; then ``cluster``: this machine, the job
-    of SLURM that this process runs in, or the profile of a cluster.
+    of SLURM or the processes of MPI that this process runs in, or the profile of a cluster.
     """
     executor = _choose(cluster, workers, threads, memory, client, device)
     here = executor.budget.device
@@ -89,12 +91,16 @@ def _choose(
         from rankfold.cluster.slurm.allocation import Allocation
 
         return Allocation.of(positive_count("workers", workers), positive_count("threads", threads), memory)
+    if cluster == "mpi":
+        from rankfold.cluster.mpi.place import MpiProcesses
+
+        return MpiProcesses.of(positive_count("workers", workers), positive_count("threads", threads), memory)
     if cluster not in (None, "local"):
         # Here and not above: reading profiles loads what no other place needs.
-        from rankfold.cluster.slurm.jobs import SlurmJobs
+        from rankfold.cluster.slurm.jobs import WorkerJobs
         from rankfold.cluster.slurm.profile import find_profile
 
-        return SlurmJobs.of(
+        return WorkerJobs.of(
             find_profile(cluster),
             positive_count("workers", workers),
             positive_count("threads", threads),

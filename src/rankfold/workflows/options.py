@@ -197,7 +197,7 @@ def place(
         typer.Option(help="of a worker, such as 2GiB; by default half of what is free"),
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help="local, slurm, allocation, or the name or path of a profile")
+        str | None, typer.Option(help="local, slurm, allocation, mpi, or the name or path of a profile")
     ] = None,
     workers: Annotated[
         int | None, typer.Option(help="worker processes, or jobs; without it the threads of this process")

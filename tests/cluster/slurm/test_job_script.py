@@ -13,7 +13,7 @@ import pytest
 import rankfold as rf
 from rankfold.cluster.doctor.job import probe_script
 from rankfold.cluster.slurm.job_script import directives
-from rankfold.cluster.slurm.jobs import SlurmJobs, job_bytes
+from rankfold.cluster.slurm.jobs import WorkerJobs, job_bytes
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.shell_lines import log_pattern
 from rankfold.cluster.slurm.step import SrunStep
@@ -67,21 +67,21 @@ def test_the_job_script_is_as_stored(tmp_path: Path) -> None:
         prologue=("module load python",),
         directives=("--qos=long",),
     )
-    place = SlurmJobs.of(profile, None, None, 15 * 2**30 * 10 // 11 - 384 * 2**20)
+    place = WorkerJobs.of(profile, None, None, 15 * 2**30 * 10 // 11 - 384 * 2**20)
     options = place._options("rankfold-test", tmp_path)
-    with make_cluster(**options) as cluster:
+    with make_cluster("slurm", **options) as cluster:
         script = cluster.job_script().replace(cluster.scheduler_address, "SCHEDULER")
     script = script.replace(str(tmp_path), "/runs/r.zarr.run")
     assert script.splitlines() == SCRIPT.format(python=sys.executable).splitlines()
 
 
 def test_memory_of_a_job_holds_what_a_worker_takes() -> None:
-    asked = SlurmJobs.of(Profile(memory=8 * 2**30), 3, None, None)
+    asked = WorkerJobs.of(Profile(memory=8 * 2**30), 3, None, None)
     assert asked.budget.workers == 3
     assert job_bytes(asked.budget.memory_bytes) <= 8 * 2**30
     assert job_bytes(2**30) > 1.1 * (2**30 + 200 * 2**20)
     with pytest.raises(rf.RankfoldError, match=r"takes jobs of .* gives them 8"):
-        SlurmJobs.of(Profile(memory=8 * 2**30), None, None, "8GiB")
+        WorkerJobs.of(Profile(memory=8 * 2**30), None, None, "8GiB")
 
 
 def played(folder: Path, monkeypatch: pytest.MonkeyPatch, **commands: str) -> None:
@@ -113,9 +113,9 @@ def test_a_refusal_of_sbatch_is_told_in_its_own_words(
 
 
 def test_greetings_of_a_site_are_no_job_numbers(tmp_path: Path) -> None:
-    from rankfold.cluster.slurm.jobqueue import Job
+    from rankfold.cluster.slurm.jobqueue import Slurm
 
-    job = Job.__new__(Job)
+    job = Slurm.__new__(Slurm)
     assert job._job_id_from_submit_output("Welcome to Lonestar 6\nSubmitted batch job 4711\n") == "4711"
     with pytest.raises(ValueError, match="Could not parse job id"):
         job._job_id_from_submit_output("Welcome to Lonestar 6\n")
@@ -150,7 +150,7 @@ def test_paths_in_options_are_read_as_they_are(tmp_path: Path, name: str) -> Non
     folder = tmp_path / name
     folder.mkdir()
     profile = Profile(memory=2**30)
-    workers = SlurmJobs.of(profile, None, None, None)
+    workers = WorkerJobs.of(profile, None, None, None)
     log = log_pattern(folder, "rankfold-x-%j.log")
     lines = [
         *directives(profile, name="x", log=log),
@@ -171,10 +171,10 @@ def test_certificates_are_found_in_a_folder_with_a_space(tmp_path: Path) -> None
 
     folder = tmp_path / "my results"
     folder.mkdir()
-    place = SlurmJobs.of(Profile(memory=2**30, interface="lo", tls=True), None, None, None)
+    place = WorkerJobs.of(Profile(memory=2**30, interface="lo", tls=True), None, None, None)
     with (
         make_certificates(folder, tls=True) as (security, certificates),
-        make_cluster(**place._options("rankfold-test", folder, certificates), **security) as cluster,
+        make_cluster("slurm", **place._options("rankfold-test", folder, certificates), **security) as cluster,
     ):
         script = cluster.job_script()
         words = shlex.split(script.splitlines()[-1])

@@ -15,7 +15,7 @@ from slurm_cluster import SlurmCluster
 
 import rankfold as rf
 from rankfold.cluster.slurm.profile import Profile
-from rankfold.cluster.slurm.queue import Jobs, time_left
+from rankfold.cluster.slurm.queue import Jobs, slurm_states, time_left
 from rankfold.cluster.slurm.rolling import Rolling
 
 
@@ -167,7 +167,7 @@ def test_jobs_have_the_time_left_that_slurm_tells(tmp_path: Path, monkeypatch: p
     answer = SimpleNamespace(returncode=0, stdout="1 RUNNING 0:45\n2 PENDING 1:00:00\n3 RUNNING UNLIMITED\n")
     monkeypatch.setattr("rankfold.cluster.slurm.queue.ask", lambda *command: answer)
     monkeypatch.setattr("rankfold.cluster.slurm.queue.time", SimpleNamespace(monotonic=lambda: 1000.0))
-    jobs = Jobs(tmp_path, "1:00:00")
+    jobs = Jobs(tmp_path, "1:00:00", slurm_states)
     held: dict[Any, Any] = {n: SimpleNamespace(job_id=n, refusal="") for n in ("1", "2", "3", "4")}
     assert jobs(held, {"1", "3", "4"}) == {}
     assert jobs.seconds_left("1") == 45

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from site_scripts import STORED, allocation, site_scripts, slurm_jobs
+from site_guide import BEGIN, GUIDE, sections
+from site_scripts import STORED, allocation, site_scripts, worker_job
 from slurm_cluster import SlurmCluster
 from typer.testing import CliRunner
 
@@ -78,11 +79,21 @@ def test_the_documented_table_is_that_of_the_command() -> None:
     assert rows == {"profile": "for", **listed}
 
 
+def test_the_guide_has_steps_for_each_of_them() -> None:
+    by_hand, _, made = GUIDE.read_text().partition(BEGIN)
+    assert made.strip() == sections().strip()
+    assert re.findall(r"(?m)^### ([\w-]+)$", made) == list(shipped_profiles())
+    for name in SITES:
+        part = made.partition(f"### {name}\n")[2].partition("\n### ")[0]
+        assert "- Not verified: " in part and f"rankfold doctor --cluster my-{name}.yaml" in part
+    assert "None of these steps was tried at the\nsites named here" in by_hand
+
+
 @pytest.mark.slurm
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
 def test_slurm_takes_the_generic_ones(tmp_path: Path, slurm: SlurmCluster, name: str) -> None:
     # As they are, but for the nodes of the test, which are small.
     profile = find_profile(name).model_copy(update={"cores": 1, "memory": 2**30})
-    for script in (slurm_jobs(profile), allocation(profile)):
+    for script in (worker_job(profile), allocation(profile)):
         asked = subprocess.run(["sbatch", "--test-only"], input=script, capture_output=True, text=True)
         assert asked.returncode == 0, asked.stderr

@@ -2,6 +2,7 @@
 
 local   what this machine has
 slurm   what SLURM says of a profile
-job     a short job that looks at a node
+queues  what PBS, LSF or Grid Engine says of one
+job     a short job of SLURM that looks at a node
 node    what that node finds
 """

@@ -119,15 +119,15 @@ def check_account(profile: Profile) -> Finding:
 def check_worker_job(profile: Profile) -> Finding:
     """Whether SLURM would take a job that holds one worker."""
     from rankfold.cluster.slurm.jobqueue import worker_script
-    from rankfold.cluster.slurm.jobs import SlurmJobs
+    from rankfold.cluster.slurm.jobs import WorkerJobs
 
     try:
-        place = SlurmJobs.of(profile, None, None, None if profile.memory else "1GiB")
+        place = WorkerJobs.of(profile, None, None, None if profile.memory else "1GiB")
     except InputError as error:
         return Finding("worker job", "failed", str(error))
     with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes one for logs
         options = place.job_options("rankfold-doctor", Path(folder))
-        script = worker_script("tcp://driver:8786", **options)
+        script = worker_script("slurm", "tcp://driver:8786", **options)
     return _test_script("worker job", script, "for --cluster")
 
 

@@ -1,7 +1,7 @@
 """Jobs of SLURM.
 
 profile       what a site wants to know of a worker job
-jobs          worker jobs, and one scheduler here
+jobs          worker jobs, of this or another system of queues, and one scheduler here
 rolling       who is about to end hands over before
 allocation    all nodes of one job
 step          its workers, by one srun

@@ -15,8 +15,10 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Protocol, Self
 
 from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepare_scheduler
 from rankfold.cluster.local.processes import (
@@ -47,6 +49,30 @@ DEATH_SECONDS = 120
 """A worker that has no scheduler for so long ends."""
 
 
+class Step(Protocol):
+    """What starts the workers, and is left when there is nothing more to do."""
+
+    logs: Path
+    output: str
+    """Path of the log of each worker, where the command of the step says it."""
+
+    any_worker_came: bool
+
+    def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
+        """Start the workers, whose environment has some settings besides; they register by themselves."""
+
+    def check(self) -> None:
+        """Raise when they are gone while they are needed."""
+
+    def __enter__(self) -> Self:
+        """Be ready to start them."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """See that they end."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allocation:
     """See ``Executor``."""
@@ -62,7 +88,7 @@ class Allocation:
     is_remote: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, workers: int | None, threads: int | None, memory: str | int | None) -> Allocation:
+    def of(cls, workers: int | None, threads: int | None, memory: str | int | None) -> Self:
         """Workers in the job that this process runs in."""
         job = os.environ.get("SLURM_JOB_ID")
         if not job:
@@ -107,7 +133,6 @@ class Allocation:
         from distributed import Client as DaskClient
         from distributed import Scheduler, SpecCluster
 
-        require_commands("allocation", "srun")
         logs = run.folder / "logs"
         logs.mkdir(exist_ok=True)
         host = address_of(self.profile.scheduler_interface or self.profile.interface)
@@ -115,7 +140,7 @@ class Allocation:
             make_certificates(run.folder, tls=self.profile.tls) as (security, options),
             scheduler_settings(run, STEALING if self.profile.gpus else {}),
             # The last to end: workers close by themselves when the scheduler does.
-            SrunStep(logs, f"{self.job}-{self.attempt}") as step,
+            self._open_step(logs) as step,
             SpecCluster(
                 scheduler={"cls": Scheduler, "options": {**scheduler_options(host), **security}},
                 workers={},
@@ -125,13 +150,17 @@ class Allocation:
             DaskClient(cluster, set_as_default=False) as client,
         ):
             announce_dashboard(cluster)
-            settings = {**os.environ, **ONE_THREAD, **WORKER_SETTINGS}
-            step.start(self._command(cluster.scheduler_address, step.output, options), settings)
+            command = self._command(cluster.scheduler_address, step.output, options)
+            step.start(command, {**ONE_THREAD, **WORKER_SETTINGS})
             self._await(cluster, step)
             with prepare_scheduler(
                 client, run, kernels, watch=step.check, gpus=self.profile.gpus
             ) as scheduler:
                 yield scheduler
+
+    def _open_step(self, logs: Path) -> Step:
+        require_commands("allocation", "srun")
+        return SrunStep(logs, f"{self.job}-{self.attempt}")
 
     def _command(self, scheduler: str, output: str, options: list[str]) -> list[str]:
         """The command of the step that starts all workers."""
@@ -142,6 +171,13 @@ class Allocation:
             *(f"--ntasks-per-node={self.per_node}", f"--cpus-per-task={self.cores or self.budget.threads}"),
             *(f"--output={output}", f"--error={output}"),
         ]
+        if profile.gpus:
+            step.append(f"--gpus-per-task={profile.gpus}")
+        return [*step, *self._worker(scheduler, options)]
+
+    def _worker(self, scheduler: str, options: list[str]) -> list[str]:
+        """The command of one worker."""
+        profile = self.profile
         worker = [
             *(profile.python or sys.executable, "-m", "distributed.cli.dask_worker", scheduler),
             *(
@@ -155,13 +191,12 @@ class Allocation:
         if profile.interface:
             worker += ["--interface", profile.interface]
         if profile.gpus:
-            step.append(f"--gpus-per-task={profile.gpus}")
             worker += ["--resources", f"GPU={profile.gpus}"]
         # By a shell on the node, which knows its folders.
         local = profile.scratch or "${SLURM_TMPDIR:-/tmp}"
-        return [*step, "sh", "-c", f'exec {shlex.join(worker)} --local-directory "{local}"']
+        return ["sh", "-c", f'exec {shlex.join(worker)} --local-directory "{local}"']
 
-    def _await(self, cluster: Any, step: SrunStep) -> None:
+    def _await(self, cluster: Any, step: Step) -> None:
         def here() -> int:
             count = len(cluster.scheduler_info["workers"])
             if count < self.budget.workers:

@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from rankfold.cluster.queues.registry import require_slurm
 from rankfold.cluster.slurm.allocation import PROFILE, Allocation, node_bytes
 from rankfold.cluster.slurm.jobs import MARGIN
 from rankfold.cluster.slurm.profile import Profile
@@ -82,6 +83,7 @@ def job_script(
 
 def directives(profile: Profile, *, name: str, log: str) -> list[str]:
     """What a job asks of SLURM that runs a driver on the nodes that a profile says."""
+    require_slurm(profile, "a job that holds a whole command")
     return [
         f"--job-name={PREFIX}{name}",
         f"--output={in_directive(log)}",
@@ -102,6 +104,7 @@ def allocation_of(
     profile: Profile, workers: int | None, threads: int | None, memory: str | int | None
 ) -> Allocation:
     """The nodes that such a job will have, to plan for before it is there."""
+    require_slurm(profile, "rankfold submit")
     per_node, there = profile.workers_per_node, _node_megabytes(profile) * 2**20
     most = int((there - node_bytes(0, per_node)) / (MARGIN * (per_node + 1))) if there else UNKNOWN_BYTES
     working = most if memory is None else parse_bytes(memory)

@@ -6,6 +6,7 @@ Importing it takes over Ctrl-C, and fails outside the main thread; a refused ``s
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 import threading
 from typing import Any
@@ -13,12 +14,17 @@ from typing import Any
 from rankfold.pipeline.errors import ClusterError
 
 if threading.current_thread() is not threading.main_thread():
-    raise ClusterError("SLURM workers are started from the main thread only: call rankfold from there")
+    raise ClusterError("workers in jobs are started from the main thread only: call rankfold from there")
 
 from distributed.deploy.spec import ProcessInterface
 
 _handler = signal.getsignal(signal.SIGINT)
-from dask_jobqueue.slurm import SLURMCluster, SLURMJob  # noqa: E402
+from dask_jobqueue.core import Job as AnyJob  # noqa: E402
+from dask_jobqueue.core import JobQueueCluster  # noqa: E402
+from dask_jobqueue.lsf import LSFJob  # noqa: E402
+from dask_jobqueue.pbs import PBSJob  # noqa: E402
+from dask_jobqueue.sge import SGEJob  # noqa: E402
+from dask_jobqueue.slurm import SLURMJob  # noqa: E402
 
 signal.signal(signal.SIGINT, _handler)
 
@@ -33,11 +39,9 @@ def _gate() -> asyncio.Semaphore:
     return _gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
 
 
-class Job(SLURMJob):
+class WorkerJob(AnyJob):
     """A worker job that remembers why it could not be submitted, instead of failing the others."""
 
-    # sites greet with all kinds of numbers
-    job_id_regexp = r"Submitted batch job (?P<job_id>\d+)"
     refusal = ""
 
     async def start(self) -> None:
@@ -56,17 +60,47 @@ class Job(SLURMJob):
         await ProcessInterface.close(self)
 
 
-class Cluster(SLURMCluster):
-    """A scheduler in this process and one worker process in each job."""
+class Slurm(WorkerJob, SLURMJob):
+    """A job of SLURM."""
 
-    job_cls = Job
+    # Sites greet with all kinds of numbers.
+    job_id_regexp = r"Submitted batch job (?P<job_id>\d+)"
+
+
+class Pbs(WorkerJob, PBSJob):
+    """A job of PBS, whose number has a server."""
+
+    job_id_regexp = r"(?m)^(?P<job_id>\d+\.[\w.-]+)\s*$"
+
+
+class Lsf(WorkerJob, LSFJob):
+    """A job of LSF, which reads its directives from a script at its input only."""
+
+    job_id_regexp = r"Job <(?P<job_id>\d+)>"
+
+    async def _submit_job(self, script_filename: str) -> Any:
+        # As dask-jobqueue does, which throws away what bsub says of a mistake.
+        return await self._call([f"{self.submit_command} < {shlex.quote(script_filename)}"], shell=True)
+
+
+class Sge(WorkerJob, SGEJob):
+    """A job of Grid Engine."""
+
+    job_id_regexp = r"Your job (?P<job_id>\d+) "
+
+
+JOBS: dict[str, Any] = {"slurm": Slurm, "pbs": Pbs, "lsf": Lsf, "sge": Sge}
+
+
+class Cluster(JobQueueCluster):
+    """A scheduler in this process and one worker process in each job."""
 
     def _get_worker_security(self, security: Any) -> None:
         """Nothing: workers are told their certificates by options, and who made the files removes them."""
 
 
 def refusal(text: str) -> str:
-    """What SLURM said, out of what dask-jobqueue makes of it."""
+    """What SLURM or another system said, out of what dask-jobqueue makes of it."""
     message = text.partition("stderr:\n")[2].strip() or text
     lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in message.strip().splitlines()]
     return "; ".join(line for line in lines if line) or "nothing"
@@ -76,11 +110,11 @@ WORKER: dict[str, Any] = {"processes": 1, "nanny": True, "death_timeout": "120"}
 """What all jobs have in common."""
 
 
-def make_cluster(**options: Any) -> Cluster:
-    """A cluster without jobs yet."""
-    return Cluster(n_workers=0, **WORKER, **options)
+def make_cluster(scheduler: str, **options: Any) -> Cluster:
+    """A cluster without jobs yet, of jobs that a system of queues takes."""
+    return Cluster(n_workers=0, job_cls=JOBS[scheduler], **WORKER, **options)
 
 
-def worker_script(scheduler: str, **options: Any) -> str:
-    """The script of a worker job as a cluster would write it, without a cluster."""
-    return str(Job(scheduler, "dummy-name", **WORKER, **options).job_script())
+def worker_script(scheduler: str, address: str, **options: Any) -> str:
+    """The script of a worker job as a cluster would write it whose scheduler is at an address."""
+    return str(JOBS[scheduler](address, "dummy-name", **WORKER, **options).job_script())

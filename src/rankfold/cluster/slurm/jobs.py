@@ -1,4 +1,4 @@
-"""Worker jobs of a SLURM cluster: submitted, watched, replaced, and none left behind.
+"""Worker jobs of SLURM or another system of queues: submitted, watched, replaced, and none left behind.
 
 A job holds one worker process, asks never to be requeued (a requeued worker finds its scheduler gone, or
 is cancelled by it), and ends when the scheduler in this process does. Jobs that still wait in the queue
@@ -14,7 +14,6 @@ import math
 import shlex
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,12 +21,14 @@ from typing import Any, ClassVar
 from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepare_scheduler
 from rankfold.cluster.local.processes import announce_dashboard, scheduler_options, scheduler_settings
 from rankfold.cluster.local.watchdog import Watchdog
+from rankfold.cluster.queues.registry import new_name, queue_system
+from rankfold.cluster.queues.system import ListedStates, QueueSystem, WorkerJob
 from rankfold.cluster.slurm.certificates import make_certificates
 from rankfold.cluster.slurm.leftovers import no_job_left
 from rankfold.cluster.slurm.profile import Profile
-from rankfold.cluster.slurm.queue import Jobs, ask, describe_jobs, require_commands
+from rankfold.cluster.slurm.queue import Jobs, require_commands, slurm_states
 from rankfold.cluster.slurm.rolling import Rolling
-from rankfold.cluster.slurm.shell_lines import exports, in_directive, log_pattern
+from rankfold.cluster.slurm.shell_lines import exports
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
 from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
 from rankfold.pipeline.storage.run_directory import RunDirectory
@@ -36,19 +37,22 @@ from rankfold.pipeline.units import format_bytes, parse_bytes
 LOG = logging.getLogger("rankfold")
 
 POLL_SECONDS = 5.0
-"""Seconds between two questions to SLURM, each about all jobs."""
+"""Seconds between two questions to the queue, each about all jobs."""
 
 GRACE_SECONDS = 5.0
 """How long to wait for the other workers once the first has come."""
 
 SAY_SECONDS = 30.0
 
+SCRATCH = {"slurm": "${SLURM_TMPDIR:-/tmp}"}
+"""Where a worker keeps its own small files, if the profile says nothing; by default where the node says."""
+
 NANNY_BYTES = 128 * 2**20
 MARGIN = 1.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class SlurmJobs:
+class WorkerJobs:
     """See ``Executor``."""
 
     profile: Profile
@@ -58,8 +62,9 @@ class SlurmJobs:
     @classmethod
     def of(
         cls, profile: Profile, workers: int | None, threads: int | None, memory: str | int | None
-    ) -> SlurmJobs:
+    ) -> WorkerJobs:
         """Jobs of a profile, for a working memory that is given or follows from the profile's."""
+        queue_system(profile.scheduler).check_profile(profile)
         if memory is not None:
             working = parse_bytes(memory)
         elif profile.memory is not None:
@@ -80,7 +85,7 @@ class SlurmJobs:
         count = workers or profile.workers
         return cls(profile, Budget(working, side_by_side, count, profile.gpus, readers))
 
-    def limited_to(self, workers: int) -> SlurmJobs:
+    def limited_to(self, workers: int) -> WorkerJobs:
         """See ``Executor``."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
@@ -91,7 +96,7 @@ class SlurmJobs:
     def facts(self) -> dict[str, Any]:
         """See ``Executor``."""
         return {
-            "kind": "slurm",
+            "kind": self.profile.scheduler,
             "workers": self.budget.workers,
             "threads": self.budget.threads,
             "profile": self.profile.model_dump(exclude_defaults=True),
@@ -104,19 +109,21 @@ class SlurmJobs:
 
         from rankfold.cluster.slurm.jobqueue import make_cluster
 
-        require_commands(self.profile.name, "sbatch", "squeue", "scancel")
-        name = f"rankfold-{uuid.uuid4().hex[:8]}"
+        kind, system = self.profile.scheduler, queue_system(self.profile.scheduler)
+        require_commands(self.profile.name, *system.COMMANDS, of=system.TITLE)
+        name = new_name(kind)
         (run.folder / "logs").mkdir(exist_ok=True)
         with (
             scheduler_settings(run, STEALING if self.profile.gpus else {}),
             no_job_left(name, run.folder),
             make_certificates(run.folder, tls=self.profile.tls) as (security, certificates),
-            make_cluster(**self._options(name, run.folder, certificates), **security) as cluster,
+            make_cluster(kind, **self._options(name, run.folder, certificates), **security) as cluster,
         ):
-            _require_acceptance(cluster.job_script())
+            _require_acceptance(system, cluster.job_script())
             announce_dashboard(cluster)
             cluster.scale(jobs=self.budget.workers)
-            jobs = Jobs(run.folder / "logs", self.profile.walltime)
+            ask_states = slurm_states if kind == "slurm" else ListedStates(system)
+            jobs = Jobs(run.folder / "logs", self.profile.walltime, ask_states)
             watchdog = Watchdog(
                 cluster,
                 self.budget.workers,
@@ -149,30 +156,25 @@ class SlurmJobs:
 
     def job_options(self, name: str, folder: Path) -> dict[str, Any]:
         """What dask-jobqueue writes the script of a job from."""
-        profile = self.profile
-        # Of its own, and not by dask-jobqueue, which does not quote.
-        endings = {"error": "err", "output": "out"}
-        logs = {key: log_pattern(folder / "logs", f"{name}-%J.{ending}") for key, ending in endings.items()}
-        directives = [f"--{key}={in_directive(log)}" for key, log in logs.items()]
-        directives += ["--no-requeue", *profile.directives]
-        extra = ["--no-dashboard"]
-        if profile.gpus:
-            directives.append(f"--gpus-per-task={profile.gpus}")
-            extra += ["--resources", f"GPU={profile.gpus}"]
+        profile, system = self.profile, queue_system(self.profile.scheduler)
+        memory_bytes = job_bytes(self.budget.memory_bytes)
+        job = WorkerJob(
+            profile,
+            name,
+            folder.absolute() / "logs",
+            max(profile.cores, self.budget.threads),
+            profile.memory or memory_bytes,
+        )
+        gpus = ["--resources", f"GPU={profile.gpus}"] if profile.gpus else []
         return {
+            **system.job_options(job),
             "cores": self.budget.threads,
-            "memory": f"{job_bytes(self.budget.memory_bytes)}B",
-            "job_cpu": max(profile.cores, self.budget.threads),
-            "job_mem": f"{math.ceil((profile.memory or job_bytes(self.budget.memory_bytes)) / 2**20)}M",
+            "memory": f"{memory_bytes}B",
             "job_name": name,
-            "queue": profile.partition,
-            "account": profile.account,
-            "walltime": profile.walltime,
             "interface": profile.interface,
-            "local_directory": profile.scratch or "${SLURM_TMPDIR:-/tmp}",
-            "job_extra_directives": directives,
-            "job_script_prologue": [*exports(), *profile.prologue],
-            "worker_extra_args": extra,
+            "local_directory": profile.scratch or SCRATCH.get(profile.scheduler, "${TMPDIR:-/tmp}"),
+            "job_script_prologue": [*system.prologue(job), *exports(), *profile.prologue],
+            "worker_extra_args": ["--no-dashboard", *gpus],
             # In the shell's place, so that signals of SLURM reach the worker.
             "python": f"exec {shlex.quote(profile.python or sys.executable)}",
         }
@@ -186,7 +188,11 @@ class SlurmJobs:
             watchdog.check()
             return watchdog.count_registered()
 
-        await_workers(self.budget.workers, here, self.profile, GRACE_SECONDS, lambda: describe_jobs(name))
+        def why() -> str:
+            jobs = queue_system(self.profile.scheduler).list_jobs() or ()
+            return ", ".join(str(job) for job in jobs if job.name == name) or "no job in the queue"
+
+        await_workers(self.budget.workers, here, self.profile, GRACE_SECONDS, why)
 
 
 def await_workers(
@@ -224,14 +230,13 @@ def job_bytes(working: int) -> int:
     return math.ceil((working + BASELINE_BYTES + NANNY_BYTES) * MARGIN)
 
 
-def _require_acceptance(script: str) -> None:
-    """Raise with SLURM's own words when it would not take the job."""
-    answer = ask("sbatch", "--test-only", stdin=script)
-    if answer.returncode:
+def _require_acceptance(system: QueueSystem, script: str) -> None:
+    """Raise with the system's own words when it would not take the job, as far as it can be asked."""
+    if (message := system.refused(script)) is not None:
         from rankfold.cluster.slurm.jobqueue import refusal
 
         raise ClusterError(
-            f"SLURM refuses the worker job: {refusal(answer.stderr)}. Change the profile: rankfold doctor "
+            f"{system.TITLE} refuses the worker job: {refusal(message)}. Change the profile: rankfold doctor "
             f"--cluster PROFILE says what there is. Its job script was:\n{script}"
         )
 

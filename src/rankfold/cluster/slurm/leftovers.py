@@ -11,13 +11,13 @@ row there must be none.
 from __future__ import annotations
 
 import contextlib
-import shlex
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from rankfold.cluster.slurm.queue import QueuedJob, ask, list_jobs, user
+from rankfold.cluster.queues.registry import queue_system, scheduler_of
+from rankfold.cluster.slurm.queue import QueuedJob, ask
 from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
@@ -51,12 +51,11 @@ def no_job_left(name: str, folder: Path) -> Iterator[None]:
 
     Jobs that an earlier driver has left behind are cancelled first: their scheduler is gone.
     """
-    earlier = [old for old in read_note(folder) if _scancel(old).returncode]
+    earlier = [old for old in read_note(folder) if _cancel(old).returncode]
     save_json(folder / NOTE, {"names": [*earlier, name]})
-    cancel = shlex.join(["scancel", f"--name={name}", f"--user={user()}"])
     # The shell reads until nobody holds the other end of its input; Ctrl-C does not reach it.
     reaper = subprocess.Popen(
-        ["sh", "-c", f"cat >/dev/null; {cancel}"],
+        ["sh", "-c", f"cat >/dev/null; {_cancel_line(name)}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -77,8 +76,9 @@ def cancel_jobs(names: Collection[str], numbers: Collection[str] = ()) -> list[Q
     Raises
     ------
     ClusterError
-        Some are still there, or SLURM does not answer.
+        Some are still there, or SLURM, or the other system of theirs, does not answer.
     """
+    where = {scheduler_of(name): name for name in names} or {"slurm": ""}
 
     def mine(job: QueuedJob) -> bool:
         return job.name in names or job.number in numbers
@@ -86,17 +86,17 @@ def cancel_jobs(names: Collection[str], numbers: Collection[str] = ()) -> list[Q
     jobs: dict[str, QueuedJob] = {}
     until, wait, empty = time.monotonic() + CANCEL_SECONDS, POLL_SECONDS, 0
     while empty < 2:
-        remaining = _those(mine, names)
+        remaining = [job for scheduler in where for job in _jobs_of(scheduler, names) if mine(job)]
         empty = 0 if remaining else empty + 1
         jobs |= {job.number: job for job in remaining if job.number not in jobs}
         # One that has ended in between is refused: what counts is what is left.
-        messages = [_scancel(name).stderr for name in {job.name for job in remaining} & {*names}]
+        messages = [_cancel(name).stderr for name in {job.name for job in remaining} & {*names}]
         messages += [ask("scancel", job.number).stderr for job in remaining if job.name not in names]
         if remaining and time.monotonic() > until:
             raise ClusterError(
                 f"cancelled {CANCEL_SECONDS:.0f} s ago and still there: {', '.join(map(str, remaining))}. "
                 f"{''.join(messages)}Give the command again later, or: "
-                f"scancel {' '.join(job.number for job in remaining)}"
+                f"{queue_system(next(iter(where))).COMMANDS[-1]} {' '.join(job.number for job in remaining)}"
             )
         if empty < 2:
             time.sleep(wait)
@@ -104,15 +104,21 @@ def cancel_jobs(names: Collection[str], numbers: Collection[str] = ()) -> list[Q
     return list(jobs.values())
 
 
-def _those(mine: Callable[[QueuedJob], bool], names: Collection[str]) -> list[QueuedJob]:
-    jobs = list_jobs()
+def _jobs_of(scheduler: str, names: Collection[str]) -> list[QueuedJob]:
+    system = queue_system(scheduler)
+    jobs = system.list_jobs()
     if jobs is None:
+        lines = "; ".join(_cancel_line(name) for name in sorted(names) if scheduler_of(name) == scheduler)
         raise ClusterError(
-            f"whether jobs are left is known to SLURM alone, and there is no squeue here that answers. Where "
-            f"jobs are submitted: {'; '.join(f'scancel --name={name}' for name in sorted(names))}"
+            f"whether jobs are left is known to {system.TITLE} alone, and there is no {system.COMMANDS[1]} "
+            f"here that answers. Where jobs are submitted: {lines}"
         )
-    return [job for job in jobs if mine(job)]
+    return jobs
 
 
-def _scancel(name: str) -> subprocess.CompletedProcess[str]:
-    return ask("scancel", f"--name={name}", f"--user={user()}")
+def _cancel_line(name: str) -> str:
+    return queue_system(scheduler_of(name)).cancel_line(name)
+
+
+def _cancel(name: str) -> subprocess.CompletedProcess[str]:
+    return ask("sh", "-c", _cancel_line(name))

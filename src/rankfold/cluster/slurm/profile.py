@@ -19,7 +19,7 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -66,6 +66,9 @@ class Profile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(exclude=True)] = "slurm"
+    scheduler: Literal["slurm", "pbs", "lsf", "sge"] = "slurm"
+    """What jobs are given to."""
+
     partition: str | None = None
     account: str | None = None
     walltime: Walltime = "01:00:00"
@@ -88,7 +91,7 @@ class Profile(BaseModel):
     """Lines of the job script before the worker starts."""
 
     directives: tuple[str, ...] = ()
-    """More ``#SBATCH`` options."""
+    """More ``#SBATCH`` options, or those of the other scheduler."""
 
     python: str | None = None
     """Interpreter on the nodes; that of the caller by default."""
@@ -119,6 +122,16 @@ class Profile(BaseModel):
         if drain and walltime and walltime_seconds(drain) >= walltime_seconds(walltime):
             raise ValueError(f"drain: is a time before the end of a walltime, here of {walltime}")
         return drain
+
+    @field_validator("nodes", "workers_per_node", "requeue")
+    @classmethod
+    def _of_whole_commands(cls, value: int, info: ValidationInfo) -> int:
+        if (scheduler := info.data.get("scheduler", "slurm")) != "slurm":
+            raise ValueError(
+                "belongs to jobs that hold a whole command, which only SLURM has: leave it out with "
+                f"scheduler: {scheduler}"
+            )
+        return value
 
     @property
     def drain_seconds(self) -> int:

@@ -11,6 +11,7 @@ import pwd
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,18 @@ ANSWER_SECONDS = 60.0
 """Longest wait for one answer of SLURM."""
 
 _ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "REQUEUED", "SIGNALING"}
+_ALIVE |= {"HELD"}
+
+
+AskStates = Callable[[], dict[str, tuple[str, float | None]] | None]
+"""Gives the states of jobs by their numbers, and seconds left where that is known; None without an answer."""
 
 
 class Jobs:
     """Tells which jobs of a run have ended, and how long the others have."""
 
-    def __init__(self, logs: Path, walltime: str) -> None:
-        self._logs, self._walltime = logs, walltime_seconds(walltime)
+    def __init__(self, logs: Path, walltime: str, ask_states: AskStates) -> None:
+        self._logs, self._walltime, self._ask_states = logs, walltime_seconds(walltime), ask_states
         self._missing: dict[str, float] = {}
         self._ends: dict[str, float] = {}
 
@@ -44,17 +50,14 @@ class Jobs:
         for job_id, name in ids.items():
             if name in registered_names:  # and began some seconds ago, until SLURM says when
                 self._ends.setdefault(job_id, time.monotonic() + self._walltime)
-        # By user, not by id: squeue fails altogether when one id is unknown.
-        answer = ask("squeue", "-h", f"--user={user()}", "-t", "all", "-o", "%i %T %L")
-        if answer.returncode:
+        states = self._ask_states()
+        if states is None:
             return reasons  # a controller that does not answer says nothing about jobs
-        lines = (line.split() for line in answer.stdout.splitlines())
-        states = {line[0]: (line[1], line[2]) for line in lines if len(line) == 3}
         for job_id, name in ids.items():
-            state, remaining_time = states.get(job_id, ("", ""))
+            state, remaining_seconds = states.get(job_id, ("", None))
             state = state or self._guess_state(job_id, is_registered=name in registered_names)
-            if state == "RUNNING" and remaining_time:
-                self._ends[job_id] = time.monotonic() + time_left(remaining_time)
+            if state == "RUNNING" and remaining_seconds is not None:
+                self._ends[job_id] = time.monotonic() + remaining_seconds
             if state not in _ALIVE:
                 reasons[name] = f"job {job_id} {state.lower()}{self._last_words(job_id)}"
         return reasons
@@ -77,6 +80,16 @@ class Jobs:
             if telling:
                 return f": {telling[-1].strip()}"
         return ""
+
+
+def slurm_states() -> dict[str, tuple[str, float | None]] | None:
+    """See ``AskStates``: of all jobs of this user, also those that ended a while ago."""
+    # By user, not by id: squeue fails altogether when one id is unknown.
+    answer = ask("squeue", "-h", f"--user={user()}", "-t", "all", "-o", "%i %T %L")
+    if answer.returncode:
+        return None
+    lines = (line.split() for line in answer.stdout.splitlines())
+    return {line[0]: (line[1], time_left(line[2])) for line in lines if len(line) == 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,27 +145,18 @@ def time_left(text: str) -> float:
         return float("inf")
 
 
-def describe_jobs(name: str) -> str:
-    """The jobs of a run in words: states and reasons."""
-    lines = ask("squeue", "-h", "--name", name, "-o", "%i %T %r").stdout.split("\n")
-    jobs = [line.split(maxsplit=2) for line in lines if line.strip()]
-    return (
-        ", ".join(f"job {i} {state.lower()} ({reason})" for i, state, reason in jobs) or "no job in the queue"
-    )
-
-
-def require_commands(profile: str, *commands: str) -> None:
-    """Raise where there is no SLURM."""
+def require_commands(profile: str, *commands: str, of: str = "SLURM") -> None:
+    """Raise where there is no SLURM, or no other system of a profile."""
     for command in commands:
         if shutil.which(command) is None:
             raise ClusterError(
-                f"there is no {command} here: --cluster {profile} needs the commands of SLURM. "
+                f"there is no {command} here: --cluster {profile} needs the commands of {of}. "
                 "Log in where jobs are submitted, or run with --cluster local"
             )
 
 
 def ask(*command: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command of SLURM; one that does not answer in time has failed."""
+    """Run a command of SLURM or another queue; one that does not answer in time has failed."""
     try:
         return subprocess.run(
             command, input=stdin, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,7 +34,7 @@ class SrunStep:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Start the tasks; they register by themselves."""
+        """Start the tasks, whose environment has some settings besides; they register by themselves."""
         with open(self._log, "wb") as log:
             # Of its own session: Ctrl-C is for the driver, which lets segments end first.
             self._process = subprocess.Popen(
@@ -41,7 +42,7 @@ class SrunStep:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=dict(settings),
+                env={**os.environ, **settings},
                 start_new_session=True,
             )
 

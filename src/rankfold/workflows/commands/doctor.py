@@ -29,13 +29,13 @@ def doctor(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check this machine, SLURM, and by a short job a node of a profile."""
+    """Check this machine, SLURM or another queue, and by a short job a node of a profile of SLURM."""
     from rankfold.cluster.slurm.profile import WALLTIME, find_profile, walltime_seconds
     from rankfold.pipeline.errors import InputError
 
     if wait is not None and not WALLTIME.fullmatch(wait):
         raise InputError(f"--wait {wait!r} is not a time such as 0:05:00")
-    profile = None if cluster in (None, "local", "allocation") else find_profile(cluster)
+    profile = None if cluster in (None, "local", "allocation", "mpi") else find_profile(cluster)
     seconds = None if wait is None else walltime_seconds(wait)
     findings = []
     for finding in _findings(profile, folder, probe=probe, wait_seconds=seconds):
@@ -55,12 +55,16 @@ def _findings(
 
     from rankfold.cluster.doctor.job import probe_findings
     from rankfold.cluster.doctor.local import Finding, local_findings
+    from rankfold.cluster.doctor.queues import queue_findings
     from rankfold.cluster.doctor.slurm import slurm_findings
 
     failure = False
     yield from local_findings(folder)
     if profile is None and shutil.which("sbatch") is None:
         yield Finding("SLURM", "not checked", "there is none here")
+        return
+    if profile is not None and profile.scheduler != "slurm":
+        yield from queue_findings(profile)
         return
     for finding in slurm_findings(profile):
         failure = failure or finding.verdict == "failed"

@@ -1,7 +1,8 @@
-"""``rankfold submit``: a workflow, or a command, as one job of SLURM."""
+"""``rankfold submit`` and ``mpi``: a workflow or command as one job of SLURM, or on processes of MPI."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,9 +42,47 @@ def submit(
         _submit_command(_require_command(what, context), what, cluster or "slurm", show=show)
 
 
-def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
-    from pathlib import Path
+@command()
+def mpi(
+    context: typer.Context,
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FLOW.yaml | -- COMMAND...", help="a workflow, or a command of rankfold and its options"
+        ),
+    ],
+    folder: Annotated[
+        Path, typer.Option(help="that all processes share, for a small folder while they run")
+    ] = Path("."),
+) -> None:
+    """Run a workflow or a command on processes that mpiexec or srun has started: all but the first work."""
+    from rankfold.cluster.mpi.first import run_command
+    from rankfold.cluster.mpi.numbers import process_numbers
+    from rankfold.cluster.mpi.others import end_by_signals, serve
+    from rankfold.workflows.flows.flow_file import is_flow
 
+    number, count = process_numbers()
+    words = ["run", *what] if is_flow(what[0]) else what
+    rendezvous = folder.absolute() / f".rankfold-mpi-{_digest(words)}"
+    if number:
+        with end_by_signals():
+            serve(rendezvous, number)
+        return
+    _require_command(words, context, ON_PROCESSES)
+    if code := run_command(words, rendezvous, count - 1):
+        raise typer.Exit(code)
+
+
+def _digest(words: list[str]) -> str:
+    """What processes of one launch have in common, and those of another not, as far as they can know."""
+    import hashlib
+    import os
+
+    launch = [os.environ.get(name, "") for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")]
+    return hashlib.blake2b("\0".join([*launch, *words]).encode(), digest_size=6).hexdigest()
+
+
+def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
     from rankfold.workflows.operations.submitted import InOneJob, submit_flow
 
     path, *more = words
@@ -65,7 +104,6 @@ def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
 
 def _submit_command(values: dict[str, Any], what: list[str], cluster: str, *, show: bool) -> None:
     import sys
-    from pathlib import Path
 
     from rankfold.cluster.slurm.job_script import job_script, log_name
     from rankfold.cluster.slurm.profile import absolute_profile, find_profile
@@ -94,7 +132,13 @@ def _about(job: str, profile: Profile) -> str:
     return f"job {job}: {nodes} for {profile.walltime}, begun again up to {profile.requeue} times"
 
 
-def _require_command(what: list[str], submit: typer.Context) -> dict[str, Any]:
+IN_ITS_JOB = "the job runs on its own nodes: give --cluster before the dashes"
+ON_PROCESSES = "workers are the processes that were started: give no --cluster to mpi"
+
+
+def _require_command(
+    what: list[str], submit: typer.Context, place_is_known: str = IN_ITS_JOB
+) -> dict[str, Any]:
     """The options of a command; raises for what it does not take, now and not after a night in the queue."""
     from rankfold.pipeline.errors import InputError
 
@@ -105,8 +149,10 @@ def _require_command(what: list[str], submit: typer.Context) -> dict[str, Any]:
     }
     fit = sorted(cluster_commands.difference(ELSEWHERE))
     if name not in fit:
-        raise InputError(f"submit takes a command that runs on workers: {', '.join(fit)}; not {name!r}")
+        raise InputError(
+            f"{submit.info_name} takes a command that runs on workers: {', '.join(fit)}; not {name!r}"
+        )
     if any(argument.partition("=")[0] == "--cluster" for argument in arguments):
-        raise InputError(f"the job runs on its own nodes: give --cluster before the dashes, not to {name}")
+        raise InputError(f"{place_is_known}, not to {name}")
     context = commands[name].make_context(f"rankfold {name}", [*arguments, "--cluster", "allocation"])
     return dict(context.params)

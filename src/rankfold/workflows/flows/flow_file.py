@@ -100,8 +100,8 @@ class Flow(StrictModel):
     schedule: Schedule | None = None
 
 
-HERE = ("local", "allocation")
-"""Places that need no profile: this machine, and the job of SLURM that a command runs in."""
+HERE = ("local", "allocation", "mpi")
+"""Places that need no profile: this machine, and the job or the processes that a command runs in."""
 
 
 MOST_STAGES = 256

@@ -1,0 +1,33 @@
+"""The first process of a launch: it runs the command, and lives until that has ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from rankfold.cluster.mpi.rendezvous import RENDEZVOUS, open_rendezvous
+
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+"""Signals that are for the command."""
+
+
+def run_command(words: Sequence[str], folder: Path, workers: int) -> int:
+    """Run a command of rankfold whose workers meet in a folder; its exit code."""
+    command = [sys.executable, "-m", "rankfold", *words, "--cluster", "mpi"]
+    environment = {**os.environ, RENDEZVOUS: f"{workers}:{folder}"}
+    with open_rendezvous(folder, workers):
+        # Of its own session: a signal to all processes of a launch reaches it once.
+        process = subprocess.Popen(command, env=environment, start_new_session=True)
+
+        def pass_on(number: int, _: FrameType | None) -> None:
+            process.send_signal(number)
+
+        for each in PASSED_ON:
+            signal.signal(each, pass_on)
+        code = process.wait()
+    return code if code >= 0 else 128 - code

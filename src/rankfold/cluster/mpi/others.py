@@ -1,0 +1,113 @@
+"""All but the first process of a launch: each is a worker for as long as the first wants one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from rankfold.cluster.mpi.rendezvous import Call, come, read_beat, read_call, require_own
+from rankfold.pipeline.errors import ClusterError
+
+LOG = logging.getLogger("rankfold")
+
+POLL_SECONDS = 0.5
+
+WAIT_SECONDS = 600.0
+"""How long to wait for the first process to show itself."""
+
+SILENCE_SECONDS = 120.0
+"""Without a sign of the first process for so long, it is gone."""
+
+END_SECONDS, KILL_SECONDS = 20.0, 10.0
+"""How long a worker may take to end by itself, and then when it is asked to."""
+
+AGAIN_SECONDS = 5.0
+"""Before a worker that has ended too early is started again."""
+
+
+def serve(folder: Path, number: int) -> None:
+    """Be a worker whenever the first process calls for one; returns when that has ended.
+
+    Raises
+    ------
+    ClusterError
+        It has never shown itself, or is silent.
+    """
+    worker, current = None, ""
+    with contextlib.ExitStack() as last:
+        last.callback(lambda: _end(worker))
+        for wanted in _calls(folder, number):
+            call = wanted if wanted is not None and number <= wanted.workers else None
+            if call is None or call.name != current:
+                _end(worker)
+                worker, current = None, ""
+            if call is not None and (worker is None or worker.poll() is not None):
+                if worker is not None:
+                    LOG.warning("worker %d has ended with %s: starting it again", number, worker.returncode)
+                    time.sleep(AGAIN_SECONDS)
+                worker, current = _start(call, number), call.name
+
+
+def _calls(folder: Path, number: int) -> Iterator[Call | None]:
+    """What is wanted, every moment, from the first sign of life on until the folder is gone."""
+    seen, since, alive = read_beat(folder), time.monotonic(), False
+    while True:
+        beat = read_beat(folder)
+        if beat is not None and beat != seen:
+            if not alive:
+                require_own(folder)
+                come(folder, number)
+            seen, since, alive = beat, time.monotonic(), True
+        if alive and not folder.is_dir():
+            return
+        silence = time.monotonic() - since
+        if silence > (SILENCE_SECONDS if alive else WAIT_SECONDS):
+            raise ClusterError(
+                f"the first process of this launch is silent since {silence:.0f} s: was it killed? Do all "
+                f"processes see {folder.parent}? It must be a folder that they share"
+            )
+        yield read_call(folder) if alive else None
+        time.sleep(POLL_SECONDS)
+
+
+def _start(call: Call, number: int) -> subprocess.Popen[bytes]:
+    with open(Path(call.logs) / f"worker-{call.name[:8]}-{number}.log", "ab") as log:
+        return subprocess.Popen(
+            call.command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **call.settings},
+            start_new_session=True,
+        )
+
+
+def _end(worker: subprocess.Popen[bytes] | None) -> None:
+    """Wait for a worker, which ends when its scheduler does; not for ever."""
+    if worker is None:
+        return
+    for seconds, action in ((END_SECONDS, worker.terminate), (KILL_SECONDS, worker.kill)):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            worker.wait(seconds)
+            return
+        action()
+    worker.wait()
+
+
+@contextlib.contextmanager
+def end_by_signals() -> Iterator[None]:
+    """Let a signal end what runs within the block in order: its worker with it."""
+
+    def leave(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, leave)
+    yield

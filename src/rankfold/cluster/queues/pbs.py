@@ -1,0 +1,110 @@
+"""PBS Professional and OpenPBS.
+
+The trap: what ``qstat`` says a job has used of its time is minutes old, so the time of its start is taken
+where that leaves less.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import shlex
+import shutil
+import time
+from typing import Any
+
+from rankfold.cluster.queues.shell import clock, open_logs, require_words
+from rankfold.cluster.queues.system import WorkerJob
+from rankfold.cluster.slurm.profile import Profile, walltime_seconds
+from rankfold.cluster.slurm.queue import QueuedJob, ask, user
+
+TITLE = "PBS"
+COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qselect", "qdel")
+
+STATES = {"Q": "pending", "W": "pending", "H": "held", "R": "running", "B": "running", "S": "suspended"}
+STATES |= {"U": "suspended", "T": "pending", "E": "completing"}
+"""In words; F, X and C have ended."""
+
+
+def check_profile(profile: Profile) -> None:
+    """See ``QueueSystem``."""
+    require_words(profile)
+
+
+def job_options(job: WorkerJob) -> dict[str, Any]:
+    """See ``QueueSystem``."""
+    profile = job.profile
+    chunk = f"select=1:ncpus={job.cores}:mem={math.ceil(job.memory_bytes / 2**20)}mb"
+    return {
+        "queue": profile.partition,
+        "account": profile.account,
+        "resource_spec": f"{chunk}:ngpus={profile.gpus}" if profile.gpus else chunk,
+        "walltime": clock(walltime_seconds(profile.walltime)),
+        "job_extra_directives": ["-j oe", "-o /dev/null", "-r n", *profile.directives],
+    }
+
+
+def prologue(job: WorkerJob) -> list[str]:
+    """See ``QueueSystem``: its logs, and the folder that the job was submitted from."""
+    return [open_logs(job, "PBS_JOBID"), 'cd "$PBS_O_WORKDIR"']
+
+
+def refused(script: str) -> str | None:
+    """See ``QueueSystem``: cannot be asked."""
+    return None
+
+
+def list_jobs() -> list[QueuedJob] | None:
+    """See ``QueueSystem``."""
+    if shutil.which("qselect") is None:
+        return None
+    numbers = ask("qselect", "-u", user())
+    if numbers.returncode:
+        return None
+    if not numbers.stdout.split():
+        return []
+    answer = ask("qstat", "-f", *numbers.stdout.split())
+    # Some may have ended in between: then it fails, and tells of the others.
+    if answer.returncode and not answer.stdout.strip() and "job" not in answer.stderr.lower():
+        return None
+    return parse_jobs(answer.stdout, time.time())
+
+
+def parse_jobs(text: str, now: float) -> list[QueuedJob]:
+    """Jobs out of what ``qstat -f`` prints, at a time in seconds of the epoch."""
+    jobs = []
+    for block in re.split(r"(?m)^Job Id:\s*", text.replace("\n\t", ""))[1:]:
+        number, _, rest = block.partition("\n")
+        facts = dict(re.findall(r"(?m)^\s+([\w.]+) = (.*)$", rest))
+        if state := STATES.get(facts.get("job_state", "")):
+            left = _seconds_left(facts, now) if state == "running" else None
+            jobs.append(
+                QueuedJob(
+                    number=number.strip(),
+                    state=state,
+                    reason=facts.get("comment", ""),
+                    left="" if left is None else clock(left),
+                    begins="N/A",
+                    nodes=facts.get("exec_host", ""),
+                    name=facts.get("Job_Name", ""),
+                )
+            )
+    return jobs
+
+
+def _seconds_left(facts: dict[str, str], now: float) -> float | None:
+    """Until the time limit of a job that runs."""
+    if "Resource_List.walltime" not in facts:
+        return None
+    limit = walltime_seconds(facts["Resource_List.walltime"])
+    used = [float(walltime_seconds(facts.get("resources_used.walltime", "0:00")))]
+    with contextlib.suppress(KeyError, ValueError):
+        used.append(now - time.mktime(time.strptime(facts["stime"])))
+    return limit - max(used)
+
+
+def cancel_line(name: str) -> str:
+    """See ``QueueSystem``."""
+    choice = shlex.join(["qselect", "-u", user(), "-N", name])
+    return f'jobs=$({choice}) && {{ [ -z "$jobs" ] || qdel $jobs; }}'

@@ -1,0 +1,64 @@
+"""Systems of queues by name, and what is said of all but SLURM."""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from rankfold.cluster.queues.system import QueueSystem
+from rankfold.cluster.slurm.profile import Profile
+from rankfold.pipeline.errors import InputError
+
+ONLY_SLURM = (
+    "rankfold submit and schedule, --cluster allocation, requeueing, and the doctor's look at a node are for "
+    "SLURM alone"
+)
+"""What is said wherever it matters."""
+
+
+def queue_system(scheduler: str) -> QueueSystem:
+    """The system that a profile names."""
+    if scheduler == "pbs":
+        from rankfold.cluster.queues import pbs
+
+        return pbs
+    if scheduler == "lsf":
+        from rankfold.cluster.queues import lsf
+
+        return lsf
+    if scheduler == "sge":
+        from rankfold.cluster.queues import sge
+
+        return sge
+    from rankfold.cluster.queues import slurm
+
+    return slurm
+
+
+def new_name(scheduler: str) -> str:
+    """Of the worker jobs of a run: it says where they wait, since a note of it is all that a killed driver
+    leaves. PBS may take no more than 15 letters.
+    """
+    number = uuid.uuid4().hex[:8]
+    return f"rankfold-{number}" if scheduler == "slurm" else f"rf-{scheduler}-{number}"
+
+
+def scheduler_of(name: str) -> str:
+    """Where jobs of a name wait.
+
+    >>> scheduler_of("rankfold-0a1b2c3d"), scheduler_of("rf-pbs-0a1b2c3d")
+    ('slurm', 'pbs')
+    """
+    match = re.match(r"rf-(pbs|lsf|sge)-", name)
+    return match[1] if match else "slurm"
+
+
+def require_slurm(profile: Profile, what: str) -> None:
+    """Raise for a profile of another system; ``what`` is what was asked for."""
+    if profile.scheduler != "slurm":
+        title = queue_system(profile.scheduler).TITLE
+        raise InputError(
+            f"{what} takes a profile of SLURM, and {profile.name} is one of {title}: {ONLY_SLURM}. Give "
+            f"the command itself with --cluster {profile.name}, where jobs are submitted or in a job of your "
+            f"own: its workers are jobs of {title}, and the same command goes on from what it leaves"
+        )
