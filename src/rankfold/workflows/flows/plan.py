@@ -26,6 +26,7 @@ from rankfold.workflows.flows.destinations.pictures import Pictures
 from rankfold.workflows.flows.flow_file import Flow, read_flow, resolve_path
 from rankfold.workflows.flows.graph import StageNode, steps_of
 from rankfold.workflows.flows.importing import Importing, stored_identity
+from rankfold.workflows.flows.retention.earlier import EarlierResults
 from rankfold.workflows.flows.space import Demand, require_room, require_writable
 from rankfold.workflows.flows.stage_models import Import, Resources
 from rankfold.workflows.flows.stage_tasks import (
@@ -121,6 +122,10 @@ class Workflow:
             device=own.device,
         )
 
+    def keeps(self, step: StageNode) -> int:
+        """Results of a step that are there at most, the newest among them."""
+        return self.flow.keep if step.stage.keep is None else step.stage.keep
+
     def select_steps(self, first: str | None, only: str | None) -> set[str]:
         """Names of the steps that were asked for."""
         if first is None and only is None:
@@ -189,9 +194,9 @@ def _demands(workflow: Workflow, verdicts: Iterable[StagePlan]) -> Iterator[Dema
             scratch = Path(workflow.resources(one.step).scratch or workflow.outputs)
             checkpoint_bytes = 0 if one.plan is None else one.plan.checkpoint_bytes
             scratch_bytes = one.numbers.scratch_bytes - checkpoint_bytes
-            yield Demand(
-                one.step.name, one.path, scratch, scratch_bytes, checkpoint_bytes, one.numbers.result_bytes
-            )
+            surplus = EarlierResults(one.path).surplus(workflow.keeps(one.step))
+            sizes = scratch_bytes, checkpoint_bytes, one.numbers.result_bytes
+            yield Demand(one.step.name, one.path, scratch, *sizes, tuple(surplus))
 
 
 def plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool) -> StagePlan:

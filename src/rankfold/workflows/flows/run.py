@@ -28,6 +28,7 @@ from rankfold.workflows.flows.plan import (
     survey,
 )
 from rankfold.workflows.flows.record import LOCK, Record
+from rankfold.workflows.flows.retention.earlier import EarlierResults
 from rankfold.workflows.flows.space import writable
 from rankfold.workflows.flows.stage_tasks import StageInputs, StageResult
 from rankfold.workflows.wording import in_file, with_place
@@ -71,6 +72,7 @@ def run_flow(
             listener.begins(verdict, number, len(previews))
             if verdict.action == "skip":
                 record.note_done(verdict.step.name, verdict.step.stage.method)
+                EarlierResults(verdict.path).finish()
             else:
                 _carry_out(workflow, verdict, record, listener)
                 scene.outcomes[verdict.step.name] = StageResult(verdict.path, True)
@@ -139,11 +141,14 @@ def _carry_out(workflow: Workflow, verdict: StagePlan, record: Record, listener:
         record.end(name, "interrupted", f"{type(error).__name__} {error}".strip())
         raise
     record.end(name, "done")
+    EarlierResults(verdict.path).finish()
 
 
 def _work(workflow: Workflow, verdict: StagePlan, record: Record, listener: Listener) -> None:
     name, work = verdict.step.name, verdict.work
     unit = "bytes" if isinstance(work, Importing) else "rows"
+    if verdict.path.exists():
+        EarlierResults(verdict.path).keep(workflow.keeps(verdict.step))
     with warnings.catch_warnings(), listener.bar(unit) as bar:
         warnings.simplefilter("ignore", RankfoldWarning)  # kept in the result
 

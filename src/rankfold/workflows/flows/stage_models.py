@@ -206,6 +206,7 @@ class BaseStage(StrictModel):
     method: str
     needs: Names = ()
     resources: Resources = Resources()
+    keep: Count | None = None
     into: Annotated[Destination | None, BeforeValidator(_destination)] = None
     picture: Annotated[tuple[StagePicture, ...], BeforeValidator(_pictures), _OneOrMore] = ()
 
