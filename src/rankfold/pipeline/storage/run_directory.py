@@ -30,7 +30,7 @@ from typing import Any
 from rankfold._version import __version__
 from rankfold.pipeline.blas import core_type
 from rankfold.pipeline.durable import exchange, flush, flush_tree, rename_durably
-from rankfold.pipeline.errors import OutputError
+from rankfold.pipeline.errors import LockedError, OutputError
 from rankfold.pipeline.storage.checkpoint import (
     disk_errors,
     load_json,
@@ -341,7 +341,7 @@ def hold_lock(path: Path, output: Path) -> Iterator[None]:
                         "could not be told from the first. Choose --out on another file system."
                     ) from error
                 if time.monotonic() > until:
-                    raise OutputError(
+                    raise LockedError(
                         f"another run is writing {output} ({file.read().strip() or 'holder unknown'}). Wait "
                         "for it, or choose another --out."
                     ) from error
