@@ -359,3 +359,9 @@ def test_what_a_killed_run_leaves_tells_that_it_did_not_end(flow: Path) -> None:
     assert found["run_start_timestamp_seconds", ""] > found["run_end_timestamp_seconds", ""]
     assert found["stage_rows", "near"] == 1500  # of the result that is there
     assert rankfold("run", flow).exit_code == 0 and metrics(flow)["run_active", ""] == 0
+
+
+def test_the_guide_names_all_metrics() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "workflows.md").read_text()
+    named = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `rankfold_")]
+    assert named == [metric.name for metric in METRICS]

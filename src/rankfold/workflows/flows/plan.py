@@ -26,6 +26,7 @@ from rankfold.workflows.flows.destinations.pictures import Pictures
 from rankfold.workflows.flows.flow_file import Flow, read_flow, resolve_path
 from rankfold.workflows.flows.graph import StageNode, steps_of
 from rankfold.workflows.flows.importing import Importing, stored_identity
+from rankfold.workflows.flows.record import Record
 from rankfold.workflows.flows.retention.earlier import EarlierResults
 from rankfold.workflows.flows.space import Demand, require_room, require_writable
 from rankfold.workflows.flows.stage_models import Import, Resources
@@ -125,6 +126,12 @@ class Workflow:
     def keeps(self, step: StageNode) -> int:
         """Results of a step that are there at most, the newest among them."""
         return self.flow.keep if step.stage.keep is None else step.stage.keep
+
+    def check_plan(self) -> list[StagePlan]:
+        """What would run; raises for what a run would refuse, now and not at night."""
+        record = Record.of(self.outputs)
+        record.require(self.flow.workflow)
+        return survey(self, record.stages)
 
     def select_steps(self, first: str | None, only: str | None) -> set[str]:
         """Names of the steps that were asked for."""
