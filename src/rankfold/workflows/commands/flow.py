@@ -103,13 +103,9 @@ def run(
     from rankfold.workflows.operations.holder import holder_of
 
     began, workflow = time.monotonic(), Workflow.read(flow, cluster)
+    listener = WarningListener() if quiet else ConsoleListener(quiet=as_json)
     try:
-        verdicts = run_flow(
-            workflow,
-            WarningListener() if quiet else ConsoleListener(quiet=as_json),
-            first=first,
-            only=only,
-        )
+        verdicts = run_flow(workflow, listener, first=first, only=only)
     except AtWork:
         if not unless_running:
             raise
