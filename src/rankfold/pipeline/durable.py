@@ -77,6 +77,33 @@ def flush_tree(folder: str | os.PathLike[str]) -> None:
     flush_all(reversed(folders))
 
 
+HERE, EXCHANGE = -100, 2
+"""The working folder, and the flag of ``renameat2`` by which two names change places."""
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Have two files or folders change names in one step, so that no moment is without either name.
+
+    False, and nothing done, where the system or the file system cannot: Linux can on ext4, XFS, Btrfs, tmpfs.
+    """
+    rename = _renameat2()
+    if rename is None or rename(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) != 0:
+        return False
+    for folder in {one.parent, other.parent}:
+        flush(folder)
+    return True
+
+
+@functools.cache
+def _renameat2() -> Any:
+    """Of Linux; elsewhere there is a moment between two renames."""
+    function = getattr(ctypes.CDLL(None), "renameat2", None)
+    if function is not None:
+        path = ctypes.c_char_p
+        function.argtypes = (ctypes.c_int, path, ctypes.c_int, path, ctypes.c_uint)
+    return function
+
+
 def rename_durably(source: Path, target: Path) -> None:
     """Give what is on the disk already its name, and have that on the disk as well."""
     os.rename(source, target)

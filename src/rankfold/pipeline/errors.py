@@ -5,7 +5,8 @@
     │   ├── SourceNotFoundError             2   no such store, array or file
     │   ├── ArgumentError (TypeError)       2   a function does not take that name, or that kind of value
     │   └── SettingsError                   2   a workflow or a profile, with file and line
-    ├── OutputError                         2   the output exists, is locked, or cannot be written
+    ├── OutputError                         2   the output exists, or cannot be written
+    │   └── LockedError                     2   another process writes it
     ├── PlanError                           3   the plan does not fit
     │   ├── MemoryBudgetError               3   into the memory of one worker
     │   └── DiskSpaceError (OSError)        3   onto the disk
@@ -46,6 +47,10 @@ class ArgumentError(InputError, TypeError):
 
 class OutputError(RankfoldError):
     """The output cannot be written, is in use, or belongs to another request."""
+
+
+class LockedError(OutputError):
+    """Another process writes the output."""
 
 
 class PlanError(RankfoldError):

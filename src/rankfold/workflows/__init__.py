@@ -3,6 +3,7 @@
 commands     what each command does between its options and the library
 flows        workflows: from a YAML file to stages that are done
 operations   submit, follow, end and repeat them
+monitoring   metrics and news for those who do not watch
 reports      pages that open without a network
 library      workflows to begin with
 

@@ -18,8 +18,23 @@ AGAIN_SECONDS = 0.05
 """After which a signal comes again that a callback has swallowed."""
 
 
+KEYBOARD = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
 class Stop(BaseException):
     """An orderly end was asked for. Like ``KeyboardInterrupt`` it is no error that a library may handle."""
+
+
+def exit_code_of(error: BaseException) -> int:
+    """The exit code of a command that ends with an error: 1 for one that is rankfold's own fault."""
+    if isinstance(error, RankfoldError):
+        return error.exit_code
+    if isinstance(error, Stop):
+        return Interrupted.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return KEYBOARD
+    return InputError.exit_code if isinstance(error, OSError | MemoryError) else 1
 
 
 @contextlib.contextmanager
@@ -34,16 +49,16 @@ def report_errors(debug: bool) -> Iterator[None]:
     except RankfoldError as error:
         _fail(str(error), error.exit_code, error if debug else None)
     except Stop as stop:
-        _fail(f"stopped by {stop}; {RESUME_HINT}", Interrupted.exit_code, None)
-    except KeyboardInterrupt:
-        _fail(f"interrupted; {RESUME_HINT}", 130, None)
+        _fail(f"stopped by {stop}; {RESUME_HINT}", exit_code_of(stop), None)
+    except KeyboardInterrupt as stop:
+        _fail(f"interrupted; {RESUME_HINT}", exit_code_of(stop), None)
     except BrokenPipeError:
         # Only closing lines are written to stdout: what they tell of is done.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except (OSError, MemoryError) as error:
         message = _of_file(error) or f"{type(error).__name__}: {error}"
-        _fail(f"{message} (--debug shows where)", InputError.exit_code, error if debug else None)
+        _fail(f"{message} (--debug shows where)", exit_code_of(error), error if debug else None)
     finally:
         sys.unraisablehook = unraisable
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.reads import tiles
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.durable import flush, flush_tree
+from rankfold.pipeline.durable import exchange, flush, flush_tree
 from rankfold.pipeline.errors import DiskSpaceError, OutputError
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.zarr import ZarrSource
@@ -221,6 +221,9 @@ def _require_space(source: Source, folder: Path, layout: Chunking, *, staged: bo
 # Where an import works ----------------------------------------------------------------------------
 
 
+PREVIOUS = "replaced"
+"""A store that another takes the place of, in the folder of that import, until that is there."""
+
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -285,6 +288,8 @@ def _remove_leftovers(target: Path) -> None:
     for entry in target.parent.iterdir():
         pid = entry.name.removeprefix(start)
         if entry.name.startswith(start) and pid.isdigit() and not _alive(int(pid)):
+            if os.path.lexists(entry / PREVIOUS) and not os.path.lexists(target):
+                os.rename(entry / PREVIOUS, target)  # its place is empty: it was being replaced
             shutil.rmtree(entry, ignore_errors=True)
 
 
@@ -302,8 +307,10 @@ def _alive(pid: int) -> bool:
 def publish(draft: Path, target: Path, overwrite: bool) -> None:
     """Give a complete store its name once it is on the disk; what had it goes with the working folder."""
     flush_tree(draft)
-    previous = draft.with_name("replaced")
+    previous = draft.with_name(PREVIOUS)
     if overwrite and os.path.lexists(target):
+        if exchange(draft, target):
+            return
         os.rename(target, previous)
     try:
         os.rename(draft, target)

@@ -29,8 +29,8 @@ from typing import Any
 
 from rankfold._version import __version__
 from rankfold.pipeline.blas import core_type
-from rankfold.pipeline.durable import flush, flush_tree, rename_durably
-from rankfold.pipeline.errors import OutputError
+from rankfold.pipeline.durable import exchange, flush, flush_tree, rename_durably
+from rankfold.pipeline.errors import LockedError, OutputError
 from rankfold.pipeline.storage.checkpoint import (
     disk_errors,
     load_json,
@@ -113,12 +113,19 @@ class RunDirectory:
                 self._make_way(overwrite=overwrite)
             self.folder.mkdir(parents=True, exist_ok=True)
         with hold_lock(self.folder / "lock", self.output):
+            self._put_back()
             self._accept(identity, overwrite=overwrite)
             self._join_scratch()
             if not (self.state / FOLDER).is_dir():
                 remove(self.state / FOLDER)
                 (self.state / FOLDER).mkdir()
             yield
+
+    def _put_back(self) -> None:
+        """Give a result its name again that was being replaced when a kill left its place empty."""
+        previous = self.folder / PREVIOUS
+        if os.path.lexists(previous) and not os.path.lexists(self.output):
+            rename_durably(previous, self.output)
 
     def _make_way(self, *, overwrite: bool) -> None:
         """Rename what is no folder where that of the run has to be: it is not ours, so it is kept."""
@@ -213,11 +220,13 @@ class RunDirectory:
             os.rename(self.result, self.output)
             return
         flush_tree(self.result)
-        if os.path.lexists(self.output):
+        if not os.path.lexists(self.output):
+            rename_durably(self.result, self.output)
+        elif not exchange(self.result, self.output):
             old = self.folder / PREVIOUS
             remove(old)
             os.rename(self.output, old)
-        rename_durably(self.result, self.output)
+            rename_durably(self.result, self.output)
         self.clear()
 
     def _forget_others(self) -> None:
@@ -332,7 +341,7 @@ def hold_lock(path: Path, output: Path) -> Iterator[None]:
                         "could not be told from the first. Choose --out on another file system."
                     ) from error
                 if time.monotonic() > until:
-                    raise OutputError(
+                    raise LockedError(
                         f"another run is writing {output} ({file.read().strip() or 'holder unknown'}). Wait "
                         "for it, or choose another --out."
                     ) from error

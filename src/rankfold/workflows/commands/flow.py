@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,6 +60,20 @@ class ConsoleListener:
             typer.echo(lines)
 
 
+class WarningListener(ConsoleListener):
+    """Says nothing but what should be looked at: for cron, which sends what is said as mail."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+
+    def begins(self, verdict: StagePlan, number: int, count: int) -> None:
+        """See ``Listener``."""
+
+    def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
+        """See ``Listener``."""
+        return contextlib.nullcontext(lambda sweep, units, total: None)
+
+
 @command(flow, reads_results=True)
 def run(
     flow: Path,
@@ -75,19 +90,28 @@ def run(
     unless_running: Annotated[
         bool, typer.Option("--unless-running", help="do nothing where another run of it goes on")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="one line of news at the end, and what goes wrong; for cron")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Stages of a workflow, those that are not done."""
     from rankfold.workflows.flows.plan import Workflow
     from rankfold.workflows.flows.record import LOCK, Record
-    from rankfold.workflows.flows.run import run_flow
+    from rankfold.workflows.flows.run import AtWork, run_flow
+    from rankfold.workflows.monitoring.news import news
     from rankfold.workflows.operations.holder import holder_of
 
-    workflow = Workflow.read(flow, cluster)
-    if unless_running and (holder := holder_of(workflow.outputs / LOCK)):
+    began, workflow = time.monotonic(), Workflow.read(flow, cluster)
+    listener = WarningListener() if quiet else ConsoleListener(quiet=as_json)
+    try:
+        verdicts = run_flow(workflow, listener, first=first, only=only)
+    except AtWork:
+        if not unless_running:
+            raise
+        holder = holder_of(workflow.outputs / LOCK) or "another process"
         typer.echo(f"{workflow.outputs}: {holder} runs this workflow already, so this run does nothing")
         return
-    verdicts = run_flow(workflow, ConsoleListener(quiet=as_json), first=first, only=only)
     if as_json:
         typer.echo(
             json.dumps(
@@ -96,11 +120,8 @@ def run(
             )
         )
         return
-    ran = sum(verdict.action in ("run", "resume") for verdict in verdicts)
-    counts = [(ran, "run"), (sum(v.action == "skip" for v in verdicts), "finished before")]
-    counts.append((len(verdicts) - sum(count for count, _ in counts), "left out"))
-    summary = ", ".join(f"{count} {what}" for count, what in counts if count)
-    typer.echo(f"{workflow.outputs}: {len(verdicts)} stage{'s' * (len(verdicts) != 1)}: {summary}")
+    record = Record.of(workflow.outputs)
+    typer.echo(news(workflow.outputs, verdicts, record, time.monotonic() - began))
 
 
 def _record(record: Record) -> dict[str, Any]:

@@ -72,21 +72,35 @@ def schedule(
         str | None, typer.Option(metavar="TIME", help="of the first, such as 2026-12-01T03:00, UTC; now")
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help="name or path of a profile; by default the workflow's")
+        str | None,
+        typer.Option(help="name or path of a profile; by default the workflow's; local for cron"),
     ] = None,
     following: Annotated[bool, typer.Option("--next", help="print when it begins next, no more")] = False,
 ) -> None:
-    """Print what makes SLURM run a workflow again and again; by itself it installs nothing."""
+    """Print what makes SLURM, or cron, run a workflow again and again; by itself it installs nothing."""
     import shutil
     from datetime import UTC, datetime
 
-    from rankfold.workflows.operations.scheduling import chain_script, choose_schedule, prepare, scron_block
+    from rankfold.workflows.flows.plan import Workflow
+    from rankfold.workflows.operations.scheduling import (
+        chain_script,
+        choose_schedule,
+        cron_block,
+        prepare,
+        scron_block,
+    )
     from rankfold.workflows.operations.submitted import InOneJob
     from rankfold.workflows.operations.timetable import Schedule, format_time
 
     options_schedule = None if cron is every is begin is None else Schedule.from_options(cron, every, begin)
     if following and options_schedule is not None:
         typer.echo(format_time(options_schedule.after(datetime.now(UTC))))
+        return
+    if cluster == "local" and not following:
+        local = Workflow.read(flow, cluster)
+        text = cron_block(local, choose_schedule(local, options_schedule))
+        local.check_plan()
+        typer.echo(text, nl=False)
         return
     workflow = InOneJob.read(flow, cluster)
     when = choose_schedule(workflow, options_schedule)

@@ -33,6 +33,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.locate import is_address
 from rankfold.settings.yaml_file import Document, fill_model, read_document, require_file
 from rankfold.workflows.flows.stage_models import (
+    Count,
     Name,
     Resources,
     Scalar,
@@ -95,6 +96,7 @@ class Flow(StrictModel):
     outputs: Where
     profile: Where = "local"
     resources: Resources = Resources()
+    keep: Count = 1
     stages: Annotated[dict[Name, Stage], Field(min_length=1)]
     sweep: ParameterGrid | None = None
     schedule: Schedule | None = None

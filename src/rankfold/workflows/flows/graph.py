@@ -31,7 +31,7 @@ COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W", "kernel_pca": "scores", 
 COORDINATES |= dict.fromkeys(EMBEDDINGS, "embedding")
 """What ``transform`` writes, by the method of the result it uses."""
 
-UNITS = ("method", "needs", "resources", "into", "picture", "grows", "changed")
+UNITS = ("method", "needs", "resources", "keep", "into", "picture", "grows", "changed")
 """Keys that a sweep cannot go over."""
 
 

@@ -27,6 +27,8 @@ from rankfold.workflows.flows.destinations.pictures import Pictures
 from rankfold.workflows.flows.flow_file import Flow, read_flow, resolve_path
 from rankfold.workflows.flows.graph import StageNode, steps_of
 from rankfold.workflows.flows.importing import Importing, stored_identity
+from rankfold.workflows.flows.record import Record
+from rankfold.workflows.flows.retention.earlier import EarlierResults
 from rankfold.workflows.flows.space import Demand, require_room, require_writable
 from rankfold.workflows.flows.stage_models import Import, Resources
 from rankfold.workflows.flows.stage_tasks import (
@@ -122,6 +124,16 @@ class Workflow:
             device=own.device,
         )
 
+    def keeps(self, step: StageNode) -> int:
+        """Results of a step that are there at most, the newest among them."""
+        return self.flow.keep if step.stage.keep is None else step.stage.keep
+
+    def check_plan(self) -> list[StagePlan]:
+        """What would run; raises for what a run would refuse, now and not at night."""
+        record = Record.of(self.outputs)
+        record.require(self.flow.workflow)
+        return survey(self, record.stages)
+
     def select_steps(self, first: str | None, only: str | None) -> set[str]:
         """Names of the steps that were asked for."""
         if first is None and only is None:
@@ -190,9 +202,9 @@ def _demands(workflow: Workflow, verdicts: Iterable[StagePlan]) -> Iterator[Dema
             scratch = Path(workflow.resources(one.step).scratch or workflow.outputs)
             checkpoint_bytes = 0 if one.plan is None else one.plan.checkpoint_bytes
             scratch_bytes = one.numbers.scratch_bytes - checkpoint_bytes
-            yield Demand(
-                one.step.name, one.path, scratch, scratch_bytes, checkpoint_bytes, one.numbers.result_bytes
-            )
+            surplus = EarlierResults(one.path).surplus(workflow.keeps(one.step))
+            sizes = scratch_bytes, checkpoint_bytes, one.numbers.result_bytes
+            yield Demand(one.step.name, one.path, scratch, *sizes, tuple(surplus))
 
 
 def plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool) -> StagePlan:

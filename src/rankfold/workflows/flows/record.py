@@ -59,6 +59,7 @@ class Record:
     values: dict[str, Any]
     _began: float = 0.0
     _before: float = 0.0
+    _run_began: float = 0.0
     _save_time: float = field(default=0.0)
 
     @classmethod
@@ -75,6 +76,44 @@ class Record:
     def stages(self) -> dict[str, dict[str, Any]]:
         """What is known of each stage that was begun."""
         return self.values["stages"]  # type: ignore[no-any-return]
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What is known of the last run of the workflow."""
+        run = self.values.get("run")
+        return run if isinstance(run, dict) else {}
+
+    def outcome(self, name: str) -> dict[str, Any]:
+        """Facts of a stage as it was last made; nothing of one that never was, or before they were kept."""
+        outcome = self.stages.get(name, {}).get("outcome")
+        return outcome if isinstance(outcome, dict) else {}
+
+    def begin_run(self) -> None:
+        """A run of the workflow begins: of the one before, how it ended stays known."""
+        ended = {key: self.run.get(key) for key in ("ended", "succeeded", "exit_code", "seconds")}
+        self.values["run"] = {**ended, "began": time.time(), "active": 1, "read_bytes": 0, "stages": {}}
+        self._run_began = time.monotonic()
+        self.save()
+
+    def count(self, action: str) -> None:
+        """Something was done about a stage."""
+        counts = self.run["stages"]
+        counts[action] = counts.get(action, 0) + 1
+
+    def end_run(self, exit_code: int) -> None:
+        """The run ends, well or not."""
+        at = time.time()
+        self.run.update(ended=at, exit_code=exit_code, active=0)
+        self.run["seconds"] = round(time.monotonic() - self._run_began, 3)
+        if exit_code == 0:
+            self.run["succeeded"] = at
+        self.save()
+
+    def note_outcome(self, name: str, outcome: dict[str, Any]) -> None:
+        """Facts of a stage that is done."""
+        self.stages[name]["outcome"] = outcome
+        self.run["read_bytes"] += outcome.get("read_bytes_last") or 0
+        self.save()
 
     def require(self, workflow: str) -> None:
         """Raise if the folder has results of another workflow."""
@@ -98,6 +137,7 @@ class Record:
         self, name: str, method: str, reasons: tuple[str, ...], where: dict[str, Any], *, anew: bool
     ) -> None:
         """A stage begins, or goes on."""
+        outcome = self.outcome(name)
         old = {} if anew else self.stages.get(name, {})
         self._began, self._before = time.monotonic(), float(old.get("seconds", 0.0))
         self.stages[name] = {
@@ -108,6 +148,7 @@ class Record:
             "seconds": self._before,
             "started": now(),
             "where": {**where, "host": socket.gethostname(), "pid": os.getpid()},
+            "outcome": outcome,
         }
         self.save()
 

@@ -7,13 +7,14 @@ stage whose request or input has changed is made anew, and what is made from it 
 from __future__ import annotations
 
 import contextlib
+import logging
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from rankfold.api.execute import RankfoldWarning, execute
 from rankfold.pipeline.engine.run import Progress
-from rankfold.pipeline.errors import Interrupted, RankfoldError
+from rankfold.pipeline.errors import Interrupted, LockedError, RankfoldError
 from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.run_directory import hold_lock
@@ -28,12 +29,22 @@ from rankfold.workflows.flows.plan import (
     survey,
 )
 from rankfold.workflows.flows.record import LOCK, Record
+from rankfold.workflows.flows.retention.earlier import EarlierResults, rows_of
 from rankfold.workflows.flows.space import writable
 from rankfold.workflows.flows.stage_tasks import StageInputs, StageResult
+from rankfold.workflows.monitoring.metrics import write_metrics
+from rankfold.workflows.monitoring.outcome import outcome_of
+from rankfold.workflows.reporting import exit_code_of
 from rankfold.workflows.wording import in_file, with_place
+
+LOG = logging.getLogger("rankfold")
 
 Bar = Callable[[str], contextlib.AbstractContextManager[Progress]]
 """Shows progress in some unit while a stage runs."""
+
+
+class AtWork(LockedError):
+    """Another process runs the same workflow."""
 
 
 class Listener(Protocol):
@@ -57,7 +68,7 @@ def run_flow(
         survey(workflow, {}, first=first, only=only)  # what is refused leaves no folder
     elif not writable(workflow.outputs):
         return _check_results(workflow, listener, first, only)
-    with _open_record(workflow) as record:
+    with _open_record(workflow) as record, _told_of(record):
         # A look at all stages first: what is refused is refused before hours of work.
         previews = survey(workflow, record.stages, first=first, only=only)
         scene, verdicts = StageInputs(workflow.flow, workflow.document, {}), list[StagePlan]()
@@ -65,14 +76,16 @@ def run_flow(
             if preview.action == "leave":
                 scene.outcomes[preview.step.name] = StageResult(preview.path, preview.path.exists())
                 verdicts.append(preview)
+                record.count("leave")
                 continue
             ours = preview.step.name in own_steps(record.stages)
             verdict = plan_stage(workflow, preview.step, scene, ours=ours)
             listener.begins(verdict, number, len(previews))
             if verdict.action == "skip":
-                record.note_done(verdict.step.name, verdict.step.stage.method)
+                _leave(verdict, record)
             else:
                 _carry_out(workflow, verdict, record, listener)
+                write_metrics(record)
                 scene.outcomes[verdict.step.name] = StageResult(verdict.path, True)
                 listener.ends(verdict, record)
             _put_into(workflow, verdict)
@@ -113,7 +126,11 @@ def _open_record(workflow: Workflow) -> Iterator[Record]:
     try:
         with disk_errors(outputs):
             outputs.mkdir(parents=True, exist_ok=True)
-        with hold_lock(outputs / LOCK, outputs):
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(hold_lock(outputs / LOCK, outputs))
+            except LockedError as error:
+                raise AtWork(str(error)) from error
             record = Record.of(outputs)
             record.require(workflow.flow.workflow)
             read = workflow.flow.model_dump(mode="json")
@@ -121,29 +138,68 @@ def _open_record(workflow: Workflow) -> Iterator[Record]:
             record.describe(workflow.flow.workflow, workflow.document.path.absolute(), read, names)
             yield record
     except RankfoldError as error:
-        raise type(error)(in_file(str(error))) from error
+        error.args = (in_file(str(error)),)
+        raise
+
+
+@contextlib.contextmanager
+def _told_of(record: Record) -> Iterator[None]:
+    """Have the record and the metrics of a workflow tell how its run ends."""
+    record.begin_run()
+    write_metrics(record)
+    code = 0
+    try:
+        yield
+    except BaseException as error:
+        code = exit_code_of(error)
+        raise
+    finally:
+        try:
+            record.end_run(code)
+        except RankfoldError as error:  # of a full disk: how the run itself ended is what counts
+            LOG.warning("how this run ended is not written down: %s", error)
+        write_metrics(record)
+
+
+def _leave(verdict: StagePlan, record: Record) -> None:
+    """Note a stage that is finished; of one that was made elsewhere, or long ago, its facts too."""
+    name = verdict.step.name
+    record.note_done(name, verdict.step.stage.method)
+    record.count("skip")
+    if not record.outcome(name):
+        record.note_outcome(name, {**outcome_of(verdict.path, None, None), "read_bytes_last": None})
+    EarlierResults(verdict.path).finish()
 
 
 def _carry_out(workflow: Workflow, verdict: StagePlan, record: Record, listener: Listener) -> None:
     """Run a stage, and keep how it ended."""
-    name, executor = verdict.step.name, verdict.executor
+    name, executor, path = verdict.step.name, verdict.executor, verdict.path
+    rows_before = rows_of(path) if path.exists() else None
     where = {"kind": "this process"} if executor is None else executor.facts()
     record.begin(name, verdict.step.stage.method, verdict.reasons, where, anew=verdict.action != "resume")
     try:
         _work(workflow, verdict, record, listener)
     except RankfoldError as error:
         more_to_do = error.exit_code == Interrupted.exit_code
+        record.count("interrupted" if more_to_do else "failed")
         record.end(name, "interrupted" if more_to_do else "failed", in_file(str(error)))
         raise with_place(error, name, verdict.step.stage_name, workflow.document) from error
     except BaseException as error:
+        record.count("interrupted")
         record.end(name, "interrupted", f"{type(error).__name__} {error}".strip())
         raise
     record.end(name, "done")
+    imports_bytes = verdict.work.reads_bytes if isinstance(verdict.work, Importing) else None
+    record.count("run")
+    record.note_outcome(name, outcome_of(path, rows_before, imports_bytes))
+    EarlierResults(path).finish()
 
 
 def _work(workflow: Workflow, verdict: StagePlan, record: Record, listener: Listener) -> None:
     name, work = verdict.step.name, verdict.work
     unit = "bytes" if isinstance(work, Importing) else "rows"
+    if verdict.path.exists():
+        EarlierResults(verdict.path).keep(workflow.keeps(verdict.step))
     with warnings.catch_warnings(), listener.bar(unit) as bar:
         warnings.simplefilter("ignore", RankfoldWarning)  # kept in the result
 

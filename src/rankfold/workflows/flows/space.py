@@ -30,13 +30,16 @@ class Demand:
     """Checkpoints: they go with the stage, and lie beside the result."""
 
     result_bytes: int
+    surplus: tuple[Path, ...] | None = None
+    """Results that go when the new one is complete: the one it replaces, unless others are named."""
 
 
 def require_room(demands: Sequence[Demand], outputs: Path, document: Document) -> None:
     """Raise ``DiskSpaceError`` for what does not fit, before anything is written.
 
     Stages run one after the other, so of scratch only the most of one counts. What an earlier attempt has
-    left counts as there, and a result that is replaced is gone when the new one is complete.
+    left counts as there, and what a new result takes the place of is gone when it is complete: the result
+    before it, or of several that are kept the oldest.
     """
     free = free_bytes(outputs)
     need = _most(demands, outputs, [(0, 0)] * len(demands))
@@ -103,8 +106,9 @@ def _beside(one: Demand, outputs: Path) -> int:
 
 
 def _leftovers_of(one: Demand) -> tuple[int, int]:
-    """Bytes of an earlier attempt, and of a result that will be replaced."""
-    return bytes_under(one.path.with_name(one.path.name + ".run")), bytes_under(one.path)
+    """Bytes of an earlier attempt, and of results that will be gone."""
+    gone = (one.path,) if one.surplus is None else one.surplus
+    return bytes_under(one.path.with_name(one.path.name + ".run")), sum(map(bytes_under, gone))
 
 
 def _device(folder: Path) -> int:

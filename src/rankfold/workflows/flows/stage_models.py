@@ -212,6 +212,7 @@ class BaseStage(StrictModel):
     """What is done about a stage that grows where rows have changed that it stands on."""
 
     resources: Resources = Resources()
+    keep: Count | None = None
     into: Annotated[Destination | None, BeforeValidator(_destination)] = None
     picture: Annotated[tuple[StagePicture, ...], BeforeValidator(_pictures), _OneOrMore] = ()
 

@@ -7,6 +7,6 @@ holder        which process holds a lock
 status        how far it is, and its jobs
 logs          where logs lie, and their last lines
 ending        end what runs, and leave no job behind
-scheduling    a workflow that SLURM runs again and again
+scheduling    a workflow that SLURM, or cron, runs again and again
 timetable     when it is to
 """

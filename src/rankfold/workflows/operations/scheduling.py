@@ -1,4 +1,5 @@
-"""A workflow that SLURM runs again and again: lines for its crontab, or a job that submits its successor.
+"""A workflow that runs again and again: lines for the crontab of SLURM or of this machine, or a job of SLURM
+that submits its successor.
 
 Never two at once: SLURM starts no second entry of a crontab before the first has ended, ``singleton`` holds
 a successor back, and what runs otherwise holds the lock of the folder, before which a scheduled run ends
@@ -15,6 +16,7 @@ from rankfold.cluster.slurm.allocation import PROFILE
 from rankfold.cluster.slurm.job_script import PREFIX, directives, job_script
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.checkpoint import disk_errors
+from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.operations.submitted import AGAIN, CRONTAB, InOneJob, job_name
 from rankfold.workflows.operations.timetable import Schedule, format_time
 
@@ -23,6 +25,12 @@ QUIETLY = "--unless-running"
 
 LOCAL = "%Y-%m-%dT%H:%M:%S"
 """How sbatch takes a time, in the zone of the machine."""
+
+HERE = """\
+# The workflow {workflow}, {schedule}. To install it, add these lines:  crontab -e
+# The hours are those of this machine. A line of news, and what goes wrong, is what cron sends as mail.
+{cron} {command}
+"""
 
 SCRON = """\
 # The workflow {workflow}, {schedule}. To install it, add these lines:  scrontab -e
@@ -46,7 +54,7 @@ if [ -z "$(squeue -h --user="$(id -un)" --name={name} --states=PENDING -o %i)" ]
 fi"""
 
 
-def choose_schedule(workflow: InOneJob, option: Schedule | None) -> Schedule:
+def choose_schedule(workflow: Workflow, option: Schedule | None) -> Schedule:
     """The schedule of the options; without one, that of the file."""
     schedule = option or workflow.flow.schedule
     if schedule is None:
@@ -61,6 +69,22 @@ def prepare(workflow: InOneJob) -> None:
     """The folder of results, which must be there for logs to be written."""
     with disk_errors(workflow.outputs):
         workflow.outputs.mkdir(parents=True, exist_ok=True)
+
+
+def cron_block(workflow: Workflow, schedule: Schedule) -> str:
+    """Lines for the crontab of this machine; raises InputError for times that it cannot tell."""
+    if schedule.cron is None:
+        raise InputError(
+            f"cron knows no {schedule}: give the times, such as --cron '0 3 * * *' for every night at 03:00"
+        )
+    path = str(workflow.document.path.absolute())
+    command = shlex.join([sys.executable, "-m", "rankfold", "run", path, "--quiet", QUIETLY])
+    return HERE.format(
+        workflow=workflow.flow.workflow,
+        schedule=schedule,
+        cron=schedule.cron,
+        command=command.replace("%", r"\%"),  # which is the end of a line to cron
+    )
 
 
 def scron_block(workflow: InOneJob, schedule: Schedule) -> str:

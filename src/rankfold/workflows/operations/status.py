@@ -11,7 +11,9 @@ from typing import Any
 
 from rankfold.cluster.slurm.queue import list_jobs
 from rankfold.pipeline.planning.sweep_words import words_of
+from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.flows.record import LOCK, Record
+from rankfold.workflows.flows.retention.earlier import EarlierResults
 from rankfold.workflows.operations.holder import holder_of
 from rankfold.workflows.operations.whereabouts import Work
 from rankfold.workflows.reports.history import History
@@ -37,6 +39,8 @@ class Standing:
     where: str
     message: str
     out: str
+    earlier: tuple[dict[str, Any], ...] = ()
+    """Results before this one that were kept, the oldest first."""
 
 
 def standings(work: Work) -> list[Standing]:
@@ -81,6 +85,7 @@ def _standing(name: str, method: str, facts: dict[str, Any], outputs: Path, aliv
         " on ".join(words),
         facts.get("message", ""),
         str(out),
+        tuple(one.as_dict() for one in EarlierResults(out).all()),
     )
 
 
@@ -176,4 +181,14 @@ def status_table(stages: list[Standing]) -> str:
         attempts = str(one.attempts or "")
         rows.append((one.stage, one.method, one.state, one.far, seconds, attempts, one.when, one.where))
     wrong = [f"{one.stage}: {one.message}" for one in stages if one.state == "failed" and one.message]
-    return "\n".join([columns(rows, right=(4, 5)), *wrong])
+    kept = [_describe_earlier(one) for one in stages if one.earlier]
+    return "\n".join([columns(rows, right=(4, 5)), *wrong, *kept])
+
+
+def _describe_earlier(stage: Standing) -> str:
+    """Which results of a stage were kept, in one line."""
+    paths = [Path(one["out"]) for one in stage.earlier]
+    names = paths[0].name if len(paths) == 1 else f"{paths[0].name} to {paths[-1].name}"
+    size = format_bytes(sum(one["bytes"] for one in stage.earlier))
+    what = f"{len(paths)} earlier result{'s' * (len(paths) != 1)}"
+    return f"{stage.stage}: {what}, {names}, {size} in {paths[0].parent}"

@@ -25,9 +25,9 @@ from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_js
 from rankfold.pipeline.storage.run_directory import hold_lock
 from rankfold.workflows.flows.flow_file import HERE
 from rankfold.workflows.flows.graph import StageNode
-from rankfold.workflows.flows.plan import StagePlan, Workflow, survey
+from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.flows.record import LOCK as RUNNING
-from rankfold.workflows.flows.record import Record, now
+from rankfold.workflows.flows.record import now
 from rankfold.workflows.operations.holder import holder_of
 
 NOTE = "submitted.json"
@@ -92,12 +92,6 @@ class InOneJob(Workflow):
         """The nodes that the job will have."""
         own = self.resources(step)
         return allocation_of(self.profile, own.workers, own.threads, own.memory)
-
-    def check_plan(self) -> list[StagePlan]:
-        """What would run; raises for what the job would refuse, now and not after a night in the queue."""
-        record = Record.of(self.outputs)
-        record.require(self.flow.workflow)
-        return survey(self, record.stages)
 
     def command(self, *more: str) -> list[str]:
         """The command line that the job runs."""

@@ -1,0 +1,69 @@
+"""A folder under a second name: links to the same files, or copies where a file system knows no links.
+
+A result that has its name is never written to again, so both names keep their bytes when one of them goes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+from rankfold.pipeline.durable import flush, flush_all
+from rankfold.pipeline.errors import DiskSpaceError
+from rankfold.pipeline.storage.run_directory import bytes_under
+from rankfold.pipeline.units import format_bytes
+
+NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What says that a file gets no second name here; of others the system allows it to owners alone."""
+
+
+def duplicate(source: Path, target: Path) -> None:
+    """Make ``target``, which is not there yet, hold all that ``source`` does; on the disk when it returns.
+
+    Costs a link for each file. Where there are no links, it costs reading and writing everything once.
+
+    Raises
+    ------
+    DiskSpaceError
+        There are no links, and copies do not fit.
+    OSError
+        It cannot be written; what was made until then stays.
+    """
+    copies: list[Path] = []
+    folders: list[Path] = []
+    for parent, _, names in os.walk(source):
+        twin = target / Path(parent).relative_to(source)
+        twin.mkdir()
+        folders.append(twin)
+        for name in names:
+            if not _link(Path(parent, name), twin / name):
+                if not copies:
+                    _require_room(source, target)
+                shutil.copy2(Path(parent, name), twin / name)
+                copies.append(twin / name)
+    flush_all(copies)
+    flush_all(reversed(folders))
+    flush(target.parent)
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Whether a file has got a second name."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        return False
+    return True
+
+
+def _require_room(source: Path, target: Path) -> None:
+    need, free = bytes_under(source), shutil.disk_usage(target.parent).free
+    if need > free:
+        raise DiskSpaceError(
+            f"{source} is to be kept as {target}. The file system makes no links, so it is copied, which "
+            f"takes {format_bytes(need)}, and {format_bytes(free)} are free. "
+            f"Free {format_bytes(need - free)}, or set keep: 1"
+        )

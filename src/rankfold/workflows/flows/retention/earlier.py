@@ -1,0 +1,243 @@
+"""Earlier results of a stage: ``STAGE.earlier/0007-2026-11-25T030000Z.zarr`` beside ``STAGE.zarr``.
+
+The number says the order, whatever clocks did meanwhile; the time is that at which the result was made.
+
+Before a stage begins that will replace its result, that result gets a second name here. When the new one has
+its name, the oldest go that are too many. So at every moment the newest finished result is there under one
+name at least, and a kill leaves at most one result too many, which goes after the next run.
+
+The trap: only what ``earlier.json`` lists, with the seal that stands there, is ever removed. What else lies
+in the folder was put there by somebody.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rankfold.pipeline.durable import flush, rename_durably
+from rankfold.pipeline.errors import DataError, DiskSpaceError, InputError, OutputError
+from rankfold.pipeline.storage.checkpoint import load_json, load_with_checksum, remove, save_with_checksum
+from rankfold.pipeline.storage.manifest import NAME as MANIFEST
+from rankfold.pipeline.storage.manifest import damage_of, read_manifest
+from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.run_directory import DRAFT_NAME, bytes_under
+from rankfold.workflows.flows.retention.duplicate import duplicate
+
+LOG = logging.getLogger("rankfold")
+
+INDEX = "earlier.json"
+NAME = re.compile(r"(\d{4,})-\d{4}-\d\d-\d\dT\d{6}Z\.zarr")
+DRAFT, DOOMED = ".keeping-", ".removing-"
+"""What names begin with while a result is put there, and while it is removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierResult:
+    """A result that a newer one has taken the place of, or is about to."""
+
+    path: Path
+    seal: str
+    """Digest of its list of files and checksums: two results have the same one if all their bytes are."""
+
+    made: str
+    rows: int | None
+
+    @property
+    def number(self) -> int:
+        """Its place in the order in which they were kept."""
+        return _number(self.path.name)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its files."""
+        return bytes_under(self.path)
+
+    def is_own(self) -> bool:
+        """Whether what lies there is what was put there."""
+        named = NAME.fullmatch(self.path.name) and not self.path.is_symlink()
+        return bool(named) and self.seal == seal_of(self.path)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"out": str(self.path), "made": self.made, "rows": self.rows, "bytes": self.size_bytes}
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierResults:
+    """Those of the stage whose newest result is ``result``."""
+
+    result: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where they lie."""
+        return self.result.with_name(self.result.name.removesuffix(".zarr") + ".earlier")
+
+    def all(self) -> list[EarlierResult]:
+        """Those before the newest, the oldest first."""
+        entries = self._entries()
+        if entries and entries[-1].seal == seal_of(self.result):
+            entries.pop()  # a second name of the newest, as a stage has begun that will replace it
+        return entries
+
+    def surplus(self, most: int) -> list[Path]:
+        """What goes when a new result is there, if ``most`` results may be, the new one among them."""
+        there = [self.result] if self.result.exists() else []
+        after = [*(entry.path for entry in self.all()), *there]
+        return after[: max(0, len(after) - (most - 1))]
+
+    def keep(self, most: int) -> None:
+        """Give the newest result a second name, since it will be replaced; ``most`` results may stay.
+
+        Raises
+        ------
+        OutputError, DiskSpaceError
+            It cannot be kept. The result stays as it is.
+        """
+        if most == 1 and not (self.folder / INDEX).exists():
+            return
+        with self._disk_errors():
+            self.folder.mkdir(exist_ok=True)
+            self._tidy()
+            entries, seal = self._entries(), seal_of(self.result)
+            if most == 1 or not seal or (entries and entries[-1].seal == seal):
+                self._save(entries, most)
+                return
+            made = _made(self.result)
+            path = self.folder / f"{self._next_number():04d}-{made}.zarr"
+            draft = path.with_name(DRAFT + path.name)
+            try:
+                duplicate(self.result, draft)
+                if damage := damage_of(draft):
+                    LOG.warning("%s is damaged (%s), so it is not kept", self.result, damage[0])
+                    self._save(entries, most)
+                    return
+                # Listed first: one that has its name and is not listed would stay for ever.
+                self._save([*entries, EarlierResult(path, seal, made, rows_of(self.result))], most)
+                rename_durably(draft, path)
+            finally:
+                remove(draft)
+
+    def finish(self) -> None:
+        """Remove those that are too many, now that the newest is in its place; and what a kill has left."""
+        index = load_with_checksum(self.folder / INDEX)
+        if index is None:
+            return
+        try:
+            self._tidy()
+            most, entries = int(index.get("keep", 1)), self.all()
+            for entry in entries[: max(0, len(entries) - (most - 1))]:
+                self._remove(entry)
+            if (entries := self._entries()) or most > 1:
+                self._save(entries, most)
+            else:
+                (self.folder / INDEX).unlink(missing_ok=True)
+                self.folder.rmdir()
+        except OSError as error:  # what should go stays: no reason to call the new result a failure
+            if error.errno != errno.ENOTEMPTY:
+                LOG.warning("%s: earlier results that are too many stay (%s)", self.folder, error.strerror)
+
+    def _entries(self) -> list[EarlierResult]:
+        """Those that are listed and there, the oldest first."""
+        listed = (load_with_checksum(self.folder / INDEX) or {}).get("results", {})
+        entries = [EarlierResult(self.folder / name, **facts) for name, facts in listed.items()]
+        return sorted((one for one in entries if one.is_own()), key=lambda one: one.number)
+
+    def _save(self, entries: list[EarlierResult], most: int) -> None:
+        facts = {one.path.name: {k: v for k, v in asdict(one).items() if k != "path"} for one in entries}
+        value = {"results": facts, "keep": most}
+        if load_with_checksum(self.folder / INDEX) != value:
+            save_with_checksum(self.folder / INDEX, value)
+
+    def _next_number(self) -> int:
+        """One more than any that was given, to what is here or is being made or removed."""
+        names = [name.removeprefix(DRAFT).removeprefix(DOOMED) for name in os.listdir(self.folder)]
+        return 1 + max((_number(name) for name in names if NAME.fullmatch(name)), default=0)
+
+    def _remove(self, entry: EarlierResult) -> None:
+        """Remove one as a whole: nobody sees half of it."""
+        if strange := _foreign_files(entry.path):
+            LOG.warning("%s stays: %s in it is of somebody else", entry.path, strange[0])
+            return
+        doomed = entry.path.with_name(DOOMED + entry.path.name)
+        rename_durably(entry.path, doomed)
+        remove(doomed)
+
+    def _tidy(self) -> None:
+        """Remove what was being made or removed when its process was killed."""
+        for name in os.listdir(self.folder):
+            unfinished = re.fullmatch(rf"({re.escape(DRAFT)}|{re.escape(DOOMED)})(.+)", name)
+            draft_of_list = DRAFT_NAME.fullmatch(name) and name.startswith(f".{INDEX}.")
+            if draft_of_list or (unfinished and NAME.fullmatch(unfinished[2])):
+                remove(self.folder / name)
+        flush(self.folder)
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        """Turn what the disk says into an error of ours, with what to do about it."""
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, DiskSpaceError):
+                raise
+            problem = f"the result that is to be replaced cannot be kept in {self.folder}"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskSpaceError(
+                    f"{problem}: the disk is full. It stays as it is. Free some space, or set keep: 1"
+                ) from error
+            raise OutputError(
+                f"{problem} ({error.strerror}). It stays as it is. Make that a folder that you may write "
+                "to, or set keep: 1"
+            ) from error
+
+
+def seal_of(result: Path) -> str:
+    """Digest of what a result consists of; empty where there is none."""
+    for name in (MANIFEST, "zarr.json"):
+        with suppress(OSError):
+            return hashlib.blake2b((result / name).read_bytes(), digest_size=16).hexdigest()
+    return ""
+
+
+def rows_of(result: Path) -> int | None:
+    """Rows of the matrix that a result stands on, or of an imported one; None where that is not known."""
+    try:
+        return int(Result(result).attrs["input"]["shape"][0])
+    except (InputError, KeyError, TypeError, IndexError):
+        facts = load_json(result / "zarr.json", dict) or {}
+    for shape in (facts.get("shape"), (facts.get("attributes") or {}).get("shape")):
+        if isinstance(shape, list) and shape:
+            return int(shape[0])
+    return None
+
+
+def _made(result: Path) -> str:
+    """When a result was finished, as its last file has it."""
+    return time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime((result / "zarr.json").stat().st_mtime))
+
+
+def _number(name: str) -> int:
+    return int(name.partition("-")[0])
+
+
+def _foreign_files(result: Path) -> list[str]:
+    """Files in a result that were not there when it was finished."""
+    try:
+        manifest = read_manifest(result)
+    except DataError:
+        return []
+    if manifest is None:
+        return []
+    there = (Path(parent, name) for parent, _, names in os.walk(result) for name in names)
+    names = {path.relative_to(result).as_posix() for path in there}
+    return sorted(names - {*manifest.files, MANIFEST})

@@ -1,0 +1,134 @@
+"""``metrics.prom`` in the folder of results: numbers of the last run, and of each stage as it was last made.
+
+Written when a run begins, after each stage and when the run ends, as a whole each time. A run that was killed
+has begun and has not ended, so whoever is to be woken asks how long ago a run last succeeded.
+
+The trap: a mistake in the workflow file is found before its folder of results is known. It is told by the
+exit code alone, and by a success that grows old.
+"""
+
+from __future__ import annotations
+
+import calendar
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankfold.pipeline.errors import RankfoldError
+from rankfold.pipeline.storage.checkpoint import atomic_file
+from rankfold.workflows.flows.retention.earlier import EarlierResults
+from rankfold.workflows.flows.space import free_bytes
+from rankfold.workflows.monitoring.openmetrics import Metric, Sample, text_of
+
+if TYPE_CHECKING:
+    from rankfold.workflows.flows.record import Record
+
+LOG = logging.getLogger("rankfold")
+
+FILE = "metrics.prom"
+OWN = "# HELP rankfold_"
+"""What the file begins with: one of that name that does not is somebody else's."""
+
+OF_RUNS = {
+    "began": Metric("rankfold_run_start_timestamp_seconds", "When the last run began, since 1970."),
+    "ended": Metric("rankfold_run_end_timestamp_seconds", "When a run last ended, well or not, since 1970."),
+    "succeeded": Metric(
+        "rankfold_run_success_timestamp_seconds", "When a run last ended with exit code 0, since 1970."
+    ),
+    "exit_code": Metric(
+        "rankfold_run_exit_code",
+        "Of the run that ended last: 0 done, 2 bad input, 3 plan refused, 4 bad data, 75 more to do, "
+        "130 interrupted.",
+    ),
+    "active": Metric("rankfold_run_active", "1 from the beginning of a run to its end, 0 after it."),
+    "seconds": Metric("rankfold_run_duration_seconds", "Of the run that ended last."),
+    "read_bytes": Metric("rankfold_run_read_bytes", "Of matrices, by the stages that this run has made."),
+}
+"""By what the record of a workflow calls them."""
+
+STAGES = Metric("rankfold_run_stages", "Stages by what the last run has done about them.")
+FREE = Metric("rankfold_outputs_free_bytes", "Free on the disk of the results.")
+
+OF_STAGES = {
+    "seconds": Metric("rankfold_stage_duration_seconds", "Of all attempts at the result that is there."),
+    "ended": Metric("rankfold_stage_end_timestamp_seconds", "When the stage last ended, since 1970."),
+    "success": Metric("rankfold_stage_success", "1 if it is done, 0 if it failed or was interrupted."),
+    "attempts": Metric("rankfold_stage_attempts", "Times that it was begun until its result was there."),
+    "rows": Metric("rankfold_stage_rows", "Of the matrix that its result stands on."),
+    "read_bytes": Metric("rankfold_stage_read_bytes", "Of its matrix, in all attempts at the result."),
+    "planned_bytes": Metric("rankfold_stage_peak_planned_bytes", "Most memory of a worker, as planned."),
+    "measured_bytes": Metric("rankfold_stage_peak_measured_bytes", "Most memory of a worker, as measured."),
+}
+"""By what facts of a stage call them."""
+
+EARLIER = Metric("rankfold_stage_earlier_results", "Results that are kept beside the newest.")
+QUALITY = Metric("rankfold_stage_quality", "Error estimates and other measures that its result tells.")
+
+METRICS = (*OF_RUNS.values(), STAGES, FREE, *OF_STAGES.values(), EARLIER, QUALITY)
+"""All that may be there."""
+
+
+def write_metrics(record: Record) -> None:
+    """Bring the file up to date. Where it cannot be written that is said, and no reason to stop."""
+    path = record.outputs / FILE
+    try:
+        if path.exists() and not path.read_bytes().startswith(OWN.encode()):
+            LOG.warning("%s is not of a workflow, so no metrics are written", path)
+            return
+        text = metrics_text(record)
+        with atomic_file(path, durable=False) as file:
+            file.write(text.encode())
+    except (OSError, RankfoldError) as error:
+        LOG.warning("no metrics are written: %s", error)
+
+
+def metrics_text(record: Record) -> str:
+    """What the record of a workflow knows, as text."""
+    workflow = str(record.values.get("workflow", ""))
+    run, own = record.run, {"workflow": workflow}
+    families: list[tuple[Metric, list[Sample]]] = [
+        (metric, [(own, run[key])] if run.get(key) is not None else []) for key, metric in OF_RUNS.items()
+    ]
+    counts = run.get("stages", {}).items()
+    actions: list[Sample] = [({**own, "action": action}, count) for action, count in counts]
+    families += [(STAGES, actions), (FREE, [(own, free_bytes(record.outputs))])]
+    steps = [name for name in record.values.get("steps", ()) if name in record.stages]
+    facts = {name: _stage_facts(record.stages[name]) for name in steps}
+    labels = {
+        name: {**own, "stage": name, "method": str(record.stages[name].get("method"))} for name in steps
+    }
+    for key, metric in OF_STAGES.items():
+        known: list[Sample] = [
+            (labels[name], facts[name][key]) for name in steps if facts[name].get(key) is not None
+        ]
+        families.append((metric, known))
+    families += [
+        (EARLIER, list(_earlier(record.outputs, labels))),
+        (QUALITY, list(_qualities(facts, labels))),
+    ]
+    return text_of(families)
+
+
+def _stage_facts(stage: dict[str, Any]) -> dict[str, Any]:
+    facts = {**stage.get("outcome", {})}
+    with suppress(KeyError, ValueError, TypeError):  # of a stage that has not ended, or an older version
+        facts["ended"] = calendar.timegm(time.strptime(stage["ended"], "%Y-%m-%dT%H:%M:%SZ"))
+    if stage.get("state") != "running":
+        facts["success"] = int(stage.get("state") == "done")
+    return facts
+
+
+def _earlier(outputs: Path, labels: dict[str, dict[str, str]]) -> Iterator[Sample]:
+    for name, own in labels.items():
+        results = EarlierResults(outputs / f"{name}.zarr")
+        if results.folder.exists():
+            yield own, len(results.all())
+
+
+def _qualities(facts: dict[str, dict[str, Any]], labels: dict[str, dict[str, str]]) -> Iterator[Sample]:
+    for name, own in labels.items():
+        for measure, value in facts[name].get("qualities", {}).items():
+            yield {**own, "measure": measure}, value

@@ -1,0 +1,46 @@
+"""A run in one line, for the mail of cron and for logs: what it did and why, or that nothing was new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rankfold.pipeline.units import format_bytes
+from rankfold.workflows.flows.plan import StagePlan
+from rankfold.workflows.flows.record import Record
+
+MOST_STAGES = 6
+"""That are told of by name."""
+
+
+def news(outputs: Path, verdicts: Sequence[StagePlan], record: Record, seconds: float) -> str:
+    """Counts of stages; of those that ran the reason, rows before and now, then seconds and bytes read.
+
+    >>> news(Path("results"), [], Record(Path("results"), {"stages": {}}), 0.84)
+    'results: 0 stages: nothing new; 0.84 s'
+    """
+    ran = [verdict for verdict in verdicts if verdict.action in ("run", "resume")]
+    skipped = sum(verdict.action == "skip" for verdict in verdicts)
+    counts = [(len(ran), "run"), (skipped, "finished before")]
+    counts.append((len(verdicts) - len(ran) - skipped, "left out"))
+    words = [f"{count} {what}" for count, what in counts if count]
+    words += [] if ran else ["nothing new"]
+    line = f"{outputs}: {len(verdicts)} stage{'s' * (len(verdicts) != 1)}: {', '.join(words)}"
+    if not ran:
+        return f"{line}; {seconds:.3g} s"
+    outcomes = {verdict.step.name: record.outcome(verdict.step.name) for verdict in ran}
+    told = [_stage(verdict, outcomes[verdict.step.name]) for verdict in ran[:MOST_STAGES]]
+    told += [f"and {len(ran) - MOST_STAGES} more"] if len(ran) > MOST_STAGES else []
+    read = sum(outcome.get("read_bytes_last") or 0 for outcome in outcomes.values())
+    return f"{line}: {', '.join(told)}; {seconds:.3g} s, {format_bytes(read)} read"
+
+
+def _stage(verdict: StagePlan, outcome: dict[str, Any]) -> str:
+    """A stage, why it ran, and rows where they are known."""
+    why = "; ".join(verdict.reasons)
+    rows, before = outcome.get("rows"), outcome.get("rows_before")
+    if rows is not None:
+        change = f"{before:,} -> " if before not in (None, rows) else ""
+        why += f"; {change}{rows:,} rows"
+    return f"{verdict.step.name} ({why})"
