@@ -9,6 +9,7 @@ file when it has come: the folder is not gone before all have seen it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import threading
@@ -30,6 +31,17 @@ LATE_SECONDS = 60.0
 """How long to wait at the end for processes that have not come yet."""
 
 BEAT, CALL, HERE = "beat.json", "call.json", "here-"
+
+
+JOB_NUMBERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
+"""Variables with the number of a job."""
+
+
+def rendezvous_folder(where: Path, words: Sequence[str]) -> Path:
+    """The folder of a launch, which all its processes find by themselves: they share a job and a command."""
+    launch = [os.environ.get(name, "") for name in JOB_NUMBERS]
+    digest = hashlib.blake2b("\0".join([*launch, *words]).encode(), digest_size=6).hexdigest()
+    return where.absolute() / f".rankfold-mpi-{digest}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,11 +59,12 @@ def mpi(
     from rankfold.cluster.mpi.first import run_command
     from rankfold.cluster.mpi.numbers import process_numbers
     from rankfold.cluster.mpi.others import end_by_signals, serve
+    from rankfold.cluster.mpi.rendezvous import rendezvous_folder
     from rankfold.workflows.flows.flow_file import is_flow
 
     number, count = process_numbers()
     words = ["run", *what] if is_flow(what[0]) else what
-    rendezvous = folder.absolute() / f".rankfold-mpi-{_digest(words)}"
+    rendezvous = rendezvous_folder(folder, words)
     if number:
         with end_by_signals():
             serve(rendezvous, number)
@@ -71,15 +72,6 @@ def mpi(
     _require_command(words, context, ON_PROCESSES)
     if code := run_command(words, rendezvous, count - 1):
         raise typer.Exit(code)
-
-
-def _digest(words: list[str]) -> str:
-    """What processes of one launch have in common, and those of another not, as far as they can know."""
-    import hashlib
-    import os
-
-    launch = [os.environ.get(name, "") for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")]
-    return hashlib.blake2b("\0".join([*launch, *words]).encode(), digest_size=6).hexdigest()
 
 
 def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
