@@ -20,6 +20,7 @@
     kmeans       clusters of rows around their means
     embedding    how well an embedding keeps neighborhoods
     model        what is done with a result: transform, update, check, reconstruct
+    growth       results that go on with rows that have come since
     parts        what several methods share
 
     argument     what is known of an argument: type, bounds, choices, help
