@@ -15,7 +15,7 @@ from rankfold.methods.kmeans.batches import batch_pass
 from rankfold.methods.kmeans.iteration import far_rows, step_pass
 from rankfold.methods.kmeans.layout import Layout
 from rankfold.methods.kmeans.passes import SamplePass
-from rankfold.methods.model.update import KeepRows
+from rankfold.methods.model.kept_rows import KeepRows
 from rankfold.methods.parts.column_statistics import ColumnStatistics
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering

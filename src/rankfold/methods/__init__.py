@@ -19,6 +19,7 @@
     similarity   kernel functions of all pairs, and their products
     kmeans       clusters of rows around their means
     embedding    how well an embedding keeps neighborhoods
+    growth       results that go on with rows that have come since
     model        what is done with a result: transform, update, check, reconstruct
     growth       results that go on with rows that have come since
     parts        what several methods share

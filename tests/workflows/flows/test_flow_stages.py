@@ -50,6 +50,9 @@ ELSEWHERE |= {"cluster", "workers", "threads", "device", "client", "progress", "
 ELSEWHERE |= {"prepare", "mask_var", "mask_obs"}  # of an input
 """Arguments that are no keys of a stage."""
 
+SHARED = {"method", "input", "needs", "resources", "into", "picture", "grows", "changed"}
+"""Keys of every stage, or of what it is of."""
+
 INPUTS = {"transform": {"neighbors"}}
 """Keys of a stage for what is a matrix or something else in Python."""
 
@@ -57,13 +60,12 @@ INPUTS = {"transform": {"neighbors"}}
 @pytest.mark.parametrize("model", FUNCTIONS, ids=lambda model: model.__name__)
 def test_keys_are_the_arguments_of_the_function(model: type[models.BaseStage]) -> None:
     parameters = inspect.signature(FUNCTIONS[model]).parameters
-    own = {name for name in parameters if name not in ELSEWHERE or name in model.model_fields}
+    own = {name for name in parameters if name not in ELSEWHERE or name in model.model_fields} - SHARED
     wanted = {name: parameters[name].default for name in own}
     found = {
         name: field
         for name, field in model.model_fields.items()
-        if name not in ("method", "input", "needs", "resources", "into", "picture")
-        and name not in INPUTS.get(FUNCTIONS[model].__name__, ())
+        if name not in SHARED and name not in INPUTS.get(FUNCTIONS[model].__name__, ())
     }
     assert set(found) == set(wanted)
     for name, field in found.items():

@@ -11,7 +11,6 @@ to rounding is in the estimates; where less is asked for than that, rows are fil
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
+from rankfold.methods.model.kept_rows import KeepRows
 from rankfold.methods.model.model import FACTORS, FactorModel, open_model
 from rankfold.methods.model.summary import Summary, merge_summaries
 from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.conditioned import Centering
-from rankfold.methods.parts.finite import BAD, refuse_bad
+from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import write_outputs
-from rankfold.methods.parts.panels import OverPanels, Panels
+from rankfold.methods.parts.panels import Panels
 from rankfold.methods.svd.error_estimates import errors_of_remainder
 from rankfold.methods.svd.operator import CONSTANT_DEVIATION, begin
 from rankfold.methods.svd.plan import make_plan
@@ -42,39 +42,13 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source, sparse_by_rows
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import cut
-from rankfold.pipeline.engine.fold import Sum, Workspace
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError, MemoryBudgetError
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.prepare.prepared import lacks_row_weights
-from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result
-
-
-@dataclass(frozen=True, slots=True)
-class KeepRows(OverPanels):
-    """Fold of a matrix into itself, in float64."""
-
-    panels: Panels
-    """Panels of rows."""
-
-    row_seconds: float
-
-    def sums(self) -> Mapping[str, Sum]:
-        """The rows, each of which some stream has."""
-        return {"rows": Sum(self.panels.view.source.shape), "bad": BAD}
-
-    def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Put a panel in its place; NaN and Inf are counted and left out."""
-        for grain in self.panels.grains(work.panels, start, stop, slot):
-            if self.is_finite(state, work, grain, grain.raw):
-                state["rows"][grain.first : grain.last] = grain.raw
-
-
-# The task -----------------------------------------------------------------------------------------
-
 
 Float64 = npt.NDArray[np.float64]
 
@@ -293,8 +267,8 @@ class Update:
         if self._fit_request["scale"]:
             squares = np.full(columns, count - 1.0)
             squares[model.result.attrs["unscaled"]] = 0.0
-        truncation_bound = 0.0
-        if model.rank < min(count, columns):
+        truncation_bound = self._carried.get("lost_squares", 0.0)
+        if not self._carried and model.rank < min(count, columns):
             cut_off = max(total - float((model.s**2).sum()), 4 * EPS * total)
             error_estimate = float(np.max(model.result.error_estimates[...]))
             truncation_bound = min(cut_off, float(model.s[-1] ** 2)) if error_estimate <= CRUDE else cut_off
@@ -311,6 +285,7 @@ class Update:
             scale, constant_columns = divisors(deviation), warn_of_constant(run, deviation)
             small["scale"] = scale * units
         _, s, vt = np.linalg.svd(summary.factor / scale, full_matrices=False)
+        next_value = float(s[self.rank]) if self.rank < len(s) else 0.0
         s, vt = s[: self.rank], vt[: self.rank]
         s[s <= zero(max(summary.factor.shape)) * s[0]] = 0.0
         truncation_bound = summary.truncation_bound / float(scale.min()) ** 2
@@ -329,31 +304,59 @@ class Update:
             small["s"] = s
         write_outputs(run.result, small)
         facts = self._facts(run, summary, s, total, float(errors.max()), fingerprint)
-        return {**facts, "unscaled": constant_columns}
+        carried = {
+            "lost_squares": truncation_bound + next_value**2,
+            "error": self._old_error + float((self._rounding_errors(s, summary) * s).max()),
+            "residual": self._old_residual,
+        }
+        return {**facts, "unscaled": constant_columns, "carried": carried}
+
+    @property
+    def _carried(self) -> dict[str, float]:
+        """What an earlier update says of what it has lost, and what it was made of; nothing of a fit.
+
+        What each update cuts off is a scatter of its own, and these add up: their norms bound by how much any
+        squared value falls short of that of all samples, whatever its size.
+        """
+        return dict(self.model.result.attrs.get("carried", {}))
+
+    @property
+    def _old_error(self) -> float:
+        """Of values by their solver, and by rounding since."""
+        errors = np.asarray(self.model.result.error_estimates[...]) * self.model.s
+        return self._carried.get("error", float(errors.max()))
+
+    @property
+    def _old_residual(self) -> float:
+        """Of components by their solver, times the square of the first value."""
+        residuals = np.asarray(self.model.result.residuals[...]) * self.model.s * self.model.s[0]
+        return self._carried.get("residual", float(residuals.max()))
 
     @property
     def _rounding(self) -> float:
         return float(np.finfo(self.model.dtype).eps)
 
     def _errors(self, s: Float64, truncation_bound: float, summary: Summary) -> Float64:
-        """Estimated relative errors: what was not known of the old values, what was cut off, and rounding.
+        """Estimated relative errors: what was not known of the old values, what was cut off, and rounding."""
+        size, rounding = np.where(s > 0, s, np.inf), self._rounding_errors(s, summary)
+        errors = errors_of_remainder(s, truncation_bound) + self._old_error / size + rounding
+        errors = np.minimum(errors, 1.0)
+        errors[s <= 0] = float(np.sqrt(truncation_bound) + self._old_error > 1e-10 * s[0])
+        return np.asarray(errors)
+
+    def _rounding_errors(self, s: Float64, summary: Summary) -> Float64:
+        """Relative errors by rounding.
 
         A mean is known to eps of itself, and how far it moves by the new samples is a row of the factor.
         """
-        old_error = float((np.asarray(self.model.result.error_estimates[...]) * self.model.s).max())
         rows, new = summary.count, self.source.shape[0]
-        size = np.where(s > 0, s, np.inf)
         mean_shift = 2 * np.sqrt(new * (rows - new) / rows) * np.linalg.norm(summary.mean)
-        rounding = (self._rounding * s[0] + EPS * mean_shift) / size
-        errors = np.minimum(errors_of_remainder(s, truncation_bound) + old_error / size + rounding, 1.0)
-        errors[s <= 0] = float(np.sqrt(truncation_bound) + old_error > 1e-10 * s[0])
-        return np.asarray(errors)
+        size = np.where(s > 0, s, np.inf)
+        return np.asarray((self._rounding * s[0] + EPS * mean_shift) / size)
 
     def _residuals(self, s: Float64, truncation_bound: float) -> Float64:
         """Residuals from what was cut off, and from the old components."""
-        old = self.model.s
-        residuals = np.asarray(self.model.result.residuals[...])
-        residual = truncation_bound + float((residuals * old * old[0]).max())
+        residual = truncation_bound + self._old_residual
         size = np.where(s > 0, s * s[0], np.inf)
         return np.minimum(residual / size, 1.0) + self._rounding
 
