@@ -34,6 +34,9 @@ TELL_SECONDS = 1.0
 TICK_SECONDS = 0.1
 """Between two looks at whether anything is being compiled."""
 
+STEPS = {"affinities": "fuzzy_graph"}
+"""Methods whose loops run in steps of chains that are no methods, by the kind of their requests."""
+
 NEWS = "compiling kernels, once after an installation"
 
 
@@ -51,7 +54,7 @@ class MethodWarmup:
         """Run each loop once, and say so where that takes time."""
         with _Announcement():
             _warm_libraries()
-            kind = self.request["kind"]
+            kind = STEPS.get(self.request["kind"], self.request["kind"])
             warm = METHODS[kind].warm if kind in METHODS else warm_columns
             warm(self.dtype, self.request, self.shape)
 

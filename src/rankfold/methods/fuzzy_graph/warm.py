@@ -11,14 +11,9 @@ from rankfold.kernels.graph.fuzzy import membership
 from rankfold.kernels.graph.perplexity import affinities
 
 
-def warm_affinities() -> None:
-    """Of the same lists, for affinities."""
-    _warm_affinities()
-
-
 def warm_weights(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Of stored lists, whose distances are float64."""
-    _warm()
+    """Of stored lists, whose distances are float64: affinities, where the request has perplexities."""
+    _warm_affinities() if "perplexities" in request else _warm()
 
 
 @functools.cache

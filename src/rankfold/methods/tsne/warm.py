@@ -1,4 +1,4 @@
-"""Compiled loops of a descent, and those that weigh neighbors, run once on a few numbers."""
+"""Compiled loops of a descent, and those that weigh neighbors of new rows, run once on a few numbers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from rankfold.kernels.grid.pairs import push_sums
 from rankfold.kernels.layout.descent import Descent, Motion, Pulls, descend, measure_descent
 from rankfold.kernels.layout.settling import Settlers, Settling, settle_by_nodes, settle_by_pairs
 from rankfold.kernels.sums.repulsion import Repulsion
-from rankfold.methods.fuzzy_graph.warm import warm_affinities
 from rankfold.methods.tsne.repulsion import OPENING, ORDER, WIDEST, by_grid, by_tree
 
 
 def warm_descent(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
     """What moves vertices of so many rows."""
     width = int(request["n_components"])
-    warm_affinities()
     _warm(min(3, width), np.dtype(np.int32 if shape[0] < 2**31 else np.int64))
     _warm_pairs(min(3, width))
     if by_grid(shape[0], width):
