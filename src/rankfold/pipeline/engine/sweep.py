@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dask.delayed import Delayed, delayed
+from dask.delayed import Delayed
 
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.durable import flush, flush_all
@@ -171,9 +171,9 @@ class Sweep:
 
     def _set_aside_damage(self) -> None:
         """Let streams start over of which what an earlier attempt wrote is not whole."""
-        for stream in range(self.fold.cut.stream_count):
+        for stream in self._begun():
             part = self._part(0, stream)
-            state = load_if_whole(part) if part.exists() else None
+            state = load_if_whole(part)
             if state is not None:
                 damage = self.keeping.damage(Ledger.taken_from(state))
                 if damage is not None:
@@ -185,8 +185,8 @@ class Sweep:
         # Segments of an attempt whose driver is gone see that it is not theirs any more, and end.
         save_json(self.folder / LEASE, lease, durable=False)
         own = attempt(lease, self.concurrency)
-        for stream in range(self.fold.cut.stream_count):
-            own.reach(stream, _stream_rows(self.fold.cut, stream, self._next_panel(stream)))
+        for stream, panel in enumerate(self._next_panels()):
+            own.reach(stream, _stream_rows(self.fold.cut, stream, panel))
         try:
             report = scheduler.compute(
                 self.graph(lease),
@@ -208,55 +208,55 @@ class Sweep:
         return _load_part(self._root(), None)
 
     def graph(self, lease: str = "") -> Delayed:
-        """Chains of segments from where their streams stand, joined by the merge tree."""
+        """Chains of segments from where their streams stand, joined by the merge tree.
+
+        One dictionary: made of ``delayed`` calls each task would hold a table of all that come before it.
+        """
         fold = ByReference[Fold](self.fold, self.folder / f"fold-{short(lease)}.pickle")
-        layer = [self._chain(fold, stream, lease) for stream in range(self.fold.cut.stream_count)]
-        level = 0
+        tasks: dict[Any, Any] = {}
+        layer, level = self._chains(fold, tasks, lease), 0
+        ends: list[int | None] = [int(end) for end in self.fold.cut.streams[1:]]
         while len(layer) > 1:
             level += 1
-            below = [self._part(level - 1, i) for i in range(len(layer))]
-            ends = [int(end) for end in self.fold.cut.streams[1:]] if level == 1 else [None] * len(layer)
-            layer = [
-                delayed(functools.partial(_merge, fold), pure=True)(
-                    list(zip(below[i : i + FAN_IN], ends[i : i + FAN_IN], strict=True)),
-                    self._part(level, i // FAN_IN),
-                    layer[i : i + FAN_IN],
-                    lease=lease,
-                    limit=self.concurrency,
-                    dask_key_name=(self._key("merge", level, lease), level, i // FAN_IN),
-                )
-                for i in range(0, len(layer), FAN_IN)
-            ]
-        return layer[0]
+            below = [*zip((self._part(level - 1, i) for i in range(len(layer))), ends, strict=True)]
+            name, each = self._key("merge", level, lease), {"lease": lease, "limit": self.concurrency}
+            keys = [(name, level, i) for i in range(-(-len(layer) // FAN_IN))]
+            for key in keys:
+                group = slice(key[-1] * FAN_IN, (key[-1] + 1) * FAN_IN)
+                merge = functools.partial(_merge, fold, below[group], self._part(level, key[-1]), **each)
+                tasks[key] = (merge, layer[group])
+            layer, ends = keys, [None] * len(keys)
+        return Delayed(layer[0], tasks)  # type: ignore[no-untyped-call]  # as Dask has it
 
-    def _chain(self, fold: ByReference[Fold], stream: int, lease: str) -> Delayed:
+    def _chains(self, fold: ByReference[Fold], tasks: dict[Any, Any], lease: str) -> list[tuple[Any, ...]]:
+        """Segments of all streams among the tasks; the last one of each."""
         cut, device = self.fold.cut, "cpu"
         if self.device != "cpu" and runs_on_device(getattr(self.fold, "kernels", ())):
             device = self.device
-        last = int(cut.streams[stream + 1])
-        panel = self._next_panel(stream)
-        rows = max(1.0, SEGMENT_SECONDS / self.fold.row_seconds)
-        step = max(1, int(rows // cut.panel_rows))
-        token: Any = None
-        for link, until in enumerate([*range(panel + step, last, step), last]):
-            token = delayed(functools.partial(_advance, fold), pure=True)(
-                stream,
-                self._part(0, stream),
-                until,
-                token,
-                lease=lease,
-                limit=self.concurrency,
-                journal=self.journal,
-                keeping=self.keeping,
-                device=device,
-                dask_key_name=(self._key("segment", link, lease), stream, until),
-            )
-        return token  # type: ignore[no-any-return]
+        step = max(1, int(max(1.0, SEGMENT_SECONDS / self.fold.row_seconds) // cut.panel_rows))
+        each = {"lease": lease, "limit": self.concurrency, "journal": self.journal, "keeping": self.keeping}
+        ends = []
+        for stream, panel in enumerate(self._next_panels()):
+            part, last, before = self._part(0, stream), int(cut.streams[stream + 1]), None
+            for link, until in enumerate([*range(panel + step, last, step), last]):
+                key = (self._key("segment", link, lease), stream, until)
+                segment = functools.partial(_advance, fold, stream, part, until, device=device, **each)
+                tasks[key], before = (segment, before), key
+            ends.append(key)
+        return ends
 
-    def _next_panel(self, stream: int) -> int:
-        """The next panel of a stream."""
-        state = load_if_whole(self._part(0, stream), _NEXT)
-        return int(state[_NEXT]) if state else int(self.fold.cut.streams[stream])
+    def _next_panels(self) -> list[int]:
+        """The next panel of each stream."""
+        panels = self.fold.cut.streams[:-1].tolist()
+        for stream in self._begun():
+            state = load_if_whole(self._part(0, stream), _NEXT)
+            panels[stream] = int(state[_NEXT]) if state else panels[stream]
+        return panels
+
+    def _begun(self) -> list[int]:
+        """Streams that have a checkpoint: the folder is looked into once, and not for each of them."""
+        parts = {self._part(0, stream): stream for stream in range(self.fold.cut.stream_count)}
+        return sorted(parts[path] for path in self.folder.glob("stream-*.part") if path in parts)
 
     def _key(self, kind: str, level: int, lease: str) -> str:
         # Keys of different attempts must differ, or a scheduler that still remembers one of them answers the
