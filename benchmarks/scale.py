@@ -43,21 +43,10 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.planning import passes as planned_passes
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.seconds import (
-    NOMINAL_FLOPS,
-    NOMINAL_READ,
-    Rates,
-    Reading,
-    work_seconds,
-)
+from rankfold.pipeline.planning.scaling import MERGE_BYTE_SECONDS, NOMINAL
+from rankfold.pipeline.planning.seconds import Reading, work_seconds
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.run_directory import RunDirectory
-
-MERGE_BYTE_SECONDS = 4e-9
-"""To write, read and add a byte of an accumulator: see ``blocks.READS_PER_BYTE``."""
-
-NOMINAL = Rates(NOMINAL_FLOPS[4], NOMINAL_FLOPS[8], NOMINAL_READ)
-"""Of a core, by which segments are cut."""
 
 COLUMNS, CHUNK_ROWS = 1000, 65_536
 ROW_COUNT = 25_000_000_000
@@ -123,7 +112,7 @@ def planned(kind: str, workers: int, rows: int, **arguments: Any) -> tuple[Plan,
 
 @contextlib.contextmanager
 def sleeping_workers(run: RunDirectory, count: int) -> Iterator[tuple[Client, Any, Path]]:
-    """A scheduler in this process, as in an allocation, and workers in another; where that leaves its counts."""
+    """A scheduler in this process, as in an allocation, and workers in another; where those leave counts."""
     from distributed import Client as DaskClient
     from distributed import Scheduler, SpecCluster
 
@@ -143,7 +132,8 @@ def sleeping_workers(run: RunDirectory, count: int) -> Iterator[tuple[Client, An
         with subprocess.Popen(command, cwd=run.folder) as process:
             try:
                 client.wait_for_workers(count, timeout=300)
-                with prepare_scheduler(client, run, NothingToCompile(), watch=lambda: None) as scheduler:
+                ready = prepare_scheduler(client, run, NothingToCompile(), workers=count, watch=lambda: None)
+                with ready as scheduler:
                     yield scheduler, cluster, counts
                 client.retire_workers(close_workers=True)
                 process.wait(60)
@@ -160,7 +150,7 @@ def loop_seconds(cluster: Any) -> float:
     return float(cluster.sync(measure))
 
 
-# A run --------------------------------------------------------------------------------------------------------
+# A run ------------------------------------------------------------------------------------------------------
 
 
 def simulate(

@@ -122,6 +122,16 @@ class SimulatedWorker(Worker):
             current_worker.reset(token)
 
 
+KINDS = {
+    "os.rename": "rename",
+    "os.remove": "remove",
+    "os.mkdir": "mkdir",
+    "os.scandir": "list",
+    "os.listdir": "list",
+}
+"""Events of the interpreter, as they are counted."""
+
+
 @dataclass
 class Calls:
     """What a process asks of the file system under a folder, by kind; calls that fail count too."""
@@ -130,19 +140,17 @@ class Calls:
     counts: Counter[str] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    KINDS = {"os.rename": "rename", "os.remove": "remove", "os.mkdir": "mkdir", "os.scandir": "list", "os.listdir": "list"}  # fmt: skip
-
     def watch(self) -> None:
         """Count from now on, for the rest of the process. ``stat`` is not told by the interpreter."""
         sys.addaudithook(self._note)
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event != "open" and event not in self.KINDS:
+        if event != "open" and event not in KINDS:
             return
         path = arguments[0]
         if not isinstance(path, str) or not path.startswith(self.folder):
             return
-        kind = self.KINDS.get(event, "open")
+        kind = KINDS.get(event, "open")
         if event == "open":
             flags = arguments[2] or 0
             name = path.rpartition("/")[2]
@@ -153,7 +161,7 @@ class Calls:
 
 
 async def serve(scheduler: str, count: int, calls: Calls, out: Path) -> None:
-    """Workers until their scheduler ends; then what they asked of the file system, and took of a processor."""
+    """Workers until their scheduler ends; then what they asked of the file system, and processor time."""
     with dask.config.set({"distributed.admin.system-monitor.interval": "10s"}):
         workers = [
             SimulatedWorker(scheduler, nthreads=1, memory_limit=0, name=f"sleeper-{i}", dashboard=False)
