@@ -30,6 +30,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_name] = "1"
 
 import numpy as np
+from scale_model import CHUNK_ROWS, COLUMNS, SLEEPERS, cases, sweep_seconds
 from scale_workers import ROWS, Calls, NothingToCompile, SleepingFold
 
 from rankfold.cluster.local.client import Client, prepare_scheduler
@@ -48,7 +49,6 @@ from rankfold.pipeline.planning.seconds import Reading, work_seconds
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.run_directory import RunDirectory
 
-COLUMNS, CHUNK_ROWS = 1000, 65_536
 ROW_COUNT = 25_000_000_000
 """Of a matrix of 100 TB in chunks of 262 MB, float32."""
 
@@ -141,6 +141,10 @@ def sleeping_workers(run: RunDirectory, count: int) -> Iterator[tuple[Client, An
                 process.kill()
 
 
+IDLE_SECONDS = 10.0
+"""In which the scheduler is watched that has workers and no work: heartbeats, which go on beside tasks."""
+
+
 def loop_seconds(cluster: Any) -> float:
     """Processor seconds of the thread in which the scheduler runs, and the client's messages are handled."""
 
@@ -153,9 +157,7 @@ def loop_seconds(cluster: Any) -> float:
 # A run ------------------------------------------------------------------------------------------------------
 
 
-def simulate(
-    sweeps: list[SleepingSweep], plan: Plan, workers: int, scale: float, numbers: int
-) -> dict[str, Any]:
+def simulate(sweeps: list[SleepingSweep], workers: int, scale: float, numbers: int) -> dict[str, Any]:
     """Sleep through sweeps; what was measured of each, and of all."""
     place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="rankfold-scale-", dir=place))
@@ -168,6 +170,9 @@ def simulate(
             run_folder.claim({}, overwrite=False),
             sleeping_workers(run_folder, workers) as (scheduler, cluster, counts),
         ):
+            idle = loop_seconds(cluster)
+            time.sleep(IDLE_SECONDS)
+            idle = (loop_seconds(cluster) - idle) / IDLE_SECONDS
             for each in sweeps:
                 facts.append(slept(each, scheduler, cluster, run_folder, workers, scale, numbers, calls))
                 print(json.dumps(facts[-1]), flush=True)
@@ -178,6 +183,7 @@ def simulate(
     return {
         "workers": workers,
         "scale": scale,
+        "idle_scheduler_share": idle,
         "sweeps": facts,
         "end_bytes": memory,
         "worker_calls": of_workers["calls"],
@@ -227,25 +233,43 @@ def slept(
     }
 
 
+def predict(plan: Plan, made: dict[str, Any]) -> None:
+    """What the model says of each sweep that was slept through, beside what was measured."""
+    sweeps = {sweep.name: sweep for sweep in plan.passes}
+    for one in made["sweeps"]:
+        seconds = sweep_seconds(plan, sweeps[one["sweep"]], SLEEPERS, made["workers"])
+        work = seconds.products + seconds.streams + seconds.merges
+        one["predicted_seconds"] = work / made["scale"] + seconds.scheduler + seconds.driver
+        tasks = one["scheduler_seconds"] - made["idle_scheduler_share"] * one["seconds"]
+        one["scheduler_seconds_of_a_task"] = tasks / one["tasks"]
+
+
 def main() -> None:
-    """Plan, sleep, and write down what was measured."""
+    """Plan, sleep, and write down what was measured; or what the model says of a described machine."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=512)
     parser.add_argument("--scale", type=float, default=1.0, help="how many times faster than planned")
     parser.add_argument("--rows", type=int, default=ROW_COUNT)
     parser.add_argument("--numbers", type=int, default=0, help="float64 numbers of an accumulator")
     parser.add_argument("--only", nargs="*", default=(), help="names of sweeps")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--model", action="store_true", help="the model, and no simulation")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/scale.json"))
     asked = parser.parse_args()
-    began = time.perf_counter()
-    plan, sweeps = planned("svd", asked.workers, asked.rows, rank=50, solver="krylov")
-    planning = time.perf_counter() - began
-    sweeps = [each for each in sweeps if not asked.only or each.sweep.name in asked.only]
-    made = simulate(sweeps, plan, asked.workers, asked.scale, asked.numbers)
-    made |= {"shape": list(plan.shape), "planning_seconds": planning, "numbers": asked.numbers}
-    asked.out.write_text(json.dumps(made, indent=1) + "\n")
-    machine = {"system": platform.platform(), "cores": os.cpu_count()}
-    print(json.dumps({**machine, **{k: v for k, v in made.items() if k != "sweeps"}}, indent=1))
+    results = json.loads(asked.out.read_text()) if asked.out.exists() else {"simulations": {}}
+    if asked.model:
+        results["model"] = cases()
+    else:
+        began = time.perf_counter()
+        plan, sweeps = planned("svd", asked.workers, asked.rows, rank=50, solver="krylov")
+        planning = time.perf_counter() - began
+        sweeps = [each for each in sweeps if not asked.only or each.sweep.name in asked.only]
+        made = simulate(sweeps, asked.workers, asked.scale, asked.numbers)
+        predict(plan, made)
+        made |= {"shape": list(plan.shape), "planning_seconds": planning, "numbers": asked.numbers}
+        made |= {"system": platform.platform(), "cores": os.cpu_count(), "load": os.getloadavg()[1]}
+        results["simulations"][f"{asked.workers} workers, {asked.scale:g} times as fast"] = made
+        print(json.dumps(made, indent=1))
+    asked.out.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import sys
 import threading
 import time
@@ -162,13 +163,12 @@ class Calls:
 
 async def serve(scheduler: str, count: int, calls: Calls, out: Path) -> None:
     """Workers until their scheduler ends; then what they asked of the file system, and processor time."""
-    with dask.config.set({"distributed.admin.system-monitor.interval": "10s"}):
-        workers = [
-            SimulatedWorker(scheduler, nthreads=1, memory_limit=0, name=f"sleeper-{i}", dashboard=False)
-            for i in range(count)
-        ]
-        for first in range(0, count, 32):
-            await asyncio.gather(*workers[first : first + 32])
+    workers = [
+        SimulatedWorker(scheduler, nthreads=1, memory_limit=0, name=f"sleeper-{i}", dashboard=False)
+        for i in range(count)
+    ]
+    for first in range(0, count, 32):
+        await asyncio.gather(*workers[first : first + 32])
     await asyncio.gather(*(worker.finished() for worker in workers))
     out.write_text(json.dumps({"calls": calls.counts, "cpu_seconds": time.process_time()}))
 
@@ -184,7 +184,12 @@ def main() -> None:
     attempt._ATTEMPTS = Attempts()  # type: ignore[assignment]
     calls = Calls(asked.folder)
     calls.watch()
+    logging.getLogger("distributed").setLevel(logging.ERROR)
     settings = {
+        # A process of one worker looks after itself so often; hundreds of them would do nothing else.
+        "distributed.admin.tick.interval": "10s",
+        "distributed.admin.system-monitor.interval": "10s",
+        "distributed.worker.profile.enabled": False,
         "distributed.worker.memory.target": False,
         "distributed.worker.memory.spill": False,
         "distributed.worker.memory.pause": False,
