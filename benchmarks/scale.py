@@ -129,7 +129,7 @@ def sleeping_workers(run: RunDirectory, count: int) -> Iterator[tuple[Client, An
         where = [cluster.scheduler_address, "--count", str(count), "--out", str(counts)]
         script = Path(__file__).with_name("scale_workers.py")
         command = [sys.executable, str(script), *where, "--folder", str(run.folder)]
-        with subprocess.Popen(command, cwd=run.folder) as process:
+        with subprocess.Popen(command) as process:
             try:
                 client.wait_for_workers(count, timeout=300)
                 ready = prepare_scheduler(client, run, NothingToCompile(), workers=count, watch=lambda: None)

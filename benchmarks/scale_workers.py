@@ -4,7 +4,7 @@ What a worker does besides its segments is the product's: checkpoints, merges, t
 real workers have each for themselves and these would share, the state of attempts, is kept apart here by the
 worker that a thread or a callback belongs to.
 
-    python benchmarks/scale_workers.py tcp://127.0.0.1:8786 --count 512 --out counts.json
+    python benchmarks/scale_workers.py tcp://127.0.0.1:8786 --count 512 --folder r.zarr.run --out counts.json
 """
 
 from __future__ import annotations
@@ -164,7 +164,14 @@ class Calls:
 async def serve(scheduler: str, count: int, calls: Calls, out: Path) -> None:
     """Workers until their scheduler ends; then what they asked of the file system, and processor time."""
     workers = [
-        SimulatedWorker(scheduler, nthreads=1, memory_limit=0, name=f"sleeper-{i}", dashboard=False)
+        SimulatedWorker(
+            scheduler,
+            nthreads=1,
+            memory_limit=0,
+            name=f"sleeper-{i}",
+            dashboard=False,
+            local_directory=calls.folder,
+        )
         for i in range(count)
     ]
     for first in range(0, count, 32):
@@ -178,7 +185,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scheduler")
     parser.add_argument("--count", type=int, required=True)
-    parser.add_argument("--folder", default="", help="whose files are counted")
+    parser.add_argument("--folder", required=True, help="whose files are counted")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     attempt._ATTEMPTS = Attempts()  # type: ignore[assignment]
