@@ -36,6 +36,7 @@ from scale_workers import ROWS, Calls, NothingToCompile, SleepingFold
 from rankfold.cluster.local.client import Client, prepare_scheduler
 from rankfold.cluster.local.processes import scheduler_options, scheduler_settings
 from rankfold.methods.registry import METHODS
+from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import Fold
 from rankfold.pipeline.engine.keeping import Background, Keeping
 from rankfold.pipeline.engine.memory import anonymous_bytes, watched_memory
@@ -48,6 +49,9 @@ from rankfold.pipeline.planning.scaling import MERGE_BYTE_SECONDS, NOMINAL
 from rankfold.pipeline.planning.seconds import Reading, work_seconds
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.run_directory import RunDirectory
+
+NAP_SECONDS = 4.0
+"""Of a segment of some 20 seconds."""
 
 ROW_COUNT = 25_000_000_000
 """Of a matrix of 100 TB in chunks of 262 MB, float32."""
@@ -78,7 +82,7 @@ class SleepingSweep:
     """A sweep of a plan that is to be slept through."""
 
     sweep: Pass
-    cut: Any
+    cut: Cut
     row_seconds: float
     lane_seconds: float
     """Of all its segments, one after the other."""
@@ -87,7 +91,8 @@ class SleepingSweep:
         """So many times as fast as planned."""
         each = self.lane_seconds / self.cut.length
         merge = MERGE_BYTE_SECONDS * self.sweep.accumulator_bytes
-        return SleepingFold(self.cut, self.row_seconds, each / scale, merge / scale, numbers)
+        nap = NAP_SECONDS / scale
+        return SleepingFold(self.cut, self.row_seconds, each / scale, merge / scale, numbers, nap)
 
 
 def planned(kind: str, workers: int, rows: int, **arguments: Any) -> tuple[Plan, list[SleepingSweep]]:

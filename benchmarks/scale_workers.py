@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
+import itertools
 import json
 import logging
 import sys
@@ -29,6 +31,7 @@ from distributed.worker import _worker_cvar as current_worker
 from rankfold.pipeline.engine import attempt
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.sweep import SEGMENT_SECONDS
 
 ROWS = "rows"
 """The one sum of a fold that sleeps."""
@@ -42,11 +45,13 @@ class Clock:
     row: int = -1
     """The row that the next panel of the same segment begins with."""
 
-    def sleep(self, seconds: float, start: int, stop: int) -> None:
-        """Sleep for a panel."""
+    def sleep(self, seconds: float, start: int, stop: int, *, until: float) -> None:
+        """Go on by a panel, and sleep until then if that is so many seconds ahead."""
         self.due = (self.due if start == self.row else time.monotonic()) + seconds
         self.row = stop
-        time.sleep(max(0.0, self.due - time.monotonic()))
+        ahead = self.due - time.monotonic()
+        if ahead > until:
+            time.sleep(ahead)
 
 
 @dataclass(frozen=True)
@@ -66,9 +71,23 @@ class SleepingFold:
     numbers: int = 0
     """Of an accumulator besides the count of its rows: to be written and merged as real ones are."""
 
+    nap_seconds: float = 0.0
+    """Sleeps are longer than that, but for the last one of a segment."""
+
     slots: int = 1
     resident = frozenset[str]()
     device_bytes = 0
+
+    @functools.cached_property
+    def _ends(self) -> frozenset[int]:
+        """Rows where segments end: those of a stream that is cut by time end at these and before."""
+        cut = self.cut
+        step = max(1, int(SEGMENT_SECONDS / self.row_seconds // cut.panel_rows))
+        return frozenset(
+            int(cut.panels[until])
+            for first, last in itertools.pairwise(cut.streams.tolist())
+            for until in (*range(first + step, last, step), last)
+        )
 
     def start(self) -> dict[str, Any]:
         """No rows."""
@@ -83,7 +102,9 @@ class SleepingFold:
 
     def step(self, state: dict[str, Any], work: Clock, start: int, stop: int, slot: int) -> None:
         """Sleep, and count rows: at the end each of them was folded once."""
-        work.sleep(self.seconds * (stop - start), start, stop)
+        # Once for a few panels, each of which would wake a thread of hundreds in one process.
+        ends = stop in self._ends
+        work.sleep(self.seconds * (stop - start), start, stop, until=0.0 if ends else self.nap_seconds)
         state[ROWS] += stop - start
 
     def merge(self, total: dict[str, Any], other: dict[str, Any]) -> None:

@@ -2,34 +2,64 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_sweep import RowSum, make_cut
 
 from rankfold.cluster.local.worker import REPORTS_PER_SECOND, RankfoldWorker
 from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.engine import by_reference, sweep
-from rankfold.pipeline.engine.blocks import Cut
+from rankfold.pipeline.engine.blocks import Cut, grains, panel_edges
 from rankfold.pipeline.engine.pairs import MOST_TASKS, Pairs, schedule
 from rankfold.pipeline.engine.sweep import Sweep
 from rankfold.pipeline.storage.checkpoint import load_arrays, save_arrays
 from rankfold.pipeline.storage.journal import Journal
 
 
-def test_a_graph_looks_at_panels_once_whatever_the_streams(
+def test_a_graph_looks_at_no_panel_whatever_the_streams(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[Cut] = []
-    panel_rows = Cut.panel_rows
-    monkeypatch.setattr(Cut, "panel_rows", property(lambda cut: looks.append(cut) or panel_rows.fget(cut)))  # type: ignore[attr-defined]
-    graph = Sweep("sum", RowSum(make_cut(2000, 500)), tmp_path, 1).graph("lease").__dask_graph__()
+    fold = RowSum(make_cut(2000, 500))
+    for name in ("diff", "arange"):
+        monkeypatch.setattr(np, name, lambda *_: pytest.fail("all panels are looked at"))
+    graph = Sweep("sum", fold, tmp_path, 1).graph("lease").__dask_graph__()
     assert len(graph) >= 500 + 63 + 8 + 1
-    assert len(looks) <= 2
+
+
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=9)
+    | st.builds(
+        lambda length, count, last: [length] * count + [min(last, length)], *[st.integers(1, 30)] * 3
+    ),
+    rows=st.integers(1, 70),
+    splittable=st.booleans(),
+)
+def test_edges_of_panels_are_those_of_a_loop_over_chunks(
+    lengths: list[int], rows: int, *, splittable: bool
+) -> None:
+    grid = Grid(np.cumsum([0, *lengths], dtype=np.int64), splittable)
+    edges = [0]
+    for start, stop in itertools.pairwise(grid.edges.tolist()):
+        if start > edges[-1] and stop - edges[-1] > rows:
+            edges.append(start)
+        if stop - start > rows and splittable:
+            edges.extend(piece_stop for _, piece_stop in grains(start, stop, rows))
+    edges += [grid.length] * (edges[-1] != grid.length)
+    result = panel_edges(grid, rows)
+    assert result.tolist() == edges and result.dtype == np.int64
+
+
+def test_a_cut_keeps_its_tallest_panel_where_it_is_sent() -> None:
+    cut = Cut(np.array([0, 4, 11, 12]), np.array([0, 2, 3]), 4)
+    assert pickle.loads(pickle.dumps(cut)).panel_rows == cut.panel_rows == 7
 
 
 def test_streams_without_a_checkpoint_are_not_asked_for_one_by_one(
