@@ -135,7 +135,7 @@ def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
 
 
 def _split(edges: Int64, lengths: Int64, rows: int) -> Int64:
-    """Edges of chunks, no two of which are joined, and of their pieces, as ``grains`` has them: maybe millions."""
+    """Edges of chunks, no two of which are joined, and of the pieces that ``grains`` makes: maybe many."""
     pieces = -(-lengths // rows)
     whole, rest = np.divmod(lengths, pieces)
     chunk = np.repeat(np.arange(len(lengths)), pieces)
