@@ -208,7 +208,7 @@ def case(kind: str, terabytes: int, device: str) -> dict[str, Any]:
     plan: Plan | None = None
     points = []
     for workers in WORKERS:
-        if plan is None or kind in ("umap", "knn"):
+        if plan is None or kind == "umap":
             try:
                 plan = plan_of(kind, rows, machine, workers)
             except RankfoldError as error:
@@ -254,9 +254,9 @@ def bounds(plan: Plan, machine: Machine, kind: str) -> dict[str, float]:
         return found
     if kind in ("svd", "nmf"):
         width = plan.width if kind == "svd" else plan.rank
-        # Irony, Toledo, Tiskin 2004: m n b multiplications move m n b / (2 sqrt(2) sqrt(M)) words.
+        # Irony, Toledo, Tiskin 2004: m n b multiplications move m n b / (2 sqrt(2) sqrt(M)) - M words.
         words = machine.memory_bytes / 4
-        product = rows * columns * width / (2 * math.sqrt(2) * math.sqrt(words))
+        product = rows * columns * width / (2 * math.sqrt(2) * math.sqrt(words)) - words
         found["least_reads"] = max(whole, 4 * product)
         traffic = panel_traffic(rows, columns, width, 512)
         found |= {"sends": float(traffic.sends_bytes), "least_sends": float(traffic.least_bytes)}
@@ -265,9 +265,9 @@ def bounds(plan: Plan, machine: Machine, kind: str) -> dict[str, float]:
 
 def cases() -> list[dict[str, Any]]:
     """All of the table."""
-    return [
-        case(kind, terabytes, device)
-        for kind in METHODS_OF_TABLE
-        for terabytes in TERABYTES
-        for device in (("whole",) if kind == "umap" else ("cpu", "gpu"))
-    ]
+    found = []
+    for kind, terabytes in itertools.product(METHODS_OF_TABLE, TERABYTES):
+        for device in ("whole",) if kind == "umap" else ("cpu", "gpu"):
+            found.append(case(kind, terabytes, device))
+            print(kind, terabytes, device, found[-1].get("stops_at"), found[-1].get("stopped_by"), flush=True)
+    return found

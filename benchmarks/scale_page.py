@@ -16,10 +16,10 @@ SHOWN = (1, 8, 32, 128, 512, 4096)
 
 INTRODUCTION = """# Scaling
 
-How a run goes on hundreds of workers, and where more of them stop helping: what the plan says, what a simulation of
-512 workers measured, and what a model says of 1 to 4096. Made by `benchmarks/scale_page.py` from
-`benchmarks/results/scale.json`; what is real in the simulation and what sleeps is in the
-[design note](design/0038-scale-by-simulation.md).
+How a run goes on hundreds of workers, and where more of them stop helping: what the plan says, what a
+simulation of 512 workers measured, and what a model says of 1 to 4096. Made by `benchmarks/scale_page.py`
+from `benchmarks/results/scale.json`; what is real in the simulation and what sleeps is in the [design
+note](design/0038-scale-by-simulation.md).
 
 ## What a plan says
 
@@ -27,50 +27,51 @@ How a run goes on hundreds of workers, and where more of them stop helping: what
 
 | reason | what ends it | what to change |
 |---|---|---|
-| streams | rows are folded in a fixed number of streams, at most 8192, and each worker has one for each thread by then | nothing: the matrix is too small for more |
-| reading | workers ask the file system for all that it gives: said where a profile has a [`bandwidth`](slurm.md#a-profile) | stripe the store over more targets, or compress it |
+| streams | each thread has a stream of rows, of which there are at most 8192 | nothing |
+| reading | the file system gives no more: a profile says [how much](slurm.md#a-profile) | wider stripes |
 | merges | the sums of the streams take longer to merge than their rows to fold | a smaller rank |
 
-It is that of the sweep that takes the longest, on nominal cores. No more workers are started than there are streams.
+It is that of the sweep that takes the longest, on nominal cores. No more workers are started than there
+are streams.
 """
 
 SIMULATION = """
 ## Hundreds of workers that sleep
 
-A matrix of 100 TB ({rows} x {columns} float32 in chunks of 262 MB) of which there is only the shape is planned for
-`svd` with 50 components; the engine and Dask's scheduler then carry out its sweeps, with checkpoints, merges and
-reports of progress, on workers of one thread whose segments sleep for the time that the plan predicts.
+A matrix of 100 TB ({rows} x {columns} float32 in chunks of 262 MB) of which there is only the shape is
+planned for `svd` with 50 components; the engine and Dask's scheduler then carry out its sweeps, with
+checkpoints, merges and reports of progress, on workers of one thread whose segments sleep for the time
+that the plan predicts.
 
-| workers | time | sweep | tasks | planned | took | efficiency | predicted | scheduler, a task | with heartbeats | driver and scheduler | files made, a second |
-|---|---|---|---|---|---|---|---|---|---|---|---|
 {table}
 
-- *Time*: how many times as fast as planned segments sleep. What the scheduler and the file system do is as fast as
-  ever, so whatever is lost to them weighs that many times as much as it would in a run.
-- *Planned*: the work of all segments, shared equally. *Took*: from the first look at the folder of the sweep to its
-  sum. *Efficiency* is the ratio. *Predicted* is what the model below says of these workers, by the ratio to what it took.
-- *Scheduler*: processor time of its thread, which is the client's too, for each task; without what heartbeats take
-  of workers that do nothing, then with it. Heartbeats go by time and not by tasks.
-- *Files made*: checkpoints of streams and sums of merges, in the time of the plan. It is close to one for each thread
-  in the time that a segment takes, 20 seconds: {lanes} threads make {rate:.0f} a second.
+- *Time*: how many times as fast as planned segments sleep. What the scheduler and the file system do is
+  as fast as ever, so whatever is lost to them weighs that many times as much as it would in a run.
+- *Planned*: the work of all segments, shared equally. *Took*: from the first look at the folder of the
+  sweep to its sum. *Efficiency* is the ratio. *Predicted* is what the model below says of these workers,
+  by the ratio to what it took.
+- *Scheduler*: processor time of its thread, which is the client's too, for each task; without what
+  heartbeats take of workers that do nothing, then with it. Heartbeats go by time and not by tasks.
+- *Files made*: checkpoints of streams and sums of merges, in the time of the plan. It is close to one for
+  each thread in the time that a segment takes, 20 seconds: {lanes} threads make {rate:.0f} a second.
 
-The machine had {cores} cores, and a load of {load}, which others shared: a thread that woke up late counts as lost time.
-{calls}
+The machine had {cores} cores, and a load of {load}, which others shared: a thread that woke up late
+counts as lost time. {calls}
 """
 
 MODEL = """
 ## A model of 1 to 4096 workers
 
-On a machine with nodes of 128 cores or 4 GPUs, 512 GB of memory and 200 Gb/s, and a Lustre file system of 500 GB/s: four
-workers to a node, each of 32 cores or of one GPU of 15 Tflop/s in float32; for `umap`, whose positions must fit in a process,
-one worker to a node. A core multiplies 80 Gflop/s in float32, which is what segments are cut by. Matrices have 1000
-columns of float32. Times are those of the passes that are likely; for `umap` those of the layout alone, once there is a
-graph. Seconds:
+On a machine with nodes of 128 cores or 4 GPUs, 512 GB of memory and 200 Gb/s, and a Lustre file system of
+500 GB/s: four workers to a node, each of 32 cores or of one GPU of 15 Tflop/s in float32; for `umap`,
+whose positions must fit in a process, one worker to a node. A core multiplies 80 Gflop/s in float32,
+which is what segments are cut by. Matrices have 1000 columns of float32. Times are those of the passes
+that are likely; for `umap` those of the layout alone, once there is a graph. Seconds:
 
 {table}
 
-*Stops at*: the last number of workers that twice as many make at least {gain} times as fast; what takes the most of the
-time there. `knn` is the search by partitions{knn}.
+*Stops at*: the last number of workers that twice as many make at least {gain} times as fast; what takes
+the most of the time there. `knn` is the search by partitions{knn}.
 
 ![Seconds against workers](figures/scaling.svg)
 
@@ -78,38 +79,45 @@ time there. `knn` is the search by partitions{knn}.
 
 ## Beside the least there can be
 
-Bytes of a pass beside lower bounds: reads from the file system, and what each of 512 workers sends and receives. A pass has
-to read the matrix once, since each number counts. A product of m n b multiplications with M words of memory moves at least m n b /
-(2 sqrt(2) sqrt(M)) words (Irony, Toledo, Tiskin 2004, after Hong, Kung 1981; Ballard, Demmel, Holtz, Schwartz 2011 for
-linear algebra in general), which is less here: both products of a pass are made from one read. What workers send is
-compared with the bound on matrix products of Al Daas, Ballard, Grigori, Kumar, Rouse 2022.
+Bytes of a pass beside lower bounds: reads from the file system, and what each of 512 workers sends and
+receives. A pass has to read the matrix once, since each number counts. A product of m n b multiplications
+with M words of memory moves at least m n b / (2 sqrt(2) sqrt(M)) - M words (Irony, Toledo, Tiskin 2004,
+after Hong, Kung 1981; Ballard, Demmel, Holtz, Schwartz 2011 for linear algebra in general), which is less
+here: blocks are narrow. Both products of a pass are made from one read. What workers send is compared with
+the bound on matrix products of Al Daas, Ballard, Grigori, Kumar, Rouse 2022.
 
 {bounds}
 
-A pass reads no byte twice, and workers exchange next to nothing but sums, so what is left to gain is fewer passes: see
-[accuracy](accuracy.md).
+A pass reads no byte twice, and workers exchange next to nothing but sums, so what is left to gain is
+fewer passes: see [accuracy](accuracy.md).
 """
 
-WORDS = """- `svd` and `nmf` are bound by reading: four workers to a node share its 25 GB/s, and some 80 workers take all that the
-  file system gives. Beyond that only fewer passes, or compressed chunks, make them faster.
-- A matrix of 1 TB is read in two seconds by all of them: there graphs, the scheduler and starting a sweep are a large
-  part of the time, and no more than some dozens of workers are worth their wait in a queue.
-- `knn` by partitions has at most 256 streams in each of its sweeps, so that 8 workers of 32 cores have work: it is the
-  first limit to fall if that matters.
-- `umap` exchanges the positions of all rows after every epoch, by way of the file system: each worker reads them all, so
-  more workers read more in all, and some dozens are the most that help."""
+WORDS = """\
+- `svd` and `nmf` are bound by reading: four workers to a node share its 25 GB/s, and some 80 workers take
+  all that the file system gives. Beyond that only fewer passes, or compressed chunks, make them faster.
+- A matrix of 1 TB is read in two seconds by all of them: there graphs, the scheduler and starting a sweep
+  are a large part of the time, and no more than some dozens of workers are worth their wait in a queue.
+- `knn` by partitions has at most 256 streams in each of its sweeps, so that 8 workers of 32 cores have
+  work: it is the first limit to fall if that matters.
+- `umap` exchanges the positions of all rows after every epoch, by way of the file system: each worker
+  reads them all, so more workers read more in all, and some dozens are the most that help."""
 
 
 def simulated_rows(results: dict[str, Any]) -> list[str]:
     """A line for each sweep that was slept through."""
-    lines = []
+    titles = (
+        *("workers", "time", "sweep", "tasks", "planned", "took", "efficiency", "predicted"),
+        *("scheduler, a task", "with heartbeats", "driver and scheduler", "files made, a second"),
+    )
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for run in results["simulations"].values():
         for one in run["sweeps"]:
             planned = one["planned_seconds"]
             files = one["tasks"] / planned
             with_heartbeats = one["scheduler_seconds"] / one["tasks"]
             lines.append(
-                f"| {run['workers']} | {run['scale']:g} x | {one['sweep']} | {one['tasks']} | {planned / run['scale']:.1f} s "
+                f"| {run['workers']} | {run['scale']:g} x | {one['sweep']} | {one['tasks']} "
+                f"| {planned / run['scale']:.1f} s "
                 f"| {one['seconds']:.1f} s | {100 * one['efficiency']:.1f} % "
                 f"| {one['predicted_seconds'] / one['seconds']:.3f} "
                 f"| {1e3 * one['scheduler_seconds_of_a_task']:.2f} ms | {1e3 * with_heartbeats:.2f} ms "
@@ -127,8 +135,8 @@ def calls_text(results: dict[str, Any]) -> str:
     each = ", ".join(f"{kind} {count / tasks:.2f}" for kind, count in sorted(kinds.items()))
     driver = sum(sum(one["driver_calls"].values()) for one in run["sweeps"])
     return (
-        f"Calls of the file system by workers, for each task of the {run['workers']} workers: {each}; by the driver "
-        f"{driver / tasks:.2f}, which removes parts that are merged. Together that is "
+        f"Calls of the file system by {run['workers']} workers, for each task: {each}; by the\n"
+        f"driver {driver / tasks:.2f}, which removes parts that are merged. Together that is\n"
         f"{(sum(kinds.values()) + driver) / seconds:.0f} a second in the time of the plan."
     )
 

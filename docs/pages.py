@@ -38,6 +38,7 @@ TREE = {
         "workflows",
         "reports",
         "slurm",
+        "scaling",
         "gpu",
         "reliability",
         "own-methods",
