@@ -189,6 +189,9 @@ METHODS_OF_TABLE: dict[str, dict[str, Any]] = {
     "umap": {"k": 15},
 }
 
+DEVICES = {"knn": ("cpu",), "umap": ("whole",)}
+"""Of methods that have no code for a GPU at such sizes, or need all of a node."""
+
 
 def plan_of(kind: str, rows: int, machine: Machine, workers: int) -> Plan:
     """A plan of a method of so many rows of 1000 numbers; raises what does not fit."""
@@ -222,7 +225,7 @@ def case(kind: str, terabytes: int, device: str) -> dict[str, Any]:
     first = points[0]["workers"] * points[0]["total"]
     for point in points:
         point["efficiency"] = first / (point["workers"] * point["total"])
-    end = next((a for a, b in itertools.pairwise(points) if a["total"] < GAIN * b["total"]), points[-1])
+    stops_at, stopped_by = end_of(points)
     scaling = plan.scaling
     return {
         **facts,
@@ -230,11 +233,22 @@ def case(kind: str, terabytes: int, device: str) -> dict[str, Any]:
         "passes": plan.likely_passes,
         "tasks": max(sweep.tasks for sweep in plan.passes),
         "points": points,
-        "stops_at": end["workers"],
-        "stopped_by": end["limit"],
+        "stops_at": stops_at,
+        "stopped_by": stopped_by,
         "plan_says": [scaling.workers, scaling.reason],
         "bounds": bounds(plan, machine, kind),
     }
+
+
+def end_of(points: list[dict[str, Any]]) -> tuple[int, str]:
+    """The last number of workers that twice as many are worth, and what of the time they do not halve."""
+    names = [each.name for each in dataclasses.fields(SweepSeconds) if each.name != "total"]
+    for one, two in itertools.pairwise(points):
+        if one["total"] < GAIN * two["total"]:
+            return one["workers"], max(
+                names, key=lambda name, one=one, two=two: float(two[name] - one[name] / 2)
+            )
+    return points[-1]["workers"], "products"
 
 
 def bounds(plan: Plan, machine: Machine, kind: str) -> dict[str, float]:
@@ -267,7 +281,7 @@ def cases() -> list[dict[str, Any]]:
     """All of the table."""
     found = []
     for kind, terabytes in itertools.product(METHODS_OF_TABLE, TERABYTES):
-        for device in ("whole",) if kind == "umap" else ("cpu", "gpu"):
+        for device in DEVICES.get(kind, ("cpu", "gpu")):
             found.append(case(kind, terabytes, device))
             print(kind, terabytes, device, found[-1].get("stops_at"), found[-1].get("stopped_by"), flush=True)
     return found

@@ -31,8 +31,9 @@ note](design/0038-scale-by-simulation.md).
 | reading | the file system gives no more: a profile says [how much](slurm.md#a-profile) | wider stripes |
 | merges | the sums of the streams take longer to merge than their rows to fold | a smaller rank |
 
-It is that of the sweep that takes the longest, on nominal cores. No more workers are started than there
-are streams.
+It is that of the sweep that takes the longest, on nominal cores. Of the links of nodes a plan knows nothing:
+where these feed a worker less than its cores would take, more workers are of use, by that ratio. No more
+workers are started than there are streams.
 """
 
 SIMULATION = """
@@ -70,8 +71,8 @@ that are likely; for `umap` those of the layout alone, once there is a graph. Se
 
 {table}
 
-*Stops at*: the last number of workers that twice as many make at least {gain} times as fast; what takes
-the most of the time there. `knn` is the search by partitions{knn}.
+*Stops at*: the last number of workers of which twice as many are at least {gain} times as fast, and what of
+the time they do not halve. `knn` is the search by partitions{knn}.
 
 ![Seconds against workers](figures/scaling.svg)
 
