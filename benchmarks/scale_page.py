@@ -50,14 +50,14 @@ that the plan predicts.
   as fast as ever, so whatever is lost to them weighs that many times as much as it would in a run.
 - *Planned*: the work of all segments, shared equally. *Took*: from the first look at the folder of the
   sweep to its sum. *Efficiency* is the ratio. *Predicted* is what the model below says of these workers,
-  by the ratio to what it took.
+  as a share of what it took.
 - *Scheduler*: processor time of its thread, which is the client's too, for each task; without what
   heartbeats take of workers that do nothing, then with it. Heartbeats go by time and not by tasks.
 - *Files made*: checkpoints of streams and sums of merges, in the time of the plan. It is close to one for
   each thread in the time that a segment takes, 20 seconds: {lanes} threads make {rate:.0f} a second.
 
-The machine had {cores} cores, and a load of {load}, which others shared: a thread that woke up late
-counts as lost time. {calls}
+The machine had {cores} cores and a load of {load}: a thread that woke up late counts as lost time.
+{calls}
 """
 
 MODEL = """
@@ -98,8 +98,8 @@ WORDS = """\
   all that the file system gives. Beyond that only fewer passes, or compressed chunks, make them faster.
 - A matrix of 1 TB is read in two seconds by all of them: there graphs, the scheduler and starting a sweep
   are a large part of the time, and no more than some dozens of workers are worth their wait in a queue.
-- `knn` by partitions has at most 256 streams in each of its sweeps, so that 8 workers of 32 cores have
-  work: it is the first limit to fall if that matters.
+- `knn` by partitions has at most 256 streams in each of its sweeps, so that 256 threads have work: 8 workers
+  of 32 cores at 1 TB, 256 workers at 10 TB, where memory is enough for one segment in each.
 - `umap` exchanges the positions of all rows after every epoch, by way of the file system: each worker
   reads them all, so more workers read more in all, and some dozens are the most that help."""
 
@@ -120,7 +120,7 @@ def simulated_rows(results: dict[str, Any]) -> list[str]:
                 f"| {run['workers']} | {run['scale']:g} x | {one['sweep']} | {one['tasks']} "
                 f"| {planned / run['scale']:.1f} s "
                 f"| {one['seconds']:.1f} s | {100 * one['efficiency']:.1f} % "
-                f"| {one['predicted_seconds'] / one['seconds']:.3f} "
+                f"| {one['predicted_seconds'] / one['seconds']:.3f} of it "
                 f"| {1e3 * one['scheduler_seconds_of_a_task']:.2f} ms | {1e3 * with_heartbeats:.2f} ms "
                 f"| {one['peak_bytes'] / 2**20:.0f} MiB | {files:.1f} |"
             )
@@ -131,33 +131,48 @@ def calls_text(results: dict[str, Any]) -> str:
     """What was asked of the file system, of the run with most workers."""
     run = max(results["simulations"].values(), key=lambda one: one["workers"])
     tasks = sum(one["tasks"] for one in run["sweeps"])
-    seconds = sum(one["planned_seconds"] for one in run["sweeps"])
+    planned = sum(one["planned_seconds"] for one in run["sweeps"])
     kinds = run["worker_calls"]
     each = ", ".join(f"{kind} {count / tasks:.2f}" for kind, count in sorted(kinds.items()))
     driver = sum(sum(one["driver_calls"].values()) for one in run["sweeps"])
     return (
-        f"Calls of the file system by {run['workers']} workers, for each task: {each}; by the\n"
-        f"driver {driver / tasks:.2f}, which removes parts that are merged. Together that is\n"
-        f"{(sum(kinds.values()) + driver) / seconds:.0f} a second in the time of the plan."
+        f"Calls of the file system by workers, for each task: {each};\n"
+        f"by the driver {driver / tasks:.2f}, which removes parts that are merged. Together that is "
+        f"{(sum(kinds.values()) + driver) / planned:.0f} a second\nin the time of the plan."
     )
 
 
 def model_rows(results: dict[str, Any]) -> list[str]:
     """A line for each method, size and kind of node."""
-    lines = [
-        "| method | matrix | workers are | " + " | ".join(map(str, SHOWN)) + " | stops at | limited by |",
-        "|---" * (5 + len(SHOWN)) + "|",
-    ]
+    titles = (
+        "method",
+        "matrix",
+        "a worker has",
+        *map(str, SHOWN),
+        "stops at",
+        "efficiency there",
+        "limited by",
+    )
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     for case in results["model"]:
-        head = f"| `{case['method']}` | {case['terabytes']} TB | {case['machine'].partition(' to a')[0]} |"
+        worker = case["machine"].partition(" of ")[2].partition(" to ")[0]
+        head = f"| `{case['method']}` | {case['terabytes']} TB | {worker} |"
         if "points" not in case:
             reason = case["refusal"].partition(". ")[0]
-            lines.append(f"{head} " + " | " * len(SHOWN) + f"| refused: {reason} |")
+            subject, needs, most = reason.partition(" needs ")
+            reason = f"needs {most.partition(',')[0]}" if needs else subject
+            lines.append(f"{head} {' | '.join(['-'] * (len(SHOWN) + 2))} | {reason} |")
             continue
-        totals = {point["workers"]: point["total"] for point in case["points"]}
-        cells = " | ".join(f"{totals[w]:.3g}" if w in totals else "does not fit" for w in SHOWN)
-        lines.append(f"{head} {cells} | {case['stops_at']} | {case['stopped_by']} |")
+        points = {point["workers"]: point for point in case["points"]}
+        cells = " | ".join(seconds(points[w]["total"]) if w in points else "does not fit" for w in SHOWN)
+        share = f"{100 * points[case['stops_at']]['efficiency']:.0f} %"
+        lines.append(f"{head} {cells} | {case['stops_at']} | {share} | {case['stopped_by']} |")
     return lines
+
+
+def seconds(value: float) -> str:
+    """Three digits, without exponents."""
+    return f"{value:.3g}" if value < 1000 else f"{float(f'{value:.3g}'):,.0f}".replace(",", " ")
 
 
 def bound_rows(results: dict[str, Any]) -> list[str]:
