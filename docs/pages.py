@@ -43,6 +43,7 @@ TREE = {
         "queues",
         "mpi",
         "sites",
+        "scaling",
         "gpu",
         "reliability",
         "own-methods",

@@ -147,9 +147,9 @@ class Watch:
             self.steps.setdefault(self.name, []).append(COUNTS.waits)
 
         def advance(reference: Any, *args: Any, **kwargs: Any) -> Any:
-            self.name, self.fold = args[1].parent.name, reference.value
+            self.name, self.fold = reference.value.name, reference.value.fold
             COUNTS.bytes_most, COUNTS.waits = COUNTS.bytes_now, 0
-            if kwargs["device"] != "gpu":
+            if reference.value.place != "gpu":
                 return step_of(reference, *args, **kwargs)
             cuda, before = device.cuda(), COUNTS.bytes_now - device.cuda().kept_bytes
             report = step_of(reference, *args, **kwargs)

@@ -78,7 +78,8 @@ class SomeClient:
     @contextlib.contextmanager
     def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
         """See ``Executor``."""
-        with prepare_scheduler(self.client, run, kernels, watch=lambda: None) as scheduler:
+        workers, watch = self.budget.workers, lambda: None
+        with prepare_scheduler(self.client, run, kernels, workers=workers, watch=watch) as scheduler:
             yield scheduler
 
 
@@ -99,9 +100,15 @@ def _working_memory(workers: Iterable[dict[str, Any]], memory: str | int | None)
 
 @contextlib.contextmanager
 def prepare_scheduler(
-    client: Any, run: RunDirectory, kernels: Warmup, *, watch: Callable[[], None], gpus: int = 0
+    client: Any,
+    run: RunDirectory,
+    kernels: Warmup,
+    *,
+    workers: int,
+    watch: Callable[[], None],
+    gpus: int = 0,
 ) -> Iterator[Client]:
-    """A scheduler over a client whose workers, now and later, are ready for segments.
+    """A scheduler over a client whose workers, now and later, ``workers`` in all, are ready for segments.
 
     ``watch`` is called a few times a second while a graph runs, and raises when there is no hope. Where
     workers have ``gpus``, a task holds one of them.
@@ -115,7 +122,7 @@ def prepare_scheduler(
                 f"worker {address} does not see {folder} as the driver does: results and scratch must lie on "
                 "a file system that all workers share. Choose another --out, and --scratch if given."
             )
-    _make_ready(client, RankfoldWorker(name, kernels, marks, run.journal), watch)
+    _make_ready(client, RankfoldWorker(name, kernels, marks, run.journal, workers=workers), watch)
     client.subscribe_topic(TOPIC, _take_in)
     try:
         yield Client(client, watch, {"GPU": 1} if gpus else {})

@@ -128,7 +128,8 @@ class Processes:
             ):
                 announce_dashboard(cluster)
                 _wait(watchdog, self.budget.workers)
-                with prepare_scheduler(client, run, kernels, watch=watchdog.check) as scheduler:
+                workers, watch = self.budget.workers, watchdog.check
+                with prepare_scheduler(client, run, kernels, workers=workers, watch=watch) as scheduler:
                     yield scheduler
 
     def _devices(self) -> tuple[str, ...]:

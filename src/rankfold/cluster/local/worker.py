@@ -19,7 +19,11 @@ from rankfold.pipeline.storage.journal import Journal
 from rankfold.pipeline.storage.run_directory import MARK
 
 TOPIC = "rankfold-progress"
-REPORT_MILLISECONDS = 500
+REPORT_SECONDS = 0.5
+"""Between two reports of a worker, where there are few."""
+
+REPORTS_PER_SECOND = 50
+"""Of all workers, at most: a scheduler takes as long for a report as for a task, and has others to do."""
 
 
 class RankfoldWorker(WorkerPlugin):
@@ -29,8 +33,11 @@ class RankfoldWorker(WorkerPlugin):
     checkpoint. A worker whose driver is gone ends by itself, and so do its segments.
     """
 
-    def __init__(self, name: str, kernels: Warmup, marks: dict[str, str], journal: Journal) -> None:
+    def __init__(
+        self, name: str, kernels: Warmup, marks: dict[str, str], journal: Journal, *, workers: int
+    ) -> None:
         self.name, self.kernels, self.marks, self.journal = name, kernels, marks, journal
+        self.report_seconds = max(REPORT_SECONDS, workers / REPORTS_PER_SECOND)
 
     def setup(self, worker: Worker) -> None:
         """Compile kernels, take the baseline of memory, begin to report."""
@@ -53,7 +60,7 @@ class RankfoldWorker(WorkerPlugin):
                     last_rows.update(news)
                     worker.log_event(TOPIC, {"ticket": lease, "reached": list(news.items())})
 
-        self._reports = PeriodicCallback(report, REPORT_MILLISECONDS)
+        self._reports = PeriodicCallback(report, 1000 * self.report_seconds)
         self._reports.start()
 
     def teardown(self, worker: Worker) -> None:

@@ -104,7 +104,8 @@ class Allocation:
         side_by_side = profile.threads_for(threads, cores)
         count = min(nodes * per_node, workers or 2**31)
         readers = max(1, cores // max(profile.gpus, 1) - 1)
-        budget = Budget(_working(memory, per_node), side_by_side, count, profile.gpus, readers)
+        working, bandwidth = _working(memory, per_node), profile.bandwidth or 0
+        budget = Budget(working, side_by_side, count, profile.gpus, readers, bandwidth)
         beside = max(cores, side_by_side) if profile.gpus else 0
         return cls(profile, budget, per_node, job, _number("SLURM_RESTART_COUNT") or 0, beside)
 
@@ -153,8 +154,9 @@ class Allocation:
             command = self._command(cluster.scheduler_address, step.output, options)
             step.start(command, {**ONE_THREAD, **WORKER_SETTINGS})
             self._await(cluster, step)
+            workers, gpus = self.budget.workers, self.profile.gpus
             with prepare_scheduler(
-                client, run, kernels, watch=step.check, gpus=self.profile.gpus
+                client, run, kernels, workers=workers, watch=step.check, gpus=gpus
             ) as scheduler:
                 yield scheduler
 

@@ -116,7 +116,9 @@ def allocation_of(
         )
     count = min(profile.nodes * per_node, workers or 2**31)
     side_by_side = profile.threads_for(threads, profile.cores)
-    return Allocation(profile, Budget(working, side_by_side, count, profile.gpus), per_node, "", 0)
+    bandwidth = profile.bandwidth or 0
+    budget = Budget(working, side_by_side, count, profile.gpus, bandwidth=bandwidth)
+    return Allocation(profile, budget, per_node, "", 0)
 
 
 def log_name(name: str, job: str = "%j") -> str:

@@ -83,7 +83,9 @@ class WorkerJobs:
         side_by_side = profile.threads_for(threads, profile.cores)
         readers = max(1, profile.cores // max(profile.gpus, 1) - 1)
         count = workers or profile.workers
-        return cls(profile, Budget(working, side_by_side, count, profile.gpus, readers))
+        return cls(
+            profile, Budget(working, side_by_side, count, profile.gpus, readers, profile.bandwidth or 0)
+        )
 
     def limited_to(self, workers: int) -> WorkerJobs:
         """See ``Executor``."""
@@ -138,10 +140,11 @@ class WorkerJobs:
 
             with watchdog, DaskClient(cluster, set_as_default=False) as client:
                 self._await(watchdog, name)
-                margin = self.profile.drain_seconds
+                margin, gpus = self.profile.drain_seconds, self.profile.gpus
+                workers, watch = self.budget.workers, watchdog.check
                 with (
                     prepare_scheduler(
-                        client, run, kernels, watch=watchdog.check, gpus=self.profile.gpus
+                        client, run, kernels, workers=workers, watch=watch, gpus=gpus
                     ) as scheduler,
                     Rolling(
                         cluster, client, watchdog, remaining_seconds=remaining_seconds, margin_seconds=margin

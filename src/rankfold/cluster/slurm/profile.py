@@ -112,6 +112,9 @@ class Profile(BaseModel):
     workers_per_node: Count = 1
     """In such a job; ``memory``, ``cores`` and ``gpus`` are those of one worker in it."""
 
+    bandwidth: Bytes | None = None
+    """Of the file system, for all workers together, in a second: a plan then says how many it can feed."""
+
     requeue: Number = 20
     """How many times such a job begins again, at most, until all is done."""
 

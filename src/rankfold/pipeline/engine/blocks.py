@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.grid import GRAIN_BYTES_CEILING, Grid
+
+Int64 = npt.NDArray[np.int64]
 
 GRAIN_BYTES = {"cpu": 8 * 2**20, "gpu": 64 * 2**20}
 """By kind of device. On a host a grain and its basis stay in the last-level cache between the two products of
@@ -48,15 +50,17 @@ class Cut:
     grain_rows: int
     """Largest number of rows in one grain."""
 
+    panel_rows: int = field(init=False, repr=False, compare=False)
+    """Rows of the tallest panel."""
+
+    def __post_init__(self) -> None:
+        """Look at all panels once: they may be millions."""
+        object.__setattr__(self, "panel_rows", int(np.diff(self.panels).max()))
+
     @property
     def length(self) -> int:
         """Extent of the axis."""
         return int(self.panels[-1])
-
-    @property
-    def panel_rows(self) -> int:
-        """Rows of the tallest panel."""
-        return int(np.diff(self.panels).max())
 
     @property
     def stream_count(self) -> int:
@@ -114,9 +118,13 @@ def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
     >>> panel_edges(Grid.regular(20, 10, splittable=False), 4).tolist()
     [0, 10, 20]
     """
+    lengths = np.diff(grid.edges)
+    if np.all(lengths[:-1] + lengths[1:] > rows):
+        return _split(grid.edges, lengths, rows) if grid.splittable else grid.edges
+    if np.all(lengths[:-1] == lengths[0]) and lengths[-1] <= lengths[0] <= rows:
+        return _joined(grid.edges, rows)
     edges = [0]
-    chunk_edges = grid.edges.tolist()
-    for start, stop in itertools.pairwise(chunk_edges):
+    for start, stop in itertools.pairwise(grid.edges.tolist()):
         if start > edges[-1] and stop - edges[-1] > rows:
             edges.append(start)
         if stop - start > rows and grid.splittable:
@@ -124,6 +132,24 @@ def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
     if edges[-1] != grid.length:
         edges.append(grid.length)
     return np.asarray(edges, dtype=np.int64)
+
+
+def _split(edges: Int64, lengths: Int64, rows: int) -> Int64:
+    """Edges of chunks, no two of which are joined, and of the pieces that ``grains`` makes: maybe many."""
+    pieces = -(-lengths // rows)
+    whole, rest = np.divmod(lengths, pieces)
+    chunk = np.repeat(np.arange(len(lengths)), pieces)
+    number = 1 + np.arange(len(chunk)) - (np.cumsum(pieces) - pieces)[chunk]
+    stops = edges[chunk] + whole[chunk] * number + rest[chunk] * number // pieces[chunk]
+    return np.append(edges[:1], stops)
+
+
+def _joined(edges: Int64, rows: int) -> Int64:
+    """Edges of panels of as many equal chunks as fit; a last chunk that is shorter may be one more."""
+    starts = edges[: -1 : rows // int(edges[1])]
+    if len(starts) > 1 and starts[-1] == edges[-2] and edges[-1] - starts[-2] <= rows:
+        starts = starts[:-1]
+    return np.append(starts, edges[-1])
 
 
 def stream_count(

@@ -31,14 +31,16 @@ T = TypeVar("T")
 class ByReference(Generic[T]):
     """A value that pickles as the path of a file, written when it is pickled first."""
 
-    def __init__(self, value: T, path: Path) -> None:
-        self.value, self.path = value, path
+    def __init__(self, value: T, path: Path, *, is_stored: bool = False) -> None:
+        self.value, self.path, self._is_stored = value, path, is_stored
 
-    def __reduce__(self) -> tuple[Callable[[Path], ByReference[T]], tuple[Path]]:
-        if not self.path.exists():
+    def __reduce__(self) -> tuple[Callable[[str], ByReference[T]], tuple[str]]:
+        # A scheduler pickles it with every task: it asks the file system nothing.
+        if not self._is_stored:
             with atomic_file(self.path, durable=False) as file:
                 _Pickler(file, self.path.parent.parent).dump(self.value)
-        return _load, (self.path,)
+            self._is_stored = True
+        return _load, (str(self.path),)
 
     def __dask_tokenize__(self) -> str:
         # Dask would pickle it to name it: a hash, and a copy on disk, of every matrix in memory.
@@ -46,8 +48,9 @@ class ByReference(Generic[T]):
 
 
 @functools.lru_cache(maxsize=1)
-def _load(path: Path) -> ByReference[Any]:
-    return ByReference(pickle.loads(path.read_bytes()), path)
+def _load(name: str) -> ByReference[Any]:
+    path = Path(name)
+    return ByReference(pickle.loads(path.read_bytes()), path, is_stored=True)
 
 
 class _Pickler(pickle.Pickler):

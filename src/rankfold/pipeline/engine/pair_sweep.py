@@ -39,9 +39,10 @@ from rankfold.pipeline.storage.journal import Journal
 
 Bools = npt.NDArray[np.bool_]
 Tell = Callable[[str, int, int], None]
+Meetings = Sequence[tuple[Meeting, tuple[Any, ...]]]
 
-GRAPH_TASKS = 4096
-"""Tasks of one graph: what a driver holds does not grow with the rows."""
+GRAPH_TASKS, GRAPH_ROUNDS = 4096, 16
+"""Tasks of a graph, or that many for each at once: what a driver holds does not grow with the rows."""
 
 _MEETINGS = "done"
 
@@ -121,22 +122,21 @@ class PairSweep:
         for turn in range(TURNS):
             # Nobody writes here now: a worker that was thought dead must not set back what is complete.
             save_json(self.folder / LEASE, None, durable=False)
-            missing = self._missing()
-            if not missing:
-                break
-            if turn == TURNS - 1:
-                raise SetBack(f"accumulators in {self.folder} were set back; the same command goes on")
-            left = self._row_pairs(missing)
-            for first in range(0, len(missing), GRAPH_TASKS):
-                part = missing[first : first + GRAPH_TASKS]
+            met, begun = self._met(), False
+            left = sum(map(self._row_pairs, self._graphs(met)))
+            for part in self._graphs(met):
+                if turn == TURNS - 1:
+                    raise SetBack(f"accumulators in {self.folder} were set back; the same command goes on")
                 report |= self._carry_out(part, scheduler, functools.partial(tell, left))
-                left -= self._row_pairs(part)
+                left, begun = left - self._row_pairs(part), True
+            if not begun:
+                break
         if progress:
             progress(self.name, rows, rows)
         return report
 
-    def _missing(self) -> list[tuple[Meeting, tuple[Any, ...]]]:
-        """Meetings with pairs that are not done."""
+    def _met(self) -> Bools:
+        """Which groups have met each other, or all blocks of an accumulator."""
         pairs, starts = self.fold.pairs, self.groups[:-1]
         own = pairs.others is None
         met = np.ones((len(starts), len(starts) if own else pairs.accumulators), np.bool_)
@@ -148,20 +148,19 @@ class PairSweep:
                     met[group] &= np.logical_and.reduceat(bits, starts)
                 else:
                     met[group, accumulator] &= bits[slice(*pairs.accumulator(accumulator))].all()
-        if own:
-            met = met & met.T
-        return [
-            (meeting, alone)
-            for meeting, alone in schedule(pairs, self.groups, self.at_once)
-            if not (met[alone[0], alone[-1]] if own else met[alone[0]])
-        ]
+        return met & met.T if own else met
 
-    def _carry_out(
-        self,
-        missing: Sequence[tuple[Meeting, tuple[Any, ...]]],
-        scheduler: Scheduler,
-        tell: Callable[[int], None],
-    ) -> PairReport:
+    def _graphs(self, met: Bools) -> Iterator[Meetings]:
+        """Meetings with pairs that are not done, those of one graph at a time: all may be millions."""
+        missing = (
+            (meeting, alone)
+            for meeting, alone in schedule(self.fold.pairs, self.groups, self.at_once)
+            if not met[alone if len(alone) > 1 else alone[0]]
+        )
+        while part := list(itertools.islice(missing, max(GRAPH_TASKS, GRAPH_ROUNDS * self.at_once))):
+            yield part
+
+    def _carry_out(self, missing: Meetings, scheduler: Scheduler, tell: Callable[[int], None]) -> PairReport:
         lease = new_lease(self.folder)
         save_json(self.folder / LEASE, lease, durable=False)
         here = attempt(lease, self.concurrency)
@@ -177,7 +176,7 @@ class PairSweep:
             return_freed_memory()
         return report
 
-    def _row_pairs(self, missing: Sequence[tuple[Meeting, tuple[Any, ...]]]) -> int:
+    def _row_pairs(self, missing: Meetings) -> int:
         rows, met = self.fold.pairs.rows, self.fold.pairs.met
         total = 0
         for meeting, _ in missing:
@@ -189,7 +188,7 @@ class PairSweep:
             total += group * (group - 1) // 2 if own else group * passing
         return total
 
-    def graph(self, missing: Sequence[tuple[Meeting, tuple[Any, ...]]], lease: str) -> Delayed:
+    def graph(self, missing: Meetings, lease: str) -> Delayed:
         """Tasks of the meetings, each after the ones before it that had the same groups.
 
         One dictionary: made of ``delayed`` calls each task would hold a table of all that come before it.

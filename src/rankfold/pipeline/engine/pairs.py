@@ -14,6 +14,7 @@ to many workers.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +45,11 @@ TARGET_TASKS = 64
 FEW = 8
 """Groups for each task at once, up to which they meet in a tournament."""
 
-GROUPS_PER_THREAD = 4
+GROUPS_PER_THREAD = 2, 4
 """With twice as many groups as threads all are busy; with more of them the last round is short."""
+
+MOST_TASKS = 100_000
+"""Of a sweep, as far as twice as many groups as threads allow: each pair of groups is one."""
 
 
 def block_edges(grid: Grid, columns: int) -> Int64:
@@ -96,9 +100,10 @@ class Pairs:
 
     def group_target(self, threads: int) -> int:
         """Groups that keep so many threads busy."""
+        fewest, many = (each * threads for each in GROUPS_PER_THREAD)
         if self.others is None:
-            return GROUPS_PER_THREAD * threads
-        return -(-GROUPS_PER_THREAD * threads // self.accumulators)
+            return max(fewest, min(many, math.isqrt(2 * MOST_TASKS)))
+        return -(-many // self.accumulators)
 
     @property
     def most_at_once(self) -> int:

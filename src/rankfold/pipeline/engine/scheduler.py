@@ -33,6 +33,9 @@ class Budget:
     readers: int = 1
     """Threads that read panels for a segment on a GPU."""
 
+    bandwidth: float = 0.0
+    """Bytes per second that the file system gives all processes together; 0 where nobody said."""
+
     @property
     def device(self) -> str:
         """Where folds run that have code for it."""

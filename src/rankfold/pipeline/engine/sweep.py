@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dask.delayed import Delayed, delayed
+from dask.delayed import Delayed
 
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.durable import flush, flush_all
@@ -171,9 +171,9 @@ class Sweep:
 
     def _set_aside_damage(self) -> None:
         """Let streams start over of which what an earlier attempt wrote is not whole."""
-        for stream in range(self.fold.cut.stream_count):
-            part = self._part(0, stream)
-            state = load_if_whole(part) if part.exists() else None
+        for stream in self._begun():
+            part = self.part(0, stream)
+            state = load_if_whole(part)
             if state is not None:
                 damage = self.keeping.damage(Ledger.taken_from(state))
                 if damage is not None:
@@ -185,8 +185,8 @@ class Sweep:
         # Segments of an attempt whose driver is gone see that it is not theirs any more, and end.
         save_json(self.folder / LEASE, lease, durable=False)
         own = attempt(lease, self.concurrency)
-        for stream in range(self.fold.cut.stream_count):
-            own.reach(stream, _stream_rows(self.fold.cut, stream, self._next_panel(stream)))
+        for stream, panel in enumerate(self._next_panels()):
+            own.reach(stream, _stream_rows(self.fold.cut, stream, panel))
         try:
             report = scheduler.compute(
                 self.graph(lease),
@@ -204,59 +204,58 @@ class Sweep:
     def _root_state(self) -> State:
         """What the graph leaves: the last merge, or the one stream there is."""
         if self.fold.cut.stream_count == 1:
-            return _load_part(self._part(0, 0), int(self.fold.cut.streams[1]))
+            return _load_part(self.part(0, 0), int(self.fold.cut.streams[1]))
         return _load_part(self._root(), None)
 
     def graph(self, lease: str = "") -> Delayed:
-        """Chains of segments from where their streams stand, joined by the merge tree."""
-        fold = ByReference[Fold](self.fold, self.folder / f"fold-{short(lease)}.pickle")
-        layer = [self._chain(fold, stream, lease) for stream in range(self.fold.cut.stream_count)]
-        level = 0
+        """Chains of segments from where their streams stand, joined by the merge tree.
+
+        One dictionary: made of ``delayed`` calls each task would hold a table of all that come before it.
+        """
+        reference = ByReference(self, self.folder / f"fold-{short(lease)}.pickle")
+        merge = functools.partial(_merge, reference, lease=lease)
+        tasks: dict[Any, Any] = {}
+        layer, level = self._chains(functools.partial(_advance, reference, lease=lease), lease, tasks), 0
         while len(layer) > 1:
             level += 1
-            below = [self._part(level - 1, i) for i in range(len(layer))]
-            ends = [int(end) for end in self.fold.cut.streams[1:]] if level == 1 else [None] * len(layer)
-            layer = [
-                delayed(functools.partial(_merge, fold), pure=True)(
-                    list(zip(below[i : i + FAN_IN], ends[i : i + FAN_IN], strict=True)),
-                    self._part(level, i // FAN_IN),
-                    layer[i : i + FAN_IN],
-                    lease=lease,
-                    limit=self.concurrency,
-                    dask_key_name=(self._key("merge", level, lease), level, i // FAN_IN),
-                )
-                for i in range(0, len(layer), FAN_IN)
-            ]
-        return layer[0]
+            name = self._key("merge", level, lease)
+            groups = [layer[i : i + FAN_IN] for i in range(0, len(layer), FAN_IN)]
+            layer = [(name, level, index) for index in range(len(groups))]
+            tasks |= {key: (merge, *key[1:], group) for key, group in zip(layer, groups, strict=True)}
+        return Delayed(layer[0], tasks)  # type: ignore[no-untyped-call]  # as Dask has it
 
-    def _chain(self, fold: ByReference[Fold], stream: int, lease: str) -> Delayed:
-        cut, device = self.fold.cut, "cpu"
-        if self.device != "cpu" and runs_on_device(getattr(self.fold, "kernels", ())):
-            device = self.device
-        last = int(cut.streams[stream + 1])
-        panel = self._next_panel(stream)
-        rows = max(1.0, SEGMENT_SECONDS / self.fold.row_seconds)
-        step = max(1, int(rows // cut.panel_rows))
-        token: Any = None
-        for link, until in enumerate([*range(panel + step, last, step), last]):
-            token = delayed(functools.partial(_advance, fold), pure=True)(
-                stream,
-                self._part(0, stream),
-                until,
-                token,
-                lease=lease,
-                limit=self.concurrency,
-                journal=self.journal,
-                keeping=self.keeping,
-                device=device,
-                dask_key_name=(self._key("segment", link, lease), stream, until),
-            )
-        return token  # type: ignore[no-any-return]
+    def _chains(
+        self, advance: Callable[..., Report], lease: str, tasks: dict[Any, Any]
+    ) -> list[tuple[Any, ...]]:
+        """Segments of all streams, which join the tasks; the last one of each."""
+        cut, ends = self.fold.cut, []
+        step = max(1, int(max(1.0, SEGMENT_SECONDS / self.fold.row_seconds) // cut.panel_rows))
+        for stream, panel in enumerate(self._next_panels()):
+            last, before = int(cut.streams[stream + 1]), None
+            for link, until in enumerate([*range(panel + step, last, step), last]):
+                key = (self._key("segment", link, lease), stream, until)
+                tasks[key], before = (advance, stream, until, before), key
+            ends.append(key)
+        return ends
 
-    def _next_panel(self, stream: int) -> int:
-        """The next panel of a stream."""
-        state = load_if_whole(self._part(0, stream), _NEXT)
-        return int(state[_NEXT]) if state else int(self.fold.cut.streams[stream])
+    def _next_panels(self) -> list[int]:
+        """The next panel of each stream."""
+        panels: list[int] = self.fold.cut.streams[:-1].tolist()
+        for stream in self._begun():
+            state = load_if_whole(self.part(0, stream), _NEXT)
+            panels[stream] = int(state[_NEXT]) if state else panels[stream]
+        return panels
+
+    def _begun(self) -> list[int]:
+        """Streams that have a checkpoint: the folder is looked into once, and not for each of them."""
+        parts = {self.part(0, stream): stream for stream in range(self.fold.cut.stream_count)}
+        return sorted(parts[path] for path in self.folder.glob("stream-*.part") if path in parts)
+
+    @property
+    def place(self) -> str:
+        """What segments run on: the host, unless the fold has code for the device."""
+        there = self.device != "cpu" and runs_on_device(getattr(self.fold, "kernels", ()))
+        return self.device if there else "cpu"
 
     def _key(self, kind: str, level: int, lease: str) -> str:
         # Keys of different attempts must differ, or a scheduler that still remembers one of them answers the
@@ -264,14 +263,24 @@ class Sweep:
         # worker is free only where their like depends on few.
         return f"{self.name}-{kind}-{level}-{short(lease)}"
 
-    def _part(self, level: int, index: int) -> Path:
+    def part(self, level: int, index: int) -> Path:
+        """Where a stream leaves its checkpoints (level 0), or a merge its sum."""
         return self.folder / (f"stream-{index:05d}.part" if level == 0 else f"merge-{level}-{index:05d}.part")
+
+    def parts_below(self, level: int, index: int) -> list[tuple[Path, int | None]]:
+        """What a merge takes, and the last panel of each that is a stream."""
+        count = self.fold.cut.stream_count
+        for _ in range(level - 1):
+            count = -(-count // FAN_IN)
+        ends = self.fold.cut.streams[1:].tolist() if level == 1 else [None] * count
+        group = range(index * FAN_IN, min(count, (index + 1) * FAN_IN))
+        return [(self.part(level - 1, i), ends[i]) for i in group]
 
     def _root(self) -> Path:
         level, count = 0, self.fold.cut.stream_count
         while count > 1:
             level, count = level + 1, -(-count // FAN_IN)
-        return self._part(level, 0)
+        return self.part(level, 0)
 
     def _watch(self, lease: str, progress: Callable[[str, int, int], None] | None) -> Callable[[], None]:
         own, rows = attempt(lease, self.concurrency), self.fold.cut.length
@@ -283,24 +292,15 @@ class SetBack(Interrupted):
 
 
 def _advance(
-    reference: ByReference[Fold],
-    stream: int,
-    path: Path,
-    until: int,
-    before: Report | None,
-    *,
-    lease: str,
-    limit: int,
-    journal: Journal,
-    keeping: Keeping,
-    device: str,
+    reference: ByReference[Sweep], stream: int, until: int, before: Report | None, *, lease: str
 ) -> Report:
     """Fold a stream on to panel ``until``, from wherever its last checkpoint stands."""
-    own, fold, last_save = attempt(lease, limit), reference.value, time.monotonic()
-    place = device_of(device)
+    sweep, last_save = reference.value, time.monotonic()
+    fold, keeping, path = sweep.fold, sweep.keeping, sweep.part(0, stream)
+    own, place = attempt(lease, sweep.concurrency), device_of(sweep.place)
     place.limit(fold.device_bytes, path.parent.parent)
     make = functools.partial(fold.workspace, place)
-    with own.workspace(make) as work, one_blas_thread(), journal.segment(stream) as note:
+    with own.workspace(make) as work, one_blas_thread(), sweep.journal.segment(stream) as note:
         state, panel = _resume(fold, path, int(fold.cut.streams[stream]), place)
         ledger, writes = Ledger.taken_from(state), Ledger()
         state = place.load(state, fold.resident)
@@ -367,23 +367,19 @@ def _load_part(path: Path, end: int | None) -> State:
 
 
 def _merge(
-    reference: ByReference[Fold],
-    parts: list[tuple[Path, int | None]],
-    into: Path,
-    reports: list[Report],
-    *,
-    lease: str,
-    limit: int,
+    reference: ByReference[Sweep], level: int, index: int, reports: list[Report], *, lease: str
 ) -> Report:
     """Merge finished parts in order, one in memory at a time beside the sum."""
-    with attempt(lease, limit).merging(), one_blas_thread():
+    sweep = reference.value
+    parts, into = sweep.parts_below(level, index), sweep.part(level, index)
+    with attempt(lease, sweep.concurrency).merging(), one_blas_thread():
         if load_if_whole(into) is None:
             total = _load_part(*parts[0])
             ledger = Ledger.taken_from(total)
             for part in parts[1:]:
                 other = _load_part(*part)
                 ledger.add(Ledger.taken_from(other))
-                reference.value.merge(total, other)
+                sweep.fold.merge(total, other)
             require_ours(into.parent, lease)
             save_arrays(into, {**total, **ledger.as_arrays()})
     mine = Report(frozenset({(HOST.name, HOST.core_type())}), bytes_above_baseline())

@@ -8,6 +8,7 @@ shape_only        a matrix that is only planned with
 imagined_result   a result of such matrices
 traffic           bytes between workers
 seconds           predicted times
+scaling           workers beyond which more do not help, and why
 table             a plan, for people
 progress          how far a run is, by its plan
 sweep_words       what sweeps are called

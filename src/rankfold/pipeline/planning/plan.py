@@ -17,6 +17,7 @@ import numpy as np
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DiskSpaceError
 from rankfold.pipeline.planning.passes import Pass
+from rankfold.pipeline.planning.scaling import Scaling, scaling_of
 from rankfold.pipeline.planning.seconds import Rates, Seconds, predicted_seconds
 from rankfold.pipeline.planning.table import passes_note, table
 from rankfold.pipeline.planning.traffic import Traffic
@@ -60,6 +61,8 @@ class Plan:
     result_bytes: int
     checkpoint_bytes: int
     useful_workers: int
+    """Most that have something to do; see also ``scaling``."""
+
     seconds: float | None
     decided_by: str = ""
     """What of the data decides how many passes are made; empty where the request does."""
@@ -81,6 +84,9 @@ class Plan:
 
     details: tuple[tuple[str, str], ...] = ()
     """Lines of its table that take the place of the width of blocks."""
+
+    bandwidth: float = 0.0
+    """Bytes per second that the file system gives all workers together; 0 where nobody said."""
 
     @property
     def tasks(self) -> int:
@@ -110,6 +116,11 @@ class Plan:
             matrix = sorted(matrix, key=lambda p: not p.is_likely)[: self.likely_passes]
         return [*matrix, *(p for p in self.passes if p.over == "scratch")]
 
+    @property
+    def scaling(self) -> Scaling:
+        """Workers beyond which more do not help, and why."""
+        return scaling_of(self)
+
     def with_seconds(self, rates: Rates, source: Source, workers: int) -> Plan:
         """With predicted seconds; one panel of the matrix is read to learn how fast that is.
 
@@ -122,10 +133,11 @@ class Plan:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        sums = {"tasks": self.tasks, "reads_bytes": self.reads_bytes}
+        sums: dict[str, Any] = {"tasks": self.tasks, "reads_bytes": self.reads_bytes}
         if self.device != "cpu":
             sums |= {"device_bytes": self.device_bytes, "upload_bytes": self.upload_bytes}
-        return {**dataclasses.asdict(self), **sums, "passes_note": passes_note(self)}
+        sums |= {"scaling": dataclasses.asdict(self.scaling), "passes_note": passes_note(self)}
+        return {**dataclasses.asdict(self), **sums}
 
     def __str__(self) -> str:
         return table(self)

@@ -131,6 +131,7 @@ def plan_task(
         groups=arrangement.groups,
         device=budget.device,
         details=outline.details,
+        bandwidth=budget.bandwidth,
     )
 
 

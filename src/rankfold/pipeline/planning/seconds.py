@@ -182,19 +182,25 @@ def predicted_seconds(plan: Plan, rates: Rates, source: Source, workers: int) ->
     read = decode = compute = 0.0
     for sweep in plan.likely_sweeps:
         lanes = max(1, min(plan.concurrency * workers, sweep.streams))
-        plain = (sweep.reads_bytes + sweep.writes_bytes) / rates.read_bytes
-        beyond = 0.0
-        if sweep.over == "matrix":
-            beyond = max(0.0, sweep.reads_bytes * (reading.byte_seconds - 1 / rates.read_bytes))
-        working = sweep.flops / _speed(plan, sweep, rates)
-        if sweep.over == "matrix" and sweep.numbers:
-            working += sweep.numbers * ORDER_SECONDS
-        elif sweep.over == "matrix":
-            working += plan.shape[0] * plan.shape[1] * ELEMENT_SECONDS * (not plan.groups)
-        read += plain / lanes
-        decode += beyond / (min(workers, lanes) if reading.alone else lanes)
-        compute += working / lanes + sweep.tasks * TASK_SECONDS / lanes + SWEEP_SECONDS
+        work = work_seconds(plan, sweep, rates, reading)
+        read += work.read / lanes
+        decode += work.decode / (min(workers, lanes) if reading.alone else lanes)
+        compute += work.compute / lanes + sweep.tasks * TASK_SECONDS / lanes + SWEEP_SECONDS
     return Seconds(rates.start_seconds, read, decode, compute + _driver_seconds(plan, rates))
+
+
+def work_seconds(plan: Plan, sweep: Pass, rates: Rates, reading: Reading) -> Seconds:
+    """What the segments of a sweep would take one after the other."""
+    plain = (sweep.reads_bytes + sweep.writes_bytes) / rates.read_bytes
+    beyond = 0.0
+    if sweep.over == "matrix":
+        beyond = max(0.0, sweep.reads_bytes * (reading.byte_seconds - 1 / rates.read_bytes))
+    working = sweep.flops / _speed(plan, sweep, rates)
+    if sweep.over == "matrix" and sweep.numbers:
+        working += sweep.numbers * ORDER_SECONDS
+    elif sweep.over == "matrix":
+        working += plan.shape[0] * plan.shape[1] * ELEMENT_SECONDS * (not plan.groups)
+    return Seconds(0.0, plain, beyond, working)
 
 
 def _speed(plan: Plan, sweep: Pass, rates: Rates) -> float:

@@ -36,7 +36,7 @@ def table(plan: Plan) -> str:
         *_device(plan),
         f"scratch, result          {format_bytes(plan.scratch_bytes)} at most, "
         f"{format_bytes(plan.result_bytes)}",
-        f"tasks, useful workers    {plan.tasks} at most, {plan.useful_workers}",
+        f"tasks, useful workers    {plan.tasks} at most, {plan.scaling}",
     ]
     if plan.comparison:
         lines.append(f"operations               {plan.comparison}")

@@ -67,8 +67,9 @@ def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
                 os.replace(temporary, path)
             if durable:
                 flush(path.parent)
-    finally:
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
 
 
 @contextlib.contextmanager

@@ -1,0 +1,113 @@
+"""How many workers help, and what ends it: streams, reading, or merges.
+
+A sweep folds its streams side by side, so workers without a stream are idle. Segments ask a file system for
+bytes as fast as they fold them; one that gives no more makes them wait for each other. And while streams are
+folded side by side, the merges that follow the last of them come one after the other. Rates are those of a
+nominal core, by which segments are cut as well: nothing that decides numbers sees any of this.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rankfold.pipeline.engine.sweep import FAN_IN
+from rankfold.pipeline.planning.seconds import (
+    NOMINAL_FLOPS,
+    NOMINAL_READ,
+    Rates,
+    Reading,
+    work_seconds,
+)
+from rankfold.pipeline.units import format_bytes
+
+if TYPE_CHECKING:
+    from rankfold.pipeline.planning.passes import Pass
+    from rankfold.pipeline.planning.plan import Plan
+
+NOMINAL = Rates(NOMINAL_FLOPS[4], NOMINAL_FLOPS[8], NOMINAL_READ)
+"""Of one core."""
+
+MERGE_BYTE_SECONDS = 4e-9
+"""To write, read and add a byte of an accumulator: see ``blocks.READS_PER_BYTE``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """Workers beyond which more do not help."""
+
+    workers: int
+    reason: str
+    """``"streams"``, ``"reading"`` or ``"merges"``."""
+
+    streams: int
+    """Workers that have a stream each for all that they run at once."""
+
+    reading: int | None
+    """Workers that take all that the file system gives; None where nobody said how much that is."""
+
+    merges: int | None
+    """Workers with which merging takes as long as folding; None where nothing is merged."""
+
+    bandwidth: float = 0.0
+    """Bytes per second of the file system."""
+
+    def __str__(self) -> str:
+        if self.reason == "reading":
+            return f"{self.workers}; more wait for a file system of {format_bytes(int(self.bandwidth))}/s"
+        if self.reason == "merges":
+            return f"{self.workers}; with more, merging streams takes longer than folding them"
+        return f"{self.workers}; more find no stream to fold"
+
+
+def scaling_of(plan: Plan) -> Scaling:
+    """Of the sweep that takes the longest.
+
+    What is known of the file system is ``plan.bandwidth``. On a device, whose rates are not those of a core,
+    streams alone count.
+    """
+    sweeps = [sweep for sweep in plan.likely_sweeps if sweep.tasks]
+    if plan.device != "cpu" or not sweeps:
+        return Scaling(plan.useful_workers, "streams", plan.useful_workers, None, None)
+    longest = max(sweeps, key=lambda sweep: _work(plan, sweep))
+    return _of_sweep(plan, longest)
+
+
+def _work(plan: Plan, sweep: Pass) -> float:
+    return work_seconds(plan, sweep, NOMINAL, Reading(1 / NOMINAL.read_bytes, alone=False)).total
+
+
+def _of_sweep(plan: Plan, sweep: Pass) -> Scaling:
+    # Pairs of blocks are counted as if each block were a group.
+    streams = plan.useful_workers if plan.groups else max(1, -(-sweep.streams // max(1, plan.concurrency)))
+    worker_seconds, moved = (
+        _work(plan, sweep) / max(1, plan.concurrency),
+        sweep.reads_bytes + sweep.writes_bytes,
+    )
+    limits = {"streams": streams}
+    if plan.bandwidth and moved:
+        limits["reading"] = max(1, math.ceil(plan.bandwidth * worker_seconds / moved))
+    if tail := tail_seconds(sweep):
+        limits["merges"] = max(1, math.ceil(worker_seconds / tail))
+    reason = min(limits, key=lambda name: limits[name])
+    others = limits.get("reading"), limits.get("merges")
+    return Scaling(limits[reason], reason, streams, *others, bandwidth=plan.bandwidth)
+
+
+def tail_seconds(sweep: Pass) -> float:
+    """Merges that come one after the other when the last stream has ended: one of each level of the tree.
+
+    >>> from rankfold.pipeline.planning.passes import Pass
+    >>> tail_seconds(Pass("pass-01", "matrix", 0, 0, 0.0, 0, 9363, 8192, accumulator_bytes=10**6))
+    0.16
+    """
+    levels, count = 0, sweep.streams
+    while count > 1:
+        levels, count = levels + 1, -(-count // FAN_IN)
+    return levels * merge_seconds(sweep)
+
+
+def merge_seconds(sweep: Pass) -> float:
+    """One merge of as many streams as it takes at most."""
+    return min(FAN_IN, sweep.streams) * sweep.accumulator_bytes * MERGE_BYTE_SECONDS * (sweep.streams > 1)
