@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.storage.run_directory import KEYS
 
 OPTIONS = {"ca_file": "--tls-ca-file", "cert": "--tls-cert", "key": "--tls-key"}
 
@@ -28,7 +29,7 @@ def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, An
         security = Security.temporary()
     except ImportError as error:
         raise ClusterError(f"tls: true needs a package that is missing: {error}") from error
-    keys = Path(tempfile.mkdtemp(prefix="tls-", dir=folder))
+    keys = Path(tempfile.mkdtemp(prefix=KEYS, dir=folder))
     try:
         options = []
         for key, option in OPTIONS.items():

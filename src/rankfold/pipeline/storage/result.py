@@ -272,8 +272,9 @@ class Result(Exports):
     def _repr_html_(self) -> str:
         """The same for notebooks: arrays, and what the result says of itself."""
         rows = [
-            f"<tr><td><code>{name}</code></td><td>{' &times; '.join(map(str, self._arrays[name].shape))}</td>"
-            f"<td>{self._arrays[name].dtype}</td><td>{', '.join(self.dimensions(name))}</td></tr>"
+            f"<tr><td><code>{html.escape(name)}</code></td>"
+            f"<td>{' &times; '.join(map(str, self._arrays[name].shape))}</td>"
+            f"<td>{self._arrays[name].dtype}</td><td>{html.escape(', '.join(self.dimensions(name)))}</td></tr>"
             for name in self
         ]
         facts = {"input": self.attrs["input"]["name"], "shape": self.attrs["input"]["shape"]}
@@ -285,7 +286,7 @@ class Result(Exports):
             for name, value in facts.items()
         )
         head = "<tr><th>array</th><th>shape</th><th>type</th><th>axes</th></tr>"
-        return f"<p><b>{self.attrs['kind']}</b>: {said}</p><table>{head}{''.join(rows)}</table>"
+        return f"<p><b>{html.escape(str(self.attrs['kind']))}</b>: {said}</p><table>{head}{''.join(rows)}</table>"
 
     def require_whole(self, *, sums: bool = False) -> None:
         """Raise ``DataError`` if files have gone, have another length, or with ``sums`` hold other bytes."""
@@ -326,8 +327,11 @@ class Result(Exports):
     def dimensions(self, name: str) -> tuple[str, ...]:
         """What each axis of an array counts: ``row``, ``column``, ``component``, ``neighbor``."""
         folder = self._path if name == "X" else self._path / name
-        document = json.loads((folder / "zarr.json").read_bytes())
-        return tuple(document.get("dimension_names") or ())
+        try:
+            document = json.loads((folder / "zarr.json").read_bytes())
+            return tuple(map(str, document.get("dimension_names") or ()))
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"{folder / 'zarr.json'} is not whole, so nothing can be said of its axes") from error
 
     @property
     def run(self) -> dict[str, Any]:

@@ -123,6 +123,8 @@ class CoordinateReader:
     def _parse(self, text: bytes, count: int, line: int) -> Entries:
         import scipy.io
 
+        if b"\0" in text:  # the parser of SciPy would read on behind the end
+            raise _bad_line(self.name, "it holds the byte 0", line)
         kind, (rows, columns) = self.head.field, self.shape
         header = f"%%MatrixMarket matrix coordinate {kind} {self.head.symmetry}\n{rows} {columns} {count}\n"
         try:
