@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.errors import ArgumentError, InputError, SourceNotFoundError
+from rankfold.pipeline.errors import ArgumentError, DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.exporting.exports import Exports
 from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder, remove
 from rankfold.pipeline.storage.chunk_writer import read_array, write_whole_chunks
@@ -331,7 +331,9 @@ class Result(Exports):
             document = json.loads((folder / "zarr.json").read_bytes())
             return tuple(map(str, document.get("dimension_names") or ()))
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise DataError(f"{folder / 'zarr.json'} is not whole, so nothing can be said of its axes") from error
+            raise DataError(
+                f"{folder / 'zarr.json'} is not whole, so nothing can be said of its axes"
+            ) from error
 
     @property
     def run(self) -> dict[str, Any]:

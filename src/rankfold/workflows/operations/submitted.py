@@ -65,7 +65,9 @@ class Submission:
     def of(cls, outputs: Path) -> Self | None:
         """The submission that a folder of results records; None if there is none."""
         facts = load_json(outputs / NOTE, dict) or {}
-        is_whole = facts.keys() == set(cls.__slots__) and all(isinstance(fact, str) for fact in facts.values())
+        is_whole = facts.keys() == set(cls.__slots__) and all(
+            isinstance(fact, str) for fact in facts.values()
+        )
         return cls(**facts) if is_whole else None
 
 
