@@ -46,9 +46,9 @@ export DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False
 export DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT=120s
 export PYTHONUNBUFFERED=1
 module load python
-exec {python} -m distributed.cli.dask_worker SCHEDULER --name dummy-name --nthreads 1 \
---memory-limit 15.00GiB --nanny --death-timeout 120 --local-directory /local \
---no-dashboard --resources GPU=1 --interface lo
+exec {python} -m rankfold.cluster.slurm.node_worker SCHEDULER --name dummy-name --nthreads 1 \
+--memory-limit 15.00GiB --death-timeout 120 --local-directory "/local" \
+--nanny --no-dashboard --resources GPU=1 --interface lo
 """
 
 

@@ -34,8 +34,8 @@ class WorkerProcess(ProcessInterface):
             *(sys.executable, "-m", "rankfold.cluster.local.lifeline", local),
             *("distributed.cli.dask_worker", scheduler, "--no-nanny"),
             *("--name", str(name), "--nthreads", str(threads), "--memory-limit", "0"),
-            *("--host", "127.0.0.1", "--no-dashboard", "--local-directory", local),
-            *("--death-timeout", "60"),
+            *("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"),
+            *("--local-directory", local, "--death-timeout", "60"),
         ]
         self._log = Path(logs) / f"worker-{name}.log"
         self._settings = dict(settings)

@@ -5,6 +5,7 @@ jobs          worker jobs, and one scheduler here
 rolling       who is about to end hands over before
 allocation    all nodes of one job
 step          its workers, by one srun
+node_worker   a worker of a job, on one address of its node
 job_script    a command as one job, requeued until done
 jobqueue      what we use of dask-jobqueue
 queue         what SLURM says of jobs

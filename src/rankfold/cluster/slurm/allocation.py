@@ -30,6 +30,7 @@ from rankfold.cluster.slurm.certificates import make_certificates
 from rankfold.cluster.slurm.jobs import MARGIN, NANNY_BYTES, address_of, await_workers, job_bytes
 from rankfold.cluster.slurm.profile import Profile, find_profile
 from rankfold.cluster.slurm.queue import require_commands
+from rankfold.cluster.slurm.shell_lines import node_folder
 from rankfold.cluster.slurm.step import SrunStep
 from rankfold.pipeline.engine.memory import available_bytes
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
@@ -143,7 +144,7 @@ class Allocation:
             *(f"--output={output}", f"--error={output}"),
         ]
         worker = [
-            *(profile.python or sys.executable, "-m", "distributed.cli.dask_worker", scheduler),
+            *(profile.python or sys.executable, "-m", "rankfold.cluster.slurm.node_worker", scheduler),
             *(
                 "--nthreads",
                 str(self.budget.threads),
@@ -158,8 +159,8 @@ class Allocation:
             step.append(f"--gpus-per-task={profile.gpus}")
             worker += ["--resources", f"GPU={profile.gpus}"]
         # By a shell on the node, which knows its folders.
-        local = profile.scratch or "${SLURM_TMPDIR:-/tmp}"
-        return [*step, "sh", "-c", f'exec {shlex.join(worker)} --local-directory "{local}"']
+        local = node_folder(profile.scratch)
+        return [*step, "sh", "-c", f"exec {shlex.join(worker)} --local-directory {local}"]
 
     def _await(self, cluster: Any, step: SrunStep) -> None:
         def here() -> int:

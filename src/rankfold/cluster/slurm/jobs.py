@@ -27,7 +27,7 @@ from rankfold.cluster.slurm.leftovers import no_job_left
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.queue import Jobs, ask, describe_jobs, require_commands
 from rankfold.cluster.slurm.rolling import Rolling
-from rankfold.cluster.slurm.shell_lines import exports, in_directive, log_pattern
+from rankfold.cluster.slurm.shell_lines import exports, in_directive, log_pattern, node_folder
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
 from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
 from rankfold.pipeline.storage.run_directory import RunDirectory
@@ -155,7 +155,7 @@ class SlurmJobs:
         logs = {key: log_pattern(folder / "logs", f"{name}-%J.{ending}") for key, ending in endings.items()}
         directives = [f"--{key}={in_directive(log)}" for key, log in logs.items()]
         directives += ["--no-requeue", *profile.directives]
-        extra = ["--no-dashboard"]
+        extra = ["--nanny", "--no-dashboard"]
         if profile.gpus:
             directives.append(f"--gpus-per-task={profile.gpus}")
             extra += ["--resources", f"GPU={profile.gpus}"]
@@ -169,7 +169,7 @@ class SlurmJobs:
             "account": profile.account,
             "walltime": profile.walltime,
             "interface": profile.interface,
-            "local_directory": profile.scratch or "${SLURM_TMPDIR:-/tmp}",
+            "local_directory": node_folder(profile.scratch),
             "job_extra_directives": directives,
             "job_script_prologue": [*exports(), *profile.prologue],
             "worker_extra_args": extra,

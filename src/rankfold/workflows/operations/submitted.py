@@ -19,7 +19,7 @@ from rankfold.cluster.executor import Executor
 from rankfold.cluster.slurm.job_script import PREFIX, allocation_of, job_script, log_name, submit
 from rankfold.cluster.slurm.profile import Profile, absolute_profile, find_profile
 from rankfold.cluster.slurm.queue import list_jobs, require_commands
-from rankfold.cluster.slurm.shell_lines import log_pattern
+from rankfold.cluster.slurm.shell_lines import log_pattern, require_one_line
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_json
 from rankfold.pipeline.storage.run_directory import hold_lock
@@ -84,6 +84,8 @@ class InOneJob(Workflow):
             flow = flow.model_copy(update={"profile": "slurm"})
         # Jobs of a crontab begin in another folder.
         flow = flow.model_copy(update={"profile": absolute_profile(flow.profile, Path.cwd())})
+        require_one_line(str(workflow.document.path.absolute()), "the path of the workflow,")
+        require_one_line(flow.profile, "the path of the profile,")
         return cls(flow, workflow.document, workflow.steps)
 
     @property
