@@ -133,9 +133,7 @@ def _results(folder: Path) -> None:
     result = rf.open_result(path)
     repr(result), result._repr_html_()
     for name in result:
-        array = result[name]
-        if array.nbytes < READ_BYTES:
-            np.asarray(array[...])
+        result[name]  # what is left to Zarr to read is Zarr's to refuse
     if not rf.verify(path):
         with contextlib.suppress(RankfoldError):
             rf.transform(result, corpus.matrix("f8"))

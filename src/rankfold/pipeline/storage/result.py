@@ -142,8 +142,20 @@ def write_matrix_facts(path: Path, facts: Mapping[str, Any]) -> None:
     zarr.open_array(path, mode="r+").attrs["rankfold"] = {"schema": SCHEMA, **facts}
 
 
+ESTIMATES = ("largest_error_estimate", "relative_error")
+"""Facts that short descriptions tell."""
+
 _NO_RESULT = (KeyError, ValueError, OSError, TypeError, AttributeError, RecursionError)
 """What opening something else, or a result that is damaged, can raise."""
+
+
+def _require_facts(facts: dict[str, Any]) -> None:
+    """Raise what is among ``_NO_RESULT`` for facts that no result has."""
+    texts = [facts["kind"], facts["method"], facts["input"]["name"]]
+    numbers = [facts["passes"], *(facts[name] for name in ESTIMATES if name in facts)]
+    if not all(isinstance(text, str) for text in texts) or not isinstance(facts["request"], dict):
+        raise TypeError("its facts are of other types")
+    [float(number) for number in (*numbers, *facts["input"]["shape"])]
 
 
 def _has_rows(array: zarr.Array[Any]) -> bool:
@@ -213,7 +225,7 @@ class Result(Exports):
         try:
             store = zarr.open(self._path, mode="r")
             self.attrs = dict(store.attrs["rankfold"])  # type: ignore[arg-type]
-            self.attrs["kind"], self.attrs["request"], self.attrs["input"]
+            _require_facts(self.attrs)
         except _NO_RESULT as error:
             raise InputError(f"{self._path} is not a result of rankfold") from error
         self._arrays = {"X": store} if isinstance(store, zarr.Array) else dict(store.arrays())
@@ -234,7 +246,10 @@ class Result(Exports):
             return array  # type: ignore[no-any-return]
         if name not in self._memory:
             self._require_whole(name, sums=True)
-            self._memory[name] = np.asarray(array[...])
+            try:
+                self._memory[name] = np.asarray(array[...])
+            except _NO_RESULT as error:
+                raise DataError(f"{self._path / name} cannot be read: {error}. Restore the result") from error
         return self._memory[name]
 
     def __getitem__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:

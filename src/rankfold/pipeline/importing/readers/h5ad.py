@@ -24,6 +24,7 @@ from rankfold.pipeline.errors import (
     SourceNotFoundError,
 )
 from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.hdf5 import DAMAGE
 from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector, require_vectors
 from rankfold.pipeline.units import format_bytes
 
@@ -146,7 +147,7 @@ def _file(path: str) -> Iterator[Any]:
             yield file
     except RankfoldError:
         raise
-    except (OSError, RuntimeError, LookupError, ValueError, TypeError) as error:
+    except DAMAGE as error:
         raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -80,6 +81,9 @@ class ParquetReader(NumericTable):
     def _require_columns(self, path: str, names: list[str]) -> None:
         if not set(self.column_names) <= set(names):
             raise InputError(f"{path} has columns {list_names(names)}, not all of those of {self.paths[0]}")
+        twice = [name for name, count in Counter(names).items() if count > 1 and name in self.column_names]
+        if twice:
+            raise InputError(f"{path} has several columns of the name {twice[0]!r}. Rename them, or leave them out")
 
     def _columns(self, batch: Any, path: str, row: int) -> list[Any]:
         """The columns in the order they are taken, or what the lists of one hold."""
