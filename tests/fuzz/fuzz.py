@@ -183,7 +183,9 @@ def attack(name: str, seconds: float, seed: int, folder: Path) -> dict[str, Any]
     for number, files in enumerate(valid):  # imports and kernels, before time and memory count
         place = folder / f"valid-{number}"
         lay_out(place, files)
-        with contextlib.suppress(*([RankfoldError] if number else [])):  # some are refused by name; the first is read
+        with contextlib.suppress(
+            *([RankfoldError] if number else [])
+        ):  # some are refused by name; the first is read
             parser.read(place)
         shutil.rmtree(place)
     _bound_memory()

@@ -8,14 +8,31 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
-from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError
+from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError, printable
 
 DRAINS = (signal.SIGTERM, signal.SIGUSR1)
 """Signals by which SLURM, and others, ask for an orderly end."""
 
 AGAIN_SECONDS = 0.05
 """After which a signal comes again that a callback has swallowed."""
+
+
+class PlainText:
+    """A stream that shows control characters instead of passing them to the terminal; see ``printable``."""
+
+    def __init__(self, stream: Any) -> None:
+        self.rich_proxied_file = stream  # rich draws bars by control characters of its own: past this
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text; returns its length, as streams do."""
+        self._stream.write(printable(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class Stop(BaseException):
@@ -28,6 +45,8 @@ def report_errors(debug: bool) -> Iterator[None]:
     for number in DRAINS:
         signal.signal(number, _drain)
     unraisable, sys.unraisablehook = sys.unraisablehook, _resend_signal
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (stream and PlainText(stream) for stream in streams)
     try:
         yield
         _disregard(*DRAINS)  # all is done: nothing is left to stop
@@ -46,6 +65,7 @@ def report_errors(debug: bool) -> Iterator[None]:
         _fail(f"{message} (--debug shows where)", InputError.exit_code, error if debug else None)
     finally:
         sys.unraisablehook = unraisable
+        sys.stdout, sys.stderr = streams
 
 
 RESUME_HINT = "what was finished is kept, and the same command goes on from there"

@@ -51,14 +51,33 @@ def test_workers_of_this_machine_listen_to_it_alone(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), ("--interface", "lo")], ids=["where it reaches the scheduler", "chosen"])
+@pytest.mark.parametrize(
+    "options", [(), ("--interface", "lo")], ids=["where it reaches the scheduler", "chosen"]
+)
 def test_a_worker_of_a_job_listens_on_one_address(tmp_path: Path, options: tuple[str, ...]) -> None:
     from distributed import Scheduler, SpecCluster
 
-    scheduler = {"cls": Scheduler, "options": {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"}}
-    words = ["--nanny", "--no-dashboard", "--local-directory", str(tmp_path), "--death-timeout", "60", *options]
+    scheduler = {
+        "cls": Scheduler,
+        "options": {"host": "127.0.0.1", "port": 0, "dashboard_address": "127.0.0.1:0"},
+    }
+    words = [
+        "--nanny",
+        "--no-dashboard",
+        "--local-directory",
+        str(tmp_path),
+        "--death-timeout",
+        "60",
+        *options,
+    ]
     with SpecCluster(scheduler=scheduler, workers={}) as cluster:
-        command = [sys.executable, "-m", "rankfold.cluster.slurm.node_worker", cluster.scheduler_address, *words]
+        command = [
+            sys.executable,
+            "-m",
+            "rankfold.cluster.slurm.node_worker",
+            cluster.scheduler_address,
+            *words,
+        ]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as worker:
             try:
                 until = time.monotonic() + 120
@@ -74,6 +93,11 @@ def test_a_worker_of_a_job_listens_on_one_address(tmp_path: Path, options: tuple
 
 
 def test_options_bind_a_worker_to_the_way_to_its_scheduler_or_to_the_interface() -> None:
-    assert bound_options("tcp://127.0.0.1:9", ()) == ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
+    assert bound_options("tcp://127.0.0.1:9", ()) == [
+        "--host",
+        "127.0.0.1",
+        "--dashboard-address",
+        "127.0.0.1:0",
+    ]
     chosen = bound_options("tls://192.0.2.1:9", ("--x", "--interface", "lo"))
     assert chosen == ["--dashboard-address", "127.0.0.1:0"]

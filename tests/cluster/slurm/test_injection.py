@@ -114,7 +114,9 @@ def test_no_field_of_a_profile_is_run(stage: Path, text: str, field: str, kind: 
 
 @many
 @given(text=texts, field=st.sampled_from(("interface", "scratch", "python")))
-def test_no_field_of_a_profile_is_run_by_the_step_of_an_allocation(stage: Path, text: str, field: str) -> None:
+def test_no_field_of_a_profile_is_run_by_the_step_of_an_allocation(
+    stage: Path, text: str, field: str
+) -> None:
     if profile := profile_of(field, text):
         allocation = Allocation(profile, Budget(2**30, 1, 2), 1, "1", 0)
         *step, option, line = allocation._command("tcp://127.0.0.1:1", "out", ["--tls-key", text])
@@ -127,7 +129,9 @@ def test_no_field_of_a_profile_is_run_by_the_step_of_an_allocation(stage: Path, 
 def test_no_word_of_a_command_and_no_path_of_a_profile_is_run(stage: Path, word: str, name: str) -> None:
     command = ["rankfold-python", "-m", "rankfold", "svd", word, "--out", name]
     script = job_script(command, Profile(), name="t", known_as=f"/data/{name}")
-    assert directive_lines(script.partition("\nasked=")[0]) == directive_lines(job_script(["x"], Profile(), name="t"))
+    assert directive_lines(script.partition("\nasked=")[0]) == directive_lines(
+        job_script(["x"], Profile(), name="t")
+    )
     run_without_mark(script, stage)
 
 
@@ -174,7 +178,11 @@ def _check_crontab(block: str, cron: str, stage: Path) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"cron": "0 3\n* * 1"}, {"every": "1d", "begin": "2026-12-01\n03:00"}, {"every": "1d", "begin": "2026-12-01;03:00"}],
+    [
+        {"cron": "0 3\n* * 1"},
+        {"every": "1d", "begin": "2026-12-01\n03:00"},
+        {"every": "1d", "begin": "2026-12-01;03:00"},
+    ],
 )
 def test_a_schedule_is_one_line(values: dict[str, str]) -> None:
     try:
@@ -192,7 +200,9 @@ def test_a_prologue_of_several_lines_is_no_entry_of_a_crontab(stage: Path) -> No
         scron_block(workflow, _schedules()[0])
 
 
-def test_a_name_that_is_not_utf_8_is_handed_to_slurm_as_it_is(stage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_not_utf_8_is_handed_to_slurm_as_it_is(
+    stage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from rankfold.cluster.slurm.job_script import submit
 
     _program(stage / "bin" / "sbatch", "cat >$HOME/script; echo Submitted batch job 7")

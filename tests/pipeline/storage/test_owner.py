@@ -85,7 +85,9 @@ def test_a_run_that_all_may_write_is_refused_and_told_how_to_mend(tmp_path: Path
     run = unfinished(tmp_path, tmp_path / "s")
     folder: Path = getattr(run, name)
     folder.chmod(0o777)
-    with pytest.raises(OutputError, match=rf"{folder} may be written by everybody \(mode 777\).*chmod -R o-w"):
+    with pytest.raises(
+        OutputError, match=rf"{folder} may be written by everybody \(mode 777\).*chmod -R o-w"
+    ):
         go_on(run)
     assert (run.state / "some.part").exists()
     subprocess.run(["chmod", "-R", "o-w", folder], check=True)
@@ -103,7 +105,9 @@ def test_a_run_of_somebody_else_is_refused(tmp_path: Path, name: str, option: st
     run = unfinished(tmp_path, tmp_path / "s")
     folder: Path = getattr(run, name)
     os.chown(folder, STRANGER, -1)
-    with pytest.raises(OutputError, match=rf"{folder} belongs to user {STRANGER}, .*choose another --{option}$"):
+    with pytest.raises(
+        OutputError, match=rf"{folder} belongs to user {STRANGER}, .*choose another --{option}$"
+    ):
         go_on(run, overwrite=overwrite)
     assert (run.state / "some.part").exists()
     os.chown(folder, os.geteuid(), -1)
@@ -167,7 +171,9 @@ def test_a_pickle_that_was_exchanged_is_not_loaded(tmp_path: Path) -> None:
     assert pickle.loads(task).value == {"a": 1}
     (folder / "fold-1.pickle").write_bytes(pickle.dumps(Marker(tmp_path / "ran")))
     fresh = "import pickle, sys; pickle.loads(bytes.fromhex(sys.argv[1]))"  # a worker, which has nothing in memory
-    ended = subprocess.run([sys.executable, "-c", fresh, task.hex()], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", fresh, task.hex()], capture_output=True, text=True, check=False
+    )
     assert ended.returncode and "is not what the driver of this run has written" in ended.stderr
     assert not (tmp_path / "ran").exists()
 

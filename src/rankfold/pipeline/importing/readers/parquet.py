@@ -83,7 +83,9 @@ class ParquetReader(NumericTable):
             raise InputError(f"{path} has columns {list_names(names)}, not all of those of {self.paths[0]}")
         twice = [name for name, count in Counter(names).items() if count > 1 and name in self.column_names]
         if twice:
-            raise InputError(f"{path} has several columns of the name {twice[0]!r}. Rename them, or leave them out")
+            raise InputError(
+                f"{path} has several columns of the name {twice[0]!r}. Rename them, or leave them out"
+            )
 
     def _columns(self, batch: Any, path: str, row: int) -> list[Any]:
         """The columns in the order they are taken, or what the lists of one hold."""
