@@ -5,5 +5,6 @@ slurm      jobs of SLURM, or one job with many nodes
 doctor     what a run needs of a machine
 profiles   settings of sites that come with rankfold
 
-executor   where a task runs, from the arguments of a call
+executor       where a task runs, from the arguments of a call
+certificates   TLS for one run
 """

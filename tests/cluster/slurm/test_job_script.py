@@ -166,7 +166,7 @@ def test_paths_in_options_are_read_as_they_are(tmp_path: Path, name: str) -> Non
 
 
 def test_certificates_are_found_in_a_folder_with_a_space(tmp_path: Path) -> None:
-    from rankfold.cluster.slurm.certificates import make_certificates
+    from rankfold.cluster.certificates import make_certificates
     from rankfold.cluster.slurm.jobqueue import make_cluster
 
     folder = tmp_path / "my results"

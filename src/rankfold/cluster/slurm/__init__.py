@@ -11,5 +11,4 @@ jobqueue      what we use of dask-jobqueue
 queue         what SLURM says of jobs
 shell_lines   quotes, exports and loops that job scripts share
 leftovers     jobs that nobody looks after any more
-certificates  TLS for one run
 """

@@ -26,7 +26,7 @@ from rankfold.cluster.local.processes import (
     scheduler_options,
     scheduler_settings,
 )
-from rankfold.cluster.slurm.certificates import make_certificates
+from rankfold.cluster.certificates import make_certificates
 from rankfold.cluster.slurm.jobs import MARGIN, NANNY_BYTES, address_of, await_workers, job_bytes
 from rankfold.cluster.slurm.profile import Profile, find_profile
 from rankfold.cluster.slurm.queue import require_commands

@@ -18,9 +18,12 @@ OPTIONS = {"ca_file": "--tls-ca-file", "cert": "--tls-cert", "key": "--tls-key"}
 @contextlib.contextmanager
 def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, Any], list[str]]]:
     """What a scheduler must know, and the options of workers; the files they name are in ``folder``, for
-    the user alone, until the block ends.
+    the user alone, until the block ends. TLS is spoken too where Dask's configuration requires it:
+    ``DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=True``.
     """
-    if not tls:
+    import dask
+
+    if not (tls or dask.config.get("distributed.comm.require-encryption", None)):
         yield {}, []
         return
     from distributed import Security
@@ -28,7 +31,10 @@ def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, An
     try:
         security = Security.temporary()
     except ImportError as error:
-        raise ClusterError(f"tls: true needs a package that is missing: {error}") from error
+        raise ClusterError(
+            f"TLS, as tls: true or Dask's configuration asks for it, needs a package that is missing: {error}. "
+            "Install cryptography"
+        ) from error
     keys = Path(tempfile.mkdtemp(prefix=KEYS, dir=folder))
     try:
         options = []
