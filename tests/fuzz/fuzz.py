@@ -73,8 +73,9 @@ class Faults:
 def keep(folder: Path, kind: str, files: Files) -> Path:
     """Write an input under a name that follows from the fault."""
     name = "".join(sign if sign.isalnum() else "-" for sign in kind)[:60].strip("-")
-    place = folder / name
-    shutil.rmtree(place, ignore_errors=True)
+    place, number = folder / name, 1
+    while place.exists():
+        place, number = folder / f"{name}-{number + 1}", number + 1
     lay_out(place, files)
     return place
 
