@@ -40,6 +40,7 @@ TREE = {
         "slurm",
         "gpu",
         "reliability",
+        "security",
         "own-methods",
         "glossary",
     ),

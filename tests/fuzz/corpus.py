@@ -43,8 +43,8 @@ def zarr_2() -> list[Files]:
 
     codecs: list[dict[str, Any]] = [
         {"compressors": codec}
-        for codec in (None, numcodecs.Zlib(), numcodecs.GZip(), numcodecs.BZ2(), numcodecs.LZMA(), numcodecs.Zstd(),
-                      numcodecs.LZ4(), numcodecs.Blosc("zstd"), numcodecs.Blosc("lz4", shuffle=2))
+        for codec in (None, numcodecs.Zlib(), numcodecs.GZip(), numcodecs.BZ2(), numcodecs.LZMA(),
+                      numcodecs.Zstd(), numcodecs.LZ4(), numcodecs.Blosc("zstd"), numcodecs.Blosc("lz4", shuffle=2))
     ]  # fmt: skip
     codecs += [
         {"compressors": numcodecs.Zstd(), "filters": [numcodecs.Delta("<i4")], "dtype": "i4"},
@@ -167,8 +167,8 @@ def netcdf() -> list[Files]:
             file.title = "small"
             file.createVariable("t", dtype, ("time", "x"))[:] = matrix(dtype)
 
-    kinds = [(kind, rows, "f4" if rows else "i2") for kind in ("NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA")
-             for rows in (ROWS, None)]  # fmt: skip
+    versions = ("NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA")
+    kinds = [(kind, rows, "f4" if rows else "i2") for kind in versions for rows in (ROWS, None)]
     return [written(lambda folder, each=each: write(folder, *each)) for each in kinds]
 
 
@@ -314,7 +314,8 @@ def records() -> list[Files]:
         "out/flow.json": {
             "workflow": "cells", "steps": ["a"], "text": "workflow: cells", "command": "rankfold run f.yaml",
             "stages": {"a": {"method": "pca", "state": "done", "why": ["new"], "attempts": 1, "seconds": 2.0,
-                             "started": "2026-11-26T03:00:00Z", "where": {"host": "n1", "pid": 3, "job": "4"}}},
+                             "started": "2026-11-26T03:00:00Z",
+                             "where": {"host": "n1", "pid": 3, "job": "4"}}},
         },
         "out/submitted.json": {**submission, "workflow": "cells"},
     }  # fmt: skip

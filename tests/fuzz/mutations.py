@@ -1,6 +1,6 @@
 """Changes of valid files, small and large, by chance: of bytes, of numbers in them, of JSON, of words.
 
-A file that a parser takes leads deeper into it than noise does, so every input is a few changes away from one.
+A file that a parser takes leads deeper into it than noise, so every input is a few changes away from one.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ TEXTS = (
     b"\xff",
 )
 ODD: tuple[object, ...] = (
-    None, True, False, -1, 0, 1, 2, 2**31, 2**63, 2**70, 1e30, float("nan"), float("inf"), "", "x", "\0", "9" * 400,
-    [], {}, [[]], [None], [-1, 3], [2**40, 2**40], {"name": "x"}, {"id": "pickle"}, "|O", "<M8[ns]", "<c16", "../x",
+    None, True, False, -1, 0, 1, 2, 2**31, 2**63, 2**70, 1e30, float("nan"), float("inf"), "", "x", "\0",
+    "9" * 400,     [], {}, [[]], [None], [-1, 3], [2**40, 2**40], {"name": "x"}, {"id": "pickle"}, "|O", "<M8[ns]", "<c16",
+    "../x",
 )  # fmt: skip
 MOST_BYTES = 2**18
 

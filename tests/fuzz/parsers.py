@@ -26,6 +26,8 @@ class Parser:
     valid: Callable[[], list[Files]]
     read: Callable[[Path], object]
     words: Sequence[bytes] = ()
+    is_of_library: bool = False
+    """Whether a library parses all bytes: it is tried where it is named."""
 
 
 def read_matrix(path: Path) -> None:
@@ -68,7 +70,7 @@ def _streams(folder: Path) -> None:
         decode_into(path.name, data, out)
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001  # whatever a decoder raises, its caller makes a ChunkError of it
+    except Exception as error:  # whatever a decoder raises, its caller makes a ChunkError of it
         raise rf.RankfoldError("a chunk does not decode") from error
 
 
@@ -184,7 +186,9 @@ PARSERS: dict[str, Parser] = {
         corpus.netcdf, lambda folder: both(only_file(folder)), (b"CDF\x01", b"CDF\x05", b"\x89HDF")
     ),
     "hdf5": Parser(corpus.hdf5, lambda folder: both(only_file(folder)), (b"\x89HDF\r\n\x1a\n",)),
-    "parquet": Parser(corpus.parquet, lambda folder: import_matrix(only_file(folder)), (b"PAR1",)),
+    "parquet": Parser(
+        corpus.parquet, lambda folder: import_matrix(only_file(folder)), (b"PAR1",), is_of_library=True
+    ),
     "workflow": Parser(
         corpus.workflows,
         _workflow,

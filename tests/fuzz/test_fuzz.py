@@ -1,4 +1,4 @@
-"""What fuzzing has found stays mended, and a short form of it finds no more. The long form is ``make fuzz``."""
+"""What fuzzing has found stays mended, and a short form finds no more. The long form is ``make fuzz``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What others have written, as names of arrays, columns and stages, is shown and never obeyed: not by a terminal,
-not by a browser. What is secret is nowhere written down.
+"""What others have written, as names of arrays, columns and stages, is shown and never obeyed: not by a
+terminal, not by a browser. What is secret is nowhere written down.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, An
         security = Security.temporary()
     except ImportError as error:
         raise ClusterError(
-            f"TLS, as tls: true or Dask's configuration asks for it, needs a package that is missing: {error}. "
+            f"TLS, which tls: true or Dask's configuration asks for, needs a package that is missing: {error}. "
             "Install cryptography"
         ) from error
     keys = Path(tempfile.mkdtemp(prefix=KEYS, dir=folder))

@@ -25,12 +25,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-
 _CONTROL = {
     sign: f"\\x{sign:02x}" if sign < 256 else f"\\u{sign:04x}"
     for sign in (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
-"""Characters that a terminal obeys, and those that turn the direction of a line, as they are shown instead."""
+"""Characters that a terminal obeys, or that turn the direction of a line, and what is shown instead."""
 
 
 def printable(text: str) -> str:

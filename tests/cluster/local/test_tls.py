@@ -1,4 +1,4 @@
-"""Worker processes speak TLS where Dask's configuration requires it, and with nobody who has no key of the run."""
+"""Worker processes speak TLS where Dask's configuration requires it, with holders of the key of the run."""
 
 from __future__ import annotations
 

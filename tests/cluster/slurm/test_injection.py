@@ -1,7 +1,7 @@
 """No field of a profile, a workflow or a command puts a command, or an option, of its own into a script.
 
-Scripts are written with texts that a shell would run if they were not quoted, then given to bash among programs
-that are only played. One of these, ``marker``, leaves a file when it is run: nothing may run it.
+Scripts are written with texts that a shell would run if they were not quoted, then given to bash among
+programs that are only played. One of these, ``marker``, leaves a file when it is run: nothing may run it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from rankfold.workflows.operations.submitted import InOneJob
 from rankfold.workflows.operations.timetable import Schedule
 
 PIECES = (
-    "$(marker)", "`marker`", "; marker", "\nmarker\n", "\rmarker\r", "| marker", "& marker", "&& marker", '" ; marker ; "',
-    "' ; marker ; '", "$(", "${IFS}", "\\", '"', "'", "#", " ", "%j", "%%", "\n#SBATCH --wrap=marker", "\n* * * * * marker\n",
-    ">marker.out", "<(marker)", "$'\\nmarker'", "!marker", "*", "~", "a", "0", "-x", "日本", "\t", "\x1b[2J", "\x07", "{a,b}", "=",
+    "$(marker)", "`marker`", "; marker", "\nmarker\n", "\rmarker\r", "| marker", "& marker", "&& marker",
+    '" ; marker ; "', "' ; marker ; '", "$(", "${IFS}", "\\", '"', "'", "#", " ", "%j", "%%", "\n#SBATCH --wrap=marker",
+    "\n* * * * * marker\n",
+    ">marker.out", "<(marker)", "$'\\nmarker'", "!marker", "*", "~", "a", "0", "-x", "日本",
+    "\t", "\x1b[2J", "\x07", "{a,b}", "=",
 )  # fmt: skip
 texts = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=4)), min_size=1, max_size=5).map("".join)
 names = texts.filter(lambda text: "\0" not in text and "/" not in text and text not in (".", ".."))
@@ -138,7 +140,13 @@ def test_no_word_of_a_command_and_no_path_of_a_profile_is_run(stage: Path, word:
 # Workflows -----------------------------------------------------------------------------------------
 
 
-FLOW = "workflow: cells\ninputs: {x: x.npy}\noutputs: results\nprofile: p.yaml\nstages: {a: {method: pca, input: x, rank: 2}}\n"
+FLOW = """\
+workflow: cells
+inputs: {x: x.npy}
+outputs: results
+profile: p.yaml
+stages: {a: {method: pca, input: x, rank: 2}}
+"""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""A run that others could have changed is refused, and no worker loads a pickle that its driver has not written."""
+"""A run that others could have changed is refused; a worker loads no pickle that its driver has not written."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_no_folder_of_a_run_may_be_written_by_all(tmp_path: Path, mask: int) -> 
     for folder in (run.folder, run.state, run.scratch, run.result):
         mode = stat.S_IMODE(folder.stat().st_mode)
         assert not mode & stat.S_IWOTH
-        # Without write for all in the mask nobody else sees what lies within either: it may be writable there.
+        # Where the mask lets all write, nobody else sees what lies within: files there may be writable.
         assert mode == (0o777 & ~mask if mask & 0o002 else 0o770 & ~mask)
     go_on(run)
     assert (run.state / "some.part").exists()
@@ -124,7 +124,8 @@ def test_a_user_who_may_write_in_the_folder_of_another_does_not_go_on_with_it(tm
     run.folder.chmod(0o770)
     os.chown(run.folder, -1, STRANGER)
     code = (
-        "import os, tempfile, pwd\nfrom pathlib import Path\nfrom rankfold.pipeline.storage.owner import require_own\n"
+        "import os, tempfile, pwd\nfrom pathlib import Path\n"
+        "from rankfold.pipeline.storage.owner import require_own\n"
         f"os.setgid({STRANGER}); os.setuid({STRANGER})\nrequire_own(Path({str(run.folder)!r}))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -170,7 +171,7 @@ def test_a_pickle_that_was_exchanged_is_not_loaded(tmp_path: Path) -> None:
     task = pickle.dumps(ByReference({"a": 1}, folder / "fold-1.pickle"))
     assert pickle.loads(task).value == {"a": 1}
     (folder / "fold-1.pickle").write_bytes(pickle.dumps(Marker(tmp_path / "ran")))
-    fresh = "import pickle, sys; pickle.loads(bytes.fromhex(sys.argv[1]))"  # a worker, which has nothing in memory
+    fresh = "import pickle, sys; pickle.loads(bytes.fromhex(sys.argv[1]))"
     ended = subprocess.run(
         [sys.executable, "-c", fresh, task.hex()], capture_output=True, text=True, check=False
     )

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from rankfold.cluster.certificates import make_certificates
 from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepare_scheduler
 from rankfold.cluster.local.processes import (
     ONE_THREAD,
@@ -26,7 +27,6 @@ from rankfold.cluster.local.processes import (
     scheduler_options,
     scheduler_settings,
 )
-from rankfold.cluster.certificates import make_certificates
 from rankfold.cluster.slurm.jobs import MARGIN, NANNY_BYTES, address_of, await_workers, job_bytes
 from rankfold.cluster.slurm.profile import Profile, find_profile
 from rankfold.cluster.slurm.queue import require_commands

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rankfold.cluster.certificates import make_certificates
 from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepare_scheduler
 from rankfold.cluster.local.processes import announce_dashboard, scheduler_options, scheduler_settings
 from rankfold.cluster.local.watchdog import Watchdog
-from rankfold.cluster.certificates import make_certificates
 from rankfold.cluster.slurm.leftovers import no_job_left
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.queue import Jobs, ask, describe_jobs, require_commands

@@ -2,9 +2,9 @@
 
     python -m rankfold.cluster.slurm.node_worker SCHEDULER OPTIONS...
 
-Options are those of Dask's worker. Without ``--interface`` that would listen on every address of the node, and
-its pages of diagnostics do so in any case: here both are bound to the interface, or to the address by which this
-node reaches the scheduler.
+Options are those of Dask's worker. Without ``--interface`` that would listen on every address of the node,
+and its pages of diagnostics do so in any case: here both are bound to the interface, or to the address by
+which this node reaches the scheduler.
 """
 
 from __future__ import annotations

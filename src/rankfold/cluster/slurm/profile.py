@@ -52,8 +52,8 @@ def _one_line(value: str) -> str:
 def _folder(value: str) -> str:
     if not FOLDER.fullmatch(value):
         raise ValueError(
-            f"{value!r} is no folder of a node: a path, with variables as $TMPDIR or ${{SLURM_TMPDIR:-/tmp}}, is "
-            'taken; no ", \\, ` nor $(...)'
+            f"{value!r} is no folder of a node: give a path, with variables as $TMPDIR or "
+            '${SLURM_TMPDIR:-/tmp}; no ", \\, ` nor $(...)'
         )
     return value
 
@@ -185,7 +185,7 @@ def find_profile(profile: object) -> Profile:
     paths += [package_profiles[name]] if name in package_profiles else []
     for path in paths:
         if path.is_file():
-            return read_profile(path)
+            return read_profile(_require_own(path))
     if name == "slurm":
         return Profile()
     own = {p.stem for folder in folders for p in folder.glob("*.yaml")}
@@ -195,6 +195,16 @@ def find_profile(profile: object) -> Profile:
         f"there is no profile {name!r}.{hint} Give a path, or put {name}.yaml into {folders[-1]}. "
         f"With rankfold come {', '.join(package_profiles)}: rankfold profile NAME prints one"
     )
+
+
+def _require_own(path: Path) -> Path:
+    """The path; raises where a profile was met by its name in the working folder, and is of somebody else."""
+    if path.parent == Path() and path.stat().st_uid not in (os.geteuid(), 0):
+        raise SettingsError(
+            f"the profile {path} in the working folder belongs to somebody else, and what it says runs as "
+            f"you. Read it, and if you trust it, give its path: ./{path}"
+        )
+    return path
 
 
 def absolute_profile(profile: str, folder: Path) -> str:

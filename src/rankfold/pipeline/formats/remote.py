@@ -179,8 +179,8 @@ def _require_no_secret(url: str) -> None:
     # abfs://CONTAINER@ACCOUNT is how Azure names a place.
     if mark or "#" in place or ":" in person or (at and scheme not in ("abfs", "abfss")):
         raise InputError(
-            f"the address {scheme}://...{host} has a key or a token in it, and addresses are kept in results, "
-            f"records, reports and job scripts. Leave it out, and change that key. {HINT}"
+            f"the address {scheme}://...{host} has a key or a token in it, and addresses are kept in "
+            f"results, records, reports and job scripts. Leave it out, and change that key. {HINT}"
         )
 
 

@@ -22,7 +22,7 @@ from rankfold.pipeline.errors import OutputError
 
 
 def make_own_folder(path: Path) -> None:
-    """Make a folder of a run with the permissions that are usual here, but none for others if all could write.
+    """Make a folder of a run with the usual permissions, but none for others if all could write.
 
     One that is there stays as it is: what may lie in it is for ``require_own`` to say.
     """
@@ -53,13 +53,14 @@ def require_own(path: Path, option: str = "--out") -> None:
         owner = _user(about.st_uid)
         raise OutputError(
             f"{path} belongs to {owner}, and you are {_user(os.geteuid())}: what a run has left decides its "
-            f"result, so only its owner may go on with it. Have it removed by {owner}, or choose another {option}"
+            f"result, so only its owner may go on with it. Have it removed by {owner}, or choose another "
+            f"{option}"
         )
     if open_to_all:
         raise OutputError(
             f"{path} may be written by everybody (mode {stat.S_IMODE(about.st_mode):o}): what lies in it "
-            f"decides the result, and may be anybody's. Remove it; or, if nobody else was there, give the same "
-            f"command again after chmod -R o-w {path}"
+            f"decides the result, and may be anybody's. Remove it; or, if nobody else was there, give the "
+            f"same command again after chmod -R o-w {path}"
         )
 
 

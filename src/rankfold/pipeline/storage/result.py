@@ -289,7 +289,8 @@ class Result(Exports):
         rows = [
             f"<tr><td><code>{html.escape(name)}</code></td>"
             f"<td>{' &times; '.join(map(str, self._arrays[name].shape))}</td>"
-            f"<td>{self._arrays[name].dtype}</td><td>{html.escape(', '.join(self.dimensions(name)))}</td></tr>"
+            f"<td>{self._arrays[name].dtype}</td>"
+            f"<td>{html.escape(', '.join(self.dimensions(name)))}</td></tr>"
             for name in self
         ]
         facts = {"input": self.attrs["input"]["name"], "shape": self.attrs["input"]["shape"]}
@@ -301,7 +302,8 @@ class Result(Exports):
             for name, value in facts.items()
         )
         head = "<tr><th>array</th><th>shape</th><th>type</th><th>axes</th></tr>"
-        return f"<p><b>{html.escape(str(self.attrs['kind']))}</b>: {said}</p><table>{head}{''.join(rows)}</table>"
+        kind = html.escape(self.attrs["kind"])
+        return f"<p><b>{kind}</b>: {said}</p><table>{head}{''.join(rows)}</table>"
 
     def require_whole(self, *, sums: bool = False) -> None:
         """Raise ``DataError`` if files have gone, have another length, or with ``sums`` hold other bytes."""

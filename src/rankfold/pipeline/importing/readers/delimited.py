@@ -266,8 +266,8 @@ def _first_record(path: str, separator: str) -> tuple[list[str], int, str]:
         return next(csv.reader([text.rstrip("\r\n")], delimiter=separator), []), lines, separator
     except csv.Error as error:
         raise ChunkError(
-            f"{path} cannot be read: the quotes of its first record do not match ({error}). Repair or restore "
-            "the file"
+            f"{path} cannot be read: the quotes of its first record do not match ({error}). Repair or "
+            "restore the file"
         ) from error
 
 
