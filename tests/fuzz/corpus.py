@@ -44,7 +44,8 @@ def zarr_2() -> list[Files]:
     codecs: list[dict[str, Any]] = [
         {"compressors": codec}
         for codec in (None, numcodecs.Zlib(), numcodecs.GZip(), numcodecs.BZ2(), numcodecs.LZMA(),
-                      numcodecs.Zstd(), numcodecs.LZ4(), numcodecs.Blosc("zstd"), numcodecs.Blosc("lz4", shuffle=2))
+                      numcodecs.Zstd(), numcodecs.LZ4(), numcodecs.Blosc("zstd"),
+                      numcodecs.Blosc("lz4", shuffle=2))
     ]  # fmt: skip
     codecs += [
         {"compressors": numcodecs.Zstd(), "filters": [numcodecs.Delta("<i4")], "dtype": "i4"},

@@ -49,8 +49,8 @@ TEXTS = (
 )
 ODD: tuple[object, ...] = (
     None, True, False, -1, 0, 1, 2, 2**31, 2**63, 2**70, 1e30, float("nan"), float("inf"), "", "x", "\0",
-    "9" * 400,     [], {}, [[]], [None], [-1, 3], [2**40, 2**40], {"name": "x"}, {"id": "pickle"}, "|O", "<M8[ns]", "<c16",
-    "../x",
+    "9" * 400, [], {}, [[]], [None], [-1, 3], [2**40, 2**40], {"name": "x"}, {"id": "pickle"}, "|O",
+    "<M8[ns]", "<c16", "../x",
 )  # fmt: skip
 MOST_BYTES = 2**18
 

@@ -32,8 +32,8 @@ def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, An
         security = Security.temporary()
     except ImportError as error:
         raise ClusterError(
-            f"TLS, which tls: true or Dask's configuration asks for, needs a package that is missing: {error}. "
-            "Install cryptography"
+            f"TLS, which tls: true or Dask's configuration asks for, needs a package that is missing: "
+            f"{error}. Install cryptography"
         ) from error
     keys = Path(tempfile.mkdtemp(prefix=KEYS, dir=folder))
     try:

@@ -32,8 +32,8 @@ from rankfold.workflows.operations.timetable import Schedule
 
 PIECES = (
     "$(marker)", "`marker`", "; marker", "\nmarker\n", "\rmarker\r", "| marker", "& marker", "&& marker",
-    '" ; marker ; "', "' ; marker ; '", "$(", "${IFS}", "\\", '"', "'", "#", " ", "%j", "%%", "\n#SBATCH --wrap=marker",
-    "\n* * * * * marker\n",
+    '" ; marker ; "', "' ; marker ; '", "$(", "${IFS}", "\\", '"', "'", "#", " ", "%j", "%%",
+    "\n#SBATCH --wrap=marker", "\n* * * * * marker\n",
     ">marker.out", "<(marker)", "$'\\nmarker'", "!marker", "*", "~", "a", "0", "-x", "日本",
     "\t", "\x1b[2J", "\x07", "{a,b}", "=",
 )  # fmt: skip

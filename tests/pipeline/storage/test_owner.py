@@ -1,4 +1,4 @@
-"""A run that others could have changed is refused; a worker loads no pickle that its driver has not written."""
+"""A run that others could have changed is refused; a worker loads only pickles of its driver."""
 
 from __future__ import annotations
 

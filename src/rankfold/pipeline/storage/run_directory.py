@@ -205,8 +205,8 @@ class RunDirectory:
                 remove(path)
 
     def _strays(self) -> list[Path]:
-        """What nobody needs who has the lock: files that were being written, a result being replaced, and keys
-        of a driver that was killed.
+        """What nobody needs who has the lock: files that were being written, a result being replaced, and
+        keys of a driver that was killed.
         """
         partial_files = (path for path in self.folder.glob(".*") if DRAFT_NAME.fullmatch(path.name))
         return [*partial_files, *self.folder.glob(PREVIOUS), *self.folder.glob(f"{KEYS}*")]
