@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO, cast
 
 from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError, printable
 
@@ -35,6 +35,10 @@ class PlainText:
         return getattr(self._stream, name)
 
 
+def _plain(stream: TextIO) -> TextIO:
+    return cast("TextIO", PlainText(stream)) if stream is not None else stream  # closed by the caller
+
+
 class Stop(BaseException):
     """An orderly end was asked for. Like ``KeyboardInterrupt`` it is no error that a library may handle."""
 
@@ -46,7 +50,7 @@ def report_errors(debug: bool) -> Iterator[None]:
         signal.signal(number, _drain)
     unraisable, sys.unraisablehook = sys.unraisablehook, _resend_signal
     streams = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (stream and PlainText(stream) for stream in streams)
+    sys.stdout, sys.stderr = map(_plain, streams)
     try:
         yield
         _disregard(*DRAINS)  # all is done: nothing is left to stop

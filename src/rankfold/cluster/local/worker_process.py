@@ -29,7 +29,6 @@ class WorkerProcess(ProcessInterface):
         settings: dict[str, str],
         devices: tuple[str, ...] = (),
         certificates: tuple[str, ...] = (),
-        security: object = None,
     ) -> None:
         super().__init__()
         self._command = [
