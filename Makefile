@@ -6,6 +6,7 @@
 # make smoke       two runs on a real SLURM, which the tests start themselves: as root, with slurm-wlm and munge;
 #                  and device kernels under a sanitizer, with g++
 # make peers       the tests that Dask, scikit-learn, SciPy, pynndescent and scanpy ship, run against rankfold (10 minutes)
+# make fuzz        files that nobody would write, for every parser, FUZZ_SECONDS=600 for each of 16 (three hours)
 # make docs       the site, into build/site: guides, reference, gallery; strict, with pictures drawn by examples/
 # make bench       a pass against its physical limit (writes 16 GB under /tmp/rankfold-data once)
 #
@@ -19,7 +20,7 @@ QUICK := not exhaustive and not process and not slow and not slurm
 IN_MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8000000 {print "TMPDIR=/dev/shm"}')
 WHEEL := build/wheel-venv/bin/python
 
-.PHONY: demo check test test-all test-wheel smoke peers docs bench clean
+.PHONY: demo check test test-all test-wheel smoke peers fuzz docs bench clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/rankfold demo
@@ -47,6 +48,10 @@ smoke: $(VENV)/.installed-dev
 
 peers: $(VENV)/.installed-dev
 	$(BIN)/python tests/peers/run.py
+
+FUZZ_SECONDS ?= 600
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check

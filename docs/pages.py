@@ -46,6 +46,7 @@ TREE = {
         "scaling",
         "gpu",
         "reliability",
+        "security",
         "own-methods",
         "glossary",
     ),

@@ -7,5 +7,6 @@ mpi        processes that mpiexec or srun has started
 doctor     what a run needs of a machine
 profiles   settings of sites that come with rankfold
 
-executor   where a task runs, from the arguments of a call
+executor       where a task runs, from the arguments of a call
+certificates   TLS for one run
 """

@@ -8,8 +8,9 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from typing import Any, TextIO, cast
 
-from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError
+from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError, printable
 
 DRAINS = (signal.SIGTERM, signal.SIGUSR1)
 """Signals by which SLURM, and others, ask for an orderly end."""
@@ -20,6 +21,26 @@ AGAIN_SECONDS = 0.05
 
 KEYBOARD = 130
 """Exit code after Ctrl-C, as shells have it."""
+
+
+class PlainText:
+    """A stream that shows control characters instead of passing them to the terminal; see ``printable``."""
+
+    def __init__(self, stream: Any) -> None:
+        self.rich_proxied_file = stream  # rich draws bars by control characters of its own: past this
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text; returns its length, as streams do."""
+        self._stream.write(printable(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _plain(stream: TextIO) -> TextIO:
+    return cast("TextIO", PlainText(stream)) if stream is not None else stream  # closed by the caller
 
 
 class Stop(BaseException):
@@ -43,6 +64,8 @@ def report_errors(debug: bool) -> Iterator[None]:
     for number in DRAINS:
         signal.signal(number, _drain)
     unraisable, sys.unraisablehook = sys.unraisablehook, _resend_signal
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(_plain, streams)
     try:
         yield
         _disregard(*DRAINS)  # all is done: nothing is left to stop
@@ -61,6 +84,7 @@ def report_errors(debug: bool) -> Iterator[None]:
         _fail(f"{message} (--debug shows where)", exit_code_of(error), error if debug else None)
     finally:
         sys.unraisablehook = unraisable
+        sys.stdout, sys.stderr = streams
 
 
 RESUME_HINT = "what was finished is kept, and the same command goes on from there"

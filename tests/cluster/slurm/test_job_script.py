@@ -46,9 +46,9 @@ export DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False
 export DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT=120s
 export PYTHONUNBUFFERED=1
 module load python
-exec {python} -m distributed.cli.dask_worker SCHEDULER --name dummy-name --nthreads 1 \
---memory-limit 15.00GiB --nanny --death-timeout 120 --local-directory /local \
---no-dashboard --resources GPU=1 --interface lo
+exec {python} -m rankfold.cluster.slurm.node_worker SCHEDULER --name dummy-name --nthreads 1 \
+--memory-limit 15.00GiB --death-timeout 120 --local-directory "/local" \
+--nanny --no-dashboard --resources GPU=1 --interface lo
 """
 
 
@@ -166,7 +166,7 @@ def test_paths_in_options_are_read_as_they_are(tmp_path: Path, name: str) -> Non
 
 
 def test_certificates_are_found_in_a_folder_with_a_space(tmp_path: Path) -> None:
-    from rankfold.cluster.slurm.certificates import make_certificates
+    from rankfold.cluster.certificates import make_certificates
     from rankfold.cluster.slurm.jobqueue import make_cluster
 
     folder = tmp_path / "my results"

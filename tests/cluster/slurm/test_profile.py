@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,18 @@ def test_profiles_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pyt
         rf.RankfoldError, match=r"no profile 'siet'. Did you mean site\? .* put siet.yaml into"
     ):
         find_profile("siet")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a file to somebody else takes root")
+def test_a_profile_of_somebody_else_is_not_met_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site.yaml").write_text("cores: 2\n")
+    assert find_profile("site").cores == 2
+    os.chown(tmp_path / "site.yaml", 54321, -1)
+    with pytest.raises(
+        rf.RankfoldError, match=r"site.yaml in the working folder belongs to somebody else.*\./site.yaml"
+    ):
+        find_profile("site")
+    assert find_profile("./site.yaml").cores == 2

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rankfold.cluster.certificates import make_certificates
 from rankfold.cluster.local.client import Client, prepare_scheduler
 from rankfold.cluster.local.watchdog import Watchdog
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
@@ -100,22 +101,30 @@ class Processes:
         devices = self._devices()
         logs = run.folder / "logs"
         logs.mkdir(exist_ok=True)
-        with scheduler_settings(run) as local:
+        with (
+            scheduler_settings(run) as local,
+            make_certificates(run.folder, tls=False) as (security, certificates),
+        ):
             options = {
                 "threads": self.budget.threads,
                 "local": str(local),
                 "logs": str(logs),
                 "settings": {**os.environ, **ONE_THREAD, **WORKER_SETTINGS, **WITHOUT_LOCKS},
                 "devices": devices,
+                "certificates": tuple(certificates),
             }
             with (
                 SpecCluster(
-                    scheduler={"cls": Scheduler, "options": scheduler_options("127.0.0.1")},
+                    scheduler={
+                        "cls": Scheduler,
+                        "options": {**scheduler_options("127.0.0.1"), **security},
+                    },
                     workers={
                         i: {"cls": WorkerProcess, "options": options} for i in range(self.budget.workers)
                     },
                     worker={"cls": WorkerProcess, "options": options},
                     silence_logs=logging.ERROR,
+                    security=security.get("security"),
                 ) as cluster,
                 Watchdog(
                     cluster,

@@ -28,14 +28,15 @@ class WorkerProcess(ProcessInterface):
         logs: str,
         settings: dict[str, str],
         devices: tuple[str, ...] = (),
+        certificates: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
         self._command = [
             *(sys.executable, "-m", "rankfold.cluster.local.lifeline", local),
             *("distributed.cli.dask_worker", scheduler, "--no-nanny"),
             *("--name", str(name), "--nthreads", str(threads), "--memory-limit", "0"),
-            *("--host", "127.0.0.1", "--no-dashboard", "--local-directory", local),
-            *("--death-timeout", "60"),
+            *("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"),
+            *("--local-directory", local, "--death-timeout", "60", *certificates),
         ]
         self._log = Path(logs) / f"worker-{name}.log"
         self._settings = dict(settings)

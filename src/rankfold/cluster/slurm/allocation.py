@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
+from rankfold.cluster.certificates import make_certificates
 from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepare_scheduler
 from rankfold.cluster.local.processes import (
     ONE_THREAD,
@@ -28,10 +29,10 @@ from rankfold.cluster.local.processes import (
     scheduler_options,
     scheduler_settings,
 )
-from rankfold.cluster.slurm.certificates import make_certificates
 from rankfold.cluster.slurm.jobs import MARGIN, NANNY_BYTES, address_of, await_workers, job_bytes
 from rankfold.cluster.slurm.profile import Profile, find_profile
 from rankfold.cluster.slurm.queue import require_commands
+from rankfold.cluster.slurm.shell_lines import node_folder
 from rankfold.cluster.slurm.step import SrunStep
 from rankfold.pipeline.engine.memory import available_bytes
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
@@ -181,7 +182,7 @@ class Allocation:
         """The command of one worker."""
         profile = self.profile
         worker = [
-            *(profile.python or sys.executable, "-m", "distributed.cli.dask_worker", scheduler),
+            *(profile.python or sys.executable, "-m", "rankfold.cluster.slurm.node_worker", scheduler),
             *(
                 "--nthreads",
                 str(self.budget.threads),
@@ -195,8 +196,8 @@ class Allocation:
         if profile.gpus:
             worker += ["--resources", f"GPU={profile.gpus}"]
         # By a shell on the node, which knows its folders.
-        local = profile.scratch or "${SLURM_TMPDIR:-/tmp}"
-        return ["sh", "-c", f'exec {shlex.join(worker)} --local-directory "{local}"']
+        local = node_folder(profile.scratch)
+        return ["sh", "-c", f"exec {shlex.join(worker)} --local-directory {local}"]
 
     def _await(self, cluster: Any, step: Step) -> None:
         def here() -> int:

@@ -106,7 +106,11 @@ def refusal(text: str) -> str:
     return "; ".join(line for line in lines if line) or "nothing"
 
 
-WORKER: dict[str, Any] = {"processes": 1, "nanny": True, "death_timeout": "120"}
+WORKER: dict[str, Any] = {
+    "processes": 1,
+    "worker_command": "rankfold.cluster.slurm.node_worker",
+    "death_timeout": "120",
+}
 """What all jobs have in common."""
 
 

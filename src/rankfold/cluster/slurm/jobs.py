@@ -18,17 +18,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rankfold.cluster.certificates import make_certificates
 from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepare_scheduler
 from rankfold.cluster.local.processes import announce_dashboard, scheduler_options, scheduler_settings
 from rankfold.cluster.local.watchdog import Watchdog
 from rankfold.cluster.queues.registry import new_name, queue_system
 from rankfold.cluster.queues.system import ListedStates, QueueSystem, WorkerJob
-from rankfold.cluster.slurm.certificates import make_certificates
 from rankfold.cluster.slurm.leftovers import no_job_left
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.queue import Jobs, require_commands, slurm_states
 from rankfold.cluster.slurm.rolling import Rolling
-from rankfold.cluster.slurm.shell_lines import exports
+from rankfold.cluster.slurm.shell_lines import exports, node_folder
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
 from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
 from rankfold.pipeline.storage.run_directory import RunDirectory
@@ -175,9 +175,11 @@ class WorkerJobs:
             "memory": f"{memory_bytes}B",
             "job_name": name,
             "interface": profile.interface,
-            "local_directory": profile.scratch or SCRATCH.get(profile.scheduler, "${TMPDIR:-/tmp}"),
+            "local_directory": node_folder(
+                profile.scratch or SCRATCH.get(profile.scheduler, "${TMPDIR:-/tmp}")
+            ),
             "job_script_prologue": [*system.prologue(job), *exports(), *profile.prologue],
-            "worker_extra_args": ["--no-dashboard", *gpus],
+            "worker_extra_args": ["--nanny", "--no-dashboard", *gpus],
             # In the shell's place, so that signals of SLURM reach the worker.
             "python": f"exec {shlex.quote(profile.python or sys.executable)}",
         }

@@ -35,8 +35,9 @@ SETTLE_SECONDS = 1.0
 
 def read_note(folder: Path) -> list[str]:
     """Names of jobs that may be left of a run."""
-    note = load_json(folder / NOTE)
-    return list(note["names"]) if isinstance(note, dict) else []
+    note = load_json(folder / NOTE, dict) or {}
+    names = note.get("names")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def forget(folder: Path, names: Collection[str]) -> None:

@@ -27,8 +27,35 @@ from rankfold.cluster.profiles import shipped_profiles
 from rankfold.pipeline.errors import InputError
 from rankfold.settings.yaml_file import WHOLE, Bytes, SettingsError, fill_model, read_document, require_file
 
-WALLTIME = re.compile(r"\d+|\d+:\d{2}|\d+:\d{2}:\d{2}|\d+-\d+|\d+-\d+:\d{2}|\d+-\d+:\d{2}:\d{2}")
+WORD = re.compile(r"\w[\w.,:@+=/-]*")
+"""What stands in job scripts without quotes."""
+
+FOLDER = re.compile(r"(?:[^\x00-\x1f\x7f\"\\`$]|\$\w+|\$\{\w+(?::-[\w./ -]*)?\})+")
+"""A path for double quotes in a shell, in which variables may stand but nothing that is run."""
+
+WALLTIME = re.compile(r"(?a)\d+|\d+:\d{2}|\d+:\d{2}:\d{2}|\d+-\d+|\d+-\d+:\d{2}|\d+-\d+:\d{2}:\d{2}")
 """What SLURM takes: minutes, M:SS, H:MM:SS, D-H, D-H:MM, D-H:MM:SS."""
+
+
+def _word(value: str) -> str:
+    if not WORD.fullmatch(value):
+        raise ValueError(f"{value!r} is no such name: letters, digits and . , : @ + = / - _ are taken")
+    return value
+
+
+def _one_line(value: str) -> str:
+    if re.search(r"[\x00-\x1f\x7f]", value):
+        raise ValueError(f"{value!r} is more than one line, or holds a control character")
+    return value
+
+
+def _folder(value: str) -> str:
+    if not FOLDER.fullmatch(value):
+        raise ValueError(
+            f"{value!r} is no folder of a node: give a path, with variables as $TMPDIR or "
+            '${SLURM_TMPDIR:-/tmp}; no ", \\, ` nor $(...)'
+        )
+    return value
 
 
 def _walltime(value: str) -> str:
@@ -55,6 +82,8 @@ def walltime_seconds(walltime: str) -> int:
     return seconds + 86400 * int(days or 0)
 
 
+Word = Annotated[str, AfterValidator(_word)]
+Line = Annotated[str, AfterValidator(_one_line)]
 Walltime = Annotated[str, AfterValidator(_walltime)]
 Count = Annotated[int, Field(ge=1), WHOLE]
 Number = Annotated[int, Field(ge=0), WHOLE]
@@ -69,8 +98,8 @@ class Profile(BaseModel):
     scheduler: Literal["slurm", "pbs", "lsf", "sge"] = "slurm"
     """What jobs are given to."""
 
-    partition: str | None = None
-    account: str | None = None
+    partition: Word | None = None
+    account: Word | None = None
     walltime: Walltime = "01:00:00"
     memory: Bytes | None = None
     """Of a job, as SLURM is asked for it; by default what the working memory comes to."""
@@ -80,20 +109,20 @@ class Profile(BaseModel):
     workers: Count = 2
     """Jobs, where the call does not say."""
 
-    interface: str | None = None
+    interface: Word | None = None
     """Network interface of workers, and of the scheduler where that has none of its own."""
 
-    scheduler_interface: str | None = None
-    scratch: str | None = None
+    scheduler_interface: Word | None = None
+    scratch: Annotated[str, AfterValidator(_folder)] | None = None
     """Folder on the node for what a worker writes besides the run: nothing large. ``$TMPDIR`` or /tmp."""
 
     prologue: tuple[str, ...] = ()
     """Lines of the job script before the worker starts."""
 
-    directives: tuple[str, ...] = ()
+    directives: tuple[Line, ...] = ()
     """More ``#SBATCH`` options, or those of the other scheduler."""
 
-    python: str | None = None
+    python: Line | None = None
     """Interpreter on the nodes; that of the caller by default."""
 
     tls: bool = False
@@ -172,7 +201,7 @@ def find_profile(profile: object) -> Profile:
     paths += [package_profiles[name]] if name in package_profiles else []
     for path in paths:
         if path.is_file():
-            return read_profile(path)
+            return read_profile(_require_own(path))
     if name == "slurm":
         return Profile()
     own = {p.stem for folder in folders for p in folder.glob("*.yaml")}
@@ -182,6 +211,16 @@ def find_profile(profile: object) -> Profile:
         f"there is no profile {name!r}.{hint} Give a path, or put {name}.yaml into {folders[-1]}. "
         f"With rankfold come {', '.join(package_profiles)}: rankfold profile NAME prints one"
     )
+
+
+def _require_own(path: Path) -> Path:
+    """The path; raises where a profile was met by its name in the working folder, and is of somebody else."""
+    if path.parent == Path() and path.stat().st_uid not in (os.geteuid(), 0):
+        raise SettingsError(
+            f"the profile {path} in the working folder belongs to somebody else, and what it says runs as "
+            f"you. Read it, and if you trust it, give its path: ./{path}"
+        )
+    return path
 
 
 def absolute_profile(profile: str, folder: Path) -> str:

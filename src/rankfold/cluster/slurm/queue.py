@@ -159,7 +159,13 @@ def ask(*command: str, stdin: str | None = None) -> subprocess.CompletedProcess[
     """Run a command of SLURM or another queue; one that does not answer in time has failed."""
     try:
         return subprocess.run(
-            command, input=stdin, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            check=False,
+            timeout=ANSWER_SECONDS,
         )
     except subprocess.TimeoutExpired as error:
         return subprocess.CompletedProcess(command, 1, "", f"no answer within {error.timeout:.0f} s")

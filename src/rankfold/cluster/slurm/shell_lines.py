@@ -34,6 +34,24 @@ def log_pattern(folder: Path, name: str) -> str:
     return f"{str(folder).replace('%', '%%')}/{name}"
 
 
+def require_one_line(text: str, what: str) -> str:
+    """The text, unless it holds the end of a line, or another control character: then it could say more in a
+    job script than is meant.
+    """
+    if match := re.search(r"[\x00-\x1f\x7f]", text):
+        raise ClusterError(f"{what} {text!r} holds {match[0]!r}, which no job script may. Rename it")
+    return text
+
+
+def node_folder(scratch: str | None) -> str:
+    """A folder of a node for its shell, which knows the variables in it; see ``profile.FOLDER``.
+
+    >>> node_folder("$TMPDIR/my work")
+    '"$TMPDIR/my work"'
+    """
+    return f'"{scratch or "${SLURM_TMPDIR:-/tmp}"}"'
+
+
 def in_directive(value: str) -> str:
     """A value in a line of ``#SBATCH`` or ``#SCRON``, quoted where it must be.
 

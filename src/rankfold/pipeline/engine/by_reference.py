@@ -3,13 +3,18 @@
 Tables of grains and arrays in memory may be large, tasks are many, and what a scheduler holds for each of
 them must be small. Large arrays get files of their own, which other processes map: mapped pages are the
 kernel's to take back.
+
+Loading a pickle runs what it says, so the digest of the file travels with the task: no worker loads what this
+driver has not written, whoever may write in the folder of the run.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import pickle
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -17,6 +22,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.errors import DamagedStateError
 from rankfold.pipeline.storage.checkpoint import atomic_file
 
 LARGE_BYTES = 8 * 2**20
@@ -31,16 +37,20 @@ T = TypeVar("T")
 class ByReference(Generic[T]):
     """A value that pickles as the path of a file, written when it is pickled first."""
 
-    def __init__(self, value: T, path: Path, *, is_stored: bool = False) -> None:
-        self.value, self.path, self._is_stored = value, path, is_stored
+    def __init__(self, value: T, path: Path, seal: str = "") -> None:
+        self.value, self.path = value, path
+        self._seal, self._lock = seal, threading.Lock()
 
-    def __reduce__(self) -> tuple[Callable[[str], ByReference[T]], tuple[str]]:
+    def __reduce__(self) -> tuple[Callable[[str, str], ByReference[T]], tuple[str, str]]:
         # A scheduler pickles it with every task: it asks the file system nothing.
-        if not self._is_stored:
-            with atomic_file(self.path, durable=False) as file:
-                _Pickler(file, self.path.parent.parent).dump(self.value)
-            self._is_stored = True
-        return _load, (str(self.path),)
+        with self._lock:
+            if not self._seal:
+                buffer = io.BytesIO()
+                _Pickler(buffer, self.path.parent.parent).dump(self.value)
+                with atomic_file(self.path, durable=False) as file:
+                    file.write(buffer.getbuffer())
+                self._seal = _seal_of(buffer.getbuffer())
+        return _load, (str(self.path), self._seal)
 
     def __dask_tokenize__(self) -> str:
         # Dask would pickle it to name it: a hash, and a copy on disk, of every matrix in memory.
@@ -48,9 +58,19 @@ class ByReference(Generic[T]):
 
 
 @functools.lru_cache(maxsize=1)
-def _load(name: str) -> ByReference[Any]:
+def _load(name: str, seal: str) -> ByReference[Any]:
     path = Path(name)
-    return ByReference(pickle.loads(path.read_bytes()), path, is_stored=True)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DamagedStateError(path, "is missing") from error
+    if _seal_of(data) != seal:
+        raise DamagedStateError(path, "is not what the driver of this run has written")
+    return ByReference(pickle.loads(data), path, seal)
+
+
+def _seal_of(data: bytes | memoryview) -> str:
+    return hashlib.blake2b(data, digest_size=32).hexdigest()
 
 
 class _Pickler(pickle.Pickler):

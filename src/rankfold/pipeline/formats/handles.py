@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError, SourceNotFoundError
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
 
 MOST_NAMES = 8
@@ -161,7 +161,7 @@ def annotation_of(x: Any, part: str, name: str) -> npt.NDArray[Any]:
     store, array = split_location(os.fsdecode(x))
     require_path(store)
     part = f"raw/{part}" if array.startswith("raw/") and part == "var" else part
-    with _annotated(store) as root:
+    with refuse_damage(store), _annotated(store) as root:
         if part not in root:
             raise InputError(
                 f"{store} has no {part}, in which {name!r} is to be. Give an array of True and False"
@@ -174,6 +174,17 @@ def annotation_of(x: Any, part: str, name: str) -> npt.NDArray[Any]:
         if {"values", "mask"} <= set(column):  # of pandas' nullable types
             return np.asarray(column["values"][...]) & ~np.asarray(column["mask"][...], np.bool_)
         return np.empty(0, object)
+
+
+@contextlib.contextmanager
+def refuse_damage(place: str) -> Iterator[None]:
+    """Turn whatever a library raises of a file or store that is damaged into one message."""
+    try:
+        yield
+    except (RankfoldError, MemoryError):
+        raise
+    except Exception as error:
+        raise ChunkError(f"{place} cannot be read: {type(error).__name__}: {error}. Restore it") from error
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from rankfold.pipeline.data.dtypes import native, require_matrix, require_number
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
-from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.csr import ENCODINGS, CsrSource, Vector
 from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, library
 
@@ -41,6 +41,10 @@ OVERHEAD_BYTES = 4 * 2**20
 """What HDF5 holds of its own: index of chunks, metadata, selections."""
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+DAMAGE = (OSError, RuntimeError, LookupError, ValueError, TypeError, OverflowError)
+"""What h5py raises of a file that is damaged, whatever is asked of it."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -155,7 +159,7 @@ class Hdf5Volume:
         """The dataset in the file that this process has open."""
         try:
             return _handles.get(self, self.path)[self.dataset]
-        except (OSError, KeyError) as error:
+        except DAMAGE as error:
             raise ChunkError(f"{self.name} cannot be read: {error}. Restore the file") from error
 
 
@@ -173,9 +177,9 @@ def hdf5_matrix(path: str, text: str, *, missing: str, rows: Rows = None) -> Sta
         with h5py.File(path, "r") as file:
             name = choose(path, text, _datasets(h5py, file))
             volume = _volume(file[name], f"{path}::{name}", os.path.abspath(path), missing)
-    except InputError:
+    except RankfoldError:
         raise
-    except (OSError, RuntimeError) as error:
+    except DAMAGE as error:
         raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
     return stack_volume(volume, rows)
 
@@ -271,9 +275,9 @@ def h5ad_matrix(path: str, text: str, *, missing: str, rows: Rows = None) -> Sou
             volume = _volume(
                 file[name], f"{path}::{name}", os.path.abspath(path), missing, has_neighbors=True
             )
-    except InputError:
+    except RankfoldError:
         raise
-    except (OSError, RuntimeError) as error:
+    except DAMAGE as error:
         raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
     return stack_volume(volume, rows)
 

@@ -54,7 +54,8 @@ class _Header:
     """A header read from front to back; numbers are big-endian, names and values padded to 4 bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self.file = file
+        self.file, self.size = file, file.seek(0, os.SEEK_END)
+        file.seek(0)
         version = self._bytes(4)[3]
         self.count, self.offset = {1: (4, 4), 2: (4, 8), 5: (8, 8)}[version]
         self.records = self._number(self.count)
@@ -90,7 +91,7 @@ class _Header:
         for _ in range(self._list()):
             self._name()
             kind = TYPE_BYTES[self._number(4)]
-            self._bytes(_pad(self._number(self.count) * kind))
+            self._skip(_pad(self._number(self.count) * kind))
 
     def _list(self) -> int:
         """Elements of the list that begins here."""
@@ -98,10 +99,16 @@ class _Header:
         return self._number(self.count)
 
     def _name(self) -> None:
-        self._bytes(_pad(self._number(self.count)))
+        self._skip(_pad(self._number(self.count)))
 
     def _number(self, size: int) -> int:
         return int.from_bytes(self._bytes(size), "big")
+
+    def _skip(self, size: int) -> None:
+        """Leave out bytes, which may be many, or fewer than the header promises."""
+        if self.file.tell() + size > self.size:
+            raise EOFError("the header itself is cut short")
+        self.file.seek(size, os.SEEK_CUR)
 
     def _bytes(self, size: int) -> bytes:
         read = self.file.read(size)

@@ -68,7 +68,7 @@ def open_zip(path: str) -> zipfile.ZipFile:
     """The file as a ZIP, whose table of contents lies at its end: it is found out here if cut short."""
     try:
         return zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
         raise ChunkError(f"{path} is not a whole .npz file: {error}. Restore the file") from error
 
 

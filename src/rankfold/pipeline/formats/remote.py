@@ -14,6 +14,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -170,6 +171,19 @@ class RemoteVolume(Layout):
         return place if inside else None
 
 
+def _require_no_secret(url: str) -> None:
+    """Raise for an address with a password, a key or a token in it, and do not repeat it."""
+    scheme, _, rest = url.partition("://")
+    place, mark, _ = rest.partition("?")
+    person, at, host = place.partition("/")[0].rpartition("@")
+    # abfs://CONTAINER@ACCOUNT is how Azure names a place.
+    if mark or "#" in place or ":" in person or (at and scheme not in ("abfs", "abfss")):
+        raise InputError(
+            f"the address {scheme}://...{host} has a key or a token in it, and addresses are kept in "
+            f"results, records, reports and job scripts. Leave it out, and change that key. {HINT}"
+        )
+
+
 def connect(url: str) -> Any:
     """The store at an address, made once in a process."""
     return _connect(url, os.getpid())
@@ -200,7 +214,12 @@ def from_obstore(error: Exception) -> bool:
 
 def unreachable(name: str, error: Exception) -> UnreachableError:
     """The error for a store that does not answer, or not to us."""
-    return UnreachableError(f"{name} cannot be reached: {str(error).partition(chr(10))[0]}. {HINT}")
+    return UnreachableError(f"{name} cannot be reached: {_reason(error)}. {HINT}")
+
+
+def _reason(error: Exception) -> str:
+    """What a store said, in one line, without the queries of addresses: there may be signatures in them."""
+    return re.sub(r"(://[^\s?]*)\?[^\s\"')]*", r"\1?...", str(error).partition("\n")[0])
 
 
 # What lies at an address --------------------------------------------------------------------------
@@ -222,6 +241,7 @@ LOOKED_AT = 2000
 def remote_matrix(url: str, array: str, *, missing: str, rows: Rows = None) -> StackedSource:
     """The array ``array`` of the store at an address as a matrix."""
     scheme = url.partition("://")[0]
+    _require_no_secret(url)
     if scheme not in SCHEMES:
         raise InputError(f"{url} begins with {scheme}://; read are {', '.join(f'{s}://' for s in SCHEMES)}")
     library("obstore", extra="object-stores", what=f"reading {url}")
@@ -315,7 +335,7 @@ def _list_arrays(url: str, arrays: list[str]) -> str:
 
 def _refusal(name: str, error: Any) -> InputError:
     """The error for a store that cannot be opened."""
-    reason = str(error).partition("\n")[0]
+    reason = _reason(error)
     if "NoSuchBucket" in str(error):
         return SourceNotFoundError(f"{name}: there is no such bucket. {HINT}")
     return InputError(f"{name} cannot be opened: {reason}. {HINT}")

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rankfold.pipeline.engine.run import Progress
-from rankfold.pipeline.errors import ArgumentError
+from rankfold.pipeline.errors import ArgumentError, printable
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.planning.sweep_words import over_matrix, words_of
 from rankfold.pipeline.units import about, format_bytes
@@ -55,7 +55,8 @@ class _News(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line; nobody may be listening any more."""
         with contextlib.suppress(OSError, ValueError):
-            self._progress.console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
+            text = printable(record.getMessage())
+            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
         if LOG.parent is not None and LOG.parent.handlers and record.levelno >= self._level:
             LOG.parent.callHandlers(record)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.errors import ArgumentError, InputError, SourceNotFoundError
+from rankfold.pipeline.errors import ArgumentError, DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.exporting.exports import Exports
 from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder, remove
 from rankfold.pipeline.storage.chunk_writer import read_array, write_whole_chunks
@@ -142,8 +142,20 @@ def write_matrix_facts(path: Path, facts: Mapping[str, Any]) -> None:
     zarr.open_array(path, mode="r+").attrs["rankfold"] = {"schema": SCHEMA, **facts}
 
 
+ESTIMATES = ("largest_error_estimate", "relative_error")
+"""Facts that short descriptions tell."""
+
 _NO_RESULT = (KeyError, ValueError, OSError, TypeError, AttributeError, RecursionError)
 """What opening something else, or a result that is damaged, can raise."""
+
+
+def _require_facts(facts: dict[str, Any]) -> None:
+    """Raise what is among ``_NO_RESULT`` for facts that no result has."""
+    texts = [facts["kind"], facts["method"], facts["input"]["name"]]
+    numbers = [facts["passes"], *(facts[name] for name in ESTIMATES if name in facts)]
+    if not all(isinstance(text, str) for text in texts) or not isinstance(facts["request"], dict):
+        raise TypeError("its facts are of other types")
+    [float(number) for number in (*numbers, *facts["input"]["shape"])]
 
 
 def _has_rows(array: zarr.Array[Any]) -> bool:
@@ -213,7 +225,7 @@ class Result(Exports):
         try:
             store = zarr.open(self._path, mode="r")
             self.attrs = dict(store.attrs["rankfold"])  # type: ignore[arg-type]
-            self.attrs["kind"], self.attrs["request"], self.attrs["input"]
+            _require_facts(self.attrs)
         except _NO_RESULT as error:
             raise InputError(f"{self._path} is not a result of rankfold") from error
         self._arrays = {"X": store} if isinstance(store, zarr.Array) else dict(store.arrays())
@@ -234,7 +246,10 @@ class Result(Exports):
             return array  # type: ignore[no-any-return]
         if name not in self._memory:
             self._require_whole(name, sums=True)
-            self._memory[name] = np.asarray(array[...])
+            try:
+                self._memory[name] = np.asarray(array[...])
+            except _NO_RESULT as error:
+                raise DataError(f"{self._path / name} cannot be read: {error}. Restore the result") from error
         return self._memory[name]
 
     def __getitem__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
@@ -272,8 +287,10 @@ class Result(Exports):
     def _repr_html_(self) -> str:
         """The same for notebooks: arrays, and what the result says of itself."""
         rows = [
-            f"<tr><td><code>{name}</code></td><td>{' &times; '.join(map(str, self._arrays[name].shape))}</td>"
-            f"<td>{self._arrays[name].dtype}</td><td>{', '.join(self.dimensions(name))}</td></tr>"
+            f"<tr><td><code>{html.escape(name)}</code></td>"
+            f"<td>{' &times; '.join(map(str, self._arrays[name].shape))}</td>"
+            f"<td>{self._arrays[name].dtype}</td>"
+            f"<td>{html.escape(', '.join(self.dimensions(name)))}</td></tr>"
             for name in self
         ]
         facts = {"input": self.attrs["input"]["name"], "shape": self.attrs["input"]["shape"]}
@@ -285,7 +302,8 @@ class Result(Exports):
             for name, value in facts.items()
         )
         head = "<tr><th>array</th><th>shape</th><th>type</th><th>axes</th></tr>"
-        return f"<p><b>{self.attrs['kind']}</b>: {said}</p><table>{head}{''.join(rows)}</table>"
+        kind = html.escape(self.attrs["kind"])
+        return f"<p><b>{kind}</b>: {said}</p><table>{head}{''.join(rows)}</table>"
 
     def require_whole(self, *, sums: bool = False) -> None:
         """Raise ``DataError`` if files have gone, have another length, or with ``sums`` hold other bytes."""
@@ -326,8 +344,13 @@ class Result(Exports):
     def dimensions(self, name: str) -> tuple[str, ...]:
         """What each axis of an array counts: ``row``, ``column``, ``component``, ``neighbor``."""
         folder = self._path if name == "X" else self._path / name
-        document = json.loads((folder / "zarr.json").read_bytes())
-        return tuple(document.get("dimension_names") or ())
+        try:
+            document = json.loads((folder / "zarr.json").read_bytes())
+            return tuple(map(str, document.get("dimension_names") or ()))
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(
+                f"{folder / 'zarr.json'} is not whole, so nothing can be said of its axes"
+            ) from error
 
     @property
     def run(self) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from rankfold.pipeline.storage.checkpoint import (
     set_aside,
 )
 from rankfold.pipeline.storage.journal import FOLDER, Journal, gather
+from rankfold.pipeline.storage.owner import make_own_folder, require_own
 
 LOG = logging.getLogger("rankfold")
 
@@ -49,6 +50,9 @@ MARK = "mark.json"
 
 PREVIOUS = "replaced.zarr"
 """A result that another takes the place of, until that is there."""
+
+KEYS = "tls-"
+"""What the names of folders with the keys of one driver begin with."""
 
 DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{32}")
 """What ``atomic_file`` calls a file until it is whole."""
@@ -111,7 +115,8 @@ class RunDirectory:
         with disk_errors(self.folder):
             if os.path.lexists(self.folder) and not self.folder.is_dir():
                 self._make_way(overwrite=overwrite)
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_own_folder(self.folder)
+        require_own(self.folder)
         with hold_lock(self.folder / "lock", self.output):
             self._put_back()
             self._accept(identity, overwrite=overwrite)
@@ -141,6 +146,9 @@ class RunDirectory:
     def _join_scratch(self) -> None:
         """State says what is in scratch and in the result: where one is missing, all start over."""
         folders = (self.state, self.scratch, self.result)
+        for folder in folders:
+            if os.path.lexists(folder) and folder.is_dir():
+                require_own(folder, "--out" if self.folder in folder.parents else "--scratch")
         marks = [load_json(folder / MARK, str) for folder in folders[:2]]
         if marks[0] is not None and marks[0] == marks[1] and self.result.is_dir():
             for path in self.scratch.iterdir():
@@ -153,7 +161,7 @@ class RunDirectory:
         with disk_errors(self.scratch):
             for folder in folders:
                 remove(folder)
-                folder.mkdir(parents=True)
+                make_own_folder(folder)
             for folder in folders[:2]:
                 save_json(folder / MARK, mark, durable=self.resumable)
             if self.resumable:
@@ -204,9 +212,11 @@ class RunDirectory:
                 remove(path)
 
     def _strays(self) -> list[Path]:
-        """What nobody needs who has the lock: files that were being written, and a result being replaced."""
+        """What nobody needs who has the lock: files that were being written, a result being replaced, and
+        keys of a driver that was killed.
+        """
         partial_files = (path for path in self.folder.glob(".*") if DRAFT_NAME.fullmatch(path.name))
-        return [*partial_files, *self.folder.glob(PREVIOUS)]
+        return [*partial_files, *self.folder.glob(PREVIOUS), *self.folder.glob(f"{KEYS}*")]
 
     def publish(self) -> None:
         """Give the finished result its name and drop state and scratch.

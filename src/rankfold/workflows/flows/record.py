@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,55 @@ def read_record(outputs: Path) -> dict[str, Any]:
     return {}
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_list_of_text(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_progress(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and _is_text(value.get("sweep"))
+        and all(_is_number(value.get(name)) for name in ("done", "total"))
+    )
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, dict) and all(_is_text(value.get(name, "")) for name in ("host", "job", "kind"))
+
+
+def _are_pictures(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, dict) and _is_text(one.get("kind")) and isinstance(one.get("options"), dict)
+        for one in value
+    )
+
+
+KINDS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("workflow", "file", "version", "text", "command"), _is_text),
+    **dict.fromkeys(("method", "state", "started", "ended", "message"), _is_text),
+    **dict.fromkeys(("steps", "why"), _is_list_of_text),
+    **dict.fromkeys(("read", "stages"), lambda value: isinstance(value, dict)),
+    "attempts": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "seconds": _is_number,
+    "progress": _is_progress,
+    "where": _is_place,
+    "pictures": _are_pictures,
+}
+"""What facts of a workflow, or of a stage, must be to be told."""
+
+
+def _sound(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in KINDS or KINDS[name](value)}
+
+
 @functools.lru_cache(maxsize=64)  # once, however often it is looked at
 def _tell_of_damage(path: Path) -> None:
     LOG.warning("%s is damaged: when, where and how often stages ran is not known any more", path)
@@ -64,13 +115,11 @@ class Record:
 
     @classmethod
     def of(cls, outputs: Path) -> Record:
-        """That of a folder; empty where nothing has run."""
-        values = read_record(outputs)
-        stages = values.get("stages")
-        entries = stages.items() if isinstance(stages, dict) else ()
-        return cls(
-            outputs, {**values, "stages": {name: facts for name, facts in entries if isinstance(facts, dict)}}
-        )
+        """That of a folder; empty where nothing has run. What is not of its kind is left out."""
+        values = _sound(read_record(outputs))
+        stages = values.get("stages", {}).items()
+        kept = {name: _sound(facts) for name, facts in stages if isinstance(facts, dict)}
+        return cls(outputs, {**values, "stages": kept})
 
     @property
     def stages(self) -> dict[str, dict[str, Any]]:

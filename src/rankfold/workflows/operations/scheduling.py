@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from rankfold.cluster.slurm.allocation import PROFILE
 from rankfold.cluster.slurm.job_script import PREFIX, directives, job_script
+from rankfold.cluster.slurm.shell_lines import require_one_line
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.workflows.flows.plan import Workflow
@@ -95,6 +96,8 @@ def scron_block(workflow: InOneJob, schedule: Schedule) -> str:
     run = f"exec env {shlex.join([f'{PROFILE}={workflow.flow.profile}', *workflow.command(QUIETLY)])}"
     if profile.prologue:
         # An entry is one line, and knows nothing of what a login sets up.
+        for line in profile.prologue:
+            require_one_line(line, f"an entry of a crontab is one line, and prologue: of {profile.name},")
         run = f"exec bash -lc {shlex.quote('; '.join([*profile.prologue, run]))}"
     return SCRON.format(
         workflow=workflow.flow.workflow,

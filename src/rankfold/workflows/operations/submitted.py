@@ -19,7 +19,7 @@ from rankfold.cluster.executor import Executor
 from rankfold.cluster.slurm.job_script import PREFIX, allocation_of, job_script, log_name, submit
 from rankfold.cluster.slurm.profile import Profile, absolute_profile, find_profile
 from rankfold.cluster.slurm.queue import list_jobs, require_commands
-from rankfold.cluster.slurm.shell_lines import log_pattern
+from rankfold.cluster.slurm.shell_lines import log_pattern, require_one_line
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_json
 from rankfold.pipeline.storage.run_directory import hold_lock
@@ -64,8 +64,11 @@ class Submission:
     @classmethod
     def of(cls, outputs: Path) -> Self | None:
         """The submission that a folder of results records; None if there is none."""
-        facts = load_json(outputs / NOTE)
-        return cls(**facts) if isinstance(facts, dict) and facts.keys() == set(cls.__slots__) else None
+        facts = load_json(outputs / NOTE, dict) or {}
+        is_whole = facts.keys() == set(cls.__slots__) and all(
+            isinstance(fact, str) for fact in facts.values()
+        )
+        return cls(**facts) if is_whole else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ class InOneJob(Workflow):
             flow = flow.model_copy(update={"profile": "slurm"})
         # Jobs of a crontab begin in another folder.
         flow = flow.model_copy(update={"profile": absolute_profile(flow.profile, Path.cwd())})
+        require_one_line(str(workflow.document.path.absolute()), "the path of the workflow,")
+        require_one_line(flow.profile, "the path of the profile,")
         return cls(flow, workflow.document, workflow.steps)
 
     @property

@@ -126,7 +126,8 @@ def read_every(text: str) -> timedelta:
 def read_time(text: str) -> datetime:
     """A time, UTC unless it says otherwise; raises ValueError with how it is written."""
     try:
-        moment = datetime.fromisoformat(text)
+        # Python takes any character between the date and the time, a line end too.
+        moment = datetime.fromisoformat(text if re.fullmatch(r"[-+:.,\w ]+", text) else "")
     except ValueError:
         raise ValueError(f"{text!r} is no time: write it as 2026-12-01T03:00, in UTC") from None
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
@@ -140,7 +141,7 @@ def format_time(moment: datetime) -> str:
 def _check_with(check: Callable[[str], object]) -> AfterValidator:
     def look(value: str) -> str:
         check(value)
-        return value
+        return " ".join(value.split())  # it stands in one line of a script
 
     return AfterValidator(look)
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
-from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.handles import library, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
 
 Array = npt.NDArray[Any]
@@ -66,7 +66,8 @@ class Column:
 
     def read(self, start: int, stop: int) -> Array:
         """Values of some rows: text as ``U``, empty where there is none."""
-        block = np.asarray(self.values[start:stop])
+        with refuse_damage(self.name):
+            block = np.asarray(self.values[start:stop])
         if block.dtype.kind in "SOT" and self.kind == "U":
             block = np.asarray([_text(each) for each in block], np.str_)
         if self.mask is not None:
@@ -90,7 +91,9 @@ def open_column(color: Any) -> Column:
         Another kind of file, or more than one number to a row; ``SourceNotFoundError`` for no such place.
     """
     if isinstance(color, str | os.PathLike):
-        return _one_axis(_at(os.fsdecode(color)))
+        place = os.fsdecode(color)
+        with refuse_damage(place):
+            return _one_axis(_at(place))
     if hasattr(color, "cat"):  # a Series of pandas
         color = color.array
     if hasattr(color, "categories") and hasattr(color, "codes"):

@@ -262,7 +262,13 @@ def _first_record(path: str, separator: str) -> tuple[list[str], int, str]:
     if separator == ",":
         separator = max(",;\t", key=text.count)
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
-    return next(csv.reader([text.rstrip("\r\n")], delimiter=separator), []), lines, separator
+    try:
+        return next(csv.reader([text.rstrip("\r\n")], delimiter=separator), []), lines, separator
+    except csv.Error as error:
+        raise ChunkError(
+            f"{path} cannot be read: the quotes of its first record do not match ({error}). Repair or "
+            "restore the file"
+        ) from error
 
 
 def _lines_before(block: bytes, row: int) -> int:

@@ -16,8 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import native, require_matrix, whole_lengths
-from rankfold.pipeline.errors import ChunkError, InputError, MemoryBudgetError, SourceNotFoundError
+from rankfold.pipeline.errors import (
+    ChunkError,
+    InputError,
+    MemoryBudgetError,
+    RankfoldError,
+    SourceNotFoundError,
+)
 from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.hdf5 import DAMAGE
 from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector, require_vectors
 from rankfold.pipeline.units import format_bytes
 
@@ -135,8 +142,13 @@ def _file(path: str) -> Iterator[Any]:
         file = h5py.File(path, "r")
     except OSError as error:
         raise ChunkError(f"{path} cannot be opened as HDF5: {error}. Restore the file") from error
-    with file:
-        yield file
+    try:
+        with file:
+            yield file
+    except RankfoldError:
+        raise
+    except DAMAGE as error:
+        raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
 
 
 def _read(dataset: Any, start: int, stop: int, name: str) -> npt.NDArray[Any]:

@@ -126,8 +126,7 @@ class CoordinateReader:
         kind, (rows, columns) = self.head.field, self.shape
         header = f"%%MatrixMarket matrix coordinate {kind} {self.head.symmetry}\n{rows} {columns} {count}\n"
         try:
-            if "integer" in kind:
-                _require_whole_numbers(text)
+            _require_numbers(text, kind)
             matrix = scipy.io.mmread(io.BytesIO(header.encode() + text), spmatrix=False)
         except (ValueError, OverflowError) as error:
             raise _bad_line(self.name, str(error), line) from error
@@ -176,8 +175,7 @@ class PackedArray:
 
         header = f"%%MatrixMarket matrix array {self.head.field} general\n{count} 1\n"
         try:
-            if "integer" in self.head.field:
-                _require_whole_numbers(text)
+            _require_numbers(text, self.head.field)
             return scipy.io.mmread(io.BytesIO(header.encode() + text)).ravel()
         except (ValueError, OverflowError) as error:
             raise _bad_line(self.name, str(error), line) from error
@@ -256,9 +254,13 @@ def _without_empty_lines(block: bytes) -> bytes:
     return block
 
 
-def _require_whole_numbers(text: bytes) -> None:
-    """Raise ``ValueError`` for a fraction, an exponent, or what is no number."""
-    if any(sign in text for sign in (b".", b"e", b"E", b"n", b"N")):
+def _require_numbers(text: bytes, kind: str) -> None:
+    """Raise ``ValueError`` for a byte 0, behind which SciPy's parser would read on past the end; among whole
+    numbers also for a fraction, an exponent, or what is no number.
+    """
+    if b"\0" in text:
+        raise ValueError("it holds a byte 0.")
+    if "integer" in kind and any(sign in text for sign in (b".", b"e", b"E", b"n", b"N")):
         raise ValueError("it holds a number that is not whole, but its header says integer")
 
 

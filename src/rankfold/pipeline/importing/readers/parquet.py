@@ -7,7 +7,9 @@ and a buffered stream for each column.
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +19,7 @@ import numpy as np
 
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.memory import return_freed_memory
-from rankfold.pipeline.errors import ChunkError, DataError, InputError
+from rankfold.pipeline.errors import ChunkError, DataError, InputError, RankfoldError
 from rankfold.pipeline.formats.npy import npy_source
 from rankfold.pipeline.importing.readers.reader import (
     ImportOptions,
@@ -79,6 +81,11 @@ class ParquetReader(NumericTable):
     def _require_columns(self, path: str, names: list[str]) -> None:
         if not set(self.column_names) <= set(names):
             raise InputError(f"{path} has columns {list_names(names)}, not all of those of {self.paths[0]}")
+        twice = [name for name, count in Counter(names).items() if count > 1 and name in self.column_names]
+        if twice:
+            raise InputError(
+                f"{path} has several columns of the name {twice[0]!r}. Rename them, or leave them out"
+            )
 
     def _columns(self, batch: Any, path: str, row: int) -> list[Any]:
         """The columns in the order they are taken, or what the lists of one hold."""
@@ -181,25 +188,29 @@ def parquet_reader(path: str, options: ImportOptions) -> ParquetReader | WideTab
             if kind is None:  # never "None in types": NumPy takes None for float64
                 raise _no_number(paths[0], file, each, schema)
         length = _length(file, fields[0]) if is_vector else None
-    if length == 0:
-        raise DataError(f"{path} holds no rows of numbers, so there is nothing to import")
-    dtype = np.result_type(*[kind for kind in types if kind is not None])
-    if dtype.kind in "iub" and _has_missing(metadata, [each.name for each in fields]):
-        dtype = np.result_type(dtype, np.float32)
-    if dtype.kind in "iub" and options.dtype is not None and options.dtype.name in ("float32", "float64"):
-        dtype = options.dtype  # holds NaN, where values are missing without a word in the statistics
-    reader = ParquetReader(path, paths, dtype, tuple(each.name for each in fields), length)
-    if is_vector or _page_bytes(metadata, reader.column_names) <= options.memory_bytes // 2:
-        return reader
-    return WideTable(reader, options.memory_bytes)
+        if length == 0:
+            raise DataError(f"{path} holds no rows of numbers, so there is nothing to import")
+        dtype = np.result_type(*[kind for kind in types if kind is not None])
+        if dtype.kind in "iub" and _has_missing(metadata, [each.name for each in fields]):
+            dtype = np.result_type(dtype, np.float32)
+        if dtype.kind in "iub" and options.dtype is not None and options.dtype.name in ("float32", "float64"):
+            dtype = options.dtype  # holds NaN, where values are missing without a word in the statistics
+        reader = ParquetReader(path, paths, dtype, tuple(each.name for each in fields), length)
+        if is_vector or _page_bytes(metadata, reader.column_names) <= options.memory_bytes // 2:
+            return reader
+        return WideTable(reader, options.memory_bytes)
 
 
-def open_parquet(path: str, buffer_bytes: int) -> Any:
+@contextlib.contextmanager
+def open_parquet(path: str, buffer_bytes: int) -> Iterator[Any]:
     """A Parquet file, each column of which is read by a buffer of so many bytes."""
     arrow, parquet = load_arrow(path), load_arrow(path, "parquet")
     try:
-        return parquet.ParquetFile(path, pre_buffer=False, buffer_size=buffer_bytes, memory_map=False)
-    except (arrow.ArrowException, OSError) as error:
+        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=buffer_bytes, memory_map=False) as file:
+            yield file
+    except RankfoldError:
+        raise
+    except (arrow.ArrowException, OSError, UnicodeError) as error:
         raise ChunkError(f"{path} is not a whole Parquet file: {error}. Restore the file") from error
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.storage.run_directory import KEYS
 
 OPTIONS = {"ca_file": "--tls-ca-file", "cert": "--tls-cert", "key": "--tls-key"}
 
@@ -17,9 +18,12 @@ OPTIONS = {"ca_file": "--tls-ca-file", "cert": "--tls-cert", "key": "--tls-key"}
 @contextlib.contextmanager
 def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, Any], list[str]]]:
     """What a scheduler must know, and the options of workers; the files they name are in ``folder``, for
-    the user alone, until the block ends.
+    the user alone, until the block ends. TLS is spoken too where Dask's configuration requires it:
+    ``DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=True``.
     """
-    if not tls:
+    import dask
+
+    if not (tls or dask.config.get("distributed.comm.require-encryption", None)):
         yield {}, []
         return
     from distributed import Security
@@ -27,8 +31,11 @@ def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, An
     try:
         security = Security.temporary()
     except ImportError as error:
-        raise ClusterError(f"tls: true needs a package that is missing: {error}") from error
-    keys = Path(tempfile.mkdtemp(prefix="tls-", dir=folder))
+        raise ClusterError(
+            f"TLS, which tls: true or Dask's configuration asks for, needs a package that is missing: "
+            f"{error}. Install cryptography"
+        ) from error
+    keys = Path(tempfile.mkdtemp(prefix=KEYS, dir=folder))
     try:
         options = []
         for key, option in OPTIONS.items():

@@ -1,0 +1,77 @@
+"""Whose a folder of a run is: what lies in one that others may change is not believed.
+
+State decides what a result is, so it must be of the user who runs the command, and not writable by everybody.
+A group may write where the site has it so, as in folders of a project with the set-group-ID bit: members can
+spoil numbers there, as they can those of the input and of the result. Code they cannot bring in: see
+``by_reference``.
+
+The trap: some file systems give all files to one owner, or have no permissions (root over NFS, FAT, shares of
+containers). What a file made just now looks like tells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import stat
+import tempfile
+from pathlib import Path
+
+from rankfold.pipeline.errors import OutputError
+
+
+def make_own_folder(path: Path) -> None:
+    """Make a folder of a run with the usual permissions, but none for others if all could write.
+
+    One that is there stays as it is: what may lie in it is for ``require_own`` to say.
+    """
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        return
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & stat.S_IWOTH:
+        path.chmod(mode & ~stat.S_IRWXO)
+
+
+def require_own(path: Path, option: str = "--out") -> None:
+    """Raise unless a folder is of this user, and not everybody may write in it.
+
+    Raises
+    ------
+    OutputError
+        It is of another user, or may be written by all; ``option`` is what says where it lies.
+    """
+    about = path.stat()
+    foreign, open_to_all = about.st_uid != os.geteuid(), bool(about.st_mode & stat.S_IWOTH)
+    if foreign or open_to_all:
+        usual = _made_now(path)
+        foreign = foreign and (usual is None or usual.st_uid != about.st_uid)
+        open_to_all = open_to_all and (usual is None or not usual.st_mode & stat.S_IWOTH)
+    if foreign:
+        owner = _user(about.st_uid)
+        raise OutputError(
+            f"{path} belongs to {owner}, and you are {_user(os.geteuid())}: what a run has left decides its "
+            f"result, so only its owner may go on with it. Have it removed by {owner}, or choose another "
+            f"{option}"
+        )
+    if open_to_all:
+        raise OutputError(
+            f"{path} may be written by everybody (mode {stat.S_IMODE(about.st_mode):o}): what lies in it "
+            f"decides the result, and may be anybody's. Remove it; or, if nobody else was there, give the "
+            f"same command again after chmod -R o-w {path}"
+        )
+
+
+def _made_now(folder: Path) -> os.stat_result | None:
+    """What a file for this user alone looks like in a folder; None where no file can be made."""
+    with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=folder) as file:
+        return os.fstat(file.fileno())
+    return None
+
+
+def _user(number: int) -> str:
+    with contextlib.suppress(KeyError):
+        return f"{pwd.getpwuid(number).pw_name} (user {number})"
+    return f"user {number}"
