@@ -32,8 +32,8 @@ TYPICAL = {
     "a key is misspelt": (
         ("rank: 5", "rnak: 5"),
         "{flow}:11: stages.components.rnak: no such key (did you mean 'rank'?). Keys are method, needs, "
-        "grows, changed, resources, into, picture, input, rank, tol, solver, passes, oversampling, seed, center, scale, "
-        "whiten, with_rows, precision, missing",
+        "grows, changed, resources, into, picture, input, rank, tol, solver, passes, oversampling, seed, "
+        "center, scale, whiten, with_rows, precision, missing",
     ),
     "a store is missing": (
         ("x.zarr", "xx.zarr"),
