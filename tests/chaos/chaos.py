@@ -18,14 +18,22 @@ import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from damage import damage
-from hostile import hostile
-from kills import kills
-from loop_device import clear_stale, missing_loop
-from power_loss import open_bench, power_loss
+from attacks.changing_data import changing_data, input_damage
+from attacks.damage import damage
+from attacks.hostile import hostile
+from attacks.kills import kills
+from attacks.loop_device import clear_stale, missing_loop
+from attacks.power_loss import open_bench, power_loss
 from trials import FAULT, Attack, Bench, Trial, as_json, carry_out, from_json, page, table
 
-ATTACKS: dict[str, Attack] = {"power_loss": power_loss, "damage": damage, "kills": kills, "hostile": hostile}
+ATTACKS: dict[str, Attack] = {
+    "changing_data": changing_data,
+    "damage": damage,
+    "hostile": hostile,
+    "input_damage": input_damage,
+    "kills": kills,
+    "power_loss": power_loss,
+}
 KEPT = Path(__file__).parents[2] / "benchmarks" / "results" / "chaos.json"
 
 

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,12 @@ EVENTS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "
 
 EXT4_SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, 2
 
+FILLER = "filler"
+"""The file that takes all the room that is left."""
+
+TOKEN = "RANKFOLD_CHAOS_COMMAND"
+"""Environment variable by which all that a command has started is known, in whatever session it runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:
@@ -40,7 +47,8 @@ class Ending:
     folder: str
     at: int
     how: str
-    """``count`` (goes on, and counts), ``power`` (with the file system), or the name of a signal."""
+    """``count`` (goes on, and counts), ``power`` (with the file system), ``fill`` (goes on, and there is no
+    room left), or the name of a signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +183,7 @@ def end_at(ending: Ending, count: Path) -> None:
     import fcntl
     import struct
 
-    below, seen, lock = ending.folder.rstrip("/"), 0, threading.Lock()
+    below, seen, lock = ending.folder.rstrip("/"), 0, threading.RLock()
     report = os.open(count, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     mount = os.open(_mount_of(below), os.O_RDONLY) if ending.how == "power" else -1
 
@@ -192,12 +200,26 @@ def end_at(ending: Ending, count: Path) -> None:
         if ending.how == "count":
             os.pwrite(report, str(now).encode(), 0)
         elif now == ending.at:
+            if ending.how == "fill":
+                _fill(os.path.join(_mount_of(below), FILLER))
+                return
             if ending.how == "power":
                 fcntl.ioctl(mount, EXT4_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
                 os._exit(137)
             os.kill(os.getpid(), getattr(signal, ending.how))
 
     sys.addaudithook(hook)
+
+
+def _fill(path: str) -> None:
+    """Write into a file until there is no room left."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    with contextlib.suppress(OSError):
+        for size in (1 << 20, 4096):
+            with contextlib.suppress(OSError):
+                while os.write(file, bytes(size)) == size:
+                    pass
+    os.close(file)
 
 
 def _mount_of(path: str) -> str:
@@ -212,8 +234,8 @@ def _mount_of(path: str) -> str:
 class CommandLine:
     """``rankfold`` as one gives it: words in, an outcome out. One command at a time."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
+        self.folder, self.env = folder, dict(env or {})
         folder.mkdir(parents=True, exist_ok=True)
         self._server: subprocess.Popen[bytes] | None = None
         self._unread = b""
@@ -252,7 +274,7 @@ class CommandLine:
         """Give a command; ``own_interpreter`` for one that starts workers, which import its main module."""
         command = _Own if own_interpreter else _Forked
         # What is measured of this machine is not shared with other versions of rankfold.
-        environment = {"XDG_CACHE_HOME": str(self.folder / "cache")} | dict(env or {})
+        environment = {"XDG_CACHE_HOME": str(self.folder / "cache")} | self.env | dict(env or {})
         return command(self, words, cwd, ending, environment, dict(limits or {}), patience)
 
     def server(self) -> subprocess.Popen[bytes]:
@@ -262,6 +284,7 @@ class CommandLine:
                 [sys.executable, "-W", "ignore::DeprecationWarning", __file__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                env=os.environ | self.env,
             )
             self._unread = b""
             self.answer(PATIENCE)
@@ -298,6 +321,8 @@ class Command:
         patience: float,
     ) -> None:
         self.line, self.patience, self.began = line, patience, time.monotonic()
+        self.token = uuid.uuid4().hex
+        env = {**env, TOKEN: self.token}
         self.files = {name: line.folder / f"{name}.txt" for name in ("out", "err", "operations", "modules")}
         for path in self.files.values():
             path.unlink(missing_ok=True)
@@ -316,12 +341,30 @@ class Command:
     def _wait(self, patience: float) -> tuple[int, int] | None:
         raise NotImplementedError
 
+    def members(self) -> list[int]:
+        """Numbers of the processes that the command and all that it has started run in."""
+        mark, found = f"{TOKEN}={self.token}\0".encode(), []
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                with contextlib.suppress(OSError, ValueError):
+                    state = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+                    mine = int(state[3]) == self.pid or mark in Path("/proc", name, "environ").read_bytes()
+                    if mine and state[0] != "Z":
+                        found.append(int(name))
+        return sorted(found)
+
+    def kill(self) -> None:
+        """Kill the command and all that it has started."""
+        for pid in self.members():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def outcome(self) -> Outcome:
         """Wait for the end; a command that takes too long is killed with all that it has started."""
         end, expired = self._wait(self.patience), False
         if end is None:
             expired = True
-            kill_session(self.pid)
+            self.kill()
             end = self._wait(60) or (-9, 0)
         said = {name: _text(self.files[name]) for name in self.files}
         count = int(said["operations"] or 0)
@@ -382,25 +425,6 @@ class _Own(Command):
             return self.process.wait(patience), 0
         except subprocess.TimeoutExpired:
             return None
-
-
-def session(leader: int) -> list[int]:
-    """Numbers of the processes that run in a session."""
-    members = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError):
-                state = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
-                if int(state[3]) == leader and state[0] != "Z":
-                    members.append(int(name))
-    return members
-
-
-def kill_session(leader: int) -> None:
-    """Kill a command and all that it has started."""
-    for pid in session(leader):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def _text(path: Path) -> str:

@@ -17,8 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from cases import CASES, CONSUMERS, Case, Contents, contents, filled, write_inputs, write_trial
-from command_server import CommandLine, Ending, Outcome, kill_session
+from cases import CASES, CONSUMERS, Case
+from command_server import CommandLine, Ending, Outcome
+from contents import Contents, contents
+from inputs import filled, write_inputs, write_trial
 
 SAME, ANSWERED, REFUSED, FAULT = "same bytes", "answered", "refused", "FAULT"
 VERDICTS = (SAME, ANSWERED, REFUSED, FAULT)
@@ -129,7 +131,7 @@ class Bench:
         options.setdefault("own_interpreter", case.processes)
         command = self.line.start(words, self.folder, **options)
         outcome = command.outcome()
-        kill_session(command.pid)  # whether something lingers is another question: see kills
+        command.kill()  # whether something lingers is another question: see kills
         return outcome
 
     def consume(self, name: str, **options: Any) -> Outcome:
@@ -139,7 +141,7 @@ class Bench:
     def stores(self, case: Case) -> Contents:
         """What the outputs of a case hold now."""
         paths = [self.trial / name for name in case.outputs]
-        return contents(paths, chained=case.name == "run")
+        return contents(paths, chained=case.chained)
 
     def answer(self, case: Case) -> Answer:
         """What an undisturbed run of a case answers."""

@@ -21,9 +21,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cases import Case
-from command_server import Ending, Outcome, kill_session
-from loop_device import MOUNT, attach, detach, file_system, shut_down
+from command_server import Ending, Outcome
 from trials import FAULT, Answer, Bench, Trial, chance, judge, turn
+
+from attacks.loop_device import MOUNT, attach, detach, file_system, shut_down
 
 OPTIONS = ("commit=300", "commit=300,noauto_da_alloc", "commit=1", "commit=300,data=writeback", "commit=5")
 
@@ -92,7 +93,7 @@ def _lose(bench: Bench, case: Case, draw: random.Random, whole: Outcome) -> str:
         time.sleep(delay)
         moment = f"{delay:.2f} s after it was done"
     shut_down(bench.folder / MOUNT)
-    kill_session(command.pid)
+    command.kill()
     if not moment.endswith("done"):
         command.outcome()
     return moment

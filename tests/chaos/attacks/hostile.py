@@ -16,14 +16,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import hostile_stores as stores
 import numpy as np
 import yaml
 import zarr
-from cases import FLOW
-from damage import GARBAGE, edited
-from hostile_stores import DEEP, NUMBERS, Drawn, matrix
+from inputs import FLOW
 from trials import ANSWERED, FAULT, SAME, Bench, Trial, chance, judge
+
+from attacks import hostile_stores as stores
+from attacks.damage import GARBAGE, edited
+from attacks.hostile_stores import DEEP, NUMBERS, Drawn, matrix
 
 MOST_SECONDS = 60.0
 MOST_BYTES = 1500 * 2**20
