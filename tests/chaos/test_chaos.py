@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from attacks.loop_device import missing_loop
 from chaos import KEPT, attack
-from command_server import Outcome
+from command_line import Outcome
 from contents import Contents, contents
+from loop_device import missing_loop
 from trials import BEGIN, END, FAULT, REFUSED, SAME, Trial, as_json, from_json, judge, page, table
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
@@ -102,7 +102,7 @@ def test_the_page_has_the_table_of_the_trials_that_are_kept() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system takes root")
 def test_what_was_not_flushed_is_lost_with_the_power(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The means of the attack: without it no trial would show anything."""
-    from attacks.loop_device import attach, detach, file_system, shut_down
+    from loop_device import attach, detach, file_system, shut_down
 
     with tempfile.TemporaryDirectory(prefix="rankfold-chaos-") as name:
         folder = Path(name)

@@ -12,13 +12,14 @@ import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from cases import CASES, CONSUMERS, Case
-from command_server import CommandLine, Ending, Outcome
+from command_line import CommandLine, Outcome
+from command_server import Ending
 from contents import Contents, contents
 from inputs import filled, write_inputs, write_trial
 
@@ -96,6 +97,7 @@ class Bench:
         self.folder, self.inputs = folder, folder / "inputs"
         self.trial = folder / "trial" if trial is None else trial
         self.line = CommandLine(folder / "server")
+        self._lines: dict[str, CommandLine] = {}
         self._answers: dict[str, Answer] = {}
         self.notes: dict[object, object] = {}
         """What attacks found out and keep for the next trial."""
@@ -112,7 +114,14 @@ class Bench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.line.close()
+        for line in (self.line, *self._lines.values()):
+            line.close()
+
+    def second_line(self, name: str = "second", env: Mapping[str, str] | None = None) -> CommandLine:
+        """Another server of commands, for one that runs beside, or with other variables; made once."""
+        if name not in self._lines:
+            self._lines[name] = CommandLine(self.folder / f"server-{name}", env)
+        return self._lines[name]
 
     def clear(self) -> None:
         """An empty folder for the next trial."""

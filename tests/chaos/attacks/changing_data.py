@@ -17,11 +17,10 @@ import time
 from pathlib import Path
 
 from cases import Case
-from command_server import Outcome
+from command_line import Outcome
 from contents import METADATA
+from moments import FORKED, OwnInputs, resume, start_and_stop
 from trials import FAULT, REFUSED, SAME, Bench, Trial, chance, files_below, judge, turn
-
-from attacks.moments import FORKED, OwnInputs, resume, start_and_stop
 
 
 def changing_data(bench: Bench, seed: int, number: int) -> Trial:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from cases import Case
-from command_server import Ending, Outcome
+from command_line import Outcome
+from command_server import Ending
 from contents import contents
 from inputs import FLOWS
 from trials import FAULT, REFUSED, SAME, THEN, Answer, Bench, Trial, chance, files_below, judge, turn

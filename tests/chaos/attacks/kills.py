@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 
 from cases import Case
-from command_server import Command, Ending, Outcome
+from command_line import Command, Outcome
+from command_server import Ending
 from inputs import FLOWS
 from trials import FAULT, SAME, Bench, Trial, chance, judge, turn
 

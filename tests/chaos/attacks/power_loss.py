@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cases import Case
-from command_server import Ending, Outcome
+from command_line import Outcome
+from command_server import Ending
+from loop_device import MOUNT, attach, detach, file_system, shut_down
 from trials import FAULT, Answer, Bench, Trial, chance, judge, turn
-
-from attacks.loop_device import MOUNT, attach, detach, file_system, shut_down
 
 OPTIONS = ("commit=300", "commit=300,noauto_da_alloc", "commit=1", "commit=300,data=writeback", "commit=5")
 

@@ -10,10 +10,10 @@ import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cases import CASES, Case
-from command_server import PATIENCE, Command, Ending
+from command_line import PATIENCE, Command, CommandLine
+from command_server import Ending
 from contents import Contents
 from inputs import FLOWS, filled, write_trial
 from trials import Bench
@@ -27,10 +27,11 @@ WRITING = tuple(one.name for one in CASES if not one.processes and one.outputs)
 """Those of them that write something."""
 
 
-def start_and_stop(bench: Bench, words: Sequence[str], folder: Path, at: int, **options: Any) -> Command:
+def start_and_stop(
+    bench: Bench, words: Sequence[str], folder: Path, at: int, *, line: CommandLine | None = None
+) -> Command:
     """Give a command that is stopped at an operation below a folder, and wait until it is, or has ended."""
-    ending = Ending(str(folder), at, "SIGSTOP")
-    command = bench.line.start(words, bench.folder, ending=ending, **options)
+    command = (line or bench.line).start(words, bench.folder, ending=Ending(str(folder), at, "SIGSTOP"))
     until = time.monotonic() + PATIENCE
     while state_of(command.pid) not in "TZ" and time.monotonic() < until:
         time.sleep(0.005)
