@@ -95,7 +95,14 @@ CASES: tuple[Case, ...] = (
     _svd("svd sketch", "--solver", "sketch"),
     _svd("svd tsqr", "--solver", "tsqr"),
     _svd("svd scratch", "--solver", "subspace", *_ITERATIONS, "--scratch", "{trial}/elsewhere"),
-    _svd("svd streams", "--solver", "subspace", *_ITERATIONS, store="long"),
+    _svd(
+        "svd streams",
+        "--solver",
+        "subspace",
+        *_ITERATIONS,
+        store="long",
+        other_matrix=("{input}/long.zarr", "{input}/x.zarr"),
+    ),
     Case(
         "pca",
         ("pca", "{input}/x.zarr", "--rank", "8", "--solver", "krylov", *_ITERATIONS, *RUN, *_OUT),

@@ -56,8 +56,8 @@ def folds(bench: Bench, seed: int, number: int) -> Trial:
 def folded_again(log: Path, passes: int = PASSES) -> Iterator[int]:
     """Lengths of ranges of panels that were read more often than there were passes.
 
-    A panel that was read three times too often counts in three ranges. What was read once was looked at before
-    any pass.
+    A panel that was read three times too often counts in three ranges. What was read once was looked at
+    before any pass.
     """
     counts = Counter(tuple(map(int, line.split())) for line in log.read_text().splitlines())
     extra = {panel: count - passes for panel, count in counts.items() if count > passes}
