@@ -13,6 +13,7 @@ SLURM, where there is none, is left out with the reason. Trials of the same kind
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -20,7 +21,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from attacks.changing_data import changing_data, input_damage
@@ -80,7 +81,14 @@ KINDS: dict[str, Kind] = {
 def attack(kind: str, folder: Path, seed: int, numbers: list[int]) -> list[Trial]:
     """Carry trials out in a folder; each is told of as it ends."""
     with KINDS[kind].bench(folder) as bench:
-        return carry_out(KINDS[kind].attack, bench, seed, numbers, lambda trial: print(trial, flush=True))
+        return carry_out(KINDS[kind].attack, bench, seed, numbers, lambda trial: tell(trial, folder))
+
+
+def tell(trial: Trial, folder: Path) -> None:
+    """Print a trial, and write it down beside the others, should these not come to their end."""
+    print(trial, flush=True)
+    with open(folder / "trials.jsonl", "a") as file:
+        file.write(json.dumps(asdict(trial)) + "\n")
 
 
 def in_parts(kind: str, folder: Path, seed: int, numbers: list[int], jobs: int) -> list[Trial]:
@@ -106,21 +114,26 @@ def shared_out(trials: int) -> dict[str, int]:
     return {name: max(1, -(-trials * kind.share // total)) for name, kind in KINDS.items()}
 
 
-def carry_out_kind(kind: str, trials: int, given: argparse.Namespace) -> list[Trial]:
-    """The trials of one kind, in a folder that is kept if it is given."""
-    folder = given.folder or Path(tempfile.mkdtemp(prefix="rankfold-chaos-"))
-    try:
-        if reason := missing(kind, folder):
-            if given.kind != "all":
-                sys.exit(reason)
-            print(f"{kind}: left out, since {reason}", flush=True)
-            return []
-        return in_parts(kind, folder, given.seed, given.only or list(range(trials)), given.jobs)
-    finally:
-        for part in (folder, *folder.glob("part-*")):
-            clear_stale(part)
-        if given.folder is None:
-            shutil.rmtree(folder, ignore_errors=True)
+def carry_out_kind(kind: str, folder: Path, trials: int, given: argparse.Namespace) -> list[Trial]:
+    """The trials of one kind; none, with the reason, where they cannot be done."""
+    if reason := missing(kind, folder):
+        if given.kind != "all":
+            sys.exit(reason)
+        print(f"{kind}: left out, since {reason}", flush=True)
+        return []
+    return in_parts(kind, folder, given.seed, given.only or list(range(trials)), given.jobs)
+
+
+def carry_out_kinds(folder: Path, given: argparse.Namespace) -> list[Trial]:
+    """The trials of one kind, or of all; those of a kind are kept when they have ended."""
+    trials: list[Trial] = []
+    shares = shared_out(given.trials) if given.kind == "all" else {given.kind: given.trials}
+    for kind, count in shares.items():
+        of_kind = carry_out_kind(kind, folder, count, given)
+        trials += of_kind
+        for path in [given.json] * bool(given.json) + [KEPT] * given.keep:
+            keep(of_kind, path)
+    return trials
 
 
 def keep(trials: list[Trial], path: Path) -> None:
@@ -155,13 +168,14 @@ def main() -> int:
         parser.error("say --kind, or --page")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing stays mounted
     os.environ.pop("SLURM_CONF", None)
-    trials: list[Trial] = []
-    shares = shared_out(given.trials) if given.kind == "all" else {given.kind: given.trials}
-    for kind, count in shares.items():
-        of_kind = carry_out_kind(kind, count, given)
-        trials += of_kind
-        for path in [given.json] * bool(given.json) + [KEPT] * given.keep:
-            keep(of_kind, path)
+    folder = given.folder or Path(tempfile.mkdtemp(prefix="rankfold-chaos-"))
+    try:
+        trials = carry_out_kinds(folder, given)
+    finally:
+        for part in (folder, *folder.glob("part-*")):
+            clear_stale(part)
+        if given.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
     if given.keep:
         write_page(PAGE)
     print(table(trials))

@@ -8,6 +8,7 @@ bytes with exit 0, a message for every worker, a command that does not end, or s
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import re
 import shutil
@@ -15,13 +16,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from cases import CASES, CONSUMERS, Case
 from command_line import CommandLine, Outcome
 from command_server import Ending
 from contents import Contents, contents
 from inputs import filled, write_inputs, write_trial
+
+if TYPE_CHECKING:
+    from shim.faults import Faults
+
+T = TypeVar("T")
 
 SAME, ANSWERED, REFUSED, FAULT = "same bytes", "answered", "refused", "FAULT"
 VERDICTS = (SAME, ANSWERED, REFUSED, FAULT)
@@ -98,9 +104,8 @@ class Bench:
         self.trial = folder / "trial" if trial is None else trial
         self.line = CommandLine(folder / "server")
         self._lines: dict[str, CommandLine] = {}
-        self._answers: dict[str, Answer] = {}
-        self.notes: dict[object, object] = {}
-        """What attacks found out and keep for the next trial."""
+        self._notes: dict[str, object] = {}
+        self.faults: Faults | None = None
         if not (self.inputs / "written").exists():
             shutil.rmtree(self.inputs, ignore_errors=True)
             self.inputs.mkdir(parents=True)
@@ -154,29 +159,38 @@ class Bench:
 
     def answer(self, case: Case) -> Answer:
         """What an undisturbed run of a case answers."""
-        if case.name not in self._answers:
+
+        def find() -> Answer:
             self.clear()
             count = None if case.processes else Ending(str(self.trial), 0, "count")
             outcome = self.command(case, ending=count)
             if outcome.code:
                 raise RuntimeError(f"{case.name} fails undisturbed ({outcome.code}): {outcome.err}")
-            self._answers[case.name] = Answer(outcome, self.stores(case))
-        return self._answers[case.name]
+            return Answer(outcome, self.stores(case))
+
+        return self.once(f"answer of {case.name}", find)
+
+    def once(self, what: str, find: Callable[[], T]) -> T:
+        """What was found out of undisturbed commands, in this folder: once, and kept for later trials."""
+        if what not in self._notes:
+            kept = self.folder / "notes" / re.sub(r"\W+", "-", what)
+            if not kept.exists():
+                value = find()
+                kept.parent.mkdir(exist_ok=True)
+                kept.write_bytes(pickle.dumps(value))
+            self._notes[what] = pickle.loads(kept.read_bytes())
+        return cast("T", self._notes[what])
 
     def difference(self, case: Case, outcome: Outcome) -> str:
         """How the answer of a case differs from that of an undisturbed run; nothing if it does not."""
         if outcome.code:
             return ""
-        right, found = self._answers[case.name], self.stores(case)
+        right, found = self.answer(case), self.stores(case)
         if not case.outputs and _facts(outcome.out) != _facts(right.outcome.out):
             return f"prints {outcome.out[:100]!r}"
         if found.strays:
             return f"holds {found.strays[0]}"
         return found.difference(right.stores)
-
-    def answer_kept(self, case: Case) -> Answer | None:
-        """The answer of a case, if it was found before."""
-        return self._answers.get(case.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,12 +270,12 @@ def _row(kind: str, what: str, count: Counter[str]) -> str:
     return f"| {kind.replace('_', ' ')} | {what} | {count.total()} | {numbers} |"
 
 
-def turn(names: tuple[str, ...] | None, number: int, seed: int, *, processes: bool = True) -> Case:
-    """The case of a trial: all have their turn, in an order that the seed decides."""
+def turn(kind: str, names: tuple[str, ...] | None, number: int, seed: int, *, processes: bool = True) -> Case:
+    """The case of a trial: all have their turn, in an order that the kind and the seed decide."""
     cases = [
         one for one in CASES if (names is None or one.name in names) and (processes or not one.processes)
     ]
-    order = random.Random(seed).sample(cases, len(cases))
+    order = random.Random(f"{kind} {seed}").sample(cases, len(cases))
     return order[number % len(order)]
 
 

@@ -27,7 +27,7 @@ SHIFTS = (-1, -5, -3600, -3600, -86_400 * 30, -86_400 * 3650, 3600, 86_400 * 30)
 def clock(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: the clock jumps at an operation, the command goes on, or another one from what it left."""
     draw, began = chance("clock", seed, number), time.monotonic()
-    case = turn(WRITING, number, seed)
+    case = turn("clock", WRITING, number, seed)
     whole = bench.answer(case)
     bench.clear()
     faults = faults_of(bench)
@@ -58,11 +58,9 @@ def clock(bench: Bench, seed: int, number: int) -> Trial:
 
 def faults_of(bench: Bench) -> Faults:
     """The library of faults for commands on the folder of the trial; made once."""
-    if "faults" not in bench.notes:
-        bench.notes["faults"] = Faults(bench.folder / "faults", bench.trial)
-    faults = bench.notes["faults"]
-    assert isinstance(faults, Faults)
-    return faults
+    if bench.faults is None:
+        bench.faults = Faults(bench.folder / "faults", bench.trial)
+    return bench.faults
 
 
 def _age(folder: Path, seconds: float, draw: random.Random) -> None:

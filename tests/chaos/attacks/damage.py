@@ -45,9 +45,9 @@ GARBAGE: dict[str, bytes] = {
 def damage(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: a run as far as drawn, one file of it damaged, a command, and the way out."""
     draw, began = chance("damage", seed, number), time.monotonic()
-    case = turn(None, number, seed, processes=False)
+    case = turn("damage", None, number, seed, processes=False)
     while not case.outputs:
-        case = turn(None, draw.randrange(1000), seed, processes=False)
+        case = turn("damage", None, draw.randrange(1000), seed, processes=False)
     bench.answer(case)
     stage = draw.choice((*STAGES, "done"))
     consumer = draw.choice(("", "", *case.consumers)) if stage == "done" else ""
@@ -94,14 +94,13 @@ def _attempt(
 
 def _right(bench: Bench, case: Case, consumer: str) -> Answer:
     """What a command answers that reads the result as it was written."""
-    key = "damage", case.name, consumer
-    if key not in bench.notes:
+
+    def find() -> Answer:
         _lay_out(bench, case, "done")
         outcome = bench.consume(consumer)
-        bench.notes[key] = Answer(outcome, contents([bench.trial / "t.zarr"]))
-    answer = bench.notes[key]
-    assert isinstance(answer, Answer)
-    return answer
+        return Answer(outcome, contents([bench.trial / "t.zarr"]))
+
+    return bench.once(f"{consumer} of {case.name}", find)
 
 
 # Runs that are damaged -----------------------------------------------------------------------------

@@ -93,17 +93,18 @@ def _kill_at(driver: Driver, reads: int, draw: random.Random) -> bool:
     """Kill a worker when so many panels have been read; whether there was one."""
     log = driver.log.with_name("r.zarr.reads")
     while driver.process.poll() is None:
-        if log.exists() and log.read_bytes().count(b"\n") >= reads:
-            if found := workers_of(driver.process.pid):
-                draw.choice(found).kill()
-                return True
+        done = log.read_bytes().count(b"\n") if log.exists() else 0
+        if done >= reads and (found := workers_of(driver.process.pid)):
+            draw.choice(found).kill()
+            return True
         time.sleep(0.02)
     return False
 
 
 def _undisturbed(bench: Bench) -> tuple[Contents, int, int]:
     """What threads of one process leave, and how many reads workers do before passes and in them."""
-    if "folds" not in bench.notes:
+
+    def find() -> tuple[Contents, int, int]:
         bench.clear()
         words = [*filled(COMMAND, bench.inputs, bench.trial), "--out", str(bench.trial / "r.zarr")]
         outcome = bench.line.run(words, bench.folder)
@@ -118,6 +119,6 @@ def _undisturbed(bench: Bench) -> tuple[Contents, int, int]:
             raise RuntimeError("panels are read again though nothing was killed")
         counts = Counter((bench.trial / "r.zarr.reads").read_text().splitlines())
         reads = sum(count for count in counts.values() if count == PASSES)
-        bench.notes["folds"] = right, sum(counts.values()) - reads, reads
-    right, looks, reads = bench.notes["folds"]  # type: ignore[misc]
-    return right, looks, reads
+        return right, sum(counts.values()) - reads, reads
+
+    return bench.once("folds", find)

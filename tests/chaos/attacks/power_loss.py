@@ -37,7 +37,7 @@ def open_bench(folder: Path) -> Bench:
 def power_loss(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: lose power, mount, repeat, compare."""
     draw, began = chance("power_loss", seed, number), time.monotonic()
-    case = turn(None, number, seed)
+    case = turn("power_loss", None, number, seed)
     whole = _undisturbed(bench, case)
     options, neighbor = draw.choice(OPTIONS), draw.random() < 0.5
     with file_system(bench.folder, options) as mount:
@@ -61,10 +61,11 @@ def power_loss(bench: Bench, seed: int, number: int) -> Trial:
 
 
 def _undisturbed(bench: Bench, case: Case) -> Answer:
-    if (answer := bench.answer_kept(case)) is not None:
-        return answer
-    with file_system(bench.folder):
-        return bench.answer(case)
+    def find() -> Answer:
+        with file_system(bench.folder):
+            return bench.answer(case)
+
+    return bench.once(f"{MOUNT} answer of {case.name}", find)
 
 
 def _lose(bench: Bench, case: Case, draw: random.Random, whole: Outcome) -> str:

@@ -27,7 +27,7 @@ SLOWEST_SECONDS = 4.0
 def slow_files(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: delays, and a kill or a stale file on top."""
     draw, began = chance("slow_files", seed, number), time.monotonic()
-    case = turn(FORKED, number, seed)
+    case = turn("slow_files", FORKED, number, seed)
     own = OwnInputs(bench, case)
     operations, faults = own.operations(), faults_of(bench)
     line = bench.second_line("faults", faults.env)
@@ -63,14 +63,14 @@ def slow_files(bench: Bench, seed: int, number: int) -> Trial:
 
 def _counts(bench: Bench, own: OwnInputs, faults: Faults, line: CommandLine) -> tuple[int, int]:
     """Operations on names, and opens and reads, of an undisturbed run; found out once."""
-    key = "calls and reads", own.case.name
-    if key not in bench.notes:
+
+    def find() -> tuple[int, int]:
         own.lay_out()
         faults.set()
         line.run(own.words(), bench.folder)
-        bench.notes[key] = faults.count("calls"), faults.count("reads")
-    calls, reads = bench.notes[key]  # type: ignore[misc]
-    return calls, reads
+        return faults.count("calls"), faults.count("reads")
+
+    return bench.once(f"calls and reads of {own.case.name}", find)
 
 
 def _delay(draw: random.Random, calls: int) -> dict[str, int]:

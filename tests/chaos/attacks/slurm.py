@@ -28,7 +28,7 @@ sys.path.append(str(Path(__file__).parents[2] / "cluster"))
 
 from slurm_cluster import NODES, SlurmCluster
 
-PROFILE = 'partition: main\ninterface: lo\nwalltime: "0:10:00"\nmemory: 1GiB\n'
+PROFILE = 'partition: main\ninterface: lo\nwalltime: "0:10:00"\nmemory: 2GiB\n'
 IN_DRIVER = ("import", "run", "run measures", "combine-graphs")
 """Cases that start no job."""
 
@@ -42,8 +42,9 @@ class SlurmBench(Bench):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        (folder / "slurm").mkdir(mode=0o755)
-        self.cluster = SlurmCluster(folder / "slurm")
+        place = folder / f"slurm-{os.getpid()}"
+        place.mkdir(mode=0o755)
+        self.cluster = SlurmCluster(place)
         self.profile = folder / "chaos.yaml"
         self.profile.write_text(PROFILE)
 
@@ -83,7 +84,7 @@ def slurm(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: something happens to a job, a node, or a process, after a time that is drawn."""
     assert isinstance(bench, SlurmBench)
     draw, began = chance("slurm", seed, number), time.monotonic()
-    case = turn(tuple(name for name in WRITING if name not in IN_DRIVER), number, seed)
+    case = turn("slurm", tuple(name for name in WRITING if name not in IN_DRIVER), number, seed)
     bench.answer(case)
     bench.clear()
     way, pause = draw.choice(WAYS), draw.random() ** 2 * 20
