@@ -12,6 +12,7 @@ import pytest
 from reference import same_bytes, to_zarr
 
 import rankfold as rf
+from rankfold.methods.knn.extend import EarlierLists
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.importing import import_array
 
@@ -65,6 +66,23 @@ def test_other_inputs_count_too(tmp_path: Path) -> None:
     x, queries = store(tmp_path, "x"), store(tmp_path, "queries", X[:500] + 1)
     with pytest.raises(DataError, match="or another of its inputs has"):
         rf.knn(x, 3, queries=queries, out=tmp_path / "r.zarr", progress=touching(queries))
+    assert not (tmp_path / "r.zarr").exists()
+
+
+def test_an_earlier_result_that_is_damaged_meanwhile_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zarr reads chunks that are not there as zeros."""
+    lists = rf.knn(store(tmp_path, "x", X[:1000]), 3, out=tmp_path / "lists.zarr")
+    more, plant = store(tmp_path, "more"), EarlierLists.plant
+
+    def lose(self: EarlierLists, fold: Any, folder: Path) -> None:
+        plant(self, fold, folder)
+        next(self.result.path.glob("distances/c/*/*")).unlink()
+
+    monkeypatch.setattr(EarlierLists, "plant", lose)
+    with pytest.raises(DataError, match="distances/c/0/0 is missing"):
+        rf.knn(more, 3, base=lists, out=tmp_path / "r.zarr")
     assert not (tmp_path / "r.zarr").exists()
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import re
 import shutil
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +137,10 @@ def _require_unchanged(task: Task, folder: RunDirectory, fingerprint: str, devic
     """Refuse a result of data that were written to while they were read: it would be of neither state.
 
     What a sweep has read is not read again, so only fingerprints tell: of the matrix, and of whatever else
-    the request names by its fingerprint.
+    the request names by its fingerprint. Of results that it is of, manifests tell.
     """
+    for result in _results_in(task):
+        require_whole_input(str(result.path))
     try:
         identity = identity_of(task.request(), task.source.fingerprint(), device)
     except OSError:
@@ -147,6 +151,18 @@ def _require_unchanged(task: Task, folder: RunDirectory, fingerprint: str, devic
             "read before and after do not belong together, so no result is made of them. Give the command "
             "again when nothing writes to them any more."
         )
+
+
+def _results_in(value: object) -> Iterator[Result]:
+    """Earlier results that a task is of, wherever it keeps them."""
+    if isinstance(value, Result):
+        yield value
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _results_in(each)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _results_in(getattr(value, field.name))
 
 
 def _carry_out_links(
