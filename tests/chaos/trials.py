@@ -270,12 +270,12 @@ def _row(kind: str, what: str, count: Counter[str]) -> str:
     return f"| {kind.replace('_', ' ')} | {what} | {count.total()} | {numbers} |"
 
 
-def turn(kind: str, names: tuple[str, ...] | None, number: int, seed: int, *, processes: bool = True) -> Case:
-    """The case of a trial: all have their turn, in an order that the kind and the seed decide."""
+def turn(names: tuple[str, ...] | None, number: int, seed: int, *, processes: bool = True) -> Case:
+    """The case of a trial: all have their turn, in an order that the seed decides."""
     cases = [
         one for one in CASES if (names is None or one.name in names) and (processes or not one.processes)
     ]
-    order = random.Random(f"{kind} {seed}").sample(cases, len(cases))
+    order = random.Random(seed).sample(cases, len(cases))
     return order[number % len(order)]
 
 

@@ -37,7 +37,7 @@ def input_damage(bench: Bench, seed: int, number: int) -> Trial:
 
 def _attack(kind: str, ways: tuple[str, ...], bench: Bench, seed: int, number: int) -> Trial:
     draw, began = chance(kind, seed, number), time.monotonic()
-    case = turn(kind, FORKED, number, seed)
+    case = turn(FORKED, number, seed)
     own = OwnInputs(bench, case)
     operations = own.operations()
     own.lay_out()

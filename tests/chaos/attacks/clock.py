@@ -27,7 +27,7 @@ SHIFTS = (-1, -5, -3600, -3600, -86_400 * 30, -86_400 * 3650, 3600, 86_400 * 30)
 def clock(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: the clock jumps at an operation, the command goes on, or another one from what it left."""
     draw, began = chance("clock", seed, number), time.monotonic()
-    case = turn("clock", WRITING, number, seed)
+    case = turn(WRITING, number, seed)
     whole = bench.answer(case)
     bench.clear()
     faults = faults_of(bench)

@@ -45,9 +45,9 @@ GARBAGE: dict[str, bytes] = {
 def damage(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: a run as far as drawn, one file of it damaged, a command, and the way out."""
     draw, began = chance("damage", seed, number), time.monotonic()
-    case = turn("damage", None, number, seed, processes=False)
+    case = turn(None, number, seed, processes=False)
     while not case.outputs:
-        case = turn("damage", None, draw.randrange(1000), seed, processes=False)
+        case = turn(None, draw.randrange(1000), seed, processes=False)
     bench.answer(case)
     stage = draw.choice((*STAGES, "done"))
     consumer = draw.choice(("", "", *case.consumers)) if stage == "done" else ""

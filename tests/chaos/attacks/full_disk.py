@@ -30,7 +30,7 @@ WITHOUT_SCRATCH = ("import", "run", "run measures", "check")
 def full_disk(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: a place that fills, what is said, and the same command with room."""
     draw, began = chance("full_disk", seed, number), time.monotonic()
-    case = turn("full_disk", FORKED, number, seed)
+    case = turn(FORKED, number, seed)
     whole = bench.answer(case)
     bench.clear()
     places = ["output", "output", "temporary"] + ["scratch"] * (case.name not in WITHOUT_SCRATCH)

@@ -33,7 +33,7 @@ ENDS = {"SIGKILL": (-9,), "SIGTERM": (75, -15), "SIGINT": (130, -2)}
 def kills(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: a signal, the same command again, and what stays behind."""
     draw, began = chance("kills", seed, number), time.monotonic()
-    case = turn("kills", None, number, seed)
+    case = turn(None, number, seed)
     whole = bench.answer(case)
     place = bench.trial / "place"
     bench.clear()

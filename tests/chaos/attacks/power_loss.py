@@ -37,7 +37,7 @@ def open_bench(folder: Path) -> Bench:
 def power_loss(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: lose power, mount, repeat, compare."""
     draw, began = chance("power_loss", seed, number), time.monotonic()
-    case = turn("power_loss", None, number, seed)
+    case = turn(None, number, seed)
     whole = _undisturbed(bench, case)
     options, neighbor = draw.choice(OPTIONS), draw.random() < 0.5
     with file_system(bench.folder, options) as mount:

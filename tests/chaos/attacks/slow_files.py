@@ -27,7 +27,7 @@ SLOWEST_SECONDS = 4.0
 def slow_files(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: delays, and a kill or a stale file on top."""
     draw, began = chance("slow_files", seed, number), time.monotonic()
-    case = turn("slow_files", FORKED, number, seed)
+    case = turn(FORKED, number, seed)
     own = OwnInputs(bench, case)
     operations, faults = own.operations(), faults_of(bench)
     line = bench.second_line("faults", faults.env)

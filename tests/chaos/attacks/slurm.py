@@ -84,7 +84,7 @@ def slurm(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: something happens to a job, a node, or a process, after a time that is drawn."""
     assert isinstance(bench, SlurmBench)
     draw, began = chance("slurm", seed, number), time.monotonic()
-    case = turn("slurm", tuple(name for name in WRITING if name not in IN_DRIVER), number, seed)
+    case = turn(tuple(name for name in WRITING if name not in IN_DRIVER), number, seed)
     bench.answer(case)
     bench.clear()
     way, pause = draw.choice(WAYS), draw.random() ** 2 * 20

@@ -19,7 +19,7 @@ from trials import FAULT, REFUSED, SAME, Bench, Trial, chance, judge, turn
 def two_drivers(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: the second begins while the first is at some operation, which goes on, or is killed."""
     draw, began = chance("two_drivers", seed, number), time.monotonic()
-    case = turn("two_drivers", WRITING, number, seed)
+    case = turn(WRITING, number, seed)
     whole = bench.answer(case)
     bench.clear()
     words = case.command(bench.inputs, bench.trial)

@@ -40,7 +40,7 @@ PATIENCE_SECONDS = 3
 def workers(bench: Bench, seed: int, number: int) -> Trial:
     """One trial: something happens to a process at a moment that is drawn."""
     draw, began = chance("workers", seed, number), time.monotonic()
-    case = turn("workers", WITH_PROCESSES, number, seed)
+    case = turn(WITH_PROCESSES, number, seed)
     whole = bench.answer(case)
     bench.clear()
     faults, way = faults_of(bench), draw.choice(WAYS)
