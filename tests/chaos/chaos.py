@@ -5,6 +5,21 @@
     python tests/chaos/chaos.py --kind all --trials 1000 --jobs 2 --keep
     python tests/chaos/chaos.py --page docs/reliability.md       the table of the trials that are kept
 
+Kinds are modules of ``attacks``:
+
+    kills          signals to a command, or to one of its workers
+    damage         files of a run, or of a result, that are not what was written
+    power_loss     a file system that forgets what was not flushed
+    full_disk      no room for the output, scratch or temporary files
+    two_drivers    the same command twice at once
+    changing_data  inputs that change, or are damaged, before a command or during it
+    clock          a clock that is set
+    slow_files     names of files that take long, and files that are stale
+    workers        worker processes that are killed, stopped or cut off
+    slurm          jobs, nodes and processes of a real SLURM
+    folds          panels that are folded twice after kills
+    hostile        words, workflows and places nobody would give; hostile_stores the stores
+
 With ``all`` the trials are shared out among the kinds; a kind that takes root, loop devices, a compiler or a
 SLURM, where there is none, is left out with the reason. Trials of the same kind in the file of ``--json``,
 ``--keep`` for the one in the repository, are replaced, others stay.

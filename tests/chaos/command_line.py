@@ -20,7 +20,7 @@ from command_server import Ending
 
 SERVER = Path(__file__).with_name("command_server.py")
 
-PATIENCE = 240.0
+PATIENCE = 600.0
 """Seconds that a command may take on a machine that has other things to do."""
 
 TOKEN = "RANKFOLD_CHAOS_COMMAND"

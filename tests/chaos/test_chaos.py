@@ -115,7 +115,10 @@ def test_trials_are_kept_and_counted() -> None:
     one = Trial("damage", 0, 3, "svd gram", "half", "s", SAME, 0, "", 1.0)
     two = Trial("damage", 0, 4, "svd gram", "half", "s", FAULT, 1, "traceback", 1.0)
     assert from_json(as_json([one, two])) == [one, two]
-    assert table([one, two]).splitlines()[2] == "| damage | svd gram | 2 | 1 | 0 | 0 | 1 |"
+    lines = table([one, two]).splitlines()
+    assert lines[0] == "2 trials in all, of seed 0."
+    assert lines[4:6] == ["| damage | 2 | 1 | 0 | 0 | 1 |", "| all | 2 | 1 | 0 | 0 | 1 |"]
+    assert lines[-1] == "| svd gram | 1 | 2 | 1 | 0 | 0 | 1 |"
     assert page(f"a\n{BEGIN}\nold\n{END}\nb", [one]).startswith("a\n")
     with pytest.raises(ValueError, match="to put the table between"):
         page("no marks", [one])

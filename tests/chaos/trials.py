@@ -239,18 +239,32 @@ def from_json(text: str) -> list[Trial]:
 
 
 def table(trials: list[Trial]) -> str:
-    """Counts of verdicts, by kind and command, or family of what is hostile, as Markdown."""
-    counts: dict[tuple[str, str], Counter[str]] = {}
+    """Counts of verdicts as Markdown: by kind, and by command, or family of what is hostile."""
+    by_kind: dict[str, Counter[str]] = {}
+    by_command: dict[str, Counter[str]] = {}
+    kinds: dict[str, set[str]] = {}
     for trial in trials:
         what = trial.target if trial.kind == "hostile" else trial.command.partition(THEN)[0]
-        counts.setdefault((trial.kind, what), Counter())[trial.verdict] += 1
-    heads = ("attack", "on", "trials", *VERDICTS[:-1], "faults")
-    lines = ["".join(f"| {head} " for head in heads) + "|", "|---|---" + "|---:" * (len(heads) - 2) + "|"]
-    lines += [_row(kind, what, count) for (kind, what), count in sorted(counts.items())]
-    for kind in sorted({kind for kind, _ in counts}):
-        total = sum((count for (one, _), count in counts.items() if one == kind), Counter[str]())
-        lines.append(_row(kind, "all", total))
+        by_kind.setdefault(trial.kind.replace("_", " "), Counter())[trial.verdict] += 1
+        by_command.setdefault(what, Counter())[trial.verdict] += 1
+        kinds.setdefault(what, set()).add(trial.kind)
+    seeds = ", ".join(map(str, sorted({trial.seed for trial in trials})))
+    lines = [f"{len(trials)} trials in all, of seed {seeds}.", "", *_head("attack")]
+    lines += [_row(kind, count) for kind, count in sorted(by_kind.items())]
+    lines += [_row("all", sum(by_kind.values(), Counter[str]())), "", *_head("on", "kinds of attack")]
+    lines += [_row(f"{what} | {len(kinds[what])}", count) for what, count in sorted(by_command.items())]
     return "\n".join(lines)
+
+
+def _head(*names: str) -> tuple[str, str]:
+    counts = ("trials", *VERDICTS[:-1], "faults")
+    between = "|---" + "|---:" * (len(names) - 1 + len(counts)) + "|"
+    return "".join(f"| {head} " for head in (*names, *counts)) + "|", between
+
+
+def _row(what: str, count: Counter[str]) -> str:
+    numbers = " | ".join(str(count[verdict]) for verdict in VERDICTS)
+    return f"| {what} | {count.total()} | {numbers} |"
 
 
 BEGIN, END = "<!-- trials: begin -->", "<!-- trials: end -->"
@@ -263,11 +277,6 @@ def page(text: str, trials: list[Trial]) -> str:
     if not rest or not after:
         raise ValueError(f"the page has no {BEGIN} ... {END} to put the table between")
     return f"{before}{BEGIN}\n\n{table(trials)}\n\n{END}{after}"
-
-
-def _row(kind: str, what: str, count: Counter[str]) -> str:
-    numbers = " | ".join(str(count[verdict]) for verdict in VERDICTS)
-    return f"| {kind.replace('_', ' ')} | {what} | {count.total()} | {numbers} |"
 
 
 def turn(names: tuple[str, ...] | None, number: int, seed: int, *, processes: bool = True) -> Case:
