@@ -5,7 +5,7 @@ in a fresh process, which can be killed, starved, or made to end itself at the n
 
     python tests/chaos/command_server.py      reads requests from stdin, a line of JSON each
 
-``command_line.py`` is the other side. The trap: a server must not have threads, which no fork carries over.
+``command_client.py`` is the other side. The trap: a server must not have threads, which no fork carries over.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cases import CASES, Case
-from command_line import PATIENCE, Command, CommandLine
+from command_client import PATIENCE, Command, CommandLine
 from command_server import Ending
 from contents import Contents
 from inputs import FLOWS, filled, write_trial

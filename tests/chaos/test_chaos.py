@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from attacks.folds import folded_again
 from chaos import KEPT, KINDS, PAGE, attack, missing, shared_out
-from command_line import Outcome
+from command_client import Outcome
 from contents import Contents, contents
 from loop_device import missing_loop
 from shim.faults import Faults, missing_compiler

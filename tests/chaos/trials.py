@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from cases import CASES, CONSUMERS, Case
-from command_line import CommandLine, Outcome
+from command_client import CommandLine, Outcome
 from command_server import Ending
 from contents import Contents, contents
 from inputs import filled, write_inputs, write_trial

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from cases import Case
-from command_line import Outcome
+from command_client import Outcome
 from contents import METADATA
 from moments import FORKED, OwnInputs, resume, start_and_stop
 from trials import FAULT, REFUSED, SAME, Bench, Trial, chance, files_below, judge, turn

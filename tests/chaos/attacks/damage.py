@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import Case
-from command_line import Outcome
+from command_client import Outcome
 from command_server import Ending
 from contents import contents
 from inputs import FLOWS

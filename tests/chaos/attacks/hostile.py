@@ -19,12 +19,11 @@ from pathlib import Path
 import numpy as np
 import yaml
 import zarr
-from inputs import FLOW
-from trials import ANSWERED, FAULT, SAME, Bench, Trial, chance, judge
-
 from attacks import hostile_stores as stores
 from attacks.damage import GARBAGE, edited
 from attacks.hostile_stores import DEEP, NUMBERS, Drawn, matrix
+from inputs import FLOW
+from trials import ANSWERED, FAULT, SAME, Bench, Trial, chance, judge
 
 MOST_SECONDS = 60.0
 MOST_BYTES = 1500 * 2**20

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import zarr
-
 from attacks.damage import GARBAGE, edited
 
 ROWS, COLUMNS = 300, 20

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from cases import Case
-from command_line import Command, Outcome
+from command_client import Command, Outcome
 from command_server import Ending
 from inputs import FLOWS
 from trials import FAULT, SAME, Bench, Trial, chance, judge, turn

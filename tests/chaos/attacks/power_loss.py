@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cases import Case
-from command_line import Outcome
+from command_client import Outcome
 from command_server import Ending
 from loop_device import MOUNT, attach, detach, file_system, shut_down
 from trials import FAULT, Answer, Bench, Trial, chance, judge, turn

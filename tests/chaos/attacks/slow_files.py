@@ -12,13 +12,12 @@ from __future__ import annotations
 import random
 import time
 
-from command_line import CommandLine
+from attacks.clock import faults_of
+from command_client import CommandLine
 from command_server import Ending
 from moments import FORKED, OwnInputs
 from shim.faults import Faults
 from trials import FAULT, SAME, Bench, Trial, chance, judge, turn
-
-from attacks.clock import faults_of
 
 SLOWEST_SECONDS = 4.0
 """That delays add to a trial, about."""

@@ -17,12 +17,11 @@ import sys
 import time
 from pathlib import Path
 
+from attacks.kills import lingering_of, workers_of
 from cases import Case
-from command_line import Command
+from command_client import Command
 from moments import WRITING
 from trials import FAULT, SAME, Bench, Trial, chance, judge, turn
-
-from attacks.kills import lingering_of, workers_of
 
 sys.path.append(str(Path(__file__).parents[2] / "cluster"))
 

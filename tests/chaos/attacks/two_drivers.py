@@ -11,7 +11,7 @@ import os
 import signal
 import time
 
-from command_line import Outcome
+from command_client import Outcome
 from moments import WRITING, resume, start_and_stop
 from trials import FAULT, REFUSED, SAME, Bench, Trial, chance, judge, turn
 

@@ -16,13 +16,12 @@ import random
 import signal
 import time
 
-from cases import CASES, Case
-from command_line import Command, Outcome
-from shim.faults import Faults
-from trials import FAULT, SAME, Bench, Trial, chance, judge, turn
-
 from attacks.clock import faults_of
 from attacks.kills import leftovers_of, lingering_of, workers_of
+from cases import CASES, Case
+from command_client import Command, Outcome
+from shim.faults import Faults
+from trials import FAULT, SAME, Bench, Trial, chance, judge, turn
 
 WITH_PROCESSES = tuple(one.name for one in CASES if one.processes)
 WAYS = (
