@@ -93,6 +93,11 @@ def chance(kind: str, seed: int, number: int) -> random.Random:
     return random.Random(f"{kind} {seed} {number}")
 
 
+def moment(draw: random.Random, operations: int) -> int:
+    """One of so many operations: at the same share of them, where another run takes a few more or less."""
+    return 1 + int(draw.random() * max(1, operations))
+
+
 # Where trials take place ---------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from cases import Case
 from command_client import Outcome
 from contents import METADATA
 from moments import FORKED, OwnInputs, resume, start_and_stop
-from trials import FAULT, REFUSED, SAME, Bench, Trial, chance, files_below, judge, turn
+from trials import FAULT, REFUSED, SAME, Bench, Trial, chance, files_below, judge, moment, turn
 
 
 def changing_data(bench: Bench, seed: int, number: int) -> Trial:
@@ -42,7 +42,7 @@ def _attack(kind: str, ways: tuple[str, ...], bench: Bench, seed: int, number: i
     operations = own.operations()
     own.lay_out()
     before = kind == "input_damage" and draw.random() < 0.3
-    at = 1 if before else draw.randint(1, operations)
+    at = 1 if before else moment(draw, operations)
     command = start_and_stop(bench, own.words(), bench.trial, at)
     name, how = _harm(own, draw, draw.choice(ways))
     resume(command)

@@ -18,7 +18,7 @@ from pathlib import Path
 from inputs import FLOWS
 from moments import WRITING, resume, start_and_stop
 from shim.faults import Faults
-from trials import FAULT, SAME, Bench, Trial, chance, files_below, judge, turn
+from trials import FAULT, SAME, Bench, Trial, chance, files_below, judge, moment, turn
 
 SHIFTS = (-1, -5, -3600, -3600, -86_400 * 30, -86_400 * 3650, 3600, 86_400 * 30)
 """Seconds."""
@@ -34,7 +34,7 @@ def clock(bench: Bench, seed: int, number: int) -> Trial:
     faults.set()
     line = bench.second_line("faults", faults.env)
     words = case.command(bench.inputs, bench.trial)
-    at, shift, killed = draw.randint(1, whole.outcome.operations), draw.choice(SHIFTS), draw.random() < 0.5
+    at, shift, killed = moment(draw, whole.outcome.operations), draw.choice(SHIFTS), draw.random() < 0.5
     command = start_and_stop(bench, words, bench.trial, at, line=line)
     faults.set(clock_shift=shift)
     if killed:

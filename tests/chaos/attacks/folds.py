@@ -17,7 +17,7 @@ from pathlib import Path
 
 from contents import Contents, contents
 from inputs import filled
-from trials import FAULT, SAME, Bench, Trial, chance
+from trials import FAULT, SAME, Bench, Trial, chance, moment
 
 sys.path.append(str(Path(__file__).parents[2] / "cluster"))
 
@@ -35,7 +35,7 @@ def folds(bench: Bench, seed: int, number: int) -> Trial:
     right, looks, reads = _undisturbed(bench)
     bench.clear()
     seconds, kills = draw.choice((0.05, 0.1, 0.2)), draw.randint(1, 3)
-    moments = sorted(draw.randint(1, reads) for _ in range(kills))
+    moments = sorted(moment(draw, reads) for _ in range(kills))
     with _driver(bench, seconds) as driver:
         done = [at for at in moments if _kill_at(driver, looks + at, draw)]
         code = driver.end()

@@ -19,7 +19,7 @@ from cases import Case
 from command_server import FILLER, Ending
 from inputs import write_trial
 from moments import FORKED
-from trials import FAULT, Answer, Bench, Trial, chance, judge, turn
+from trials import FAULT, Answer, Bench, Trial, chance, judge, moment, turn
 
 ROOM = "512m"
 """Enough for any of the cases."""
@@ -61,7 +61,7 @@ def _size_and_moment(
     if place != "temporary" and draw.random() < 0.6:
         # Of scratch only some operations are in that folder: those of all of the output bound them.
         most = max(2, whole.outcome.operations // (4 if place == "scratch" else 1))
-        at = draw.randint(1, most)
+        at = moment(draw, most)
         return ROOM, Ending(str(folder), at, "fill"), f"filled at operation {at} of {most}"
     stored = sum(len(part) for part in whole.stores.parts.values())
     kibibytes = int(32 * (max(stored, 2**20) * 3 / 2**15) ** draw.random())

@@ -18,7 +18,7 @@ from cases import Case
 from command_client import Command, Outcome
 from command_server import Ending
 from inputs import FLOWS
-from trials import FAULT, SAME, Bench, Trial, chance, judge, turn
+from trials import FAULT, SAME, Bench, Trial, chance, judge, moment, turn
 
 KEPT = ("run.json", "journal.jsonl", "lock", "logs")
 """What remains of a run that has ended."""
@@ -68,7 +68,7 @@ def _signal(
 ) -> tuple[str, Outcome, str]:
     """A signal to the command: at an operation on files, or after a share of its time."""
     if whole.operations and draw.random() < 0.7:
-        at = draw.randint(1, whole.operations)
+        at = moment(draw, whole.operations)
         command = _start(bench, case, place, Ending(str(bench.trial / "r.zarr"), at, name))
         attack = f"{name} at operation {at} of {whole.operations}"
     else:

@@ -24,7 +24,7 @@ from cases import Case
 from command_client import Outcome
 from command_server import Ending
 from loop_device import MOUNT, attach, detach, file_system, shut_down
-from trials import FAULT, Answer, Bench, Trial, chance, judge, turn
+from trials import FAULT, Answer, Bench, Trial, chance, judge, moment, turn
 
 OPTIONS = ("commit=300", "commit=300,noauto_da_alloc", "commit=1", "commit=300,data=writeback", "commit=5")
 
@@ -73,7 +73,7 @@ def _lose(bench: Bench, case: Case, draw: random.Random, whole: Outcome) -> str:
     kinds = ("operation", "operation", "operation", "share", "appears", "done")
     kind = draw.choice(kinds[3:] if case.processes else kinds)
     if kind == "operation" and whole.operations:
-        at = draw.randint(1, whole.operations)
+        at = moment(draw, whole.operations)
         outcome = bench.command(case, ending=Ending(str(bench.trial), at, "power"))
         if outcome.code != 137:  # it took fewer operations than the undisturbed run
             shut_down(bench.folder / MOUNT)

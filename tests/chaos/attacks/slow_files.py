@@ -17,7 +17,7 @@ from command_client import CommandLine
 from command_server import Ending
 from moments import FORKED, OwnInputs
 from shim.faults import Faults
-from trials import FAULT, SAME, Bench, Trial, chance, judge, turn
+from trials import FAULT, SAME, Bench, Trial, chance, judge, moment, turn
 
 SLOWEST_SECONDS = 4.0
 """That delays add to a trial, about."""
@@ -35,11 +35,11 @@ def slow_files(bench: Bench, seed: int, number: int) -> Trial:
     delay, way = _delay(draw, calls), draw.choice(("left alone", "killed", "stale", "stale"))
     ending, stale, attack = None, 0, ""
     if way == "killed":
-        at = draw.randint(1, operations)
+        at = moment(draw, operations)
         ending = Ending(str(bench.trial), at, "SIGKILL")
         attack = f", killed at operation {at} of {operations}"
     elif way == "stale":
-        stale = draw.randint(1, max(1, reads))
+        stale = moment(draw, max(1, reads))
         attack = f", open or read {stale} of {reads} is stale"
     faults.set(**delay, stale_at=stale)
     command = line.start(own.words(), bench.folder, ending=ending)

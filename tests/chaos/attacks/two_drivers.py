@@ -13,7 +13,7 @@ import time
 
 from command_client import Outcome
 from moments import WRITING, resume, start_and_stop
-from trials import FAULT, REFUSED, SAME, Bench, Trial, chance, judge, turn
+from trials import FAULT, REFUSED, SAME, Bench, Trial, chance, judge, moment, turn
 
 
 def two_drivers(bench: Bench, seed: int, number: int) -> Trial:
@@ -23,7 +23,7 @@ def two_drivers(bench: Bench, seed: int, number: int) -> Trial:
     whole = bench.answer(case)
     bench.clear()
     words = case.command(bench.inputs, bench.trial)
-    at, way = draw.randint(1, whole.outcome.operations), draw.choice(("held", "side by side", "killed"))
+    at, way = moment(draw, whole.outcome.operations), draw.choice(("held", "side by side", "killed"))
     pause = draw.random() * whole.outcome.seconds
     first = start_and_stop(bench, words, bench.trial, at)
     if way == "side by side":
