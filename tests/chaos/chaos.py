@@ -18,7 +18,7 @@ Kinds are modules of ``attacks``:
     workers        worker processes that are killed, stopped or cut off
     slurm          jobs, nodes and processes of a real SLURM
     folds          panels that are folded twice after kills
-    hostile        words, workflows and places nobody would give; hostile_stores the stores
+    hostile        words, workflows and places nobody would give
 
 With ``all`` the trials are shared out among the kinds; a kind that takes root, loop devices, a compiler or a
 SLURM, where there is none, is left out with the reason. Trials of the same kind in the file of ``--json``,

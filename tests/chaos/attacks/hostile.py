@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import hostile_stores as stores
 import numpy as np
 import yaml
 import zarr
-from attacks import hostile_stores as stores
 from attacks.damage import GARBAGE, edited
-from attacks.hostile_stores import DEEP, NUMBERS, Drawn, matrix
+from hostile_stores import DEEP, NUMBERS, Drawn, matrix
 from inputs import FLOW
 from trials import ANSWERED, FAULT, SAME, Bench, Trial, chance, judge
 
