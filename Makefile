@@ -6,7 +6,7 @@
 # make smoke       two runs on a real SLURM, which the tests start themselves: as root, with slurm-wlm and munge;
 #                  and device kernels under a sanitizer, with g++
 # make chaos       a thousand attacks on all methods, whose table goes into docs/reliability.md: as root, with gcc, e2fsprogs
-#                  and SLURM, or without those kinds (two hours on two cores; SEED=0, TRIALS=1000, JOBS=2)
+#                  and SLURM, or without those kinds (hours; SEED=0, TRIALS=1000, JOBS=2)
 # make peers       the tests that Dask, scikit-learn, SciPy, pynndescent and scanpy ship, run against rankfold (10 minutes)
 # make docs       the site, into build/site: guides, reference, gallery; strict, with pictures drawn by examples/
 # make bench       a pass against its physical limit (writes 16 GB under /tmp/rankfold-data once)

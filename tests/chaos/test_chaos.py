@@ -33,7 +33,7 @@ SHORT = {
     "two_drivers": 8,
     "workers": 3,
 }
-"""Trials of each kind: a quarter of an hour in all."""
+"""Trials of each kind: about a quarter of an hour in all, on a machine that does nothing else."""
 
 
 @pytest.mark.slow
