@@ -5,6 +5,8 @@
 # make test-wheel  what an installed package can lack, tested on the built wheel from outside the tree
 # make smoke       two runs on a real SLURM, which the tests start themselves: as root, with slurm-wlm and munge;
 #                  and device kernels under a sanitizer, with g++
+# make chaos       a thousand attacks on all methods, whose table goes into docs/reliability.md: as root, with gcc, e2fsprogs
+#                  and SLURM, or without those kinds (hours; SEED=0, TRIALS=1000, JOBS=2)
 # make peers       the tests that Dask, scikit-learn, SciPy, pynndescent and scanpy ship, run against rankfold (10 minutes)
 # make fuzz        files that nobody would write, for every parser, FUZZ_SECONDS=600 for each of 16 (three hours)
 # make docs       the site, into build/site: guides, reference, gallery; strict, with pictures drawn by examples/
@@ -18,9 +20,12 @@ BIN := $(VENV)/bin
 QUICK := not exhaustive and not process and not slow and not slurm
 # Quick tests keep their files in memory where 8 GB are free for that. All tests keep them on a disk.
 IN_MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8000000 {print "TMPDIR=/dev/shm"}')
+SEED := 0
+TRIALS := 1000
+JOBS := 2
 WHEEL := build/wheel-venv/bin/python
 
-.PHONY: demo check test test-all test-wheel smoke peers fuzz docs bench clean
+.PHONY: demo check test test-all test-wheel smoke chaos fuzz peers docs bench clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/rankfold demo
@@ -45,6 +50,9 @@ smoke: $(VENV)/.installed-dev
 		'tests/cluster/slurm/test_allocation.py::test_an_allocation_gives_the_same_bytes_as_threads[plain]' \
 		tests/kernels/test_device_kernels.py::test_no_access_is_out_of_bounds
 	$(BIN)/python benchmarks/gpu.py --tiny
+
+chaos: $(VENV)/.installed-dev
+	$(IN_MEMORY) $(BIN)/python tests/chaos/chaos.py --kind all --trials $(TRIALS) --seed $(SEED) --jobs $(JOBS) --keep
 
 peers: $(VENV)/.installed-dev
 	$(BIN)/python tests/peers/run.py

@@ -6,35 +6,12 @@ touches, outputs in one that is made anew for every trial, always at the same pa
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import zarr
-
-ROWS, COLUMNS = 20_000, 60
-STREAM_ROWS = 300_000
-"""Rows of 112 columns that make two streams: eight products of 8 MiB each."""
-
-FLOW = """\
-workflow: chaos
-inputs: {x: X}
-outputs: results
-resources: {memory: 1GiB, threads: 2}
-stages:
-  components: {method: pca, input: x, rank: 6, solver: subspace, tol: 1.0e-9, passes: 3}
-  near: {method: knn, input: components.scores, k: 3}
-  audit: {method: check, result: components, input: x}
-"""
-METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
-FINGERPRINT = re.compile(r'"[0-9a-f]{32}"')
-"""Of inputs, in facts about a result."""
-
-RUN = ("--memory", "1GiB", "--threads", "2")
+from inputs import RUN, filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +36,18 @@ class Case:
     processes: bool = False
     """Whether workers are processes of their own."""
 
+    methods: tuple[str, ...] = ()
+    """Of the registry that it is a case of, besides that of its command's name."""
+
+    @property
+    def chained(self) -> bool:
+        """Whether some of its outputs are made of others, and say when those were written."""
+        return len(self.outputs) > 1
+
+    def covers(self) -> set[str]:
+        """Methods of the registry that it carries out."""
+        return {self.arguments[0].replace("-", "_"), *self.methods}
+
     def command(self, inputs: Path, trial: Path, *extra: str, other: str = "") -> list[str]:
         """The command line; of another request or matrix if ``other`` says so."""
         words = [*self.arguments, *extra]
@@ -68,20 +57,31 @@ class Case:
         return filled(words, inputs, trial)
 
 
-def filled(words: list[str] | tuple[str, ...], inputs: Path, trial: Path) -> list[str]:
-    """Words with the folders in their places."""
-    return [word.replace("{input}", str(inputs)).replace("{trial}", str(trial)) for word in words]
-
-
 def _svd(name: str, *options: str, store: str = "x", **others: Any) -> Case:
     arguments = ("svd", f"{{input}}/{store}.zarr", "--rank", "8", *options, *RUN, "--out", "{trial}/r.zarr")
+    others.setdefault("other_matrix", ("{input}/x.zarr", "{input}/y.zarr"))
+    others.setdefault("consumers", ("info", "report", "verify", "transform", "reconstruct", "check"))
+    return Case(name, arguments, other_request=("8", "7"), **others)
+
+
+def _of(
+    name: str,
+    words: tuple[str, ...],
+    other_request: tuple[str, str],
+    other_matrix: tuple[str, str],
+    *,
+    more: tuple[str, ...] = (),
+    consumers: tuple[str, ...] = ("info", "report", "verify"),
+    methods: tuple[str, ...] = (),
+) -> Case:
+    arguments = (*words, *more, *RUN, "--out", "{trial}/r.zarr")
     return Case(
         name,
         arguments,
-        other_request=("8", "7"),
-        other_matrix=("{input}/x.zarr", "{input}/y.zarr"),
-        consumers=("info", "report", "verify", "transform", "reconstruct", "check"),
-        **others,
+        other_request=other_request,
+        other_matrix=other_matrix,
+        consumers=consumers,
+        methods=methods,
     )
 
 
@@ -95,7 +95,14 @@ CASES: tuple[Case, ...] = (
     _svd("svd sketch", "--solver", "sketch"),
     _svd("svd tsqr", "--solver", "tsqr"),
     _svd("svd scratch", "--solver", "subspace", *_ITERATIONS, "--scratch", "{trial}/elsewhere"),
-    _svd("svd streams", "--solver", "subspace", *_ITERATIONS, store="long"),
+    _svd(
+        "svd streams",
+        "--solver",
+        "subspace",
+        *_ITERATIONS,
+        store="long",
+        other_matrix=("{input}/long.zarr", "{input}/x.zarr"),
+    ),
     Case(
         "pca",
         ("pca", "{input}/x.zarr", "--rank", "8", "--solver", "krylov", *_ITERATIONS, *RUN, *_OUT),
@@ -141,6 +148,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "update",
         ("pca", "{input}/new.zarr", "--update", "{input}/pca.zarr", *RUN, *_OUT),
+        methods=("update",),
         other_request=("{input}/pca.zarr", "{input}/pca-2.zarr"),
         other_matrix=("{input}/new.zarr", "{input}/newer.zarr"),
         consumers=("info", "report", "verify"),
@@ -152,12 +160,159 @@ CASES: tuple[Case, ...] = (
         other_matrix=("{input}/x.npy", "{input}/y.zarr"),
         consumers=("info", "reduce"),
     ),
+    _svd(
+        "svd sparse",
+        "--solver",
+        "krylov",
+        *_ITERATIONS,
+        store="sparse",
+        other_matrix=("{input}/sparse.zarr", "{input}/sparse-2.zarr"),
+        consumers=("info", "report", "verify"),
+    ),
+    _of(
+        "knn queries",
+        ("knn", "{input}/new.zarr", "--queries", "{input}/newer.zarr", "--k", "5"),
+        ("5", "4"),
+        ("{input}/newer.zarr", "{input}/longer.zarr"),
+    ),
+    _of(
+        "knn base",
+        ("knn", "{input}/longer.zarr", "--base", "{input}/near.zarr", "--k", "5"),
+        ("{input}/near.zarr", "{input}/near-2.zarr"),
+        ("{input}/longer.zarr", "{input}/long-2.zarr"),
+    ),
+    _of(
+        "knn approximate",
+        ("knn", "{input}/new.zarr", "--k", "5", "--min-recall", "0.8", "--partition-rows", "300"),
+        ("5", "4"),
+        ("{input}/new.zarr", "{input}/newer.zarr"),
+    ),
+    _of(
+        "knn tree",
+        ("knn", "{input}/points.zarr", "--k", "5", "--solver", "tree"),
+        ("5", "4"),
+        ("{input}/points.zarr", "{input}/points-2.zarr"),
+    ),
+    _of(
+        "index",
+        ("index", "{input}/new.zarr", "--partition-rows", "300"),
+        ("300", "200"),
+        ("{input}/new.zarr", "{input}/newer.zarr"),
+        consumers=("info", "report", "verify", "queries"),
+    ),
+    _of(
+        "knn index",
+        ("knn", "{input}/newer.zarr", "--index", "{input}/index.zarr", "--k", "5", "--min-recall", "0.8"),
+        ("5", "4"),
+        ("{input}/newer.zarr", "{input}/longer.zarr"),
+    ),
+    _of(
+        "radius-neighbors",
+        ("radius-neighbors", "{input}/points.zarr", "--radius", "0.06"),
+        ("0.06", "0.05"),
+        ("{input}/points.zarr", "{input}/points-2.zarr"),
+    ),
+    _of(
+        "kernel-sum",
+        ("kernel-sum", "{input}/points.zarr", "--weights", "{input}/masses.zarr", "--softening", "0.01"),
+        ("0.01", "0.02"),
+        ("{input}/points.zarr", "{input}/points-2.zarr"),
+    ),
+    _of(
+        "density",
+        ("density", "{input}/points.zarr", "--bandwidth", "0.1", "--tol", "0.001"),
+        ("0.1", "0.2"),
+        ("{input}/points.zarr", "{input}/points-2.zarr"),
+    ),
+    _of(
+        "kmeans",
+        ("kmeans", "{input}/x.zarr", "--k", "6", "--n-init", "2", "--passes", "6"),
+        ("6", "5"),
+        ("{input}/x.zarr", "{input}/y.zarr"),
+    ),
+    _of(
+        "kmeans batch",
+        ("kmeans", "{input}/x.zarr", "--k", "6", "--n-init", "2", "--batch-rows", "2000", "--passes", "3"),
+        ("2000", "3000"),
+        ("{input}/x.zarr", "{input}/y.zarr"),
+    ),
+    _of(
+        "kernel-pca",
+        ("kernel-pca", "{input}/cells.zarr", "--rank", "3", "--tol", "1e-4"),
+        ("3", "2"),
+        ("{input}/cells.zarr", "{input}/cells-2.zarr"),
+        consumers=("info", "report", "verify", "features"),
+    ),
+    _of(
+        "nystroem",
+        ("nystroem", "{input}/cells.zarr", "--rank", "20"),
+        ("20", "19"),
+        ("{input}/cells.zarr", "{input}/cells-2.zarr"),
+        consumers=("info", "report", "verify", "features"),
+    ),
+    _of(
+        "fuzzy-graph",
+        ("fuzzy-graph", "{input}/lists.zarr", "--k", "15"),
+        ("15", "14"),
+        ("{input}/lists.zarr", "{input}/lists-2.zarr"),
+        consumers=("info", "report", "verify", "layout"),
+    ),
+    _of(
+        "combine-graphs",
+        ("combine-graphs", "{input}/graph.zarr", "{input}/graph-2.zarr", "--weight", "0.5"),
+        ("0.5", "0.4"),
+        ("{input}/graph-2.zarr", "{input}/graph.zarr"),
+        consumers=("info", "report", "verify", "layout"),
+    ),
+    _of(
+        "umap",
+        ("umap", "{input}/lists.zarr", "--n-epochs", "30"),
+        ("30", "29"),
+        ("{input}/lists.zarr", "{input}/lists-2.zarr"),
+        methods=("fuzzy_graph",),
+    ),
+    _of(
+        "tsne",
+        ("tsne", "{input}/lists.zarr", "--perplexity", "10", "--n-iter", "40"),
+        ("40", "39"),
+        ("{input}/lists.zarr", "{input}/lists-2.zarr"),
+        more=("--early-exaggeration-iter", "20"),
+    ),
+    _of(
+        "spectral",
+        ("spectral", "{input}/graph.zarr", "--n-components", "2", "--seed", "3"),
+        ("3", "4"),
+        ("{input}/graph.zarr", "{input}/graph-2.zarr"),
+    ),
+    _of(
+        "diffusion-map",
+        ("diffusion-map", "{input}/graph.zarr", "--n-components", "2", "--t", "3"),
+        ("3", "4"),
+        ("{input}/graph.zarr", "{input}/graph-2.zarr"),
+    ),
+    _of(
+        "isomap",
+        ("isomap", "{input}/lists.zarr", "--n-landmarks", "60"),
+        ("60", "50"),
+        ("{input}/lists.zarr", "{input}/lists-2.zarr"),
+    ),
     Case(
         "run",
         ("run", "{trial}/flow.yaml"),
         outputs=("results/components.zarr", "results/near.zarr", "results/audit.zarr"),
         overwrite=False,
         consumers=("status", "report-flow"),
+        methods=("pca", "knn", "check"),
+    ),
+    Case(
+        "run measures",
+        ("run", "{trial}/measures.yaml"),
+        outputs=tuple(
+            f"results/{name}.zarr" for name in ("components", "near", "placed", "trust", "whole", "both")
+        ),
+        overwrite=False,
+        consumers=("status-measures",),
+        methods=("trustworthiness", "continuity", "neighborhood_preservation"),
     ),
     Case(
         "check",
@@ -185,6 +340,34 @@ CASES: tuple[Case, ...] = (
         ("nmf", "{input}/y.zarr", "--rank", "4", "--passes", "4", *RUN, "--workers", "2", *_OUT),
         processes=True,
     ),
+    Case(
+        "kmeans with 2 processes",
+        (
+            "kmeans",
+            "{input}/x.zarr",
+            "--k",
+            "6",
+            "--n-init",
+            "2",
+            "--passes",
+            "6",
+            *RUN,
+            "--workers",
+            "2",
+            *_OUT,
+        ),
+        processes=True,
+    ),
+    Case(
+        "umap with 2 processes",
+        ("umap", "{input}/graph.zarr", "--n-epochs", "30", *RUN, "--workers", "2", *_OUT),
+        processes=True,
+    ),
+    Case(
+        "kernel-pca with 2 processes",
+        ("kernel-pca", "{input}/cells.zarr", "--rank", "3", "--tol", "1e-4", *RUN, "--workers", "2", *_OUT),
+        processes=True,
+    ),
 )
 
 CONSUMERS: Mapping[str, tuple[str, ...]] = {
@@ -200,6 +383,10 @@ CONSUMERS: Mapping[str, tuple[str, ...]] = {
     "update": ("pca", "{input}/new.zarr", "--update", "{trial}/r.zarr", *RUN, "--out", "{trial}/t.zarr"),
     "base": ("knn", "{input}/longer.zarr", "--k", "5", "--base", "{trial}/r.zarr", "--out", "{trial}/t.zarr"),
     "reduce": ("svd", "{trial}/r.zarr", "--rank", "3", *RUN, "--out", "{trial}/t.zarr"),
+    "queries": ("knn", "{input}/newer.zarr", "--index", "{trial}/r.zarr", *RUN, "--out", "{trial}/t.zarr"),
+    "features": ("transform", "{trial}/r.zarr", "{input}/cells-2.zarr", *RUN, "--out", "{trial}/t.zarr"),
+    "layout": ("umap", "{trial}/r.zarr", "--n-epochs", "5", *RUN, "--out", "{trial}/t.zarr"),
+    "status-measures": ("status", "{trial}/measures.yaml"),
     "status": ("status", "{trial}/flow.yaml"),
     "report-flow": ("report", "{trial}/flow.yaml", "--json"),
 }
@@ -209,104 +396,3 @@ CONSUMERS: Mapping[str, tuple[str, ...]] = {
 def case(name: str) -> Case:
     """A case by its name."""
     return next(one for one in CASES if one.name == name)
-
-
-def write_inputs(folder: Path) -> list[list[str]]:
-    """Write the matrices that the cases read; the commands that make the earlier results they need."""
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((ROWS, COLUMNS)) * np.linspace(3, 1, COLUMNS)
-    new = x[:3000] + 0.1
-    stores = {
-        "x": (x, 1000),
-        "y": (np.abs(x), 1000),
-        "z": (np.abs(x) * 0.5, 1000),
-        "new": (new, 500),
-        "newer": (new * 1.5, 500),
-        "longer": (np.concatenate([new, x[3000:4000]]), 500),
-    }
-    for name, (values, chunk) in stores.items():
-        _write(folder / f"{name}.zarr", values.astype(np.float32), chunk)
-    _write(
-        folder / "long.zarr",
-        rng.standard_normal((STREAM_ROWS, 112), dtype=np.float32) * np.linspace(3, 1, 112, dtype=np.float32),
-        30_000,
-    )
-    np.save(folder / "x.npy", x.astype(np.float32))
-    pca = ["pca", "{input}/x.zarr", *RUN]
-    return [
-        filled([*pca, "--rank", rank, "--out", f"{{input}}/{name}"], folder, folder)
-        for name, rank in (("pca.zarr", "6"), ("pca-2.zarr", "5"))
-    ]
-
-
-def _write(path: Path, values: np.ndarray, chunk: int) -> None:
-    array = zarr.create_array(
-        path, shape=values.shape, chunks=(chunk, values.shape[1]), dtype=values.dtype, compressors=None
-    )
-    array[...] = values
-
-
-def write_trial(inputs: Path, trial: Path) -> None:
-    """Put what a case finds in its folder there."""
-    trial.mkdir(parents=True, exist_ok=True)
-    (trial / "flow.yaml").write_text(FLOW.replace("{x: X}", f"{{x: {inputs}/x.zarr}}"))
-
-
-# What is compared ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """What a store holds: metadata and chunks of its arrays, by path."""
-
-    parts: Mapping[str, bytes | str] = field(default_factory=dict)
-    strays: tuple[str, ...] = ()
-    """Hidden files, and files that belong to no array."""
-
-    def difference(self, other: Contents) -> str:
-        """Where two stores differ, in words; nothing if they do not."""
-        for name in sorted({*self.parts, *other.parts}):
-            if self.parts.get(name) != other.parts.get(name):
-                how = (
-                    "lacks" if name not in self.parts else "adds" if name not in other.parts else "differs in"
-                )
-                return f"{how} {name}"
-        return ""
-
-
-def contents(stores: list[Path], *, chained: bool = False) -> Contents:
-    """Arrays and attributes of stores, read without the help of Zarr or rankfold.
-
-    ``chained``: each reads what another wrote, so that facts about the input tell when that was written.
-    """
-    parts: dict[str, bytes | str] = {}
-    strays: list[str] = []
-    for store in stores:
-        if not store.is_dir():
-            continue
-        for path in sorted(store.rglob("*")):
-            name = str(path.relative_to(store.parent))
-            if path.is_symlink() or not path.is_file():
-                if not path.is_dir():
-                    parts[name] = "not a file"
-            elif path.name in METADATA:
-                parts[name] = _metadata(path.read_bytes(), chained=chained)
-            elif _is_chunk(path, store):
-                parts[name] = path.read_bytes()
-            elif path.name.startswith("."):
-                strays.append(name)
-    return Contents(parts, tuple(strays))
-
-
-def _metadata(data: bytes, *, chained: bool) -> str:
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return f"no JSON: {data[:200]!r}"
-    text = json.dumps(value, sort_keys=True)
-    return FINGERPRINT.sub('"*"', text) if chained else text
-
-
-def _is_chunk(path: Path, store: Path) -> bool:
-    """Whether a file is a chunk: below the folder ``c`` of an array."""
-    return "c" in path.relative_to(store).parts and not path.name.startswith(".")

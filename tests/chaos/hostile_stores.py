@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import zarr
-from damage import GARBAGE, edited
+from attacks.damage import GARBAGE, edited
 
 ROWS, COLUMNS = 300, 20
 DEEP = "[" * 5000 + "]" * 5000

@@ -3,38 +3,65 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
-from cases import Contents, contents
-from chaos import KEPT, attack
-from command_server import Outcome
+from attacks.folds import folded_again
+from chaos import KEPT, KINDS, PAGE, attack, missing, shared_out
+from command_client import Outcome
+from contents import Contents, contents
 from loop_device import missing_loop
+from shim.faults import Faults, missing_compiler
 from trials import BEGIN, END, FAULT, REFUSED, SAME, Trial, as_json, from_json, judge, page, table
 
-PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
-SHORT = {"power_loss": 10, "damage": 20, "kills": 12, "hostile": 64}
+SHORT = {
+    "changing_data": 8,
+    "clock": 8,
+    "damage": 16,
+    "folds": 1,
+    "full_disk": 10,
+    "hostile": 48,
+    "input_damage": 8,
+    "kills": 12,
+    "power_loss": 8,
+    "slow_files": 8,
+    "slurm": 2,
+    "two_drivers": 8,
+    "workers": 3,
+}
+"""Trials of each kind: about a quarter of an hour in all, on a machine that does nothing else."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in SHORT if kind != "power_loss"])
-def test_no_attack_finds_a_fault(tmp_path: Path, kind: str) -> None:
-    _none_finds_a_fault(kind, tmp_path)
+@pytest.mark.parametrize("kind", [kind for kind in SHORT if kind != "slurm"])
+def test_no_attack_finds_a_fault(kind: str) -> None:
+    _none_finds_a_fault(kind)
 
 
 @pytest.mark.slow
-def test_a_loss_of_power_costs_nothing() -> None:
-    with tempfile.TemporaryDirectory(prefix="rankfold-chaos-") as folder:  # mounts are no place for pytest
-        if reason := missing_loop(Path(folder)):
+@pytest.mark.slurm
+def test_no_attack_on_jobs_finds_a_fault() -> None:
+    _none_finds_a_fault("slurm")
+
+
+def _none_finds_a_fault(kind: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="rankfold-chaos-") as name:  # mounts are no place for pytest
+        folder = Path(name)
+        if reason := missing(kind, folder):
             pytest.skip(reason)
-        _none_finds_a_fault("power_loss", Path(folder))
-
-
-def _none_finds_a_fault(kind: str, folder: Path) -> None:
-    trials = attack(kind, folder, seed=1, numbers=list(range(SHORT[kind])))
+        trials = attack(kind, folder, seed=1, numbers=list(range(SHORT[kind])))
     faults = [str(trial) for trial in trials if trial.verdict == FAULT]
     assert not faults, "\n".join(faults)
+
+
+def test_every_kind_has_a_short_form_and_a_share_of_the_long_one() -> None:
+    assert set(SHORT) == set(KINDS)
+    shares = shared_out(1000)
+    assert min(shares.values()) >= 1 and 1000 <= sum(shares.values()) < 1000 + len(KINDS)
 
 
 # The harness itself --------------------------------------------------------------------------------
@@ -88,7 +115,10 @@ def test_trials_are_kept_and_counted() -> None:
     one = Trial("damage", 0, 3, "svd gram", "half", "s", SAME, 0, "", 1.0)
     two = Trial("damage", 0, 4, "svd gram", "half", "s", FAULT, 1, "traceback", 1.0)
     assert from_json(as_json([one, two])) == [one, two]
-    assert table([one, two]).splitlines()[2] == "| damage | svd gram | 2 | 1 | 0 | 0 | 1 |"
+    lines = table([one, two]).splitlines()
+    assert lines[0] == "2 trials in all, of seed 0."
+    assert lines[4:6] == ["| damage | 2 | 1 | 0 | 0 | 1 |", "| all | 2 | 1 | 0 | 0 | 1 |"]
+    assert lines[-1] == "| svd gram | 1 | 2 | 1 | 0 | 0 | 1 |"
     assert page(f"a\n{BEGIN}\nold\n{END}\nb", [one]).startswith("a\n")
     with pytest.raises(ValueError, match="to put the table between"):
         page("no marks", [one])
@@ -97,6 +127,41 @@ def test_trials_are_kept_and_counted() -> None:
 def test_the_page_has_the_table_of_the_trials_that_are_kept() -> None:
     text = PAGE.read_text()
     assert text == page(text, from_json(KEPT.read_text()) if KEPT.exists() else [])
+
+
+def test_what_is_read_again_is_told_in_ranges(tmp_path: Path) -> None:
+    log = tmp_path / "reads"
+    panels = [(start, start + 10) for start in range(0, 60, 10)]
+    reads = [*panels * 2, (5, 10), *panels[1:3], panels[2], panels[4]]
+    log.write_text("".join(f"{start} {stop}\n" for start, stop in reads))
+    assert list(folded_again(log)) == [2, 1, 1]
+
+
+@pytest.mark.skipif(missing_compiler() is not None, reason=missing_compiler() or "")
+def test_files_and_clocks_misbehave_as_they_are_told(tmp_path: Path) -> None:
+    """The means of the attacks: without it no trial would show anything."""
+    below = tmp_path / "below"
+    below.mkdir()
+    for folder in (tmp_path, below):
+        (folder / "file").write_text("1234")
+    faults = Faults(tmp_path / "faults", below)
+    faults.set(clock_shift=-3600, delay_us=20_000, every=1, stale_at=2)
+    code = (
+        "import os, sys, time; now, began = time.time(), time.monotonic()\n"
+        "for _ in range(5): os.stat(sys.argv[1])\n"
+        "print(now, time.monotonic() - began)\n"
+        "try: open(sys.argv[1]).read()\n"
+        "except OSError as error: print(error.strerror)\n"
+        "print(open(sys.argv[1]).read(), open(sys.argv[2]).read())"
+    )
+    words = [sys.executable, "-c", code, str(below / "file"), str(tmp_path / "file")]
+    began = time.time()
+    said = subprocess.run(words, env=os.environ | faults.env, capture_output=True, text=True, check=True)
+    clock, stale, text = said.stdout.splitlines()
+    now, seconds = map(float, clock.split())
+    assert -3600 <= now - began < -3500 and seconds > 0.1
+    assert stale == "Stale file handle" and text == "1234 1234"
+    assert faults.count("calls") >= 7
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system takes root")

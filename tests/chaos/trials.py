@@ -8,17 +8,26 @@ bytes with exit 0, a message for every worker, a command that does not end, or s
 from __future__ import annotations
 
 import json
+import pickle
 import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from cases import CASES, CONSUMERS, Case, Contents, contents, filled, write_inputs, write_trial
-from command_server import CommandLine, Ending, Outcome, kill_session
+from cases import CASES, CONSUMERS, Case
+from command_client import CommandLine, Outcome
+from command_server import Ending
+from contents import Contents, contents
+from inputs import filled, write_inputs, write_trial
+
+if TYPE_CHECKING:
+    from shim.faults import Faults
+
+T = TypeVar("T")
 
 SAME, ANSWERED, REFUSED, FAULT = "same bytes", "answered", "refused", "FAULT"
 VERDICTS = (SAME, ANSWERED, REFUSED, FAULT)
@@ -84,6 +93,11 @@ def chance(kind: str, seed: int, number: int) -> random.Random:
     return random.Random(f"{kind} {seed} {number}")
 
 
+def moment(draw: random.Random, operations: int) -> int:
+    """One of so many operations: at the same share of them, where another run takes a few more or less."""
+    return 1 + int(draw.random() * max(1, operations))
+
+
 # Where trials take place ---------------------------------------------------------------------------
 
 
@@ -94,9 +108,9 @@ class Bench:
         self.folder, self.inputs = folder, folder / "inputs"
         self.trial = folder / "trial" if trial is None else trial
         self.line = CommandLine(folder / "server")
-        self._answers: dict[str, Answer] = {}
-        self.notes: dict[object, object] = {}
-        """What attacks found out and keep for the next trial."""
+        self._lines: dict[str, CommandLine] = {}
+        self._notes: dict[str, object] = {}
+        self.faults: Faults | None = None
         if not (self.inputs / "written").exists():
             shutil.rmtree(self.inputs, ignore_errors=True)
             self.inputs.mkdir(parents=True)
@@ -110,7 +124,14 @@ class Bench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.line.close()
+        for line in (self.line, *self._lines.values()):
+            line.close()
+
+    def second_line(self, name: str = "second", env: Mapping[str, str] | None = None) -> CommandLine:
+        """Another server of commands, for one that runs beside, or with other variables; made once."""
+        if name not in self._lines:
+            self._lines[name] = CommandLine(self.folder / f"server-{name}", env)
+        return self._lines[name]
 
     def clear(self) -> None:
         """An empty folder for the next trial."""
@@ -129,7 +150,7 @@ class Bench:
         options.setdefault("own_interpreter", case.processes)
         command = self.line.start(words, self.folder, **options)
         outcome = command.outcome()
-        kill_session(command.pid)  # whether something lingers is another question: see kills
+        command.kill()  # whether something lingers is another question: see kills
         return outcome
 
     def consume(self, name: str, **options: Any) -> Outcome:
@@ -139,33 +160,42 @@ class Bench:
     def stores(self, case: Case) -> Contents:
         """What the outputs of a case hold now."""
         paths = [self.trial / name for name in case.outputs]
-        return contents(paths, chained=case.name == "run")
+        return contents(paths, chained=case.chained)
 
     def answer(self, case: Case) -> Answer:
         """What an undisturbed run of a case answers."""
-        if case.name not in self._answers:
+
+        def find() -> Answer:
             self.clear()
             count = None if case.processes else Ending(str(self.trial), 0, "count")
             outcome = self.command(case, ending=count)
             if outcome.code:
                 raise RuntimeError(f"{case.name} fails undisturbed ({outcome.code}): {outcome.err}")
-            self._answers[case.name] = Answer(outcome, self.stores(case))
-        return self._answers[case.name]
+            return Answer(outcome, self.stores(case))
+
+        return self.once(f"answer of {case.name}", find)
+
+    def once(self, what: str, find: Callable[[], T]) -> T:
+        """What was found out of undisturbed commands, in this folder: once, and kept for later trials."""
+        if what not in self._notes:
+            kept = self.folder / "notes" / re.sub(r"\W+", "-", what)
+            if not kept.exists():
+                value = find()
+                kept.parent.mkdir(exist_ok=True)
+                kept.write_bytes(pickle.dumps(value))
+            self._notes[what] = pickle.loads(kept.read_bytes())
+        return cast("T", self._notes[what])
 
     def difference(self, case: Case, outcome: Outcome) -> str:
         """How the answer of a case differs from that of an undisturbed run; nothing if it does not."""
         if outcome.code:
             return ""
-        right, found = self._answers[case.name], self.stores(case)
+        right, found = self.answer(case), self.stores(case)
         if not case.outputs and _facts(outcome.out) != _facts(right.outcome.out):
             return f"prints {outcome.out[:100]!r}"
         if found.strays:
             return f"holds {found.strays[0]}"
         return found.difference(right.stores)
-
-    def answer_kept(self, case: Case) -> Answer | None:
-        """The answer of a case, if it was found before."""
-        return self._answers.get(case.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,18 +244,32 @@ def from_json(text: str) -> list[Trial]:
 
 
 def table(trials: list[Trial]) -> str:
-    """Counts of verdicts, by kind and command, or family of what is hostile, as Markdown."""
-    counts: dict[tuple[str, str], Counter[str]] = {}
+    """Counts of verdicts as Markdown: by kind, and by command, or family of what is hostile."""
+    by_kind: dict[str, Counter[str]] = {}
+    by_command: dict[str, Counter[str]] = {}
+    kinds: dict[str, set[str]] = {}
     for trial in trials:
         what = trial.target if trial.kind == "hostile" else trial.command.partition(THEN)[0]
-        counts.setdefault((trial.kind, what), Counter())[trial.verdict] += 1
-    heads = ("attack", "on", "trials", *VERDICTS[:-1], "faults")
-    lines = ["".join(f"| {head} " for head in heads) + "|", "|---|---" + "|---:" * (len(heads) - 2) + "|"]
-    lines += [_row(kind, what, count) for (kind, what), count in sorted(counts.items())]
-    for kind in sorted({kind for kind, _ in counts}):
-        total = sum((count for (one, _), count in counts.items() if one == kind), Counter[str]())
-        lines.append(_row(kind, "all", total))
+        by_kind.setdefault(trial.kind.replace("_", " "), Counter())[trial.verdict] += 1
+        by_command.setdefault(what, Counter())[trial.verdict] += 1
+        kinds.setdefault(what, set()).add(trial.kind)
+    seeds = ", ".join(map(str, sorted({trial.seed for trial in trials})))
+    lines = [f"{len(trials)} trials in all, of seed {seeds}.", "", *_head("attack")]
+    lines += [_row(kind, count) for kind, count in sorted(by_kind.items())]
+    lines += [_row("all", sum(by_kind.values(), Counter[str]())), "", *_head("on", "kinds of attack")]
+    lines += [_row(f"{what} | {len(kinds[what])}", count) for what, count in sorted(by_command.items())]
     return "\n".join(lines)
+
+
+def _head(*names: str) -> tuple[str, str]:
+    counts = ("trials", *VERDICTS[:-1], "faults")
+    between = "|---" + "|---:" * (len(names) - 1 + len(counts)) + "|"
+    return "".join(f"| {head} " for head in (*names, *counts)) + "|", between
+
+
+def _row(what: str, count: Counter[str]) -> str:
+    numbers = " | ".join(str(count[verdict]) for verdict in VERDICTS)
+    return f"| {what} | {count.total()} | {numbers} |"
 
 
 BEGIN, END = "<!-- trials: begin -->", "<!-- trials: end -->"
@@ -238,11 +282,6 @@ def page(text: str, trials: list[Trial]) -> str:
     if not rest or not after:
         raise ValueError(f"the page has no {BEGIN} ... {END} to put the table between")
     return f"{before}{BEGIN}\n\n{table(trials)}\n\n{END}{after}"
-
-
-def _row(kind: str, what: str, count: Counter[str]) -> str:
-    numbers = " | ".join(str(count[verdict]) for verdict in VERDICTS)
-    return f"| {kind.replace('_', ' ')} | {what} | {count.total()} | {numbers} |"
 
 
 def turn(names: tuple[str, ...] | None, number: int, seed: int, *, processes: bool = True) -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -38,6 +39,14 @@ def test_a_second_signal_does_not_disturb_the_end() -> None:
             signal.raise_signal(signal.SIGUSR1)
             done.append("cleaned up")
     assert ended.value.code == 75 and done == ["cleaned up"]
+
+
+@pytest.mark.usefixtures("own_handlers")
+def test_a_file_that_its_server_has_forgotten_is_more_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, report_errors(False):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    said = capsys.readouterr().err
+    assert ended.value.code == 75 and "stale file handle" in said and "the same command goes on" in said
 
 
 @pytest.mark.usefixtures("own_handlers")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import re
 import shutil
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +142,38 @@ def identity_of(request: dict[str, Any], fingerprint: str, device: str) -> dict[
     return {"request": request, "input": fingerprint, "edition": edition_of(request["kind"]), **where}
 
 
+def _require_unchanged(task: Task, folder: RunDirectory, fingerprint: str, device: str) -> None:
+    """Refuse a result of data that were written to while they were read: it would be of neither state.
+
+    What a sweep has read is not read again, so only fingerprints tell: of the matrix, and of whatever else
+    the request names by its fingerprint. Of results that it is of, manifests tell.
+    """
+    for result in _results_in(task):
+        require_whole_input(str(result.path))
+    try:
+        identity = identity_of(task.request(), task.source.fingerprint(), device)
+    except OSError:
+        identity = {}
+    if digest(identity) != folder.request:
+        raise DataError(
+            f"{task.source.name} has changed since this run began, or another of its inputs has: what was "
+            "read before and after do not belong together, so no result is made of them. Give the command "
+            "again when nothing writes to them any more."
+        )
+
+
+def _results_in(value: object) -> Iterator[Result]:
+    """Earlier results that a task is of, wherever it keeps them."""
+    if isinstance(value, Result):
+        yield value
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _results_in(each)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _results_in(getattr(value, field.name))
+
+
 def _carry_out_links(
     chain: Chain,
     folder: RunDirectory,
@@ -158,6 +192,7 @@ def _carry_out_links(
             plan = ready.plan(executor.budget)
             result = _execute(ready, plan, *where, overwrite=True, progress=progress)
             steps[link.name] = result.run.get("attempts", [])
+        _require_unchanged(chain, folder, identity["input"], executor.budget.device)
     ready, where = last.ready(results), (executor, folder.output, scratch)
     _execute(ready, ready.plan(executor.budget), *where, overwrite=overwrite, progress=progress)
     save_json(folder.record, {**load_record(folder.record), "steps": steps})
@@ -246,6 +281,7 @@ def _work(
             try:
                 facts = task.work(run, fingerprint)
                 background.finish()
+                _require_unchanged(task, folder, fingerprint, executor.budget.device)
                 if folder.resumable:
                     write_manifest(folder.result, folder.request, run.result_sums())
                 return run, facts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -80,6 +81,8 @@ def report_errors(debug: bool) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except (OSError, MemoryError) as error:
+        if getattr(error, "errno", None) == errno.ESTALE:
+            _fail(f"{STALE}; {RESUME_HINT}", Interrupted.exit_code, error if debug else None)
         message = _of_file(error) or f"{type(error).__name__}: {error}"
         _fail(f"{message} (--debug shows where)", exit_code_of(error), error if debug else None)
     finally:
@@ -89,6 +92,8 @@ def report_errors(debug: bool) -> Iterator[None]:
 
 RESUME_HINT = "what was finished is kept, and the same command goes on from there"
 
+
+STALE = "a file server forgot a file while it was read (stale file handle)"
 
 FILE_ERRORS: dict[type[BaseException], str] = {
     PermissionError: "you may not read or write it",

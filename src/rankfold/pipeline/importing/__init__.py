@@ -20,7 +20,7 @@ import dataclasses
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack, cast
@@ -35,7 +35,14 @@ from rankfold.pipeline.formats.csr import CsrSource, VectorSource
 from rankfold.pipeline.formats.locate import is_address, split_location
 from rankfold.pipeline.formats.zarr import ZarrSource
 from rankfold.pipeline.importing.csr_writer import copy_entries
-from rankfold.pipeline.importing.identity import file_mark, identity_of, made_of, seal, source_mark
+from rankfold.pipeline.importing.identity import (
+    file_mark,
+    identity_of,
+    made_of,
+    require_unchanged,
+    seal,
+    source_mark,
+)
 from rankfold.pipeline.importing.readers import Reader, open_reader, sparse_reader
 from rankfold.pipeline.importing.readers.reader import Archive, EntryReader, ImportOptions
 from rankfold.pipeline.importing.rows import copy_rows
@@ -105,8 +112,12 @@ class _Job:
     identity: str | None = None
     """Of the store that is made; nothing for a source that cannot be told from others."""
 
+    identify: Callable[[], str | None] = lambda: None
+    """The identity by what the source is like now."""
+
     def publish(self, path: Path) -> None:
         """Give a store that is complete its name."""
+        require_unchanged(self.target, self.identity, self.identify)
         seal(path, self.identity)
         publish(path, self.target, self.overwrite)
 
@@ -200,7 +211,7 @@ def _import(matrix: object, options: ImportOptions, view: ViewOptions, job: _Job
     if reader is None:
         source = open_source(matrix, **view)
         require_apart(job.target, place or getattr(source, "path", None))
-        job = _with_identity(job, view, source_mark(source))
+        job = _with_identity(job, view, lambda: source_mark(source))
         job, before = _before(job, start)
         if before is not None:
             return before
@@ -216,17 +227,22 @@ def _import(matrix: object, options: ImportOptions, view: ViewOptions, job: _Job
         )
     else:
         require_apart(job.target, place)
-        job = _with_identity(job, view, file_mark(os.fsdecode(cast("str", matrix))))
+        job = _with_identity(job, view, lambda: file_mark(location))
         job, before = _before(job, start)
         if before is not None:
             return before
     return _import_file(reader, job, start)
 
 
-def _with_identity(job: _Job, view: ViewOptions, mark: str | None) -> _Job:
+def _with_identity(job: _Job, view: ViewOptions, mark_source: Callable[[], str | None]) -> _Job:
     """With the identity of what is made of a source by its mark."""
     request = {**job.request, "missing": view.get("missing", "error")}
-    return dataclasses.replace(job, identity=None if mark is None else identity_of(request, mark))
+
+    def identify() -> str | None:
+        mark = mark_source()
+        return None if mark is None else identity_of(request, mark)
+
+    return dataclasses.replace(job, identity=identify(), identify=identify)
 
 
 def _import_tiles(source: Source, job: _Job, start: float) -> ImportReport:

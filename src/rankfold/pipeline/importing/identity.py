@@ -7,6 +7,7 @@ the store has its name, so a store that was stopped right after that has them to
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,26 @@ def seal(folder: Path, identity: str | None) -> None:
     if identity is not None:
         zarr.open(LocalStore(folder), mode="r+").update_attributes({ATTRIBUTE: identity})
     write_manifest(folder, identity or "", {})
+
+
+def require_unchanged(target: Path, identity: str | None, identify: Callable[[], str | None]) -> None:
+    """Refuse a store of a source that was written to while it was read: it would be of neither state.
+
+    Raises
+    ------
+    DataError
+        The identity by what the source is like now is not the one that the import began with.
+    """
+    try:
+        same = identity is None or identify() == identity
+    except OSError:
+        same = False
+    if not same:
+        raise DataError(
+            f"the source of {target} has changed since this import began: what was read before and after do "
+            "not belong together, so no store is made of them. Give the command again when nothing writes to "
+            "it any more"
+        )
 
 
 def made_of(target: Path, identity: str | None) -> bool:

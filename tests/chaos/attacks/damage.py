@@ -17,8 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cases import Case, contents
-from command_server import Ending, Outcome
+from cases import Case
+from command_client import Outcome
+from command_server import Ending
+from contents import contents
+from inputs import FLOWS
 from trials import FAULT, REFUSED, SAME, THEN, Answer, Bench, Trial, chance, files_below, judge, turn
 
 STAGES = ("0.15", "0.35", "0.55", "0.75", "0.9", "done")
@@ -91,14 +94,13 @@ def _attempt(
 
 def _right(bench: Bench, case: Case, consumer: str) -> Answer:
     """What a command answers that reads the result as it was written."""
-    key = "damage", case.name, consumer
-    if key not in bench.notes:
+
+    def find() -> Answer:
         _lay_out(bench, case, "done")
         outcome = bench.consume(consumer)
-        bench.notes[key] = Answer(outcome, contents([bench.trial / "t.zarr"]))
-    answer = bench.notes[key]
-    assert isinstance(answer, Answer)
-    return answer
+        return Answer(outcome, contents([bench.trial / "t.zarr"]))
+
+    return bench.once(f"{consumer} of {case.name}", find)
 
 
 # Runs that are damaged -----------------------------------------------------------------------------
@@ -141,8 +143,7 @@ def _name(text: str) -> str:
 
 def _damage(bench: Bench, case: Case, stage: str, draw: random.Random) -> tuple[str, str]:
     """Damage one file, or folder; its name and what was done to it."""
-    flow = bench.trial / "flow.yaml"
-    every = [path for path in files_below(bench.trial) if path != flow]
+    every = [path for path in files_below(bench.trial) if path.name not in FLOWS]
     files = [path for path in every if path.is_file()]
     if not files:
         return "nothing", "nothing is there yet"

@@ -21,9 +21,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cases import Case
-from command_server import Ending, Outcome, kill_session
+from command_client import Outcome
+from command_server import Ending
 from loop_device import MOUNT, attach, detach, file_system, shut_down
-from trials import FAULT, Answer, Bench, Trial, chance, judge, turn
+from trials import FAULT, Answer, Bench, Trial, chance, judge, moment, turn
 
 OPTIONS = ("commit=300", "commit=300,noauto_da_alloc", "commit=1", "commit=300,data=writeback", "commit=5")
 
@@ -60,10 +61,11 @@ def power_loss(bench: Bench, seed: int, number: int) -> Trial:
 
 
 def _undisturbed(bench: Bench, case: Case) -> Answer:
-    if (answer := bench.answer_kept(case)) is not None:
-        return answer
-    with file_system(bench.folder):
-        return bench.answer(case)
+    def find() -> Answer:
+        with file_system(bench.folder):
+            return bench.answer(case)
+
+    return bench.once(f"{MOUNT} answer of {case.name}", find)
 
 
 def _lose(bench: Bench, case: Case, draw: random.Random, whole: Outcome) -> str:
@@ -71,7 +73,7 @@ def _lose(bench: Bench, case: Case, draw: random.Random, whole: Outcome) -> str:
     kinds = ("operation", "operation", "operation", "share", "appears", "done")
     kind = draw.choice(kinds[3:] if case.processes else kinds)
     if kind == "operation" and whole.operations:
-        at = draw.randint(1, whole.operations)
+        at = moment(draw, whole.operations)
         outcome = bench.command(case, ending=Ending(str(bench.trial), at, "power"))
         if outcome.code != 137:  # it took fewer operations than the undisturbed run
             shut_down(bench.folder / MOUNT)
@@ -92,7 +94,7 @@ def _lose(bench: Bench, case: Case, draw: random.Random, whole: Outcome) -> str:
         time.sleep(delay)
         moment = f"{delay:.2f} s after it was done"
     shut_down(bench.folder / MOUNT)
-    kill_session(command.pid)
+    command.kill()
     if not moment.endswith("done"):
         command.outcome()
     return moment

@@ -20,9 +20,9 @@ import hostile_stores as stores
 import numpy as np
 import yaml
 import zarr
-from cases import FLOW
-from damage import GARBAGE, edited
+from attacks.damage import GARBAGE, edited
 from hostile_stores import DEEP, NUMBERS, Drawn, matrix
+from inputs import FLOW
 from trials import ANSWERED, FAULT, SAME, Bench, Trial, chance, judge
 
 MOST_SECONDS = 60.0

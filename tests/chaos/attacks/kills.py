@@ -15,8 +15,10 @@ import time
 from pathlib import Path
 
 from cases import Case
-from command_server import Command, Ending, Outcome, kill_session, session
-from trials import FAULT, SAME, Bench, Trial, chance, judge, turn
+from command_client import Command, Outcome
+from command_server import Ending
+from inputs import FLOWS
+from trials import FAULT, SAME, Bench, Trial, chance, judge, moment, turn
 
 KEPT = ("run.json", "journal.jsonl", "lock", "logs")
 """What remains of a run that has ended."""
@@ -49,7 +51,7 @@ def kills(bench: Bench, seed: int, number: int) -> Trial:
         verdict, words = judge(outcome, bench.difference(case, outcome), must_finish=True)
     elif verdict == SAME:
         verdict, words = judge(outcome, bench.difference(case, outcome), must_finish=True)
-    if verdict == SAME and (stray := _leftovers(bench, case, place)):
+    if verdict == SAME and (stray := leftovers_of(bench, case, place)):
         verdict, words = FAULT, f"leaves {stray}"
     seconds = time.monotonic() - began
     return Trial("kills", seed, number, case.name, attack, "", verdict, outcome.code, words, seconds)
@@ -66,7 +68,7 @@ def _signal(
 ) -> tuple[str, Outcome, str]:
     """A signal to the command: at an operation on files, or after a share of its time."""
     if whole.operations and draw.random() < 0.7:
-        at = draw.randint(1, whole.operations)
+        at = moment(draw, whole.operations)
         command = _start(bench, case, place, Ending(str(bench.trial / "r.zarr"), at, name))
         attack = f"{name} at operation {at} of {whole.operations}"
     else:
@@ -85,7 +87,7 @@ def _signal(
         words = f"traceback: {outcome.last_words}"
     elif outcome.code < 0 and name != "SIGKILL" and _begun(bench, case):
         words = f"ends as killed, though it had begun: {outcome.last_words}"
-    if not words and (lingering := _lingering(command.pid)):
+    if not words and (lingering := lingering_of(command)):
         words = f"leaves {lingering} processes after {LINGER:.0f} s"
     return attack, outcome, words
 
@@ -98,10 +100,10 @@ def _kill_a_worker(
     moment = time.monotonic() + share * whole.seconds
     victim = 0
     while not victim and time.monotonic() < moment + whole.seconds:
-        workers = [pid for pid in session(command.pid) if pid != command.pid and _is_worker(pid)]
+        workers = workers_of(command)
         if workers and time.monotonic() >= moment:
-            victim = draw.choice(sorted(workers))
-        elif command.pid not in session(command.pid):
+            victim = draw.choice(workers)
+        elif command.pid not in command.members():
             break
         time.sleep(0.02)
     if victim:
@@ -109,16 +111,21 @@ def _kill_a_worker(
             os.kill(victim, signal.SIGKILL)
     attack = f"SIGKILL to a worker after {share:.2f} of its time" if victim else "no worker was there"
     outcome = command.outcome()
-    lingering = _lingering(command.pid)
+    lingering = lingering_of(command)
     return attack, outcome, f"leaves {lingering} processes" if lingering else ""
 
 
-def _is_worker(pid: int) -> bool:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-    return b"spawn_main" in words or b"forkserver" in words
+def workers_of(command: Command, *, nannies: bool = False) -> list[int]:
+    """Processes of a command that compute for it; those that watch over one each, if that is asked."""
+    found = []
+    for pid in command.members():
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            watched = b"spawn_main" in words or b"forkserver" in words
+            alone = b"dask_worker" in words and b"--no-nanny" in words
+            if (b"dask_worker" in words and not alone) if nannies else (watched or alone):
+                found.append(pid)
+    return found
 
 
 def _begun(bench: Bench, case: Case) -> bool:
@@ -126,16 +133,16 @@ def _begun(bench: Bench, case: Case) -> bool:
     return any(bench.trial.glob("*.run")) or any(bench.trial.glob("results/*.run"))
 
 
-def _lingering(leader: int) -> int:
+def lingering_of(command: Command) -> int:
     """Processes of a command that are still there after a while; they are killed."""
     until = time.monotonic() + LINGER
-    while (count := len(session(leader))) and time.monotonic() < until:
+    while (count := len(command.members())) and time.monotonic() < until:
         time.sleep(0.1)
-    kill_session(leader)
+    command.kill()
     return count
 
 
-def _leftovers(bench: Bench, case: Case, place: Path) -> str:
+def leftovers_of(bench: Bench, case: Case, place: Path) -> str:
     """The first thing that is there and should not be."""
     for name in ("cwd", "tmp"):
         for path in sorted((place / name).iterdir()):
@@ -144,7 +151,7 @@ def _leftovers(bench: Bench, case: Case, place: Path) -> str:
         for path in sorted(run.iterdir()):
             if path.name not in KEPT:
                 return f"{path.name} in {run.name}"
-    known = {*case.outputs, *(f"{name}.run" for name in case.outputs), "place", "flow.yaml", "results"}
+    known = {*case.outputs, *(f"{name}.run" for name in case.outputs), "place", "results", *FLOWS}
     for path in sorted(bench.trial.iterdir()):
         if path.name not in known and not (path.name == "elsewhere" and not any(path.iterdir())):
             return path.name

@@ -1,0 +1,188 @@
+/* Files, clocks and connections that misbehave as a block of shared memory says: see faults.py.
+
+   Paths count that begin with RANKFOLD_CHAOS_BELOW. What is relative to an open folder is left alone. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+struct control {
+    double clock_shift; /* seconds added to what the clock says */
+    long delay_us;      /* of every so many-th operation on names of files */
+    long every;
+    long stale_at; /* number of the open or read that fails with ESTALE, and all reads of that file after it */
+    long cut_pid;  /* process whose connections break */
+    long calls;    /* operations on names so far */
+    long reads;    /* opens and reads so far */
+};
+
+static struct control *control;
+static const char *below;
+static size_t length;
+static unsigned char marks[65536]; /* of files: 1 opened to be read, 2 stale */
+
+__attribute__((constructor)) static void begin(void) {
+    const char *path = getenv("RANKFOLD_CHAOS_CONTROL");
+    below = getenv("RANKFOLD_CHAOS_BELOW");
+    if (!path || !below) return;
+    length = strlen(below);
+    int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
+    if (file < 0) return;
+    void *place = mmap(NULL, sizeof(struct control), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    syscall(SYS_close, file);
+    if (place != MAP_FAILED) control = place;
+}
+
+static int counts(const char *path) { return control && path && !strncmp(path, below, length); }
+
+static void wait_for(const char *path) {
+    if (!counts(path)) return;
+    long number = __atomic_add_fetch(&control->calls, 1, __ATOMIC_RELAXED);
+    if (control->delay_us && control->every && number % control->every == 0) {
+        struct timespec pause = {control->delay_us / 1000000, control->delay_us % 1000000 * 1000};
+        nanosleep(&pause, NULL);
+    }
+}
+
+static int is_stale(void) {
+    long number = __atomic_add_fetch(&control->reads, 1, __ATOMIC_RELAXED);
+    return control->stale_at && number == control->stale_at;
+}
+
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+/* Names of files */
+
+#define OPEN(name, given, ...)                                                     \
+    {                                                                              \
+        mode_t mode = 0;                                                           \
+        if (flags & (O_CREAT | O_TMPFILE)) {                                       \
+            va_list more;                                                          \
+            va_start(more, flags);                                                 \
+            mode = va_arg(more, mode_t);                                           \
+            va_end(more);                                                          \
+        }                                                                          \
+        wait_for(path);                                                            \
+        int reads = counts(path) && (flags & O_ACCMODE) == O_RDONLY && !(flags & O_DIRECTORY); \
+        if (reads && is_stale()) {                                                 \
+            errno = ESTALE;                                                        \
+            return -1;                                                             \
+        }                                                                          \
+        int file = NEXT(name)(__VA_ARGS__, flags, mode);                           \
+        if (file >= 0 && file < 65536) marks[file] = (unsigned char)reads;         \
+        return file;                                                               \
+    }
+
+int open(const char *path, int flags, ...) OPEN(open, flags, path)
+int open64(const char *path, int flags, ...) OPEN(open64, flags, path)
+int openat(int at, const char *path, int flags, ...) OPEN(openat, flags, at, path)
+int openat64(int at, const char *path, int flags, ...) OPEN(openat64, flags, at, path)
+
+#define SLOW(result, name, parameters, ...)     \
+    result name parameters {                    \
+        wait_for(path);                         \
+        return NEXT(name)(__VA_ARGS__);         \
+    }
+
+SLOW(int, stat, (const char *path, struct stat *state), path, state)
+SLOW(int, lstat, (const char *path, struct stat *state), path, state)
+SLOW(int, stat64, (const char *path, struct stat64 *state), path, state)
+SLOW(int, lstat64, (const char *path, struct stat64 *state), path, state)
+SLOW(int, fstatat, (int at, const char *path, struct stat *state, int flags), at, path, state, flags)
+SLOW(int, fstatat64, (int at, const char *path, struct stat64 *state, int flags), at, path, state, flags)
+SLOW(int, rename, (const char *path, const char *other), path, other)
+SLOW(int, renameat, (int at, const char *path, int to, const char *other), at, path, to, other)
+SLOW(int, mkdir, (const char *path, mode_t mode), path, mode)
+SLOW(int, mkdirat, (int at, const char *path, mode_t mode), at, path, mode)
+SLOW(int, unlink, (const char *path), path)
+SLOW(int, unlinkat, (int at, const char *path, int flags), at, path, flags)
+SLOW(int, rmdir, (const char *path), path)
+SLOW(DIR *, opendir, (const char *path), path)
+
+/* Reads */
+
+#define READ(name, parameters, ...)                                            \
+    ssize_t name parameters {                                                  \
+        if (control && file >= 0 && file < 65536 && marks[file]) {             \
+            if (marks[file] == 2 || is_stale()) {                              \
+                marks[file] = 2;                                               \
+                errno = ESTALE;                                                \
+                return -1;                                                     \
+            }                                                                  \
+        }                                                                      \
+        return NEXT(name)(__VA_ARGS__);                                        \
+    }
+
+READ(read, (int file, void *to, size_t size), file, to, size)
+READ(pread, (int file, void *to, size_t size, off_t at), file, to, size, at)
+READ(pread64, (int file, void *to, size_t size, off64_t at), file, to, size, at)
+READ(readv, (int file, const struct iovec *to, int count), file, to, count)
+READ(preadv, (int file, const struct iovec *to, int count, off_t at), file, to, count, at)
+READ(preadv64, (int file, const struct iovec *to, int count, off64_t at), file, to, count, at)
+
+int close(int file) {
+    if (file >= 0 && file < 65536) marks[file] = 0;
+    return NEXT(close)(file);
+}
+
+/* Clocks */
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int code = NEXT(clock_gettime)(clock, now);
+    if (!code && control && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        double shift = control->clock_shift;
+        now->tv_sec += (time_t)shift;
+    }
+    return code;
+}
+
+time_t time(time_t *place) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (place) *place = now.tv_sec;
+    return now.tv_sec;
+}
+
+int gettimeofday(struct timeval *restrict now, void *restrict zone) {
+    (void)zone;
+    struct timespec exact;
+    clock_gettime(CLOCK_REALTIME, &exact);
+    now->tv_sec = exact.tv_sec;
+    now->tv_usec = exact.tv_nsec / 1000;
+    return 0;
+}
+
+/* Connections */
+
+static int is_cut(int file) {
+    if (!control || !control->cut_pid || control->cut_pid != getpid()) return 0;
+    struct sockaddr_storage name;
+    socklen_t size = sizeof name;
+    if (getsockname(file, (struct sockaddr *)&name, &size) || name.ss_family == AF_UNIX) return 0;
+    shutdown(file, SHUT_RDWR);
+    errno = ECONNRESET;
+    return 1;
+}
+
+#define TALK(name, parameters, ...)          \
+    ssize_t name parameters {                \
+        if (is_cut(file)) return -1;         \
+        return NEXT(name)(__VA_ARGS__);      \
+    }
+
+TALK(recv, (int file, void *to, size_t size, int flags), file, to, size, flags)
+TALK(recvmsg, (int file, struct msghdr *message, int flags), file, message, flags)
+TALK(send, (int file, const void *from, size_t size, int flags), file, from, size, flags)
+TALK(sendmsg, (int file, const struct msghdr *message, int flags), file, message, flags)
