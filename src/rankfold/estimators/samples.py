@@ -6,8 +6,9 @@ import math
 import numbers
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,8 +125,7 @@ def store_factors(estimator: Any) -> rankfold.Result:
         "l1_ratio": estimator.l1_ratio,
         "constraint_w": "nonnegative",
     }
-    facts = {"kind": "nmf", "method": "minibatch", "request": request, "input": {"shape": list(h.shape)}}
-    write_group(path, {**facts, "product_norm": 1.0})
+    write_facts(path, request, "minibatch", h.shape, product_norm=1.0)
     return rankfold.Result(path, temporary=folder)
 
 
@@ -138,11 +138,24 @@ def store_components(estimator: Any, samples: int) -> rankfold.Result:
         values = np.sqrt(np.asarray(estimator.explained_variance_, np.float64) * max(samples - 1, 1))
     small = {"components": estimator.components_, "singular_values": values, "mean": estimator.mean_}
     write_outputs(path, small)
-    shape = [samples, estimator.n_features_in_]
     request = {"kind": "pca", "rank": rank, "center": True, "scale": False, "whiten": estimator.whiten}
-    facts = {"kind": "pca", "method": "update", "request": request, "input": {"shape": shape}}
-    write_group(path, facts)
+    write_facts(path, request, "update", (samples, estimator.n_features_in_))
     return rankfold.Result(path, temporary=folder)
+
+
+def write_facts(
+    path: Path,
+    request: dict[str, Any],
+    method: str,
+    shape: Sequence[int],
+    *,
+    dtype: str = "float64",
+    **more: object,
+) -> None:
+    """Make a folder the result of a request, answered by ``method`` from samples in memory, read by no pass."""
+    samples = {"name": "samples", "shape": [int(n) for n in shape], "dtype": dtype, "fingerprint": ""}
+    facts = {"kind": request["kind"], "method": method, "request": request, "input": samples, "passes": 0}
+    write_group(path, {**facts, **more})
 
 
 def samples_of(estimator: Any, X: Any, least: int, *, bits: bool) -> Any:

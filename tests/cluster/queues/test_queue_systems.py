@@ -214,8 +214,6 @@ def test_a_mistake_in_a_profile_is_told_with_its_line(tmp_path: Path, text: str,
     [
         (Profile(scheduler="sge", cores=4), r"cores: 4.*'-pe NAME 4' to directives:"),
         (Profile(scheduler="sge", gpus=1), r"gpus: 1.*'-l gpu=1'"),
-        (Profile(scheduler="pbs", partition="a b"), r"partition: 'a b' .* no single word"),
-        (Profile(scheduler="lsf", account='x"\n#BSUB -o /etc'), r"account: .* no single word"),
     ],
 )
 def test_what_a_system_has_no_words_for_is_refused(profile: Profile, message: str) -> None:

@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from rankfold.cluster.doctor.job import probe_script
 from rankfold.cluster.slurm.allocation import Allocation
 from rankfold.cluster.slurm.job_script import job_script
-from rankfold.cluster.slurm.jobs import SlurmJobs
+from rankfold.cluster.slurm.jobs import WorkerJobs
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import RankfoldError
@@ -98,8 +98,8 @@ SCRIPTS: dict[str, Callable[[Profile, Path], str]] = {
 def _worker(profile: Profile, stage: Path) -> str:
     from rankfold.cluster.slurm.jobqueue import worker_script
 
-    options = SlurmJobs.of(profile, None, None, None).job_options("t", stage)
-    return worker_script("tcp://127.0.0.1:1", **options)
+    options = WorkerJobs.of(profile, None, None, None).job_options("t", stage)
+    return worker_script(profile.scheduler, "tcp://127.0.0.1:1", **options)
 
 
 @many

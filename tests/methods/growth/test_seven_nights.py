@@ -13,7 +13,7 @@ import pytest
 import zarr
 
 import rankfold as rf
-from rankfold.pipeline.formats.zarr import ZarrArray
+from rankfold.pipeline.formats.zarr.source import ZarrArray
 
 Float64 = npt.NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import shlex
 import shutil
 from typing import Any
 
-from rankfold.cluster.queues.shell import clock, open_logs, require_words
+from rankfold.cluster.queues.shell import clock, open_logs
 from rankfold.cluster.queues.system import WorkerJob
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import QueuedJob, ask, user
@@ -30,8 +30,7 @@ NO_JOBS = r"is not found|no unfinished job"
 
 
 def check_profile(profile: Profile) -> None:
-    """See ``QueueSystem``."""
-    require_words(profile)
+    """See ``QueueSystem``: has words for all of it."""
 
 
 def job_options(job: WorkerJob) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import time
 from typing import Any
 from xml.etree import ElementTree
 
-from rankfold.cluster.queues.shell import clock, open_logs, require_words
+from rankfold.cluster.queues.shell import clock, open_logs
 from rankfold.cluster.queues.system import WorkerJob
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import QueuedJob, ask, user
@@ -27,7 +27,6 @@ LIMIT = "h_rt"
 
 def check_profile(profile: Profile) -> None:
     """See ``QueueSystem``."""
-    require_words(profile)
     more = " ".join(profile.directives)
     if profile.cores > 1 and "-pe " not in more:
         raise InputError(

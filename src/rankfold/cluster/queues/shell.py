@@ -6,14 +6,9 @@ logs can be read. So directives send what a job prints nowhere, and its shell op
 
 from __future__ import annotations
 
-import re
 import shlex
 
 from rankfold.cluster.queues.system import WorkerJob
-from rankfold.cluster.slurm.profile import Profile
-from rankfold.pipeline.errors import InputError
-
-WORD = re.compile(r"[\w.@:+/-]+", re.ASCII)
 
 
 def open_logs(job: WorkerJob, number: str) -> str:
@@ -25,17 +20,6 @@ def open_logs(job: WorkerJob, number: str) -> str:
     """
     start = shlex.quote(str(job.logs / job.name))
     return f"exec >{start}-${number}.out 2>{start}-${number}.err"
-
-
-def require_words(profile: Profile) -> None:
-    """Raise where a directive would be cut in two."""
-    for key in ("partition", "account"):
-        value = getattr(profile, key)
-        if value is not None and not WORD.fullmatch(value):
-            raise InputError(
-                f"{key}: {value!r} of the profile {profile.name} is no single word: leave it out, and write "
-                "the whole option into directives:"
-            )
 
 
 def clock(seconds: float) -> str:

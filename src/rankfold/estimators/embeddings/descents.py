@@ -17,12 +17,12 @@ from rankfold.estimators.embeddings.embedding import METRICS, Embedding
 from rankfold.estimators.embeddings.layouts import START_TOL
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.neighbors import NearestNeighbors
-from rankfold.estimators.samples import samples_of
+from rankfold.estimators.samples import samples_of, write_facts
 from rankfold.methods.knn.arguments import SET_NAMES
 from rankfold.methods.tsne.request import LEAST_RATE, NEIGHBORS_OF_PERPLEXITY
 from rankfold.methods.tsne.settling import NewRows
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.storage.result import write_group, write_small
+from rankfold.pipeline.storage.result import write_small
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 STARTS = ("pca", "random", "spectral")
@@ -262,8 +262,6 @@ def _stored(distances: Any, k: int) -> rankfold.Result:
     path = folder.path / "result.zarr"
     arrays = {"distances": near.astype(np.float64), "indices": names.astype(np.int64)}
     write_small(path, arrays, "row", "neighbor")
-    rows = len(near)
-    facts = {"name": PRECOMPUTED, "shape": [rows, rows], "dtype": "float64", "fingerprint": ""}
     request = {"kind": "knn", "metric": PRECOMPUTED, "k": k}
-    write_group(path, {"kind": "knn", "method": PRECOMPUTED, "request": request, "input": facts})
+    write_facts(path, request, PRECOMPUTED, distances.shape)
     return rankfold.Result(path, temporary=folder)

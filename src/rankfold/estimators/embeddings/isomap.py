@@ -23,13 +23,12 @@ from sklearn.utils.validation import check_is_fitted
 import rankfold
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.neighbors import NearestNeighbors
-from rankfold.estimators.samples import forget_names, is_large, require_plain_output
+from rankfold.estimators.samples import forget_names, is_large, require_plain_output, write_facts
 from rankfold.methods.isomap.arguments import LANDMARKS
 from rankfold.methods.isomap.scaling import Scaling
 from rankfold.methods.knn.graph import NAME
 from rankfold.pipeline.importing.csr_writer import CsrWriter
 from rankfold.pipeline.importing.readers.reader import Entries
-from rankfold.pipeline.storage.result import write_group
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 BLOCK_ROWS = 2**12
@@ -274,8 +273,6 @@ def _stored(graph: Any, dtype: npt.DTypeLike) -> rankfold.Result:
     if first.any():
         writer.append(Entries(rows[first].astype(np.int64), columns[first], values[first].astype(np.float64)))
     writer.finish()
-    kind = np.dtype(dtype).name
-    facts = {"name": name, "shape": list(graph.shape), "dtype": kind, "fingerprint": ""}
     request = {"kind": "radius_neighbors", "metric": "stored", "radius": 0.0}
-    write_group(path, {"kind": "radius_neighbors", "method": "stored", "request": request, "input": facts})
+    write_facts(path, request, "stored", graph.shape, dtype=np.dtype(dtype).name)
     return rankfold.Result(path, temporary=folder)

@@ -38,7 +38,7 @@ from rankfold.pipeline.engine.blocks import Cut, cut
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats.zarr_layout import source_at
+from rankfold.pipeline.formats.zarr.layout import source_at
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task

@@ -22,7 +22,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, working_dtype
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.formats.zarr_layout import source_at
+from rankfold.pipeline.formats.zarr.layout import source_at
 from rankfold.pipeline.prepare.prepared import prepare_like
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import lies_in

@@ -1,19 +1,17 @@
 """Whatever a user may point at, as a ``Source``.
 
-    locate         STORE::array, or what is there
-    arrays         NumPy and SciPy arrays, lists, data frames
-    zarr           Zarr arrays in a folder
-    zarr_layout    Zarr arrays in a folder, opened
-    zarr_metadata  how chunks of a Zarr array lie
-    csr            sparse groups in Zarr
-    remote         Zarr in object stores
-    npy            .npy, .fbin, .u8bin and .i8bin files
-    npz            .npz files that are not compressed
-    hdf5           HDF5 files, through h5py
-    netcdf         netCDF files and xarray objects
-    dask           Dask arrays
-    handles        which dataset of a file is meant, optional libraries
-    series         several files as one matrix
+    locate   STORE::array, or what is there
+    arrays   NumPy and SciPy arrays, lists, data frames
+    zarr     Zarr arrays in a folder
+    csr      sparse groups in Zarr
+    remote   Zarr in object stores
+    npy      .npy, .fbin, .u8bin and .i8bin files
+    npz      .npz files that are not compressed
+    hdf5     HDF5 files, through h5py
+    netcdf   netCDF files and xarray objects
+    dask     Dask arrays
+    handles  which dataset of a file is meant, optional libraries
+    series   several files as one matrix
 
 No optional library, nor Zarr nor Dask, is imported before it is needed: objects are known by the module
 of their type.
@@ -57,8 +55,8 @@ from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
 from rankfold.pipeline.formats.remote import remote_matrix
-from rankfold.pipeline.formats.series.series import matching_files, series
-from rankfold.pipeline.formats.zarr_layout import matrix_at, matrix_of
+from rankfold.pipeline.formats.series import matching_files, series
+from rankfold.pipeline.formats.zarr.layout import matrix_at, matrix_of
 from rankfold.pipeline.prepare.chosen_columns import choose_columns
 from rankfold.pipeline.prepare.given_weights import Coslat
 from rankfold.pipeline.prepare.prepared import PreparedSource, prepare_source, select_prepared

@@ -29,8 +29,8 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Csr, in_one_line, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.locate import node_kind, zarr_refusal
-from rankfold.pipeline.formats.zarr import ZarrSource
-from rankfold.pipeline.formats.zarr_metadata import layout_of, metadata_version, read_through_zarr
+from rankfold.pipeline.formats.zarr.metadata import layout_of, metadata_version, read_through_zarr
+from rankfold.pipeline.formats.zarr.source import ZarrSource
 
 if TYPE_CHECKING:
     import zarr

@@ -36,7 +36,7 @@ from rankfold.pipeline.errors import (
 )
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.locate import zarr_refusal
-from rankfold.pipeline.formats.zarr_metadata import (
+from rankfold.pipeline.formats.zarr.metadata import (
     Layout,
     dimension_names,
     layout_of,

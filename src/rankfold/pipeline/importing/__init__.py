@@ -33,7 +33,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import ViewOptions, open_source
 from rankfold.pipeline.formats.csr import CsrSource, VectorSource
 from rankfold.pipeline.formats.locate import is_address, split_location
-from rankfold.pipeline.formats.zarr import ZarrSource
+from rankfold.pipeline.formats.zarr.source import ZarrSource
 from rankfold.pipeline.importing.csr_writer import copy_entries
 from rankfold.pipeline.importing.identity import (
     file_mark,

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import convert_into
 from rankfold.pipeline.errors import DataError, MemoryBudgetError
-from rankfold.pipeline.formats.zarr_layout import source_at
+from rankfold.pipeline.formats.zarr.layout import source_at
 from rankfold.pipeline.importing.chunking import (
     PLAIN,
     SAMPLE_BYTES,

@@ -31,8 +31,8 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.durable import exchange, flush, flush_tree
 from rankfold.pipeline.errors import DiskSpaceError, OutputError
 from rankfold.pipeline.formats.locate import node_kind
-from rankfold.pipeline.formats.zarr import ZarrSource
-from rankfold.pipeline.formats.zarr_layout import source_at
+from rankfold.pipeline.formats.zarr.layout import source_at
+from rankfold.pipeline.formats.zarr.source import ZarrSource
 from rankfold.pipeline.importing.chunking import (
     STAGING_PAYS,
     Chunking,

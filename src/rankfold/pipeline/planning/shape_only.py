@@ -13,7 +13,7 @@ from rankfold.pipeline.chunks.encoding import CODEC_BYTES
 from rankfold.pipeline.chunks.reads import SCRATCH_BYTES
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.formats.csr import entry_bytes, spread_bytes
-from rankfold.pipeline.formats.zarr import OVERHEAD_BYTES
+from rankfold.pipeline.formats.zarr.source import OVERHEAD_BYTES
 
 VECTOR_BYTES = OVERHEAD_BYTES + SCRATCH_BYTES
 """What reading a vector of plain numbers takes."""

@@ -25,7 +25,7 @@ from rankfold.methods.umap.umap import TO_COME
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.formats.zarr import ZarrSource
+from rankfold.pipeline.formats.zarr.source import ZarrSource
 from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.planning.shape_only import ShapeOnly, StoredOnly
 from rankfold.settings.yaml_file import Document

@@ -12,13 +12,13 @@ from rankfold.pipeline.data.dtypes import native, require_chunks, require_matrix
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats.locate import require_array, zarr_refusal
-from rankfold.pipeline.formats.zarr import ZarrSource, ZarrVolume
-from rankfold.pipeline.formats.zarr_metadata import (
+from rankfold.pipeline.formats.zarr.metadata import (
     dimension_names,
     layout_of,
     metadata_version,
     store_fill,
 )
+from rankfold.pipeline.formats.zarr.source import ZarrSource, ZarrVolume
 
 if TYPE_CHECKING:
     import zarr

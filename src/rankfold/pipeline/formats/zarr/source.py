@@ -44,7 +44,7 @@ from rankfold.pipeline.chunks.shard import ABSENT, read_index
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Matrix, in_one_line
 from rankfold.pipeline.errors import ChunkError
-from rankfold.pipeline.formats.zarr_metadata import Layout, read_through_zarr
+from rankfold.pipeline.formats.zarr.metadata import Layout, read_through_zarr
 
 if TYPE_CHECKING:
     import zarr

@@ -1,0 +1,6 @@
+"""Zarr arrays in a folder.
+
+source    them as matrices
+layout    them opened
+metadata  how their chunks lie
+"""
