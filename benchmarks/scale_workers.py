@@ -215,8 +215,8 @@ def main() -> None:
     logging.getLogger("distributed").setLevel(logging.ERROR)
     settings = {
         # A process of one worker looks after itself so often; hundreds of them would do nothing else.
-        "distributed.admin.tick.interval": "10s",
-        "distributed.admin.system-monitor.interval": "10s",
+        "distributed.admin.tick.interval": "1h",
+        "distributed.admin.system-monitor.interval": "1h",
         "distributed.worker.profile.enabled": False,
         "distributed.worker.memory.target": False,
         "distributed.worker.memory.spill": False,

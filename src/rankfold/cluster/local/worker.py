@@ -22,7 +22,7 @@ TOPIC = "rankfold-progress"
 REPORT_SECONDS = 0.5
 """Between two reports of a worker, where there are few."""
 
-REPORTS_PER_SECOND = 50
+REPORTS_PER_SECOND = 20
 """Of all workers, at most: a scheduler takes as long for a report as for a task, and has others to do."""
 
 
