@@ -152,7 +152,7 @@ def write_facts(
     dtype: str = "float64",
     **more: object,
 ) -> None:
-    """Make a folder the result of a request, answered by ``method`` from samples in memory, read by no pass."""
+    """Make a folder the result of a request, answered by ``method`` from samples in memory."""
     samples = {"name": "samples", "shape": [int(n) for n in shape], "dtype": dtype, "fingerprint": ""}
     facts = {"kind": request["kind"], "method": method, "request": request, "input": samples, "passes": 0}
     write_group(path, {**facts, **more})

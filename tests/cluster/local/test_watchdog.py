@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from drivers import wait_for
 
+from rankfold.cluster.local import processes
 from rankfold.cluster.local.watchdog import Watchdog
-from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.errors import ClusterError, NoWorkersError
 
 
 class Played:
@@ -90,3 +91,13 @@ def test_refusals_do_not_end_a_run_that_has_workers() -> None:
         watchdog.check()
     started = int(max(name.rpartition("+")[2] for name in cluster.worker_spec if "+" in name))
     assert started < 30  # less and less often
+
+
+def test_workers_that_do_not_come_in_time_are_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "START_SECONDS", 0.0)
+    nobody = SimpleNamespace(count_registered=lambda: 0, check=lambda: None)
+    with pytest.raises(
+        NoWorkersError, match=r"0 of 2 worker processes.*The same command tries again"
+    ) as error:
+        processes._wait(nobody, 2)  # type: ignore[arg-type]
+    assert error.value.exit_code == 75

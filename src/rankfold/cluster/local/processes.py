@@ -24,7 +24,7 @@ from rankfold.cluster.certificates import make_certificates
 from rankfold.cluster.local.client import Client, prepare_scheduler
 from rankfold.cluster.local.watchdog import Watchdog
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
-from rankfold.pipeline.errors import ClusterError, DeviceError
+from rankfold.pipeline.errors import DeviceError, NoWorkersError
 from rankfold.pipeline.gpu import count_devices, require_device
 from rankfold.pipeline.storage.run_directory import RunDirectory
 
@@ -209,8 +209,9 @@ def _wait(watchdog: Watchdog, count: int) -> None:
     while watchdog.count_registered() < count:
         watchdog.check()
         if time.monotonic() > until:
-            raise ClusterError(
+            raise NoWorkersError(
                 f"{watchdog.count_registered()} of {count} worker processes came up within "
-                f"{START_SECONDS:.0f} s. Try {sys.executable} -m distributed.cli.dask_worker --help"
+                f"{START_SECONDS:.0f} s. The same command tries again; if they never do, "
+                f"{sys.executable} -m distributed.cli.dask_worker --help says what keeps them"
             )
         time.sleep(0.05)
