@@ -25,7 +25,7 @@ class PyRankfold(PythonPackage):
 
     with default_args(type=("build", "run")):
         depends_on("py-zarr@3.1.6:3")
-        depends_on("py-numcodecs@0.16:")
+        depends_on("py-numcodecs@0.16.6:")
         depends_on("py-google-crc32c@1.5:")
         depends_on("py-dask@2026.7.1:2026")
         depends_on("py-distributed@2026.7.1:2026")

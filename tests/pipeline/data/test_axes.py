@@ -253,7 +253,7 @@ def test_npy_of_more_axes_cut_short(tmp_path: Path) -> None:
 def test_a_chunk_that_several_boxes_meet_is_decoded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rankfold.pipeline.formats import zarr
+    from rankfold.pipeline.formats.zarr import source as zarr
 
     x = field((6, 5, 7))
     source = open_source(store(tmp_path / "x.zarr", x, (3, 5, 7), compressors=ZstdCodec()), row_axes="time")

@@ -50,7 +50,7 @@ ELSEWHERE |= {"cluster", "workers", "threads", "device", "client", "progress", "
 ELSEWHERE |= {"prepare", "mask_var", "mask_obs"}  # of an input
 """Arguments that are no keys of a stage."""
 
-SHARED = {"method", "input", "needs", "resources", "into", "picture", "grows", "changed"}
+SHARED = {"method", "input", "needs", "resources", "keep", "into", "picture", "grows", "changed"}
 """Keys of every stage, or of what it is of."""
 
 INPUTS = {"transform": {"neighbors"}}

@@ -15,6 +15,7 @@ def open_logs(job: WorkerJob, number: str) -> str:
     """The line that sends what a job prints to its logs; ``number`` is the variable with that of the job.
 
     >>> from pathlib import Path
+    >>> from rankfold.cluster.slurm.profile import Profile
     >>> open_logs(WorkerJob(Profile(), "rf-pbs-1", Path("/my runs/logs"), 1, 2**30), "PBS_JOBID")
     "exec >'/my runs/logs/rf-pbs-1'-$PBS_JOBID.out 2>'/my runs/logs/rf-pbs-1'-$PBS_JOBID.err"
     """

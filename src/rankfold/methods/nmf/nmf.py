@@ -142,7 +142,7 @@ class Nonnegative:
             decided_by="how fast the error falls",
             subject=f"nmf of this {self.source.shape[0]} x {self.source.shape[1]} matrix",
         )
-        plan = plan_task(outline, self._sweeps(layout, model), budget, lambda: ", or a lower --rank")
+        plan = plan_task(outline, self._sweeps(layout, model), budget, self._way_out)
         # Iterations differ in name alone, and one stood for all of them while memory was shared out.
         matrix = [sweep for sweep in plan.passes if sweep.over == "matrix"]
         compressing, iterations = matrix[:-1], matrix[-1:]
@@ -158,6 +158,9 @@ class Nonnegative:
             likely_passes=min(most, len(compressing) + likely),
             traffic=panel_traffic(layout.view.long, layout.view.short, parameters.rank, budget.workers),
         )
+
+    def _way_out(self) -> str:
+        return ", or a lower --rank"
 
     def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:
         """The pass that compresses, sweeps over scratch to find directions by, one iteration, the rest."""

@@ -23,4 +23,4 @@ export DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False
 export DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT=120s
 export PYTHONUNBUFFERED=1
 module load python
-exec python -m distributed.cli.dask_worker tcp://driver:8786 --name dummy-name --nthreads 1 --memory-limit 32.00GiB --nanny --death-timeout 120 --local-directory ${TMPDIR:-/tmp} --no-dashboard --resources GPU=1 --interface ib0
+exec python -m rankfold.cluster.slurm.node_worker tcp://driver:8786 --name dummy-name --nthreads 1 --memory-limit 32.00GiB --death-timeout 120 --local-directory "${TMPDIR:-/tmp}" --nanny --no-dashboard --resources GPU=1 --interface ib0

@@ -24,4 +24,4 @@ export DASK_DISTRIBUTED__WORKER__MEMORY__SPILL=False
 export DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE=False
 export DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT=120s
 export PYTHONUNBUFFERED=1
-exec python -m distributed.cli.dask_worker tcp://driver:8786 --name dummy-name --nthreads 4 --memory-limit 16.00GiB --nanny --death-timeout 120 --local-directory ${TMPDIR:-/tmp} --no-dashboard
+exec python -m rankfold.cluster.slurm.node_worker tcp://driver:8786 --name dummy-name --nthreads 4 --memory-limit 16.00GiB --death-timeout 120 --local-directory "${TMPDIR:-/tmp}" --nanny --no-dashboard
