@@ -18,7 +18,7 @@ DIMENSIONS = {
     "R": ("component", "column"),
     "W": ("row", "component"),
     "H": ("component", "column"),
-    "W_gram": ("component", "other component"),
+    "W_gram": ("component", "other_component"),
     "W_product": ("component", "column"),
     "scores": ("row", "component"),
     "components": ("component", "column"),
