@@ -122,6 +122,7 @@ MISTAKES: dict[str, tuple[str, str, str, int | str]] = {
 
 @in_stand_in
 @pytest.mark.gpu
+@pytest.mark.slow  # a compilation of its own for each mistake
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from rankfold.kernels.gpu import sources
