@@ -14,7 +14,7 @@ from typing import Protocol
 
 from rankfold.api.execute import RankfoldWarning, execute
 from rankfold.pipeline.engine.run import Progress
-from rankfold.pipeline.errors import Interrupted, LockedError, RankfoldError
+from rankfold.pipeline.errors import DataError, Interrupted, LockedError, RankfoldError
 from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.run_directory import hold_lock
@@ -90,10 +90,27 @@ def run_flow(
                 listener.ends(verdict, record)
             _put_into(workflow, verdict)
             verdicts.append(verdict)
+        _require_unchanged(workflow, record, verdicts, (first, only))
         for verdict in verdicts:
             if verdict.action != "leave" and verdict.step.stage.picture:
                 record.note_pictures(verdict.step.name, [*workflow.pictures.draw(verdict.step, verdict.path)])
         return verdicts
+
+
+def _require_unchanged(
+    workflow: Workflow, record: Record, verdicts: list[StagePlan], choice: tuple[str | None, str | None]
+) -> None:
+    """Refuse to call a run done whose inputs were written to between two stages."""
+    if all(verdict.action in ("skip", "leave") for verdict in verdicts):
+        return
+    now = survey(workflow, record.stages, first=choice[0], only=choice[1])
+    changed = [verdict for verdict in now if verdict.action not in ("skip", "leave")]
+    if changed:
+        reasons = "; ".join(f"{verdict.step.name}: {', '.join(verdict.reasons)}" for verdict in changed)
+        raise DataError(
+            f"inputs have changed while the workflow ran, so that its results are not of the same data "
+            f"({reasons}). Give the command again when nothing writes to them any more: it makes these anew"
+        )
 
 
 def _put_into(workflow: Workflow, verdict: StagePlan) -> None:
