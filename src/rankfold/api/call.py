@@ -34,7 +34,7 @@ def function_of(method: Method) -> Callable[..., Result]:
         inputs = positions[:count]
         if method.of_matrix and inputs:
             inputs = (opened(inputs[0], where),)
-        return run(method.task(*inputs, **{**dict(pairs), **keywords}), where, grows=where.get("grows"))
+        return run(method.task(*inputs, **{**dict(pairs), **keywords}), where)
 
     own = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)

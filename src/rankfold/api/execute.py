@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import re
 import shutil
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rankfold.api.identity import difference_of
-from rankfold.api.where import Where
+from rankfold.api.where import Growable, Where
 from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.chain import Chain
 from rankfold.methods.growth.growth import grow
@@ -24,7 +22,7 @@ from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.keeping import Background, Keeping
 from rankfold.pipeline.engine.memory import watched_memory
-from rankfold.pipeline.engine.run import Progress, Run
+from rankfold.pipeline.engine.run import Progress, Run, values_in
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
 from rankfold.pipeline.planning.plan import Plan, check_disk
@@ -48,8 +46,8 @@ class RankfoldWarning(UserWarning):
     """Something was done that the caller should know of; also kept in the result."""
 
 
-def run(task: Task, where: Where, *, grows: str | None = None) -> Result:
-    """The result of a task, where and how a caller says; ``grows`` is one of ``growth.GROWS``, or None."""
+def run(task: Task, where: Growable | Where) -> Result:
+    """The result of a task, where and how a caller says."""
     executor = choose_executor(
         cluster=where.get("cluster"),
         workers=where.get("workers"),
@@ -58,7 +56,11 @@ def run(task: Task, where: Where, *, grows: str | None = None) -> Result:
         client=where.get("client"),
         device=where.get("device"),
     )
-    out, overwrite = where.get("out"), where.get("overwrite", False)
+    out, overwrite, grows = (
+        where.get("out"),
+        where.get("overwrite", False),
+        cast("Growable", where).get("grows"),
+    )
     if grows is not None:
         if out is None:
             raise InputError("grows goes on from the result in out, and there is none: say where it is, out=")
@@ -148,7 +150,7 @@ def _require_unchanged(task: Task, folder: RunDirectory, fingerprint: str, devic
     What a sweep has read is not read again, so only fingerprints tell: of the matrix, and of whatever else
     the request names by its fingerprint. Of results that it is of, manifests tell.
     """
-    for result in _results_in(task):
+    for result in values_in(task, Result):
         require_whole_input(str(result.path))
     try:
         identity = identity_of(task.request(), task.source.fingerprint(), device)
@@ -160,18 +162,6 @@ def _require_unchanged(task: Task, folder: RunDirectory, fingerprint: str, devic
             "read before and after do not belong together, so no result is made of them. Give the command "
             "again when nothing writes to them any more."
         )
-
-
-def _results_in(value: object) -> Iterator[Result]:
-    """Earlier results that a task is of, wherever it keeps them."""
-    if isinstance(value, Result):
-        yield value
-    elif isinstance(value, tuple | list):
-        for each in value:
-            yield from _results_in(each)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield from _results_in(getattr(value, field.name))
 
 
 def _carry_out_links(

@@ -81,4 +81,4 @@ def kmeans(
     more read.
     """
     how = {"n_init": n_init, "tol": tol, "passes": passes, "seed": seed, "batch_rows": batch_rows}
-    return run(KMEANS.task(opened(x, where), k, init=init, **how), where, grows=where.get("grows"))
+    return run(KMEANS.task(opened(x, where), k, init=init, **how), where)

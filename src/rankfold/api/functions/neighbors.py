@@ -110,7 +110,7 @@ def knn(
     }
     request |= {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
     task = KNN.task(opened(x, where), k=k, solver=solver, **request)
-    return run(task, where, grows=where.get("grows"))
+    return run(task, where)
 
 
 @public

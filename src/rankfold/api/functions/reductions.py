@@ -113,7 +113,7 @@ def svd(
     """
     flags: Any = {"with_rows": with_rows, "precision": precision, "missing": missing}
     task = SVD.task(opened(x, where), rank, tol, solver, passes, oversampling, seed, **flags)
-    return run(task, where, grows=where.get("grows"))
+    return run(task, where)
 
 
 @public
@@ -175,7 +175,7 @@ def pca(
     kinds: Any = {"precision": precision, "missing": missing}
     x = opened(x, where)
     task = PCA.task(x, rank, tol, solver, passes, oversampling, seed, **kinds, **flags)
-    return run(task, where, grows=where.get("grows"))
+    return run(task, where)
 
 
 @public
@@ -318,4 +318,4 @@ def nmf(
     penalties = {"alpha_W": alpha_W, "alpha_H": alpha_H, "l1_ratio": l1_ratio}
     ends = {"tol": tol, "grad_tol": grad_tol, "time_limit": time_limit, "passes": passes}
     task = NMF.task(opened(x, where), rank, init=init, seed=seed, **counts, **how, **penalties, **ends)
-    return run(task, where, grows=where.get("grows"))
+    return run(task, where)

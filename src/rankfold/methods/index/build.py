@@ -27,7 +27,7 @@ from rankfold.methods.random_keys import Purpose
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.engine.run import Run, narrows_of
+from rankfold.pipeline.engine.run import Run, values_in
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.passes import Pass, numbers_of
@@ -160,7 +160,7 @@ class IndexRows:
         create_output(run.result, "ids", (rows, 1), np.int64, (chunk, 1))
         state = run.sweep("sort", self._sort(edges, runs, centers[1], run.result))
         write_outputs(run.result, {"edges": edges, "radii": state["radii"], "centers": centers[0]})
-        for narrow in narrows_of(runs):
+        for narrow in values_in(runs, ScratchMatrix):
             run.release(narrow)
 
     def _reader(self, shift: Float64 | None) -> BlockReader:

@@ -31,7 +31,7 @@ from rankfold.methods.partitions.visits.search import Meetings, SearchVisits
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.engine.blocks import Cut
-from rankfold.pipeline.engine.run import Run, narrows_of
+from rankfold.pipeline.engine.run import Run, values_in
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
@@ -206,7 +206,7 @@ class Rounds:
 
 def release(run: Run, *files: Runs | Found | Lists | ScratchMatrix | None) -> None:
     """Free what no sweep reads any more."""
-    for narrow in narrows_of(files):
+    for narrow in values_in(files, ScratchMatrix):
         run.release(narrow)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 
@@ -34,6 +34,8 @@ from rankfold.pipeline.storage.ledger import Ledger, record_writes
 from rankfold.pipeline.storage.result import LAZY_BYTES, write_group, write_small
 from rankfold.pipeline.storage.run_directory import bytes_under
 from rankfold.pipeline.storage.scratch import ScratchMatrix
+
+T = TypeVar("T")
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a sweep, the rows done, and the rows in all."""
@@ -134,7 +136,7 @@ class Run:
         began = time.perf_counter()
         total = sweep.load_total(self.progress)
         if total is None:
-            for narrow in narrows_of(fold):
+            for narrow in values_in(fold, ScratchMatrix):
                 self.require(narrow.path)
             total = sweep.run(self.scheduler, self.progress)
         self._note(total.ledger, self.folder / name / TOTAL, earlier=total.earlier)
@@ -277,13 +279,13 @@ class Run:
         }
 
 
-def narrows_of(value: object) -> Iterator[ScratchMatrix]:
-    """The intermediates on scratch that a fold reads or writes."""
-    if isinstance(value, ScratchMatrix):
+def values_in(value: object, kind: type[T]) -> Iterator[T]:
+    """What is of a type in data: itself, or in its fields and items, however deep."""
+    if isinstance(value, kind):
         yield value
     elif isinstance(value, tuple | list):
         for each in value:
-            yield from narrows_of(each)
+            yield from values_in(each, kind)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for each in dataclasses.fields(value):
-            yield from narrows_of(getattr(value, each.name))
+        for field in dataclasses.fields(value):
+            yield from values_in(getattr(value, field.name), kind)
