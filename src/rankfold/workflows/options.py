@@ -212,14 +212,15 @@ def place(
     return {**place, "device": device}
 
 
+Out = Annotated[Path, typer.Option(help="where the result goes; the same command again resumes")]
+Scratch = Annotated[Path | None, typer.Option(help="folder for intermediates; beside OUT by default")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace another output or unfinished run")]
+
+
 def output(
-    out: Annotated[Path, typer.Option(help="where the result goes; the same command again resumes")],
-    scratch: Annotated[
-        Path | None, typer.Option(help="folder for intermediates; beside OUT by default")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="replace another output or unfinished run")
-    ] = False,
+    out: Out,
+    scratch: Scratch = None,
+    overwrite: Overwrite = False,
 ) -> dict[str, Any]:
     """Where the result goes."""
     from rankfold.api.arguments import require_output
@@ -229,13 +230,9 @@ def output(
 
 
 def growing_output(
-    out: Annotated[Path, typer.Option(help="where the result goes; the same command again resumes")],
-    scratch: Annotated[
-        Path | None, typer.Option(help="folder for intermediates; beside OUT by default")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="replace another output or unfinished run")
-    ] = False,
+    out: Out,
+    scratch: Scratch = None,
+    overwrite: Overwrite = False,
     grows: Annotated[
         str | None,
         typer.Option(

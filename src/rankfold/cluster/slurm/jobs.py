@@ -44,9 +44,6 @@ GRACE_SECONDS = 5.0
 
 SAY_SECONDS = 30.0
 
-SCRATCH = {"slurm": "${SLURM_TMPDIR:-/tmp}"}
-"""Where a worker keeps its own small files, if the profile says nothing; by default where the node says."""
-
 NANNY_BYTES = 128 * 2**20
 MARGIN = 1.1
 
@@ -175,9 +172,7 @@ class WorkerJobs:
             "memory": f"{memory_bytes}B",
             "job_name": name,
             "interface": profile.interface,
-            "local_directory": node_folder(
-                profile.scratch or SCRATCH.get(profile.scheduler, "${TMPDIR:-/tmp}")
-            ),
+            "local_directory": node_folder(profile.scratch, profile.scheduler),
             "job_script_prologue": [*system.prologue(job), *exports(), *profile.prologue],
             "worker_extra_args": ["--nanny", "--no-dashboard", *gpus],
             # In the shell's place, so that signals of SLURM reach the worker.

@@ -43,13 +43,18 @@ def require_one_line(text: str, what: str) -> str:
     return text
 
 
-def node_folder(scratch: str | None) -> str:
+FOLDERS = {"slurm": "${SLURM_TMPDIR:-/tmp}"}
+"""Where a worker keeps its own small files, if the profile says nothing; elsewhere where the node says."""
+
+
+def node_folder(scratch: str | None, scheduler: str = "slurm") -> str:
     """A folder of a node for its shell, which knows the variables in it; see ``profile.FOLDER``.
 
     >>> node_folder("$TMPDIR/my work")
     '"$TMPDIR/my work"'
     """
-    return f'"{scratch or "${SLURM_TMPDIR:-/tmp}"}"'
+    folder = scratch or FOLDERS.get(scheduler, "${TMPDIR:-/tmp}")
+    return f'"{folder}"'
 
 
 def in_directive(value: str) -> str:
