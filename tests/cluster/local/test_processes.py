@@ -14,6 +14,8 @@ from drivers import GONE_SECONDS, HERE, PATIENCE_SECONDS, Driver, wait_for, work
 from reference import same_bytes
 
 import rankfold as rf
+from rankfold.cluster.local import processes
+from rankfold.cluster.local.worker_process import WorkerProcess
 
 
 @pytest.mark.process
@@ -36,6 +38,26 @@ def test_a_worker_killed_in_a_sweep_is_replaced(tmp_path: Path, demo_store: Path
     assert driver.end() == 0, driver.said
     assert "is gone (killed by SIGKILL)" in driver.said
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
+
+
+@pytest.mark.process
+def test_a_worker_stopped_before_it_registers_is_replaced(
+    tmp_path: Path, demo_store: Path, demo_bytes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "REGISTER_SECONDS", 20.0)
+    stopped: list[psutil.Process] = []
+    start = WorkerProcess.start
+
+    async def start_and_stop_the_first(worker: WorkerProcess) -> None:
+        await start(worker)
+        if not stopped:
+            stopped.append(psutil.Process(worker._process.pid))  # type: ignore[union-attr]
+            stopped[0].suspend()
+
+    monkeypatch.setattr(WorkerProcess, "start", start_and_stop_the_first)
+    result = rf.pca(demo_store, rank=8, memory="256MiB", workers=2, threads=1, out=tmp_path / "r.zarr")
+    assert same_bytes(result) == demo_bytes
+    assert not stopped[0].is_running()
 
 
 @pytest.mark.process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,23 @@ class Played:
 
     def scale(self, n: int) -> None:
         self.workers = dict.fromkeys(self.worker_spec, object())
+
+
+class SlowToClose(Played):
+    """Its workers are there long after it was told to close them."""
+
+    def scale(self, n: int) -> None:
+        self.workers = {**self.workers, **dict.fromkeys(self.worker_spec, object())}
+
+
+class Looks:
+    """Counts how often the watchdog has looked; nobody has ended."""
+
+    count = 0
+
+    def __call__(self, workers: dict[Any, Any], here: set[Any]) -> dict[Any, str]:
+        self.count += 1
+        return {}
 
 
 def test_who_has_ended_gets_a_successor_of_another_name() -> None:
@@ -91,6 +109,35 @@ def test_refusals_do_not_end_a_run_that_has_workers() -> None:
         watchdog.check()
     started = int(max(name.rpartition("+")[2] for name in cluster.worker_spec if "+" in name))
     assert started < 30  # less and less often
+
+
+def test_who_does_not_register_gets_a_successor() -> None:
+    cluster = Played("a", "b")
+    cluster.register("a")
+    with Watchdog(cluster, 2, find_ended=lambda *_: {}, every_seconds=0.01, register_seconds=0.1):
+        wait_for(lambda: "b" not in cluster.workers)
+        cluster.register("a", "b+0")
+        time.sleep(0.3)
+    assert set(cluster.worker_spec) == {"a", "b+0"}
+
+
+def test_who_takes_long_to_close_is_lost_once(caplog: pytest.LogCaptureFixture) -> None:
+    cluster, nobody_ended = SlowToClose("a", "b"), Looks()
+    with Watchdog(cluster, 2, find_ended=nobody_ended, every_seconds=0.01, register_seconds=0.1) as watchdog:
+        wait_for(lambda: "a" not in cluster.worker_spec)
+        cluster.register(*cluster.worker_spec)
+        before = nobody_ended.count
+        wait_for(lambda: nobody_ended.count > before + 30)
+        watchdog.check()
+    assert "a" in cluster.workers
+    assert sum("worker a is gone" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_jobs_wait_in_a_queue_as_long_as_it_takes() -> None:
+    cluster, nobody_ended = Played("a"), Looks()
+    with Watchdog(cluster, 1, find_ended=nobody_ended, every_seconds=0.01):
+        wait_for(lambda: nobody_ended.count > 20)
+    assert set(cluster.worker_spec) == {"a"}
 
 
 def test_workers_that_do_not_come_in_time_are_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("rankfold")
 START_SECONDS = 120.0
+REGISTER_SECONDS = 60.0
+"""A process that takes longer is stopped or hung: its successor has the rest of the time."""
 POLL_SECONDS = 1.0
 
 ONE_THREAD = {
@@ -131,6 +133,7 @@ class Processes:
                     self.budget.workers,
                     find_ended=_find_ended,
                     every_seconds=POLL_SECONDS,
+                    register_seconds=REGISTER_SECONDS,
                     journal=run.journal,
                 ) as watchdog,
                 DaskClient(cluster, set_as_default=False) as client,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -30,7 +31,11 @@ FindEnded = Callable[[dict[Any, Any], set[Any]], dict[Any, str]]
 
 
 class Watchdog:
-    """Keeps ``count`` workers in a ``SpecCluster``."""
+    """Keeps ``count`` workers in a ``SpecCluster``.
+
+    A worker that has not registered ``register_seconds`` after it was started is taken for gone: jobs wait
+    in a queue as long as it takes, processes do not.
+    """
 
     def __init__(
         self,
@@ -39,11 +44,14 @@ class Watchdog:
         *,
         find_ended: FindEnded,
         every_seconds: float,
+        register_seconds: float = math.inf,
         journal: Journal | None = None,
     ) -> None:
         self._journal = journal or Journal()
         self._cluster, self._count, self._find_ended, self._every = cluster, count, find_ended, every_seconds
+        self._register_seconds = register_seconds
         self._names = itertools.count()
+        self._first_asked: dict[Any, float] = {}
         self._last_seen: dict[Any, float] = {}
         self._with_successor: set[Any] = set()
         self._failures = 0
@@ -92,11 +100,9 @@ class Watchdog:
         if here - self._last_seen.keys():
             self._failures = 0
         self._last_seen.update(dict.fromkeys(here, now))
-        workers = dict(cluster.workers)
-        losses = self._find_ended(workers, here)
-        for name in workers.keys() & self._last_seen.keys() - losses.keys():
-            if now - self._last_seen[name] > LOST_SECONDS:
-                losses[name] = "its connection is lost"
+        # Some take a while to close; they have their successors.
+        workers = {name: worker for name, worker in cluster.workers.items() if name in cluster.worker_spec}
+        losses = {**self._find_silent(workers, now), **self._find_ended(workers, here)}
         early = [name for name in losses if name not in self._last_seen]
         if early and now < self._not_before:
             losses = {name: why for name, why in losses.items() if name in self._last_seen}
@@ -112,6 +118,18 @@ class Watchdog:
             if here:
                 self._not_before = now + min(LONGEST_WAIT, self._every * 2**self._failures)
             cluster.loop.add_callback(self._renew, list(losses))
+
+    def _find_silent(self, workers: dict[Any, Any], now: float) -> dict[Any, str]:
+        """Workers that ended in no way one could see, and are not there: stopped, cut off, hung."""
+        self._first_asked = {name: self._first_asked.get(name, now) for name in workers}
+        silent = {}
+        for name in workers:
+            if name in self._last_seen:
+                if now - self._last_seen[name] > LOST_SECONDS:
+                    silent[name] = "its connection is lost"
+            elif now - self._first_asked[name] > self._register_seconds:
+                silent[name] = f"it did not register within {self._register_seconds:.0f} s"
+        return silent
 
     def _give_up(self, why: str) -> None:
         self._trouble = ClusterError(
