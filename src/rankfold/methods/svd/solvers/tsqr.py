@@ -312,8 +312,12 @@ class Tsqr(Solver):
         return 5 * 8 * strategy.view.short**2
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Decomposition of R, with the workspace of LAPACK; of a sample likewise."""
-        squares = 16 * 8 * strategy.view.short**2
+        """Decomposition of R, of a sample likewise: ten matrices of its size, or eleven while Q is found.
+
+        They are R, its inverse, and in ``gesdd`` a copy, both factors inside and outside of LAPACK, and three
+        of workspace. One is for the allocator.
+        """
+        squares = 12 * 8 * strategy.view.short**2
         return max(strategy.sample_bytes, squares) + strategy.long_vectors_bytes
 
     def panels(self, strategy: Strategy) -> Panels:
