@@ -6,6 +6,7 @@ host under names of their own; 22.05 was tested.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -17,8 +18,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 NODES = ("n1", "n2")
 CPUS, MEMORY_MB = 4, 8000
+END_SECONDS = 30
 GPUS = 2
 """Of a node: device files that stand for some, so that SLURM tells jobs which are theirs."""
 
@@ -110,8 +114,11 @@ class SlurmCluster:
         subprocess.run(["scancel", "--me"], check=False, capture_output=True)
         for name in (*(f"slurmd-{node}" for node in NODES), "slurmctld", "munged"):
             pid = self.folder / f"{name}.pid"
-            if pid.exists():
-                subprocess.run(["kill", pid.read_text().strip()], check=False)
+            with contextlib.suppress(FileNotFoundError, psutil.NoSuchProcess):
+                daemon = psutil.Process(int(pid.read_text()))
+                daemon.terminate()
+                with contextlib.suppress(psutil.TimeoutExpired):
+                    daemon.wait(END_SECONDS)  # they write into the folder until they end
         os.environ.pop("SLURM_CONF", None)
 
     def _make_gpus(self) -> None:

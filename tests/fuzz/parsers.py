@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from rankfold.pipeline.errors import RankfoldError
 READ_ROWS = 64
 READ_BYTES = 2**22
 """Of a matrix that opens: what its header promises may be as large as it likes."""
+
+MANY_ROWS = re.compile(rb"^\s*[1-9]\d{8,}\s+\d+\s+\d+\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,13 @@ def read_matrix(path: Path) -> None:
 def import_matrix(path: Path) -> None:
     """Make a store of a file, within little memory."""
     rf.import_array(path, path.parent / "imported.zarr", memory_bytes=2**24, overwrite=True)
+
+
+def import_market(folder: Path) -> None:
+    """As above, but for more rows than take a moment to write, which is no fault: 8 bytes each."""
+    path = only_file(folder)
+    if not MANY_ROWS.search(path.read_bytes()):
+        import_matrix(path)
 
 
 def both(path: Path) -> None:
@@ -164,7 +174,7 @@ PARSERS: dict[str, Parser] = {
     "npz": Parser(corpus.npz, lambda folder: both(only_file(folder)), (b"PK\x01\x02", b"indptr.npy", b"csr")),
     "mtx": Parser(
         corpus.mtx,
-        lambda folder: import_matrix(only_file(folder)),
+        import_market,
         (
             b"%%MatrixMarket",
             b"array",

@@ -83,21 +83,21 @@ def _lose(bench: Bench, case: Case, draw: random.Random, whole: Outcome) -> str:
     share, delay = draw.random(), draw.choice((0.0, 0.01, 0.1, 1.0))
     if kind == "share":
         time.sleep(share * whole.seconds)
-        moment = f"after {share:.2f} of its time"
+        when = f"after {share:.2f} of its time"
     elif kind == "appears" and case.outputs:
         output, until = bench.trial / case.outputs[-1], time.monotonic() + whole.seconds + 10
         while not output.exists() and time.monotonic() < until:
             time.sleep(0.001)
-        moment = "as the output appeared"
+        when = "as the output appeared"
     else:
         command.outcome()
         time.sleep(delay)
-        moment = f"{delay:.2f} s after it was done"
+        when = f"{delay:.2f} s after it was done"
     shut_down(bench.folder / MOUNT)
     command.kill()
-    if not moment.endswith("done"):
+    if not when.endswith("done"):
         command.outcome()
-    return moment
+    return when
 
 
 @contextlib.contextmanager

@@ -432,7 +432,7 @@ inputs: {x: x.zarr}
 outputs: results
 resources: {memory: 1GiB, threads: 1}
 stages:
-  first: {method: svd, input: x, rank: 10, solver: krylov, tol: 1.0e-12, passes: 200}
+  first: {method: knn, input: x, k: 10}
 """
 
 

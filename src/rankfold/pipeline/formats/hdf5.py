@@ -8,11 +8,12 @@ HDF5 reads what was never written as fill value, without a word: ``check`` count
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +116,10 @@ class Hdf5Volume:
             require_hdf5(self.path)
         except (OSError, InputError) as error:
             raise ChunkError(f"{self.name} cannot be read: {error}. Restore the file") from error
-        dataset = self._open()
+        with self._told():
+            self._require_written(self._open())
+
+    def _require_written(self, dataset: Any) -> None:
         if self.missing == "fill":
             return
         if not self.chunked:
@@ -135,7 +139,8 @@ class Hdf5Volume:
         Where the file grows beside it, of where its chunks lie, and of what some places hold.
         """
         if self.has_neighbors:
-            return hashlib.blake2b(self._look().encode(), digest_size=16).hexdigest()
+            with self._told():
+                return hashlib.blake2b(self._look().encode(), digest_size=16).hexdigest()
         return file_fingerprint(self.path, self.dataset, self.shape, self.dtype.str)
 
     def _look(self) -> str:
@@ -153,12 +158,21 @@ class Hdf5Volume:
 
     def stored_bytes(self) -> int:
         """Bytes that the dataset takes in the file."""
-        return int(self._open().id.get_storage_size())
+        with self._told():
+            return int(self._open().id.get_storage_size())
 
     def _open(self) -> Any:
         """The dataset in the file that this process has open."""
-        try:
+        with self._told():
             return _handles.get(self, self.path)[self.dataset]
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Damage that the library meets is told in one message."""
+        try:
+            yield
+        except RankfoldError:
+            raise
         except DAMAGE as error:
             raise ChunkError(f"{self.name} cannot be read: {error}. Restore the file") from error
 
