@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from stores import COLUMNS, KINDS, ROWS, Matrix, npy, numbers, read, zarr_store
 
 from rankfold.pipeline.chunks.encoding import decode_into
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
-from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.formats import csr, open_source
 
 
 @pytest.mark.parametrize("kind", ["v3 rows", "v3 blosc rows", "v3 gzip", "v3 shards", "v2 rows"])
@@ -278,3 +279,16 @@ def test_a_store_of_xarray_names_its_data_before_coordinates(tmp_path: Path) -> 
     )
     with pytest.raises(InputError, match=rf"{listed}.*::sst$"):
         open_source(path)
+
+
+def test_a_document_that_is_stale_is_no_missing_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attributes that a file server forgot do not make a sparse matrix something else."""
+    group = zarr.create_group(tmp_path / "x.zarr")
+    group.attrs.update({"encoding-type": "csr_matrix", "shape": [2, 3]})
+
+    def stale(path: str, *_: object, **__: object) -> None:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path)
+
+    monkeypatch.setattr(csr, "open", stale, raising=False)
+    with pytest.raises(OSError, match="Stale file handle"):
+        csr.compressed_kind(str(tmp_path / "x.zarr"))

@@ -378,12 +378,12 @@ def csr_source(path: str, group: str, missing: str = "error") -> CsrSource:
 
 
 def _attributes(folder: str) -> dict[str, Any]:
-    """Attributes of a group, version 2 or 3, read without Zarr."""
+    """Attributes of a group, version 2 or 3, read without Zarr: one that is stale is not missing."""
     for document in ("zarr.json", ".zattrs"):
         try:
             with open(os.path.join(folder, document), encoding="utf-8") as file:
                 values = json.load(file)
-        except (OSError, ValueError, RecursionError):
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
             continue
         if not isinstance(values, dict):
             continue
