@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from flow_commands import begun, rankfold
@@ -17,7 +18,7 @@ from rankfold.cluster.slurm.queue import QueuedJob
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage import run_directory as rundir
 from rankfold.workflows.flows.record import Record
-from rankfold.workflows.operations import ending
+from rankfold.workflows.operations import ending, status, whereabouts
 from rankfold.workflows.operations.holder import holder_of
 from rankfold.workflows.operations.whereabouts import find_work
 
@@ -121,6 +122,8 @@ def test_the_search_of_a_measurement_is_looked_after_too(
         (tmp_path / "bin" / name).chmod(0o755)
     (tmp_path / "bin" / "queue").touch()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    queue = SimpleNamespace(list_jobs=lambda: [job("8", "rankfold-cells"), job("9", "rankfold-0a1b2c3d")])
+    monkeypatch.setattr(whereabouts, "queue_system", lambda scheduler: queue)
     results = flow.parent / "results"
     recorded(results, trust="running")
     run = results / "trust.zarr.run"
@@ -130,7 +133,7 @@ def test_the_search_of_a_measurement_is_looked_after_too(
         written(search / "jobs.json", {"names": ["rankfold-0a1b2c3d"]})
         work = find_work(where)
         assert work.runs == [run, search]
-        assert work.worker_jobs([job("9", "rankfold-0a1b2c3d")])
+        assert [one.number for one in work.worker_jobs()] == ["9"]
         assert "a worker of the search" in rankfold("logs", where).stdout
         assert rankfold("cancel", where).exit_code == 0 and not read_note(search)
     assert "a worker of the search" in rankfold("logs", flow, "--stage", "trust").stdout
@@ -138,6 +141,23 @@ def test_the_search_of_a_measurement_is_looked_after_too(
     assert find_work(results / "trust.zarr").own_jobs([job("7", "rankfold-cells")])
     wrong = rankfold("logs", flow, "--stage", "neighbors")
     assert wrong.exit_code == 2 and "no such stage that has run" in wrong.stderr
+
+
+def test_worker_jobs_of_other_systems_are_told(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, results = list[str](), flow.parent / "results"
+    monkeypatch.setattr(status, "list_jobs", lambda: None)  # there is no SLURM
+    recorded(results, near="running")
+    written(results / "near.zarr.run" / "jobs.json", {"names": ["rf-sge-0a1b2c3d"]})
+
+    def queue(scheduler: str) -> SimpleNamespace:
+        asked.append(scheduler)
+        return SimpleNamespace(list_jobs=lambda: [job("7", "rf-sge-0a1b2c3d"), job("8", "rf-sge-another")])
+
+    monkeypatch.setattr(whereabouts, "queue_system", queue)
+    assert "jobs of workers: 1 running" in rankfold("status", flow).stdout
+    shown = json.loads(rankfold("status", flow, "--json").stdout)
+    assert [one["number"] for one in shown["workers"]] == ["7"] and "jobs" not in shown
+    assert set(asked) == {"sge"}
 
 
 def test_a_job_that_has_finished_an_output_is_not_ended_for_it(flow: Path) -> None:

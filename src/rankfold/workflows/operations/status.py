@@ -139,31 +139,30 @@ def _last_said(log: str | Path) -> str:
 
 
 def job_facts(work: Work) -> dict[str, Any]:
-    """Jobs of a workflow that SLURM knows, for JSON; what it was submitted as, and whether that has ended."""
-    queue, submission = list_jobs(), work.submission
-    if queue is None:
-        return {"submitted": submission and asdict(submission)}
-    jobs = work.own_jobs(queue)
-    is_over = None if submission is None else submission.job not in {job.number for job in jobs}
-    return {
-        "submitted": submission and {**asdict(submission), "ended": is_over},
-        "jobs": [asdict(job) for job in (*jobs, *work.crontab_jobs(queue))],
-        "workers": [asdict(job) for job in work.worker_jobs(queue)],
-    }
+    """Jobs of a workflow in a queue, for JSON; what it was submitted as, and whether that has ended."""
+    queue, submission, workers = list_jobs(), work.submission, work.worker_jobs()
+    facts: dict[str, Any] = {"submitted": submission and asdict(submission)}
+    if queue is not None:
+        jobs = work.own_jobs(queue)
+        if submission is not None:
+            facts["submitted"]["ended"] = submission.job not in {job.number for job in jobs}
+        facts["jobs"] = [asdict(job) for job in (*jobs, *work.crontab_jobs(queue))]
+    if queue is not None or workers:
+        facts["workers"] = [asdict(job) for job in workers]
+    return facts
 
 
 def job_lines(work: Work) -> list[str]:
     """The same facts in words, one line for each."""
-    queue, submission = list_jobs(), work.submission
-    if queue is None:
-        return []
-    jobs = work.own_jobs(queue)
-    lines = [str(job) for job in (*jobs, *work.crontab_jobs(queue))]
-    if submission is not None and submission.job not in {job.number for job in jobs}:
-        lines.append(
-            f"job {submission.job} has ended; its log is {submission.log}{_last_said(submission.log)}"
-        )
-    if workers := work.worker_jobs(queue):
+    queue, submission, lines = list_jobs(), work.submission, list[str]()
+    if queue is not None:
+        jobs = work.own_jobs(queue)
+        lines = [str(job) for job in (*jobs, *work.crontab_jobs(queue))]
+        if submission is not None and submission.job not in {job.number for job in jobs}:
+            lines.append(
+                f"job {submission.job} has ended; its log is {submission.log}{_last_said(submission.log)}"
+            )
+    if workers := work.worker_jobs():
         states = Counter(job.state for job in workers)
         why = sorted({job.reason for job in workers if job.state == "pending"})
         counts = ", ".join(f"{count} {state}" for state, count in states.items())

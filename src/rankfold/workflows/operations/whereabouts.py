@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rankfold.cluster.queues.registry import queue_system, scheduler_of
 from rankfold.cluster.slurm.job_script import PREFIX
 from rankfold.cluster.slurm.leftovers import read_note
 from rankfold.cluster.slurm.queue import QueuedJob
@@ -125,9 +126,11 @@ class Work:
         names = self._names(CRONTAB)
         return [job for job in jobs if job.name in names]
 
-    def worker_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
-        """Of the jobs in the queue, those that hold one worker each."""
+    def worker_jobs(self) -> list[QueuedJob]:
+        """Those in a queue that hold one worker each; none where the system that they wait in is silent."""
         names = {name for run in self.runs for name in read_note(run)}
+        systems = {scheduler_of(name) for name in names}
+        jobs = [job for system in sorted(systems) for job in queue_system(system).list_jobs() or ()]
         return [job for job in jobs if job.name in names]
 
     def holder(self) -> Holder | None:
