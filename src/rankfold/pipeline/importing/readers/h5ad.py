@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,8 +112,8 @@ def _sparse(path: str, key: str, group: Any) -> CompressedReader:
         )
     rows, columns = whole_lengths(name, shape)
     vectors = {part: group[part] for part in ("data", "indices", "indptr")}
-    if any(isinstance(vector, Mapping) for vector in vectors.values()):
-        raise ChunkError(f"{name} has groups for vectors, so it is no sparse matrix. Restore the file")
+    if not all(hasattr(vector, "shape") for vector in vectors.values()):
+        raise ChunkError(f"{name} has groups or types for vectors: it is no sparse matrix. Restore the file")
     require_vectors(name, {part: (vector.shape or (), vector.dtype) for part, vector in vectors.items()})
     data, indices, pointers = (group[part].shape[0] for part in ("data", "indices", "indptr"))
     require_matrix(name, (rows, columns), group["data"].dtype)
