@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -105,6 +107,46 @@ def test_nothing_is_compiled_in_a_sweep(run: str) -> None:
     code = LATE.format(run=RUNS[run])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+TWICE = """\
+import hashlib
+import warnings
+import numpy as np
+import scipy.sparse
+import rankfold as rf
+
+warnings.simplefilter("ignore", rf.RankfoldWarning)
+x = np.random.default_rng(0).random((2000, 40)).astype(np.float32)
+sparse = scipy.sparse.csr_array(x * (x > 0.9))
+result = {run}
+for name in {names}:
+    print(hashlib.blake2b(np.ascontiguousarray(getattr(result, name)[...]).tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("run", "names"),
+    [
+        ("rf.tsne(rf.knn(x, 5), perplexity=1.5, n_iter=2, init='random')", ("embedding", "history")),
+        ("rf.kmeans(x, 25)", ("centers", "labels")),
+        ("rf.nmf(x, rank=5, loss='kullback-leibler')", ("W", "H")),
+        ("rf.pca(np.where(x > 0.9, np.nan, x), rank=3, missing='em')", ("singular_values", "scores")),
+        ("rf.kernel_sum(x[:, :3], x[:, 4])", ("sums", "forces")),
+    ],
+)
+def test_a_process_that_compiles_leaves_the_bytes_of_those_that_do_not(
+    tmp_path: Path, run: str, names: tuple[str, ...]
+) -> None:
+    code, env = TWICE.format(run=run, names=names), {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    outputs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+        for _ in range(2)
+    ]
+    assert outputs[0].stdout == outputs[1].stdout != ""
+    assert any(tmp_path.rglob("*.nbc"))
 
 
 SIGNATURES = """\

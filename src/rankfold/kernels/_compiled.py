@@ -8,6 +8,11 @@ once: then that one is compiled again. What cannot be kept, or has been damaged,
 
 numba compares what it has kept with the file of the loop alone; here it is all of the kernels, since a loop
 takes in what it calls, and constants.
+
+Nor does numba keep processes alike. A loop holds a copy of what it calls, compiled together with it, and the
+first process, which has compiled both, runs the one that was compiled alone; later ones run the copy. Where
+sums may be reordered, or a product and a sum be one step, the two differ in last bits. So such loops become
+part of whatever calls them, and no copy is left.
 """
 
 from __future__ import annotations
@@ -39,7 +44,8 @@ def compile_loop(function: Loop, *, fastmath: Any = False, called_from_python: b
     """
     # In the dictionary are options that the types of numba do not name.
     wrappers: dict[str, Any] = {"no_cpython_wrapper": not called_from_python, "no_cfunc_wrapper": True}
-    loop: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, **wrappers)(function)
+    options: dict[str, Any] = {"fastmath": fastmath, "forceinline": bool(fastmath), **wrappers}
+    loop: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
     # It is none where numba was told not to compile, and the cache raises where no folder takes it.
     if isinstance(loop, Dispatcher):
         with contextlib.suppress(RuntimeError):

@@ -125,7 +125,7 @@ class Processes:
                         i: {"cls": WorkerProcess, "options": options} for i in range(self.budget.workers)
                     },
                     worker={"cls": WorkerProcess, "options": options},
-                    silence_logs=logging.ERROR,
+                    silence_logs=logging.CRITICAL,
                     security=security.get("security"),
                 ) as cluster,
                 Watchdog(

@@ -146,7 +146,7 @@ class Allocation:
             SpecCluster(
                 scheduler={"cls": Scheduler, "options": {**scheduler_options(host), **security}},
                 workers={},
-                silence_logs=logging.ERROR,
+                silence_logs=logging.CRITICAL,
                 security=security.get("security"),
             ) as cluster,
             DaskClient(cluster, set_as_default=False) as client,

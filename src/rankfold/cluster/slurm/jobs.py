@@ -152,7 +152,7 @@ class WorkerJobs:
     def _options(self, name: str, folder: Path, certificates: Sequence[str] = ()) -> dict[str, Any]:
         options = self.job_options(name, folder)
         options["worker_extra_args"] += map(shlex.quote, certificates)
-        return {**options, "scheduler_options": self._scheduler_options(), "silence_logs": logging.ERROR}
+        return {**options, "scheduler_options": self._scheduler_options(), "silence_logs": logging.CRITICAL}
 
     def job_options(self, name: str, folder: Path) -> dict[str, Any]:
         """What dask-jobqueue writes the script of a job from."""
