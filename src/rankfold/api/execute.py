@@ -19,6 +19,7 @@ from rankfold.methods.growth.growth import grow
 from rankfold.methods.registry import edition_of
 from rankfold.methods.task import Task, make_plan
 from rankfold.methods.warm import MethodWarmup
+from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.keeping import Background, Keeping
 from rankfold.pipeline.engine.memory import watched_memory
@@ -206,7 +207,8 @@ def _carry_out(
     try:
         with executor.open_scheduler(folder, kernels) as scheduler, watched_memory() as memory:
             began = time.perf_counter()
-            run, outcome = _work(task, folder, plan, executor, scheduler, fingerprint, progress)
+            with one_blas_thread():  # between sweeps too
+                run, outcome = _work(task, folder, plan, executor, scheduler, fingerprint, progress)
             seconds = time.perf_counter() - began
     except DataError:
         # It cannot lead to a result. What is known of one that stays in place is not of this run.

@@ -1,7 +1,7 @@
-"""One BLAS thread, everywhere and always: two threads give other last bits than one.
+"""One BLAS thread, everywhere and always: two threads give other last bits than one, and not always the same.
 
-The parallelism of a sweep is that of its streams. The limit is counted, so that nested and
-concurrent users share it, and lifted when the last of them leaves.
+The parallelism of a sweep is that of its streams. The limit holds while a task is carried out. It is counted,
+so that nested and concurrent users share it, and lifted when the last of them leaves.
 """
 
 from __future__ import annotations
