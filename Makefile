@@ -38,7 +38,7 @@ test-all: $(VENV)/.installed-dev
 
 # From outside the tree, so that the package found is the installed one.
 test-wheel: $(VENV)/.installed-dev
-	rm -rf build dist
+	rm -rf build/lib build/bdist* build/wheel-venv dist
 	$(BIN)/python -m build --wheel --outdir dist >/dev/null
 	$(BIN)/python -m venv build/wheel-venv
 	$(WHEEL) -m pip install --quiet --upgrade 'pip>=25.1'

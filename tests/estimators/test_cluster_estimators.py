@@ -23,6 +23,7 @@ def samples(rows: int = 600, seed: int = 0) -> np.ndarray:
     return rng.standard_normal((rows, 20)) + 4 * rng.integers(0, 2, (rows, 20)) * (np.arange(20) < 3)
 
 
+@pytest.mark.slow
 @parametrize_with_checks([KMeans(n_clusters=3), MiniBatchKMeans(n_clusters=3, batch_size=10)])
 def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
     check(estimator)

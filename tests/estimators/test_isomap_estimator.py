@@ -19,6 +19,7 @@ from rankfold.estimators import Isomap
 pytestmark = pytest.mark.filterwarnings("ignore:.*number of connected components:UserWarning")
 
 
+@pytest.mark.slow
 @parametrize_with_checks([Isomap()])
 def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -20,6 +20,7 @@ from rankfold.estimators import DiffusionMap, SpectralEmbedding
 pytestmark = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
 
 
+@pytest.mark.slow
 @parametrize_with_checks([SpectralEmbedding(n_components=1), DiffusionMap(n_components=1)])
 def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -20,6 +20,7 @@ import rankfold as rf
 from rankfold.estimators import UMAP
 
 
+@pytest.mark.slow
 @parametrize_with_checks([UMAP(n_epochs=20)])
 def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
     check(estimator)

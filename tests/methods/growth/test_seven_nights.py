@@ -117,6 +117,7 @@ def test_fewer_components_are_within_the_bound_that_is_stated(
             assert (np.abs(s - truth) / truth <= np.asarray(result.error_estimates) + 1e-12).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["euclidean", "cosine", "manhattan"])
 def test_neighbors_are_those_of_a_search_of_all_rows_to_the_byte(
     tmp_path: Path, store: Path, rows: Float64, metric: str

@@ -214,6 +214,7 @@ def hard(kind: str, rows: int) -> Array:
     }[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

@@ -60,6 +60,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "BLOCK_ROWS", (100, 150))
 
 
+@pytest.mark.slow
 @pytest.mark.gpu
 @pytest.mark.parametrize("columns", [30, 400])
 def test_blocks_meet_each_other(columns: int, small_blocks: None, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def test_new_rows_come_to_lie_among_their_like(layout: rf.Result, digits: tuple[
     assert near.score(placed, labels[1400:]) > 0.95
 
 
+@pytest.mark.slow
 def test_places_are_as_good_as_those_of_umap_learn(layout: rf.Result, digits: tuple[Array, Array]) -> None:
     umap = pytest.importorskip("umap", reason="umap-learn is not installed")
     images, labels = digits
