@@ -180,6 +180,23 @@ def test_progress_ends_at_the_total(tmp_path: Path) -> None:
 # --- complete or not there
 
 
+def test_what_another_command_makes_meanwhile_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "draft").mkdir()
+    flush_tree = ingest.flush_tree
+
+    def overtaken(draft: Path) -> None:
+        flush_tree(draft)
+        (tmp_path / "x.zarr").mkdir()
+        (tmp_path / "x.zarr" / "zarr.json").write_text("of another")
+
+    monkeypatch.setattr(ingest, "flush_tree", overtaken)
+    with pytest.raises(OutputError, match="exists: another command has made it meanwhile"):
+        ingest.publish(tmp_path / "draft", tmp_path / "x.zarr", overwrite=False)
+    assert (tmp_path / "x.zarr" / "zarr.json").read_text() == "of another" and (tmp_path / "draft").is_dir()
+
+
 def test_what_exists_is_kept_unless_told(tmp_path: Path) -> None:
     target = zarr_store(tmp_path / "x.zarr", numbers())
     with pytest.raises(OutputError, match=r"x\.zarr exists\. Say --overwrite"):

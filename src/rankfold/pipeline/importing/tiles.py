@@ -317,5 +317,10 @@ def publish(draft: Path, target: Path, overwrite: bool) -> None:
     except OSError as error:
         if os.path.lexists(previous):
             os.rename(previous, target)
+        elif os.path.lexists(target):
+            raise OutputError(
+                f"{target} exists: another command has made it meanwhile. Say --overwrite to replace it, or "
+                "give another name"
+            ) from error
         raise OutputError(f"{target} cannot be written: {error}") from error
     flush(target.parent)
