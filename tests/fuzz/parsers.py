@@ -124,7 +124,7 @@ def _records(folder: Path) -> None:
         with contextlib.suppress(RankfoldError):
             work = find_work(target)
             status_table(standings(work)) if work.workflow else output_lines(work)
-            job_facts(work), job_lines(work), find_logs(work, None), work.worker_jobs(), work.job_number
+            job_facts(work), job_lines(work), find_logs(work, None), work.worker_jobs([]), work.job_number
             about = subject(target)
             stages = report_facts(about.title, about.stages)["stages"]
             for table in (

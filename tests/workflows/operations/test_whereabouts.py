@@ -122,8 +122,6 @@ def test_the_search_of_a_measurement_is_looked_after_too(
         (tmp_path / "bin" / name).chmod(0o755)
     (tmp_path / "bin" / "queue").touch()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    queue = SimpleNamespace(list_jobs=lambda: [job("8", "rankfold-cells"), job("9", "rankfold-0a1b2c3d")])
-    monkeypatch.setattr(whereabouts, "queue_system", lambda scheduler: queue)
     results = flow.parent / "results"
     recorded(results, trust="running")
     run = results / "trust.zarr.run"
@@ -133,7 +131,8 @@ def test_the_search_of_a_measurement_is_looked_after_too(
         written(search / "jobs.json", {"names": ["rankfold-0a1b2c3d"]})
         work = find_work(where)
         assert work.runs == [run, search]
-        assert [one.number for one in work.worker_jobs()] == ["9"]
+        queue = [job("8", "rankfold-cells"), job("9", "rankfold-0a1b2c3d")]
+        assert [one.number for one in work.worker_jobs(queue)] == ["9"]
         assert "a worker of the search" in rankfold("logs", where).stdout
         assert rankfold("cancel", where).exit_code == 0 and not read_note(search)
     assert "a worker of the search" in rankfold("logs", flow, "--stage", "trust").stdout

@@ -8,12 +8,11 @@ HDF5 reads what was never written as fill value, without a word: ``check`` count
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +26,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.csr import ENCODINGS, CsrSource, Vector
-from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, library
+from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, library, refuse_damage
 
 REQUEST_BYTES = 8 * 2**20
 """Chunks smaller than this are read together."""
@@ -116,7 +115,7 @@ class Hdf5Volume:
             require_hdf5(self.path)
         except (OSError, InputError) as error:
             raise ChunkError(f"{self.name} cannot be read: {error}. Restore the file") from error
-        with self._told():
+        with refuse_damage(self.name):
             self._require_written(self._open())
 
     def _require_written(self, dataset: Any) -> None:
@@ -139,7 +138,7 @@ class Hdf5Volume:
         Where the file grows beside it, of where its chunks lie, and of what some places hold.
         """
         if self.has_neighbors:
-            with self._told():
+            with refuse_damage(self.name):
                 return hashlib.blake2b(self._look().encode(), digest_size=16).hexdigest()
         return file_fingerprint(self.path, self.dataset, self.shape, self.dtype.str)
 
@@ -158,21 +157,13 @@ class Hdf5Volume:
 
     def stored_bytes(self) -> int:
         """Bytes that the dataset takes in the file."""
-        with self._told():
+        with refuse_damage(self.name):
             return int(self._open().id.get_storage_size())
 
     def _open(self) -> Any:
         """The dataset in the file that this process has open."""
-        with self._told():
-            return _handles.get(self, self.path)[self.dataset]
-
-    @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """Damage that the library meets is told in one message."""
         try:
-            yield
-        except RankfoldError:
-            raise
+            return _handles.get(self, self.path)[self.dataset]
         except DAMAGE as error:
             raise ChunkError(f"{self.name} cannot be read: {error}. Restore the file") from error
 

@@ -140,7 +140,8 @@ def _last_said(log: str | Path) -> str:
 
 def job_facts(work: Work) -> dict[str, Any]:
     """Jobs of a workflow in a queue, for JSON; what it was submitted as, and whether that has ended."""
-    queue, submission, workers = list_jobs(), work.submission, work.worker_jobs()
+    queue, submission = list_jobs(), work.submission
+    workers = work.worker_jobs(queue or ())
     facts: dict[str, Any] = {"submitted": submission and asdict(submission)}
     if queue is not None:
         jobs = work.own_jobs(queue)
@@ -162,7 +163,7 @@ def job_lines(work: Work) -> list[str]:
             lines.append(
                 f"job {submission.job} has ended; its log is {submission.log}{_last_said(submission.log)}"
             )
-    if workers := work.worker_jobs():
+    if workers := work.worker_jobs(queue or ()):
         states = Counter(job.state for job in workers)
         why = sorted({job.reason for job in workers if job.state == "pending"})
         counts = ", ".join(f"{count} {state}" for state, count in states.items())

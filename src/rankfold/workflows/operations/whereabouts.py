@@ -126,12 +126,12 @@ class Work:
         names = self._names(CRONTAB)
         return [job for job in jobs if job.name in names]
 
-    def worker_jobs(self) -> list[QueuedJob]:
-        """Those in a queue that hold one worker each; none where the system that they wait in is silent."""
+    def worker_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
+        """Those that hold one worker each: of these jobs of SLURM, and in queues of others that answer."""
         names = {name for run in self.runs for name in read_note(run)}
-        systems = {scheduler_of(name) for name in names}
-        jobs = [job for system in sorted(systems) for job in queue_system(system).list_jobs() or ()]
-        return [job for job in jobs if job.name in names]
+        others = {scheduler_of(name) for name in names} - {"slurm"}
+        elsewhere = [job for system in sorted(others) for job in queue_system(system).list_jobs() or ()]
+        return [job for job in (*jobs, *elsewhere) if job.name in names]
 
     def holder(self) -> Holder | None:
         """Who works on it; None if nobody does."""
