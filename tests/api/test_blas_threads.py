@@ -13,11 +13,15 @@ import hashlib
 import warnings
 import numpy as np
 import rankfold as rf
+from rankfold.estimators import IncrementalPCA, MiniBatchKMeans
 
 warnings.simplefilter("ignore", rf.RankfoldWarning)
 x = np.random.default_rng(0).standard_normal((3000, 400))
 small = x[:, :20].astype(np.float32)
+batches = IncrementalPCA(30).partial_fit(x[:1500]).partial_fit(x[1500:])
+means = MiniBatchKMeans(40, random_state=0).partial_fit(x[:1500]).partial_fit(x[1500:])
 found = [
+    *(batches.components_, batches.singular_values_, means.cluster_centers_),
     *(rf.svd(x, rank=40, solver="krylov", passes=3).U, rf.svd(x, rank=40, solver="tsqr").s),
     *(rf.pca(x, rank=30, solver="subspace", passes=3).components, rf.nmf(abs(x), rank=30, passes=3).H),
     *(rf.spectral(rf.knn(small, 5), 30).embedding, rf.kernel_pca(small, 40).scores),

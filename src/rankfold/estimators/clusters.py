@@ -21,6 +21,7 @@ from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
 from rankfold.methods.kmeans.arguments import DEFAULT_STARTS
 from rankfold.methods.kmeans.batches import move_centers
 from rankfold.methods.kmeans.start import inertia_of
+from rankfold.pipeline.blas import one_blas_thread
 
 STARTS = {"k-means++": "k-means||", "random": "sample"}
 """Of ``rankfold.kmeans`` by scikit-learn's names."""
@@ -319,6 +320,7 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
         return self
 
 
+@one_blas_thread()
 def _assign(rows: Any, centers: Any, shift: Any, weights: Any) -> tuple[Any, Any, Any, float]:
     """Labels of rows by these centers; sums of clusters less the shift, their weights, and squares of all."""
     k, labels = len(centers), np.full(len(rows), -1, np.int32)

@@ -18,6 +18,7 @@ from rankfold.estimators.samples import forget_names, is_large, require_plain_ou
 from rankfold.kernels.linear.dense import fix_signs
 from rankfold.methods.model.summary import Summary, merge_summaries
 from rankfold.methods.svd.error_estimates import errors_of_remainder
+from rankfold.pipeline.blas import one_blas_thread
 
 Float64 = npt.NDArray[np.float64]
 
@@ -95,6 +96,7 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         formats = ("csr", "csc", "lil") if sparse else False
         return validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse=formats, reset=reset)
 
+    @one_blas_thread()
     def _add(self, batch: Any) -> None:
         samples, features = batch.shape
         if self.n_components is not None and self.n_components > features:
