@@ -20,7 +20,7 @@ from pathlib import Path
 from attacks.kills import lingering_of, workers_of
 from cases import Case
 from command_client import Command
-from moments import WRITING
+from moments import WRITING, state_of
 from trials import FAULT, SAME, Bench, Trial, chance, judge, turn
 
 sys.path.append(str(Path(__file__).parents[2] / "cluster"))
@@ -31,9 +31,16 @@ PROFILE = 'partition: main\ninterface: lo\nwalltime: "0:10:00"\nmemory: 2GiB\n'
 IN_DRIVER = ("import", "run", "run measures", "combine-graphs")
 """Cases that start no job."""
 
+TO_PROCESSES = ("kill a nanny", "kill a worker", "stop a worker")
 WAYS = ("cancel a job", "cancel all jobs", "requeue a job", "a node goes down", "kill the driver")
-WAYS += ("kill a nanny", "kill a worker", "stop a worker")
+WAYS += TO_PROCESSES
 START_SECONDS, GONE_SECONDS = 240.0, 60.0
+
+MOMENT = 20.0
+"""Seconds after the first job began, at most, until something happens."""
+
+WORKER_MOMENT = 2.0
+"""The same after the first worker began, where it happens to one: inputs are small, and workers soon done."""
 
 
 class SlurmBench(Bench):
@@ -69,6 +76,15 @@ class SlurmBench(Bench):
             time.sleep(0.2)
         return []
 
+    def await_workers(self, command: Command, *, nannies: bool) -> list[int]:
+        """Processes of workers or nannies in jobs; none if the command ends first."""
+        until = time.monotonic() + START_SECONDS
+        while state_of(command.pid) != "Z" and time.monotonic() < until:
+            if found := workers_of(command, nannies=nannies):
+                return found
+            time.sleep(0.05)
+        return []
+
     def jobs_left(self) -> list[str]:
         """Jobs that are still there after a while; they are cancelled."""
         until = time.monotonic() + GONE_SECONDS
@@ -86,11 +102,15 @@ def slurm(bench: Bench, seed: int, number: int) -> Trial:
     case = turn(tuple(name for name in WRITING if name not in IN_DRIVER), number, seed)
     bench.answer(case)
     bench.clear()
-    way, pause = draw.choice(WAYS), draw.random() ** 2 * 20
+    way, share = draw.choice(WAYS), draw.random() ** 2
     command = bench.start(case)
     jobs = bench.await_running(command)
-    time.sleep(pause)
-    attack = f"{_attack(bench, command, jobs, way, draw)} {pause:.1f} s after the first job began"
+    if way in TO_PROCESSES:
+        attack = _attack_process(bench, command, way, share * WORKER_MOMENT, draw)
+    else:
+        time.sleep(share * MOMENT)
+        attack = _attack(bench, command, jobs, way, draw)
+        attack += f" {share * MOMENT:.1f} s after the first job began"
     outcome = command.outcome()
     verdict, said = SAME, ""
     if outcome.code not in (-9, 75):
@@ -125,17 +145,25 @@ def _attack(bench: SlurmBench, command: Command, jobs: list[str], way: str, draw
         time.sleep(downtime)
         _set_node(node, "State=RESUME")
         return f"{way} for {downtime:.0f} s"
-    else:
-        victims = workers_of(command, nannies="nanny" in way)
-        if not victims:
-            return f"{way}: none was there"
-        victim, pause = draw.choice(victims), draw.choice((1.0, 10.0))
-        _signal(victim, signal.SIGSTOP if "stop" in way else signal.SIGKILL)
-        if "stop" in way:
-            time.sleep(pause)
-            _signal(victim, signal.SIGCONT)
-            return f"{way} for {pause:.0f} s"
     return way
+
+
+def _attack_process(bench: SlurmBench, command: Command, way: str, pause: float, draw: random.Random) -> str:
+    """Do it to a process within a job, so long after the first of its kind began; what was done, in words."""
+    nannies = "nanny" in way
+    began = bench.await_workers(command, nannies=nannies)
+    time.sleep(pause)
+    victims = workers_of(command, nannies=nannies)
+    if not victims:
+        return f"{way}: {'they had ended' if began else 'none was there'}"
+    victim, downtime = draw.choice(victims), draw.choice((1.0, 10.0))
+    if "kill" in way:
+        _signal(victim, signal.SIGKILL)
+        return f"{way} {pause:.1f} s after the first began"
+    _signal(victim, signal.SIGSTOP)
+    time.sleep(downtime)
+    _signal(victim, signal.SIGCONT)
+    return f"{way} for {downtime:.0f} s, {pause:.1f} s after the first began"
 
 
 def _set_node(node: str, *words: str) -> None:
