@@ -1,6 +1,6 @@
 """Give every parser files that nobody would write, for as long as there is time.
 
-    python tests/fuzz/fuzz.py --seconds 600                 each parser for ten minutes
+    python tests/fuzz/fuzz.py --seconds 600                 each parser for ten minutes of a processor
     python tests/fuzz/fuzz.py --seconds 60 --seed 3 npy     one of them, by other chances
     python tests/fuzz/fuzz.py --again                       what was found earlier
 
@@ -194,8 +194,8 @@ def attack(name: str, seconds: float, seed: int, folder: Path) -> dict[str, Any]
             parser.read(place)
         shutil.rmtree(place)
     _bound_memory()
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    began = time.process_time()
+    while (spent := time.process_time() - began) < seconds:
         files = change(draw.choice(corpus if draw.random() < 0.7 else valid), valid, parser.words, draw)
         if not files:
             continue
@@ -210,12 +210,12 @@ def attack(name: str, seconds: float, seed: int, folder: Path) -> dict[str, Any]
             corpus.append(files)
             if len(corpus) > CORPUS:
                 del corpus[len(valid)]
-        (folder / "progress").write_text(json.dumps(_summary(count, lines, faults)))
-    return _summary(count, lines, faults)
+        (folder / "progress").write_text(json.dumps(_summary(count, spent, lines, faults)))
+    return _summary(count, spent, lines, faults)
 
 
-def _summary(count: int, lines: Lines, faults: Faults) -> dict[str, Any]:
-    return {"inputs": count, "lines": len(lines.seen), "faults": faults.known}
+def _summary(count: int, spent: float, lines: Lines, faults: Faults) -> dict[str, Any]:
+    return {"inputs": count, "seconds": spent, "lines": len(lines.seen), "faults": faults.known}
 
 
 def _traced(parser: Any, files: Files, folder: Path, lines: Lines) -> tuple[str, str] | None:
@@ -287,19 +287,19 @@ def run(names: Iterable[str], seconds: float, seed: int) -> dict[str, dict[str, 
 
 def _in_a_process(name: str, seconds: float, seed: int) -> dict[str, Any]:
     """One parser; a process that ends on an input, or hangs where no signal reaches it, is replaced."""
-    total: dict[str, Any] = {"inputs": 0, "lines": 0, "faults": {}}
-    began, until, turn = time.monotonic(), time.monotonic() + seconds, 0
-    while (left := until - time.monotonic()) > 1 or turn == 0:
+    total: dict[str, Any] = {"inputs": 0, "seconds": 0.0, "lines": 0, "faults": {}}
+    turn, at_work = 0, True
+    while at_work and ((left := seconds - total["seconds"]) > 1 or turn == 0):
         with tempfile.TemporaryDirectory(prefix="rankfold-fuzz-") as text:
             folder = Path(text)
             ending = _child(name, left, seed + 1000 * turn, folder)
             turn += 1
-            _add(total, folder)
+            at_work = _add(total, folder)
             if ending and (folder / "current").is_dir():
                 keep(FOUND / name.replace(" ", "-"), ending, files_in(folder / "current"))
             if ending:
                 total["faults"][ending] = (folder / "log").read_text(errors="replace")[-3000:]
-    return {**total, "seconds": time.monotonic() - began}
+    return total
 
 
 def _child(name: str, seconds: float, seed: int, folder: Path) -> str:
@@ -338,14 +338,17 @@ def _child(name: str, seconds: float, seed: int, folder: Path) -> str:
     return f"signal {-child.returncode}" if child.returncode < 0 else f"exit {child.returncode}"
 
 
-def _add(total: dict[str, Any], folder: Path) -> None:
+def _add(total: dict[str, Any], folder: Path) -> bool:
+    """Add what a process has done; whether it came as far as the first input."""
     path = folder / "progress"
     if not path.exists():
-        return
+        return False
     one = json.loads(path.read_text())
     total["inputs"] += one["inputs"]
+    total["seconds"] += one["seconds"]
     total["lines"] = max(total["lines"], one["lines"])
     total["faults"] |= one["faults"]
+    return True
 
 
 def main() -> int:
@@ -353,7 +356,7 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*PARSERS, []], help=f"of {', '.join(PARSERS)}")
-    parser.add_argument("--seconds", type=float, default=600.0, help="for each parser")
+    parser.add_argument("--seconds", type=float, default=600.0, help="of a processor, for each parser")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--again", action="store_true", help="only what was found earlier")
     parser.add_argument("--within", type=Path, help=argparse.SUPPRESS)
