@@ -304,11 +304,24 @@ def records() -> list[Files]:
     """What a run keeps in JSON beside its arrays."""
     attempt = {"started": "2026-11-26T03:00:00Z", "place": {"kind": "threads", "job": "7"}, "run": "0" * 32}
     attempt |= {"finished": True, "host": "n1", "pid": 3, "command": "rankfold svd x", "folder": "/data"}
+    sweep = {"name": "sketch", "over": "matrix", "reads_bytes": 400, "writes_bytes": 0, "flops": 100.0}
+    plan = {"kind": "svd", "orientation": "rows", "dtype": "<f4", "working_dtype": "float32"}
+    plan |= {
+        "likely_passes": 1,
+        "most_passes": 2,
+        "reads_bytes": 400,
+        "peak_bytes": 20,
+        "budget_bytes": 99,
+        "scratch_bytes": 0,
+    }
+    plan |= {"tasks": 3, "concurrency": 2, "shape": [5, 20], "passes": [sweep], "seconds": 1.0}
+    end_facts = {"seconds": 3.0, "measured_bytes": 10, "planned_bytes": 20, "baseline_bytes": 5, "passes": 1}
+    end_facts |= {"plan": plan, "sweep_seconds": {"sketch": 2.0}}
     line = {"at": 1.79e9, "what": "segment", "id": 1, "sweep": "sketch", "part": "0", "process": "n1-3.ab"}
     end = {"at": 1.79e9, "what": "end", "id": 1, "rows": 5, "read_bytes": 100, "process": "n1-3.ab"}
     submission = {"workflow": "", "job": "12", "log": "l.log", "profile": "p", "host": "h", "submitted": "t"}
     files = {
-        "r.zarr.run/run.json": {"attempts": [attempt, {**attempt, "seconds": 3.0, "measured_bytes": 10}]},
+        "r.zarr.run/run.json": {"attempts": [attempt, attempt | end_facts], "steps": {"knn": [attempt]}},
         "r.zarr.run/request.json": {"kind": "svd", "version": "0.1.0", "state_version": 4, "blas": "Haswell"},
         "r.zarr.run/jobs.json": {"names": ["rankfold-00112233"]},
         "r.zarr.run/submitted.json": submission,

@@ -318,6 +318,7 @@ def _child(name: str, seconds: float, seed: int, folder: Path) -> str:
     environment = {
         **os.environ,
         "TMPDIR": str(folder),
+        "PATH": str(folder),  # where no queue of jobs is asked
         "PYTHONPATH": os.pathsep.join([ROOT + "/..", *sys.path]),
     }
     with open(folder / "log", "wb") as log:

@@ -29,6 +29,7 @@ from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, O
 from rankfold.pipeline.planning.plan import Plan, check_disk
 from rankfold.pipeline.planning.progress import listener
 from rankfold.pipeline.storage.checkpoint import save_json
+from rankfold.pipeline.storage.journal import load_record
 from rankfold.pipeline.storage.manifest import (
     damage_in_words,
     damage_of,
@@ -37,7 +38,7 @@ from rankfold.pipeline.storage.manifest import (
     write_manifest,
 )
 from rankfold.pipeline.storage.result import Result
-from rankfold.pipeline.storage.run_directory import RunDirectory, digest, lies_in, load_record, machine_facts
+from rankfold.pipeline.storage.run_directory import RunDirectory, digest, lies_in, machine_facts
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 LOG = logging.getLogger("rankfold")

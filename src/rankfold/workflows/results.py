@@ -175,16 +175,16 @@ def took(result: Result) -> list[str]:
         return []
     history, before = History.of(result.path), list(result.run.get("steps", {}).values())
     attempts = f" in {len(history.attempts)} attempts" if len(history.attempts) > 1 else ""
-    seconds = history.seconds or last["seconds"]
+    seconds = history.seconds or last.get("seconds", 0.0)
     seconds += sum(one.get("seconds", 0) for step in before for one in step)
     finished = [last, *(step[-1] for step in before if step and step[-1].get("finished"))]
-    last = max(finished, key=lambda one: one["measured_bytes"] or 0)
-    measured_bytes, base = last["measured_bytes"], last["baseline_bytes"]
+    last = max(finished, key=lambda one: one.get("measured_bytes") or 0)
+    measured_bytes, base = last.get("measured_bytes"), last.get("baseline_bytes")
     peak = "not measured" if measured_bytes is None else format_bytes(measured_bytes)
     above = "" if base is None else f" above a baseline of {format_bytes(base)}"
     return [
         f"{seconds:.3g} s{attempts}, peak memory {peak} of "
-        f"{format_bytes(last['planned_bytes'])} planned{above}"
+        f"{format_bytes(last.get('planned_bytes', 0))} planned{above}"
     ]
 
 
@@ -193,7 +193,7 @@ def last_attempt(out: Path) -> str | None:
 
     A command that leaves this as it was has found its output done. The output is not looked at again for it.
     """
-    from rankfold.pipeline.storage.run_directory import load_record
+    from rankfold.pipeline.storage.journal import load_record
 
     attempts = load_record(Path(f"{out.absolute()}.run") / "run.json")["attempts"]
     return str(attempts[-1].get("started") if attempts else "") if out.exists() else None

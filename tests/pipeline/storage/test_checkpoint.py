@@ -293,14 +293,15 @@ def test_state_without_what_it_tells_of_is_not_gone_on_from(tmp_path: Path, lost
 
 def test_an_output_appears_when_it_is_published(tmp_path: Path) -> None:
     run = RunDirectory.beside(tmp_path / "r.zarr", None, digest({"seed": 0}))
-    for content in ("first", "second"):
+    moments = {"first": "2026-11-26T03:00:00.5Z", "second": "2026-11-27T03:00:00Z"}
+    for content, moment in moments.items():
         with run.claim({"seed": 0}, overwrite=False):
             (run.result / "data").write_text(content)
-            run.log_attempt({"started": content})
+            run.log_attempt({"started": moment})
             run.publish()
         assert (run.output / "data").read_text() == content
         assert not run.state.exists() and not run.scratch.exists() and not run.result.exists()
-    assert [a["started"] for a in load_json(run.record)["attempts"]] == ["first", "second"]
+    assert [a["started"] for a in load_json(run.record)["attempts"]] == [*moments.values()]
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOSPC])

@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 from rankfold.cluster.local.calibration import cached_rates
 from rankfold.pipeline.errors import Interrupted
 from rankfold.pipeline.planning.progress import SweepProgress
+from rankfold.pipeline.storage.journal import epoch_of
 from rankfold.pipeline.storage.run_directory import machine_facts
 from rankfold.workflows.cli import app
-from rankfold.workflows.reports.history import Event, History, RunAttempt, Segment, _epoch
+from rankfold.workflows.reports.history import Event, History, RunAttempt, Segment
 from rankfold.workflows.reports.measures import stage_facts
 from rankfold.workflows.reports.tables import plan_table, request_table
 
@@ -68,7 +69,7 @@ def test_seconds_are_those_of_all_attempts_everywhere(
 def test_a_start_is_told_from_one_reading_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     for nanoseconds in (1_700_000_000_999_999_999, 1_700_000_001_000_000_000):
         monkeypatch.setattr(time, "time_ns", lambda moment=nanoseconds: moment)
-        assert _epoch(machine_facts()["started"]) == nanoseconds / 1e9
+        assert epoch_of(machine_facts()["started"]) == nanoseconds / 1e9
 
 
 def test_an_attempt_that_was_cut_off_lasts_until_the_last_sign_of_it(tmp_path: Path) -> None:

@@ -1,24 +1,29 @@
-"""What happened when, and where: lines of JSON that each process writes for itself.
+"""What happened when, and where: attempts at a result, and lines of JSON that each process writes for itself.
 
 A segment has a line when it begins and one when it ends; one that was killed has the first alone. Workers
 note that they came, drivers that one is gone. Files of one process each need no lock, on any file system;
-they are gathered into one when a run ends. For people and reports: nothing computed depends on them.
+they are gathered into one when a run ends. For people and reports: nothing computed depends on them, and what
+is not of its kind is left out.
 """
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import functools
 import itertools
 import json
+import math
 import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from rankfold.pipeline.storage.checkpoint import load_json
 
 FOLDER = "journal"
 """In the state of a run."""
@@ -126,3 +131,90 @@ def gather(run: Path, request: str) -> None:
         with contextlib.suppress(OSError):
             temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))
             os.replace(temporary, run / JOURNAL)
+
+
+# Attempts -------------------------------------------------------------------------------------------
+
+
+def load_record(path: Path) -> dict[str, Any]:
+    """The attempts at a result, ``{"attempts": [...]}``, and those at its ``steps``, if it has any."""
+    record = load_json(path, dict) or {}
+    attempts, steps = record.pop("attempts", None), record.pop("steps", None)
+    if isinstance(steps, dict):
+        record["steps"] = {name: _attempts(one) for name, one in steps.items()}
+    return {**record, "attempts": _attempts(attempts)}
+
+
+def _attempts(values: object) -> list[dict[str, Any]]:
+    found = [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
+    return [{key: fact for key, fact in one.items() if ATTEMPT.get(key, _is_any)(fact)} for one in found]
+
+
+def epoch_of(text: str) -> float:
+    """Seconds since 1970 of a moment in UTC, as records write it."""
+    whole, _, part = text.removesuffix("Z").partition(".")
+    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{part or 0}")
+
+
+def _is_any(value: object) -> bool:
+    return True
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _is_moment(value: object) -> bool:
+    try:
+        return isinstance(value, str) and 0 <= epoch_of(value) < END_OF_TIME
+    except (ValueError, OverflowError):
+        return False
+
+
+def _is_number_or_none(value: object) -> bool:
+    return value is None or _is_number(value)
+
+
+def _has(value: object, kinds: Mapping[str, Callable[[Any], bool]]) -> bool:
+    return isinstance(value, dict) and all(is_kind(value.get(name)) for name, is_kind in kinds.items())
+
+
+def _are_all(is_kind: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and all(map(is_kind, value))
+
+
+PLACE = {**dict.fromkeys(("kind", "job"), _is_text), **dict.fromkeys(("workers", "threads"), _is_count)}
+
+SWEEP = {
+    **dict.fromkeys(("name", "over"), _is_text),
+    **dict.fromkeys(("reads_bytes", "writes_bytes", "flops"), _is_number),
+}
+
+PLAN: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("kind", "orientation", "dtype", "working_dtype"), _is_text),
+    **dict.fromkeys(("likely_passes", "most_passes", "reads_bytes", "peak_bytes"), _is_number),
+    **dict.fromkeys(("budget_bytes", "scratch_bytes", "tasks"), _is_number),
+    "concurrency": _is_count,
+    "shape": lambda value: _are_all(_is_number)(value) and len(value) == 2,
+    "passes": _are_all(lambda value: _has(value, SWEEP)),
+    "seconds": _is_number_or_none,
+}
+
+ATTEMPT: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("run", "host", "command", "folder", "python", "system", "blas"), _is_text),
+    **dict.fromkeys(("seconds", "wait_seconds", "planned_bytes", "passes", "pid"), _is_number),
+    **dict.fromkeys(("measured_bytes", "baseline_bytes", "peak_bytes"), _is_number_or_none),
+    "started": _is_moment,
+    "place": lambda value: isinstance(value, dict) and all(PLACE.get(k, _is_any)(value[k]) for k in value),
+    "plan": lambda value: _has(value, PLAN),
+    "sweep_seconds": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+}
+"""What facts of an attempt must be to be told; of a place those that it has, of a plan and a sweep all."""

@@ -20,9 +20,9 @@ from rankfold.pipeline.errors import ArgumentError, DataError, InputError, Sourc
 from rankfold.pipeline.exporting.exports import Exports
 from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder, remove
 from rankfold.pipeline.storage.chunk_writer import read_array, write_whole_chunks
+from rankfold.pipeline.storage.journal import load_record
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.manifest import require_whole
-from rankfold.pipeline.storage.run_directory import load_record
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 if TYPE_CHECKING:

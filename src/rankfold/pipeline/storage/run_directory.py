@@ -40,7 +40,7 @@ from rankfold.pipeline.storage.checkpoint import (
     save_with_checksum,
     set_aside,
 )
-from rankfold.pipeline.storage.journal import FOLDER, Journal, gather
+from rankfold.pipeline.storage.journal import FOLDER, Journal, gather, load_record
 from rankfold.pipeline.storage.owner import make_own_folder, require_own
 
 LOG = logging.getLogger("rankfold")
@@ -265,19 +265,6 @@ class RunDirectory:
         else:
             attempts.append(facts)
         save_json(self.record, record, durable=False)
-
-
-def load_record(path: Path) -> dict[str, Any]:
-    """The attempts of a run, ``{"attempts": [...]}``; what is damaged of it is left out."""
-    record = load_json(path, dict) or {}
-    attempts = record.get("attempts")
-    entries = [facts for facts in attempts if _is_attempt(facts)] if isinstance(attempts, list) else []
-    return {**record, "attempts": entries}
-
-
-def _is_attempt(facts: object) -> bool:
-    kinds = {"started": str, "place": dict, "run": str}
-    return isinstance(facts, dict) and all(isinstance(facts.get(k, kinds[k]()), kinds[k]) for k in kinds)
 
 
 def lies_in(path: str | Path, folder: str | Path) -> bool:

@@ -11,6 +11,7 @@ import functools
 import logging
 import math
 import os
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -27,6 +28,9 @@ LOG = logging.getLogger("rankfold")
 
 RECORD = "flow.json"
 LOCK = "flow.lock"
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+"""Of a stage, which is that of a file too."""
 
 PROGRESS_SECONDS = 2.0
 """Between two times that progress is written down."""
@@ -60,6 +64,10 @@ def _is_list_of_text(value: object) -> bool:
     return isinstance(value, list) and all(map(_is_text, value))
 
 
+def _are_names(value: object) -> bool:
+    return _is_list_of_text(value) and all(map(NAME.fullmatch, value))  # type: ignore[call-overload]
+
+
 def _is_progress(value: object) -> bool:
     return (
         isinstance(value, dict)
@@ -82,7 +90,8 @@ def _are_pictures(value: object) -> bool:
 KINDS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("workflow", "file", "version", "text", "command"), _is_text),
     **dict.fromkeys(("method", "state", "started", "ended", "message"), _is_text),
-    **dict.fromkeys(("steps", "why"), _is_list_of_text),
+    "steps": _are_names,
+    "why": _is_list_of_text,
     **dict.fromkeys(("read", "stages"), lambda value: isinstance(value, dict)),
     "attempts": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "seconds": _is_number,
@@ -91,6 +100,10 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "pictures": _are_pictures,
 }
 """What facts of a workflow, or of a stage, must be to be told."""
+
+
+def _is_stage(name: str, facts: object) -> bool:
+    return NAME.fullmatch(name) is not None and isinstance(facts, dict)
 
 
 def _sound(facts: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +131,7 @@ class Record:
         """That of a folder; empty where nothing has run. What is not of its kind is left out."""
         values = _sound(read_record(outputs))
         stages = values.get("stages", {}).items()
-        kept = {name: _sound(facts) for name, facts in stages if isinstance(facts, dict)}
+        kept = {name: _sound(facts) for name, facts in stages if _is_stage(name, facts)}
         return cls(outputs, {**values, "stages": kept})
 
     @property

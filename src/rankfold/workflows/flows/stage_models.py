@@ -27,12 +27,13 @@ from rankfold.methods.argument import Parameter
 from rankfold.methods.model.arguments import EMBEDDINGS, TRANSFORM
 from rankfold.methods.registry import Method, methods
 from rankfold.settings.yaml_file import NUMERIC, WHOLE, Bytes
+from rankfold.workflows.flows.record import NAME
 
 # Values -------------------------------------------------------------------------------------------
 
 
 def _name(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", value):
+    if not NAME.fullmatch(value):
         raise ValueError(f"{value!r} is no name: write letters, digits, - and _, a letter first")
     return value
 

@@ -16,7 +16,7 @@ from rankfold.cluster.slurm.leftovers import read_note
 from rankfold.cluster.slurm.queue import QueuedJob
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.storage.checkpoint import load_json
-from rankfold.pipeline.storage.run_directory import load_record
+from rankfold.pipeline.storage.journal import load_record
 from rankfold.workflows.flows.flow_file import is_flow
 from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.flows.record import LOCK, RECORD, Record, read_record

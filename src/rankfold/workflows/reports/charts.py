@@ -140,7 +140,7 @@ def _mark_workers(
 
 def memory_bars(stages: Sequence[History], title: str, theme: Theme) -> Figure:
     """Measured peak inside the planned one, of each stage that has both."""
-    rows = [(one, one.last.facts) for one in stages if one.last and one.last.facts.get("measured_bytes")]
+    rows = [(one, one.last.facts) for one in stages if one.last and one.last.has_peaks]
     figure = new_figure(110 + 62 * len(rows), title, theme)
     axes = place_axes(figure, 240, 20, WIDTH - 240 - 330, 30 + 62 * len(rows))
     most = max(facts["planned_bytes"] for _, facts in rows)

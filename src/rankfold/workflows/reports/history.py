@@ -6,20 +6,17 @@ Everything is read from ``run.json``, the journal and the result; nothing is run
 from __future__ import annotations
 
 import bisect
-import calendar
 import itertools
 import math
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.storage.journal import lines_of
+from rankfold.pipeline.storage.journal import epoch_of, lines_of, load_record
 from rankfold.pipeline.storage.result import Result
-from rankfold.pipeline.storage.run_directory import load_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +66,11 @@ class RunAttempt:
         place = self.facts.get("place", {})
         return int(place.get("workers", 1)) * int(self.facts.get("plan", {}).get("concurrency", 1))
 
+    @property
+    def has_peaks(self) -> bool:
+        """Whether its peak of memory is known, and what was planned."""
+        return bool(self.facts.get("measured_bytes") and self.facts.get("planned_bytes"))
+
 
 @dataclass(frozen=True, slots=True)
 class History:
@@ -93,7 +95,7 @@ class History:
         attempt_facts = load_record(run / "run.json")["attempts"]
         request = attempt_facts[-1].get("run") if attempt_facts else None
         attempts = tuple(
-            RunAttempt(_epoch(facts["started"]), facts.get("seconds"), facts)
+            RunAttempt(epoch_of(facts["started"]), facts.get("seconds"), facts)
             for facts in attempt_facts
             if facts.get("run") == request and "started" in facts
         )
@@ -208,11 +210,6 @@ def _events(lines: list[dict[str, Any]]) -> Iterator[Event]:
             yield Event(
                 line["at"], line["what"], line.get("worker", ""), line["process"], line.get("why") or ""
             )
-
-
-def _epoch(text: str) -> float:
-    whole, _, part = text.removesuffix("Z").partition(".")
-    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{part or 0}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ def _timeline(about: Subject) -> list[Picture]:
 
 
 def _memory(about: Subject) -> list[Picture]:
-    if not any(one.last and one.last.facts.get("measured_bytes") for one in about.stages):
+    if not any(one.last and one.last.has_peaks for one in about.stages):
         return []
     draw = functools.partial(memory_bars, about.stages, "Peak memory of a worker, measured within planned")
     caption = "Grey: planned. Colored: measured above the baseline, in the attempt that finished."
