@@ -20,7 +20,7 @@ from rankfold.pipeline.data.dtypes import ConvertedSource
 from rankfold.pipeline.data.real_parts import Expanded, RealParts, numbers_dtype, parts_of, twice
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, working_dtype
-from rankfold.pipeline.errors import InputError, OutputError
+from rankfold.pipeline.errors import DataError, InputError, OutputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.zarr.layout import source_at
 from rankfold.pipeline.prepare.prepared import prepare_like
@@ -228,12 +228,15 @@ def open_model(
     if model is not None:
         return model
     rows, columns = result.attrs["input"]["shape"]
+    spectrum, factor = {"svd": "s", "pca": "singular_values"}.get(kind, ""), FACTORS[kind][1]
+    if lost := {spectrum, factor} - {"", *result}:
+        raise DataError(f"{result.path} is damaged: it has no {' and no '.join(sorted(lost))}. Restore it")
     if kind == "nmf":
         values, size = np.ones(int(result.attrs["request"]["rank"])), float(result.attrs["product_norm"])
     else:
-        values = np.asarray((result.s if kind == "svd" else result.singular_values)[...], np.float64)
+        values = np.asarray(result[spectrum][...], np.float64)
         size = float(values[0])
-    right: Source = source_at(str(result.path), FACTORS[kind][1], missing="error")
+    right: Source = source_at(str(result.path), factor, missing="error")
     right = Expanded(right) if right.dtype.kind == "c" else right
     return FactorModel(
         result=result,

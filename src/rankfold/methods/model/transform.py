@@ -52,7 +52,7 @@ from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.engine.blocks import Cut, cut, most_numbers
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
@@ -267,7 +267,10 @@ class Projection:
                 fold.basis.write(start, vectors.astype(self.dtype))
                 fold.columns.write(start, np.column_stack([mean, self.pow2_scale / scale]))
                 wide = vectors.astype(np.float64)
-                gram += wide.T @ wide
+                with np.errstate(over="ignore", invalid="ignore"):
+                    gram += wide.T @ wide
+            if not np.isfinite(gram).all():
+                raise DataError(f"components of {self.model.result.path} are not finite: restore it")
             linear, diagonal = row_penalty(self.model)
             return {"gram": gram, "normal": gram + np.diag(diagonal), "linear": linear}
 

@@ -11,13 +11,16 @@ import itertools
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder
 from rankfold.pipeline.storage.ledger import note_written
+
+if TYPE_CHECKING:
+    import zarr
 
 Array = npt.NDArray[Any]
 Span = tuple[int, int]
@@ -91,3 +94,13 @@ def _layout(path: Path, modified: int) -> tuple[Lengths, Lengths, np.dtype[Any]]
         raise AssertionError(f"chunks of {path} are not plain numbers: {facts['codecs']}")
     chunk = facts["chunk_grid"]["configuration"]["chunk_shape"]
     return tuple(facts["shape"]), tuple(chunk), np.dtype(facts["data_type"])
+
+
+def arrays_of(path: Path, group: zarr.Group) -> dict[str, zarr.Array[Any]]:
+    """Arrays of a group by name, one after the other: where many are damaged, one error is told."""
+    import zarr
+
+    summary = group.metadata.consolidated_metadata
+    names = {one.parent.name for one in path.glob("*/zarr.json")} | set(summary.metadata if summary else ())
+    found = {name: group[name] for name in sorted(names)}
+    return {name: array for name, array in found.items() if isinstance(array, zarr.Array)}

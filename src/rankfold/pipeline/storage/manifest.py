@@ -8,6 +8,7 @@ those of the small files that say what arrays are always.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
@@ -89,7 +90,7 @@ def read_manifest(result: Path) -> Manifest | None:
             return Manifest(str(record["request"]), files)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         pass
     raise DataError(f"{path} is not whole, so nothing can be said of the result")
 
@@ -191,14 +192,21 @@ def _missing_chunks(result: Path) -> Iterator[str]:
     """Chunks that results without a manifest lack: Zarr would read them as zeros."""
     import zarr
 
+    folders = sorted(path.parent for _, path in _files(result) if path.name == "zarr.json")
+    if result not in folders:
+        yield "zarr.json is missing"
     try:
-        store = zarr.open(result, mode="r")
-        arrays = [("", store)] if isinstance(store, zarr.Array) else list(store.members(max_depth=None))
-        for name, array in arrays:
-            if isinstance(array, zarr.Array) and array.nchunks_initialized < array.nchunks:
-                missing = array.nchunks - array.nchunks_initialized
-                yield f"{missing} of {array.nchunks} chunks of {name or 'the matrix'} have gone"
-    except (KeyError, ValueError, OSError, TypeError) as error:
+        for folder in folders:
+            array = zarr.open(folder, mode="r")
+            if isinstance(array, zarr.Array):
+                # Files are counted, and not asked for by name: a damaged shape may have any number of chunks.
+                stored = sum(path.name != "zarr.json" for _, path in _files(folder))
+                grid = zip(array.shape, array.shards or array.chunks, strict=True)
+                count = math.prod(-(-length // chunk) for length, chunk in grid)
+                if stored < count:
+                    name = "the matrix" if folder == result else folder.relative_to(result).as_posix()
+                    yield f"{count - stored} of {count} chunks of {name} have gone"
+    except (KeyError, ValueError, OSError, TypeError, AttributeError, ZeroDivisionError) as error:
         yield f"it cannot be read ({type(error).__name__})"
 
 

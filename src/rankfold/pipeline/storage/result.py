@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.dtypes import require_chunks
 from rankfold.pipeline.errors import ArgumentError, DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.exporting.exports import Exports
 from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder, remove
-from rankfold.pipeline.storage.chunk_writer import read_array, write_whole_chunks
+from rankfold.pipeline.storage.chunk_writer import arrays_of, read_array, write_whole_chunks
 from rankfold.pipeline.storage.journal import load_record
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.manifest import require_whole
@@ -153,9 +154,12 @@ def _require_facts(facts: dict[str, Any]) -> None:
     """Raise what is among ``_NO_RESULT`` for facts that no result has."""
     texts = [facts["kind"], facts["method"], facts["input"]["name"]]
     numbers = [facts["passes"], *(facts[name] for name in ESTIMATES if name in facts)]
+    shape = facts["input"]["shape"]
     if not all(isinstance(text, str) for text in texts) or not isinstance(facts["request"], dict):
         raise TypeError("its facts are of other types")
-    [float(number) for number in (*numbers, *facts["input"]["shape"])]
+    if not isinstance(shape, list) or len(shape) != 2:
+        raise TypeError("what it was made of is no matrix")
+    [float(number) for number in (*numbers, *shape)]
 
 
 def _has_rows(array: zarr.Array[Any]) -> bool:
@@ -228,7 +232,12 @@ class Result(Exports):
             _require_facts(self.attrs)
         except _NO_RESULT as error:
             raise InputError(f"{self._path} is not a result of rankfold") from error
-        self._arrays = {"X": store} if isinstance(store, zarr.Array) else dict(store.arrays())
+        try:
+            self._arrays = {"X": store} if isinstance(store, zarr.Array) else arrays_of(self._path, store)
+            for name, array in self._arrays.items():
+                require_chunks(name, array.shape, array.shards or array.chunks, array.dtype)
+        except _NO_RESULT as error:
+            raise DataError(f"{self._path} is damaged: {error}. Restore the result") from error
 
     def __getattr__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
         arrays = self.__dict__.get("_arrays", {})
