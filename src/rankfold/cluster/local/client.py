@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import sys
 import threading
@@ -115,6 +116,7 @@ def prepare_scheduler(
     """
     from rankfold.cluster.local.worker import TOPIC, RankfoldWorker, unseen_folder
 
+    leave_losses_to_the_watchdog()
     marks, name = run.marks(), f"rankfold-{uuid.uuid4().hex[:8]}"
     for address, folder in client.run(unseen_folder, marks, on_error="return").items():
         if isinstance(folder, str):
@@ -130,6 +132,17 @@ def prepare_scheduler(
         with contextlib.suppress(Exception):  # a scheduler that is gone has neither topics nor workers
             client.unregister_worker_plugin(name)
             client.unsubscribe_topic(TOPIC)
+
+
+@functools.cache
+def leave_losses_to_the_watchdog() -> None:
+    """Print no traceback of workers that are lost while all are asked something at once.
+
+    Dask raises the first such error; the others it leaves to asyncio, which logs them.
+    """
+    logging.getLogger("asyncio").addFilter(
+        lambda record: not record.exc_info or type(record.exc_info[1]).__name__ not in LOSS_ERRORS
+    )
 
 
 def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
