@@ -89,7 +89,7 @@ def run_suite(suite: Suite, source: Path | None = None, python: str = sys.execut
         done = subprocess.run(
             command,
             cwd=folder,
-            env=environment(source),
+            env=environment(source) | {"TMPDIR": folder},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_SECONDS,
