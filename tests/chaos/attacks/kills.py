@@ -122,8 +122,9 @@ def workers_of(command: Command, *, nannies: bool = False) -> list[int]:
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
             watched = b"spawn_main" in words or b"forkserver" in words
-            alone = b"dask_worker" in words and b"--no-nanny" in words
-            if (b"dask_worker" in words and not alone) if nannies else (watched or alone):
+            starts = b"dask_worker" in words or b"node_worker" in words
+            alone = starts and b"--no-nanny" in words
+            if (starts and not alone) if nannies else (watched or alone):
                 found.append(pid)
     return found
 
