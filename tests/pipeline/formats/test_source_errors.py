@@ -225,9 +225,9 @@ def test_arrays_in_a_folder_that_is_no_group(tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_truncated_npy_file(tmp_path: Path, order: str) -> None:
     path = npy(order)(tmp_path, numbers())
-    os.truncate(path, path.stat().st_size - 9)
     source = open_source(path)
-    for attempt in (source.check, lambda: read(source, (0, ROWS), (0, COLUMNS))):
+    os.truncate(path, path.stat().st_size - 9)
+    for attempt in (lambda: open_source(path), source.check, lambda: read(source, (0, ROWS), (0, COLUMNS))):
         with pytest.raises(ChunkError, match=r"is truncated: it holds 7963 bytes, its header promises 7972"):
             attempt()
     path.unlink()

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import zarr
 from every_fold import COLUMNS, folds
+from hypothesis import given
+from hypothesis import strategies as st
 from zarr.codecs import ZstdCodec
 
 import rankfold as rf
@@ -72,6 +74,32 @@ def test_as_many_threads_as_fit_come_before_reading_ahead() -> None:
     assert fit(lambda slots: [sweep(16, 25 * slots, 0)], 0, budget) == (4, 1, RESERVE_BYTES + 100 * M)
     assert fit(lambda slots: [sweep(16, 10 * slots, 0)], 0, budget) == (4, 2, RESERVE_BYTES + 80 * M)
     assert fit(lambda slots: [sweep(16, 200, 0)], 0, budget)[0] == 0
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda streams, workspace, each, merge, blas: sweep(
+                streams, workspace + 2 * each, each, merge_bytes=merge, blas_bytes=blas
+            ),
+            *(
+                st.integers(1, 40),
+                st.integers(0, 9),
+                st.integers(0, 50),
+                st.integers(0, 9),
+                st.integers(0, 9),
+            ),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_more_segments_at_once_never_take_less(sweeps: list[Pass]) -> None:
+    peaks = [peak_bytes(sweeps, concurrency, 0) for concurrency in range(1, 50)]
+    assert peaks == sorted(peaks)
+    for memory in (peaks[0] - 1, *peaks[::5]):
+        wanted = sum(peak <= memory for peak in peaks[: max(one.streams for one in sweeps)])
+        assert fit(lambda slots: sweeps, 0, Budget(memory, threads=10**20))[0] == wanted
 
 
 def nbytes(value: Any) -> int:

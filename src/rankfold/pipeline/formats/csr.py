@@ -343,12 +343,13 @@ class CsrSource:
         if across != (0, self.shape[1 if self.by == "rows" else 0]):
             inside = (indices >= across[0]) & (indices < across[1])
             lines, indices, values = lines[inside], indices[inside] - across[0], values[inside]
-        if len(lines) > 1 and not bool(((np.diff(indices) > 0) | (np.diff(lines) > 0)).all()):
-            # Not in order: an element may be there twice, and means the sum.
-            np.add.at(view, (lines, indices), values)
-        else:
-            # A line that the pieces cut has its numbers in order, but perhaps one of them again: add.
-            view[lines, indices] += values
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused by who reads it
+            if len(lines) > 1 and not bool(((np.diff(indices) > 0) | (np.diff(lines) > 0)).all()):
+                # Not in order: an element may be there twice, and means the sum.
+                np.add.at(view, (lines, indices), values)
+            else:
+                # A line that the pieces cut has its numbers in order, but perhaps one of them again: add.
+                view[lines, indices] += values
 
 
 def compressed_kind(folder: str) -> str | None:

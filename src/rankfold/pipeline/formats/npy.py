@@ -138,10 +138,7 @@ class NpyArray:
         return self.offset + math.prod(self.shape) * self.dtype.itemsize
 
     def _complaint(self, size: int) -> str:
-        return (
-            f"{self.name} is truncated: it holds {size} bytes, its header promises {self._expected_bytes()} "
-            f"for {self.dtype} {self._header()[0]}. Restore the file"
-        )
+        return _truncation(self.name, size, self._expected_bytes(), self.dtype, self._header()[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +246,17 @@ def _valid_header(file: Any, name: str) -> Header:
     except NO_HEADER as error:
         raise InputError(f"{name} is not a valid .npy file: {cut(error)}") from error
     require_lengths(name, shape, dtype)
+    size, length = os.fstat(file.fileno()).st_size, file.tell() + math.prod(shape) * dtype.itemsize
+    if size < length:
+        raise ChunkError(_truncation(name, size, length, dtype, shape))
     return Header(shape, dtype, file.tell(), fortran)
+
+
+def _truncation(name: str, size: int, length: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    return (
+        f"{name} is truncated: it holds {size} bytes, its header promises {length} for {dtype} {shape}. "
+        "Restore the file"
+    )
 
 
 def header_in(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

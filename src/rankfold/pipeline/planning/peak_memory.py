@@ -7,6 +7,8 @@ neither is there. A sweep of two streams never has more than two segments, howev
 
 from __future__ import annotations
 
+import bisect
+import functools
 from collections.abc import Callable, Sequence
 
 from rankfold.pipeline.engine.scheduler import Budget
@@ -53,6 +55,10 @@ def peak_bytes(sweeps: Sequence[Pass], concurrency: int, driver_bytes: int) -> i
     return RESERVE_BYTES + max(most + buffers, driver_bytes + BLAS_BYTES)
 
 
+def _is_above(sweeps: Sequence[Pass], memory_bytes: int, concurrency: int) -> bool:
+    return peak_bytes(sweeps, concurrency, 0) > memory_bytes
+
+
 def fit(
     sweeps_of: Callable[[int], Sequence[Pass]], driver_bytes: int, budget: Budget
 ) -> tuple[int, int, int]:
@@ -65,8 +71,9 @@ def fit(
     for slots in (2, 1) if budget.device == "cpu" else range(budget.readers + 2, 2, -1):
         sweeps = sweeps_of(slots)
         most = min(budget.threads, max(sweep.streams for sweep in sweeps))
-        fits = (c for c in range(most, 0, -1) if peak_bytes(sweeps, c, 0) <= budget.memory_bytes)
-        concurrency = next(fits, 0)
+        # More at once never take less.
+        is_above = functools.partial(_is_above, sweeps, budget.memory_bytes)
+        concurrency = bisect.bisect_left(range(1, most + 1), True, key=is_above)
         options.append((concurrency, slots, peak_bytes(sweeps, concurrency, driver_bytes)))
     best = max(options, key=lambda option: option[0])
     return best if best[0] else options[-1]
