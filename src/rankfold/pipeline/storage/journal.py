@@ -13,9 +13,9 @@ import contextlib
 import functools
 import itertools
 import json
-import math
 import os
 import socket
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -160,12 +160,19 @@ def _is_any(value: object) -> bool:
     return True
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
+    """Whether a value from JSON is text."""
     return isinstance(value, str)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+def is_number(value: object) -> bool:
+    """Whether a value from JSON is a number that floats can hold; NaN is none."""
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_real and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
+
+
+def _is_amount(value: object) -> bool:
+    return is_number(value) and value >= 0  # type: ignore[operator]
 
 
 def _is_count(value: object) -> bool:
@@ -179,8 +186,8 @@ def _is_moment(value: object) -> bool:
         return False
 
 
-def _is_number_or_none(value: object) -> bool:
-    return value is None or _is_number(value)
+def _is_amount_or_none(value: object) -> bool:
+    return value is None or _is_amount(value)
 
 
 def _has(value: object, kinds: Mapping[str, Callable[[Any], bool]]) -> bool:
@@ -191,30 +198,30 @@ def _are_all(is_kind: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, list) and all(map(is_kind, value))
 
 
-PLACE = {**dict.fromkeys(("kind", "job"), _is_text), **dict.fromkeys(("workers", "threads"), _is_count)}
+PLACE = {**dict.fromkeys(("kind", "job"), is_text), **dict.fromkeys(("workers", "threads"), _is_count)}
 
 SWEEP = {
-    **dict.fromkeys(("name", "over"), _is_text),
-    **dict.fromkeys(("reads_bytes", "writes_bytes", "flops"), _is_number),
+    **dict.fromkeys(("name", "over"), is_text),
+    **dict.fromkeys(("reads_bytes", "writes_bytes", "flops"), _is_amount),
 }
 
 PLAN: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("kind", "orientation", "dtype", "working_dtype"), _is_text),
-    **dict.fromkeys(("likely_passes", "most_passes", "reads_bytes", "peak_bytes"), _is_number),
-    **dict.fromkeys(("budget_bytes", "scratch_bytes", "tasks"), _is_number),
+    **dict.fromkeys(("kind", "orientation", "dtype", "working_dtype"), is_text),
+    **dict.fromkeys(("likely_passes", "most_passes", "reads_bytes", "peak_bytes"), _is_amount),
+    **dict.fromkeys(("budget_bytes", "scratch_bytes", "tasks"), _is_amount),
     "concurrency": _is_count,
-    "shape": lambda value: _are_all(_is_number)(value) and len(value) == 2,
+    "shape": lambda value: _are_all(_is_amount)(value) and len(value) == 2,
     "passes": _are_all(lambda value: _has(value, SWEEP)),
-    "seconds": _is_number_or_none,
+    "seconds": _is_amount_or_none,
 }
 
 ATTEMPT: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("run", "host", "command", "folder", "python", "system", "blas"), _is_text),
-    **dict.fromkeys(("seconds", "wait_seconds", "planned_bytes", "passes", "pid"), _is_number),
-    **dict.fromkeys(("measured_bytes", "baseline_bytes", "peak_bytes"), _is_number_or_none),
+    **dict.fromkeys(("run", "host", "command", "folder", "python", "system", "blas"), is_text),
+    **dict.fromkeys(("seconds", "wait_seconds", "planned_bytes", "passes", "pid"), _is_amount),
+    **dict.fromkeys(("measured_bytes", "baseline_bytes", "peak_bytes"), _is_amount_or_none),
     "started": _is_moment,
     "place": lambda value: isinstance(value, dict) and all(PLACE.get(k, _is_any)(value[k]) for k in value),
     "plan": lambda value: _has(value, PLAN),
-    "sweep_seconds": lambda value: isinstance(value, dict) and all(map(_is_number, value.values())),
+    "sweep_seconds": lambda value: isinstance(value, dict) and all(map(_is_amount, value.values())),
 }
 """What facts of an attempt must be to be told; of a place those that it has, of a plan and a sweep all."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import math
 import os
 import re
 import socket
@@ -22,6 +21,7 @@ from typing import Any
 from rankfold._version import __version__
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage.checkpoint import load_with_checksum, save_with_checksum
+from rankfold.pipeline.storage.journal import is_number, is_text
 from rankfold.pipeline.storage.run_directory import command_line
 
 LOG = logging.getLogger("rankfold")
@@ -52,16 +52,8 @@ def read_record(outputs: Path) -> dict[str, Any]:
     return {}
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _is_list_of_text(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
+    return isinstance(value, list) and all(map(is_text, value))
 
 
 def _are_names(value: object) -> bool:
@@ -71,30 +63,30 @@ def _are_names(value: object) -> bool:
 def _is_progress(value: object) -> bool:
     return (
         isinstance(value, dict)
-        and _is_text(value.get("sweep"))
-        and all(_is_number(value.get(name)) for name in ("done", "total"))
+        and is_text(value.get("sweep"))
+        and all(is_number(value.get(name)) for name in ("done", "total"))
     )
 
 
 def _is_place(value: object) -> bool:
-    return isinstance(value, dict) and all(_is_text(value.get(name, "")) for name in ("host", "job", "kind"))
+    return isinstance(value, dict) and all(is_text(value.get(name, "")) for name in ("host", "job", "kind"))
 
 
 def _are_pictures(value: object) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, dict) and _is_text(one.get("kind")) and isinstance(one.get("options"), dict)
+        isinstance(one, dict) and is_text(one.get("kind")) and isinstance(one.get("options"), dict)
         for one in value
     )
 
 
 KINDS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("workflow", "file", "version", "text", "command"), _is_text),
-    **dict.fromkeys(("method", "state", "started", "ended", "message"), _is_text),
+    **dict.fromkeys(("workflow", "file", "version", "text", "command"), is_text),
+    **dict.fromkeys(("method", "state", "started", "ended", "message"), is_text),
     "steps": _are_names,
     "why": _is_list_of_text,
     **dict.fromkeys(("read", "stages"), lambda value: isinstance(value, dict)),
     "attempts": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "seconds": _is_number,
+    "seconds": is_number,
     "progress": _is_progress,
     "where": _is_place,
     "pictures": _are_pictures,
