@@ -101,6 +101,6 @@ def arrays_of(path: Path, group: zarr.Group) -> dict[str, zarr.Array[Any]]:
     import zarr
 
     summary = group.metadata.consolidated_metadata
-    names = {one.parent.name for one in path.glob("*/zarr.json")} | set(summary.metadata if summary else ())
+    names = summary.metadata if summary else [one.parent.name for one in path.glob("*/zarr.json")]
     found = {name: group[name] for name in sorted(names)}
     return {name: array for name, array in found.items() if isinstance(array, zarr.Array)}
