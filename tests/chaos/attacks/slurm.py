@@ -15,7 +15,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from attacks.kills import lingering_of, workers_of
 from cases import Case
@@ -69,21 +71,7 @@ class SlurmBench(Bench):
 
     def await_running(self, command: Command) -> list[str]:
         """Jobs that run; none if the command ends first."""
-        until = time.monotonic() + START_SECONDS
-        while command.pid in command.members() and time.monotonic() < until:
-            if running := self.cluster.jobs("RUNNING"):
-                return running
-            time.sleep(0.2)
-        return []
-
-    def await_workers(self, command: Command, *, nannies: bool) -> list[int]:
-        """Processes of workers or nannies in jobs; none if the command ends first."""
-        until = time.monotonic() + START_SECONDS
-        while state_of(command.pid) != "Z" and time.monotonic() < until:
-            if found := workers_of(command, nannies=nannies):
-                return found
-            time.sleep(0.05)
-        return []
+        return _await(command, lambda: self.cluster.jobs("RUNNING"))
 
     def jobs_left(self) -> list[str]:
         """Jobs that are still there after a while; they are cancelled."""
@@ -128,6 +116,16 @@ def slurm(bench: Bench, seed: int, number: int) -> Trial:
     return Trial("slurm", seed, number, case.name, attack, "", verdict, outcome.code, said, seconds)
 
 
+def _await(command: Command, look: Callable[[], list[Any]]) -> list[Any]:
+    """What is looked for, once there is any; none if the command ends first."""
+    until = time.monotonic() + START_SECONDS
+    while state_of(command.pid) != "Z" and time.monotonic() < until:
+        if found := look():
+            return found
+        time.sleep(0.05)
+    return []
+
+
 def _attack(bench: SlurmBench, command: Command, jobs: list[str], way: str, draw: random.Random) -> str:
     """Do it; what was done, in words."""
     running = bench.cluster.jobs("RUNNING") or jobs
@@ -151,7 +149,7 @@ def _attack(bench: SlurmBench, command: Command, jobs: list[str], way: str, draw
 def _attack_process(bench: SlurmBench, command: Command, way: str, pause: float, draw: random.Random) -> str:
     """Do it to a process within a job, so long after the first of its kind began; what was done, in words."""
     nannies = "nanny" in way
-    began = bench.await_workers(command, nannies=nannies)
+    began = _await(command, lambda: workers_of(command, nannies=nannies))
     time.sleep(pause)
     victims = workers_of(command, nannies=nannies)
     if not victims:
