@@ -177,11 +177,24 @@ class FactorModel:
         return np.asarray(self.s > noise)
 
     def score_weights(self) -> Float64:
-        """What products with the right vectors are multiplied by: 1, 1 / s, or sqrt(m - 1) / s to whiten."""
+        """What products with the right vectors are multiplied by: 1, 1 / s, or sqrt(m - 1) / s to whiten.
+
+        Raises
+        ------
+        InputError
+            Singular values are so small that no float is large enough.
+        """
         if self.kind == "nmf" or (self.kind == "pca" and not self.whiten):
             return np.ones(self.rank)
         top = 1.0 if self.kind == "svd" else np.sqrt(max(self.shape[0] - 1, 1))
-        return np.divide(top, self.s, out=np.zeros(self.rank), where=self.significant())
+        with np.errstate(over="ignore"):
+            weights = np.divide(top, self.s, out=np.zeros(self.rank), where=self.significant())
+        if not np.isfinite(weights).all():
+            raise InputError(
+                f"singular values of {self.name} down to {self.s[np.isinf(weights)].min():.1e} are too small "
+                "to divide by: fit the matrix in other units"
+            )
+        return weights
 
     def row_weights(self) -> Float64:
         """What columns of the left factor are multiplied by before they meet the right vectors."""

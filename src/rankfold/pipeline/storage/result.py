@@ -6,6 +6,7 @@ import contextlib
 import functools
 import html
 import json
+import math
 import os
 import warnings
 import weakref
@@ -146,7 +147,7 @@ def write_matrix_facts(path: Path, facts: Mapping[str, Any]) -> None:
 ESTIMATES = ("largest_error_estimate", "relative_error")
 """Facts that short descriptions tell."""
 
-_NO_RESULT = (KeyError, ValueError, OSError, TypeError, AttributeError, RecursionError)
+_NO_RESULT = (KeyError, ValueError, OSError, TypeError, AttributeError, RecursionError, OverflowError)
 """What opening something else, or a result that is damaged, can raise."""
 
 
@@ -159,7 +160,7 @@ def _require_facts(facts: dict[str, Any]) -> None:
         raise TypeError("its facts are of other types")
     if not isinstance(shape, list) or len(shape) != 2:
         raise TypeError("what it was made of is no matrix")
-    [float(number) for number in (*numbers, *shape)]
+    [math.fabs(number) for number in (*numbers, *shape)]
 
 
 def _has_rows(array: zarr.Array[Any]) -> bool:
