@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dask._task_spec import convert_legacy_graph
 from hypothesis import given
 from hypothesis import strategies as st
 from test_sweep import RowSum, make_cut
@@ -18,9 +19,10 @@ from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.engine import by_reference, sweep
 from rankfold.pipeline.engine.blocks import Cut, grains, panel_edges
+from rankfold.pipeline.engine.by_reference import ByReference
 from rankfold.pipeline.engine.pairs import MOST_TASKS, Pairs, schedule
-from rankfold.pipeline.engine.sweep import Sweep
-from rankfold.pipeline.storage.checkpoint import load_arrays, save_arrays
+from rankfold.pipeline.engine.sweep import LEASE, Sweep
+from rankfold.pipeline.storage.checkpoint import load_arrays, save_arrays, save_json
 from rankfold.pipeline.storage.journal import Journal
 
 
@@ -30,8 +32,9 @@ def test_a_graph_looks_at_no_panel_whatever_the_streams(
     fold = RowSum(make_cut(2000, 500))
     for name in ("diff", "arange"):
         monkeypatch.setattr(np, name, lambda *_: pytest.fail("all panels are looked at"))
-    graph = Sweep("sum", fold, tmp_path, 1).graph("lease").__dask_graph__()
-    assert len(graph) >= 500 + 63 + 8 + 1
+    segments, merges = Sweep("sum", fold, tmp_path, 1).graphs("lease")
+    assert len(segments.__dask_graph__()) > 500
+    assert len(merges.__dask_graph__()) == 63 + 8 + 1
 
 
 @given(
@@ -69,10 +72,10 @@ def test_streams_without_a_checkpoint_are_not_asked_for_one_by_one(
     load = sweep.load_if_whole
     monkeypatch.setattr(sweep, "load_if_whole", lambda path, *name: loads.append(path) or load(path, *name))
     fold, name = RowSum(make_cut(2000, 500)), "stream-00007.part"
-    Sweep("sum", fold, tmp_path, 1).graph("lease")
+    Sweep("sum", fold, tmp_path, 1).graphs("lease")
     assert loads == []
     save_arrays(tmp_path / name, {"next_panel": np.int64(29)})
-    graph = Sweep("sum", fold, tmp_path, 1).graph("lease").__dask_graph__()
+    graph = Sweep("sum", fold, tmp_path, 1).graphs("lease")[0].__dask_graph__()
     assert [path.name for path in loads] == [name]
     assert len(graph) >= 500
 
@@ -80,16 +83,38 @@ def test_streams_without_a_checkpoint_are_not_asked_for_one_by_one(
 def test_a_task_is_small_and_asks_the_file_system_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scheduler keeps each task, and pickles it for its worker."""
+    """A scheduler keeps each task, and pickles it for its worker. One of them names all streams."""
     folder = tmp_path / "state" / "sum"
     folder.mkdir(parents=True)
-    made = Sweep("sum", RowSum(make_cut(2000, 500)), folder, 1, Journal(tmp_path)).graph("lease")
-    tasks = pickle.loads(pickle.dumps(dict(made.__dask_graph__())))
+    made = Sweep("sum", RowSum(make_cut(2000, 500)), folder, 1, Journal(tmp_path)).graphs("lease")
+    tasks = pickle.loads(pickle.dumps({k: v for each in made for k, v in each.__dask_graph__().items()}))
     assert by_reference._load.cache_info().currsize == 1
     monkeypatch.setattr("os.stat", lambda *_, **__: pytest.fail("a file is looked for"))
     monkeypatch.setattr("builtins.open", lambda *_, **__: pytest.fail("a file is opened"))
-    sizes = [len(pickle.dumps(task)) for task in tasks.values()]
-    assert max(sizes) < 800 + 2 * len(str(folder))
+    sizes = sorted(len(pickle.dumps(task)) for task in tasks.values())
+    assert sizes[-2] < 800 + 2 * len(str(folder)) and sizes[-1] < 100 * 500
+
+
+def test_reports_of_streams_go_to_one_task(tmp_path: Path) -> None:
+    """From worker to worker, each costs the scheduler as much as a segment."""
+    graph, merges = Sweep("sum", RowSum(make_cut(2000, 500)), tmp_path, 1).graphs("lease")
+    tasks = convert_legacy_graph(dict(graph.__dask_graph__()))
+    segments = {key for key in tasks if "-segment-" in key[0]}
+    users = [key for key, task in tasks.items() if segments & task.dependencies and key not in segments]
+    assert len(segments) >= 500 and len(users) == 1
+    first = [task for key, task in convert_legacy_graph(dict(merges.__dask_graph__())).items() if key[1] == 1]
+    assert len(first) == 63 and not any(task.dependencies for task in first)
+
+
+def test_a_stream_at_its_end_is_not_folded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is lost takes reports with it, of which the checkpoints are there."""
+    made = Sweep("sum", RowSum(make_cut(40, 4)), tmp_path / "sum", 1)
+    (tmp_path / "sum").mkdir()
+    save_json(tmp_path / "sum" / LEASE, "lease")
+    first, until = ByReference(made, tmp_path / "fold.pickle"), int(made.fold.cut.streams[1])
+    report = sweep._advance(first, 0, until, None, lease="lease")
+    monkeypatch.setattr(sweep, "_resume", lambda *_: pytest.fail("sums are read"))
+    assert sweep._advance(first, 0, until, None, lease="lease").cores == report.cores
 
 
 def test_a_checkpoint_removes_nothing_where_nothing_is(

@@ -26,9 +26,9 @@ from rankfold.cluster.local import threads
 from rankfold.cluster.local.client import Client
 from rankfold.cluster.local.threads import Threads
 from rankfold.pipeline.engine.blocks import Cut
-from rankfold.pipeline.engine.device import HOST, Device
+from rankfold.pipeline.engine.device import HOST, Device, Report
 from rankfold.pipeline.engine.scheduler import Budget, Scheduler
-from rankfold.pipeline.engine.sweep import FAN_IN, SEGMENT_SECONDS, Report, Sweep
+from rankfold.pipeline.engine.sweep import FAN_IN, SEGMENT_SECONDS, Sweep
 from rankfold.pipeline.errors import PlanError
 from rankfold.pipeline.storage.checkpoint import State, load_if_whole, save_arrays
 from rankfold.pipeline.storage.run_directory import RunDirectory, digest
@@ -166,7 +166,7 @@ def test_concurrency_and_slots_change_no_bit(
 def test_the_length_of_segments_changes_no_bit(tmp_path: Path, panels_per_segment: int) -> None:
     cut = make_cut(40, 4)
     fold = RowSum(cut, panels_per_segment=panels_per_segment)
-    keys = Sweep("sum", fold, tmp_path / "sum", 2).graph().__dask_graph__()
+    keys = Sweep("sum", fold, tmp_path / "sum", 2).graphs()[0].__dask_graph__()
     segments = [key for key in keys if str(key[0]).startswith("sum-segment-")]
     assert len(segments) == 4 * -(-10 // panels_per_segment)
     assert total(tmp_path / "sum", fold, 2) == by_hand(cut)
@@ -182,8 +182,8 @@ def test_reads_that_wait_go_ahead_where_there_is_a_second_slot(tmp_path: Path, w
 
 def test_keys_are_made_of_names_and_numbers(tmp_path: Path) -> None:
     def keys() -> list[Any]:
-        graph = Sweep("sum", RowSum(make_cut(40, 16)), tmp_path / "sum", 2).graph()
-        return list(graph.__dask_graph__())
+        graphs = Sweep("sum", RowSum(make_cut(40, 16)), tmp_path / "sum", 2).graphs()
+        return [key for graph in graphs for key in graph.__dask_graph__()]
 
     assert keys() == keys()
     assert len(set(keys())) == len(keys())

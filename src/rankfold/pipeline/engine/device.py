@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from rankfold.kernels._dispatch import has_body
 from rankfold.kernels._layouts import aligned_empty
 from rankfold.pipeline.blas import core_type
 from rankfold.pipeline.engine.memory import renew_baseline
+from rankfold.pipeline.errors import PlanError
 from rankfold.pipeline.storage.checkpoint import State
 
 Array = npt.NDArray[Any]
@@ -222,3 +224,27 @@ def cuda() -> Device:
     device: Device = Cuda()
     renew_baseline()  # the driver keeps memory of the host for each process that uses a device
     return device
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What tasks say of the processes they ran in."""
+
+    cores: frozenset[tuple[str, str]]
+    """Kinds of devices, and what the last bits on each depend on."""
+
+    peak_bytes: int
+
+    def __or__(self, other: Report) -> Report:
+        return Report(self.cores | other.cores, max(self.peak_bytes, other.peak_bytes))
+
+
+def refuse_mixed(report: Report) -> None:
+    """Raise where cores differ in the last bits that they give."""
+    for kind in {kind for kind, _ in report.cores}:
+        cores = sorted(core for each, core in report.cores if each == kind)
+        if len(cores) > 1:
+            raise PlanError(
+                f"workers ran different BLAS kernels ({'; '.join(cores)}), which differ in the last bits. "
+                "Use nodes of one type, or pin the kernels of the host: export OPENBLAS_CORETYPE=Haswell"
+            )

@@ -29,14 +29,15 @@ from rankfold.pipeline.durable import flush, flush_all
 from rankfold.pipeline.engine.attempt import attempt, end_attempt, new_lease, stop_attempt
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.by_reference import ByReference
-from rankfold.pipeline.engine.device import HOST, Device, device_of, runs_on_device
+from rankfold.pipeline.engine.device import HOST, Device, Report, device_of, refuse_mixed, runs_on_device
 from rankfold.pipeline.engine.fold import Fold, panels_of
 from rankfold.pipeline.engine.keeping import Keeping
 from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
 from rankfold.pipeline.engine.scheduler import Scheduler
-from rankfold.pipeline.errors import DamagedStateError, Interrupted, PlanError
+from rankfold.pipeline.errors import DamagedStateError, Interrupted
 from rankfold.pipeline.storage.checkpoint import (
     State,
+    load_arrays,
     load_if_whole,
     load_json,
     make_folder,
@@ -61,19 +62,6 @@ TOTAL = "total.part"
 _NEXT = "next_panel"
 _CORE = "core_type"
 LEASE = "attempt.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What tasks say of the processes they ran in."""
-
-    cores: frozenset[tuple[str, str]]
-    """Kinds of devices, and what the last bits on each depend on."""
-
-    peak_bytes: int
-
-    def __or__(self, other: Report) -> Report:
-        return Report(self.cores | other.cores, max(self.peak_bytes, other.peak_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,26 +168,27 @@ class Sweep:
                     set_aside(part, f"led to {damage.path}, which {damage.reason}")
 
     def _carry_out(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None) -> int:
-        """One graph, from where the streams stand to the root."""
+        """Two graphs: from where the streams stand to their ends, and from there to the root."""
         lease = new_lease(self.folder)
         # Segments of an attempt whose driver is gone see that it is not theirs any more, and end.
         save_json(self.folder / LEASE, lease, durable=False)
         own = attempt(lease, self.concurrency)
         for stream, panel in enumerate(self._next_panels()):
             own.reach(stream, _stream_rows(self.fold.cut, stream, panel))
+        compute = functools.partial(
+            scheduler.compute,
+            concurrency=self.concurrency,
+            watch=self._watch(lease, progress),
+            stop=functools.partial(stop_attempt, lease),
+        )
         try:
-            report = scheduler.compute(
-                self.graph(lease),
-                concurrency=self.concurrency,
-                watch=self._watch(lease, progress),
-                stop=functools.partial(stop_attempt, lease),
-            )
+            report = _join([compute(graph) for graph in self.graphs(lease)])
         finally:
             end_attempt(lease)
             del own  # and the buffers that lie idle in it
             return_freed_memory()
-        _refuse_mixed(report)
-        return report.peak_bytes  # type: ignore[no-any-return]
+        refuse_mixed(report)
+        return report.peak_bytes
 
     def _root_state(self) -> State:
         """What the graph leaves: the last merge, or the one stream there is."""
@@ -207,21 +196,31 @@ class Sweep:
             return _load_part(self.part(0, 0), int(self.fold.cut.streams[1]))
         return _load_part(self._root(), None)
 
-    def graph(self, lease: str = "") -> Delayed:
-        """Chains of segments from where their streams stand, joined by the merge tree.
+    def graphs(self, lease: str = "") -> list[Delayed]:
+        """What is carried out one after the other: chains of segments from where streams stand; merges.
 
-        One dictionary: made of ``delayed`` calls each task would hold a table of all that come before it.
+        Merges that waited for their streams would fetch reports one by one, which costs a scheduler as much
+        as segments do; if they waited for one task, all would be sent to the worker where that was.
         """
         reference = ByReference(self, self.folder / f"fold-{short(lease)}.pickle")
-        merge = functools.partial(_merge, reference, lease=lease)
+        # Dictionaries: made of ``delayed`` calls each task would hold a table of all that come before it.
         tasks: dict[Any, Any] = {}
-        layer, level = self._chains(functools.partial(_advance, reference, lease=lease), lease, tasks), 0
-        while len(layer) > 1:
-            level += 1
-            name = self._key("merge", level, lease)
-            groups = [layer[i : i + FAN_IN] for i in range(0, len(layer), FAN_IN)]
-            layer = [(name, level, index) for index in range(len(groups))]
-            tasks |= {key: (merge, *key[1:], group) for key, group in zip(layer, groups, strict=True)}
+        ends = self._chains(functools.partial(_advance, reference, lease=lease), lease, tasks)
+        root = self._key("all", 0, lease)
+        graphs = [Delayed(root, {**tasks, root: (_join, ends)})]  # type: ignore[no-untyped-call]
+        if len(ends) > 1:
+            graphs.append(self._merges(functools.partial(_merge, reference, lease=lease), lease))
+        return graphs
+
+    def _merges(self, merge: Callable[..., Report], lease: str) -> Delayed:
+        """The tree of merges, of streams that have ended."""
+        tasks: dict[Any, Any] = {}
+        layer, level, count = list[Any](), 0, self.fold.cut.stream_count
+        while count > 1:
+            level, count, below = level + 1, -(-count // FAN_IN), layer
+            layer = [(self._key("merge", level, lease), level, index) for index in range(count)]
+            for key in layer:
+                tasks[key] = (merge, *key[1:], below[FAN_IN * key[2] : FAN_IN * (key[2] + 1)])
         return Delayed(layer[0], tasks)  # type: ignore[no-untyped-call]  # as Dask has it
 
     def _chains(
@@ -242,8 +241,7 @@ class Sweep:
         """The next panel of each stream."""
         panels: list[int] = self.fold.cut.streams[:-1].tolist()
         for stream in self._begun():
-            state = load_if_whole(self.part(0, stream), _NEXT)
-            panels[stream] = int(state[_NEXT]) if state else panels[stream]
+            panels[stream] = _next_panel(self.part(0, stream)) or panels[stream]
         return panels
 
     def _begun(self) -> list[int]:
@@ -298,6 +296,8 @@ def _advance(
     sweep, last_save = reference.value, time.monotonic()
     fold, keeping, path = sweep.fold, sweep.keeping, sweep.part(0, stream)
     own, place = attempt(lease, sweep.concurrency), device_of(sweep.place)
+    if (_next_panel(path) or 0) >= until:  # a worker is gone that had said so
+        return Report(frozenset({(place.name, str(load_arrays(path, _CORE)[_CORE]))}), 0)
     place.limit(fold.device_bytes, path.parent.parent)
     make = functools.partial(fold.workspace, place)
     with own.workspace(make) as work, one_blas_thread(), sweep.journal.segment(stream) as note:
@@ -340,6 +340,12 @@ def require_ours(folder: Path, lease: str) -> None:
         raise Interrupted(f"another run has taken over {folder}, or its result is complete")
 
 
+def _next_panel(path: Path) -> int | None:
+    """Where a stream stands, if it has a checkpoint."""
+    state = load_if_whole(path, _NEXT)
+    return int(state[_NEXT]) if state else None
+
+
 def _stream_rows(cut: Cut, stream: int, panel: int) -> int:
     return int(cut.panels[panel] - cut.panels[cut.streams[stream]])
 
@@ -349,7 +355,7 @@ def _resume(fold: Fold, path: Path, first: int, place: Device) -> tuple[State, i
     if state is None or _NEXT not in state:
         return fold.start(), first
     cores = (place.core_type(), str(state.pop(_CORE)))
-    _refuse_mixed(Report(frozenset((place.name, core) for core in cores), 0))
+    refuse_mixed(Report(frozenset((place.name, core) for core in cores), 0))
     return state, int(state.pop(_NEXT))
 
 
@@ -364,6 +370,10 @@ def _load_part(path: Path, end: int | None) -> State:
     if int(state.pop(_NEXT)) != end:
         raise SetBack(f"{path} was set back to a panel before {end}; the same command goes on from there")
     return state
+
+
+def _join(reports: list[Report]) -> Report:
+    return functools.reduce(operator.or_, reports)
 
 
 def _merge(
@@ -383,14 +393,4 @@ def _merge(
             require_ours(into.parent, lease)
             save_arrays(into, {**total, **ledger.as_arrays()})
     mine = Report(frozenset({(HOST.name, HOST.core_type())}), bytes_above_baseline())
-    return functools.reduce(operator.or_, reports, mine)
-
-
-def _refuse_mixed(report: Report) -> None:
-    for kind in {kind for kind, _ in report.cores}:
-        cores = sorted(core for each, core in report.cores if each == kind)
-        if len(cores) > 1:
-            raise PlanError(
-                f"workers ran different BLAS kernels ({'; '.join(cores)}), which differ in the last bits. "
-                "Use nodes of one type, or pin the kernels of the host: export OPENBLAS_CORETYPE=Haswell"
-            )
+    return _join([mine, *reports])
