@@ -296,12 +296,13 @@ def _advance(
     sweep, last_save = reference.value, time.monotonic()
     fold, keeping, path = sweep.fold, sweep.keeping, sweep.part(0, stream)
     own, place = attempt(lease, sweep.concurrency), device_of(sweep.place)
-    if (_next_panel(path) or 0) >= until:  # a worker is gone that had said so
+    at, first = _next_panel(path), int(fold.cut.streams[stream])
+    if at is not None and at >= until:  # a worker is gone that had said so
         return Report(frozenset({(place.name, str(load_arrays(path, _CORE)[_CORE]))}), 0)
     place.limit(fold.device_bytes, path.parent.parent)
     make = functools.partial(fold.workspace, place)
     with own.workspace(make) as work, one_blas_thread(), sweep.journal.segment(stream) as note:
-        state, panel = _resume(fold, path, int(fold.cut.streams[stream]), place)
+        state, panel = (fold.start(), first) if at is None else _resume(fold, path, first, place)
         ledger, writes = Ledger.taken_from(state), Ledger()
         state = place.load(state, fold.resident)
         with (
