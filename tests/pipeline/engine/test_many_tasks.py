@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ from rankfold.cluster.local.worker import REPORTS_PER_SECOND, RankfoldWorker
 from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.engine import by_reference, sweep
+from rankfold.pipeline.engine.attempt import attempt, end_attempt, stop_attempt
 from rankfold.pipeline.engine.blocks import Cut, grains, panel_edges
 from rankfold.pipeline.engine.by_reference import ByReference
+from rankfold.pipeline.engine.device import Report
 from rankfold.pipeline.engine.pairs import MOST_TASKS, Pairs, schedule
 from rankfold.pipeline.engine.sweep import LEASE, Sweep
+from rankfold.pipeline.errors import Interrupted
 from rankfold.pipeline.storage.checkpoint import load_arrays, save_arrays, save_json
 from rankfold.pipeline.storage.journal import Journal
 
@@ -108,13 +112,67 @@ def test_reports_of_streams_go_to_one_task(tmp_path: Path) -> None:
 
 def test_a_stream_at_its_end_is_not_folded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that is lost takes reports with it, of which the checkpoints are there."""
-    made = Sweep("sum", RowSum(make_cut(40, 4)), tmp_path / "sum", 1)
-    (tmp_path / "sum").mkdir()
-    save_json(tmp_path / "sum" / LEASE, "lease")
-    first, until = ByReference(made, tmp_path / "fold.pickle"), int(made.fold.cut.streams[1])
-    report = sweep._advance(first, 0, until, None, lease="lease")
+    made, until = reference(tmp_path), 10
+    report = sweep._advance(made, 0, until, None, lease="lease")
     monkeypatch.setattr(sweep, "_resume", lambda *_: pytest.fail("sums are read"))
-    assert sweep._advance(first, 0, until, None, lease="lease").cores == report.cores
+    before = Report(frozenset({("cpu", "an earlier worker")}), 10**15)
+    again = sweep._advance(made, 0, until, before, lease="lease")
+    assert again == Report(report.cores | before.cores, before.peak_bytes)
+
+
+def test_a_stream_whose_kind_of_core_is_damaged_starts_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = reference(tmp_path)
+    whole = sweep._advance(made, 0, 10, None, lease="lease")
+    part = load_arrays(made.value.part(0, 0))
+    load = sweep.load_if_whole
+
+    def lose(path: Path, name: str | None = None) -> Any:
+        if name != "core_type":
+            return load(path, name)
+        path.unlink()
+        return None
+
+    monkeypatch.setattr(sweep, "load_if_whole", lose)
+    assert sweep._advance(made, 0, 10, None, lease="lease").cores == whole.cores
+    again = load_arrays(made.value.part(0, 0))
+    assert {name: each.tobytes() for name, each in again.items()} == {
+        name: each.tobytes() for name, each in part.items()
+    }
+
+
+def test_a_merge_ends_when_it_is_stopped(tmp_path: Path) -> None:
+    made = reference(tmp_path)
+    for stream, until in enumerate(made.value.fold.cut.streams[1:].tolist()):
+        sweep._advance(made, stream, until, None, lease="lease")
+    stop_attempt("lease")
+    with pytest.raises(Interrupted):
+        sweep._merge(made, 1, 0, [], lease="lease")
+    assert not list((tmp_path / "sum").glob("merge-*"))
+
+
+def test_rows_are_told_while_some_are_left_and_not_while_streams_are_merged(tmp_path: Path) -> None:
+    made, told = reference(tmp_path).value, list[Any]()
+    own, tell = attempt("lease", 1), made._watch("lease", lambda *news: told.append(news))
+    for rows in (0, 99, 100, 100):
+        own.reach(0, rows)
+        tell()
+    assert told == [("sum", 0, 100), ("sum", 99, 100)]
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Attempts by one name are not those of another test."""
+    yield
+    end_attempt("lease")
+
+
+def reference(folder: Path) -> ByReference[Sweep]:
+    """A sweep of 100 rows in four streams of ten panels, whose attempt is under way."""
+    (folder / "sum").mkdir()
+    save_json(folder / "sum" / LEASE, "lease")
+    return ByReference(Sweep("sum", RowSum(make_cut(40, 4)), folder / "sum", 1), folder / "fold.pickle")
 
 
 def test_a_checkpoint_removes_nothing_where_nothing_is(

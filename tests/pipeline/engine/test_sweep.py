@@ -300,12 +300,16 @@ def test_a_part_that_a_crash_damaged_is_made_again(
 
 def test_workers_of_different_processors_are_refused(tmp_path: Path) -> None:
     class Mixed:
+        graphs = 0
+
         def compute(self, root: Any, **options: Any) -> Report:
+            self.graphs += 1
             cores = ("cpu", "Haswell"), ("cpu", "SkylakeX"), ("gpu", "H100")
             return Report(frozenset(cores[:1]), 1) | Report(frozenset(cores[1:]), 2)
 
     with pytest.raises(PlanError, match=r"different BLAS kernels .Haswell; SkylakeX.*OPENBLAS_CORETYPE"):
-        total(tmp_path / "sum", RowSum(make_cut(4, 1)), 1, Mixed())
+        total(tmp_path / "sum", RowSum(make_cut(40, 4)), 1, mixed := Mixed())
+    assert mixed.graphs == 1, "nothing is merged"
     assert not (tmp_path / "sum" / "total.part").exists()
 
 

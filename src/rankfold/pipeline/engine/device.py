@@ -9,6 +9,7 @@ panel sends to the host arrives when the panel is done: one wait a panel, howeve
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -237,6 +238,11 @@ class Report:
 
     def __or__(self, other: Report) -> Report:
         return Report(self.cores | other.cores, max(self.peak_bytes, other.peak_bytes))
+
+    @staticmethod
+    def of(reports: Iterable[Report]) -> Report:
+        """Of all that they tell of."""
+        return functools.reduce(operator.or_, reports)
 
 
 def refuse_mixed(report: Report) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import operator
 import os
 import time
 from collections.abc import Callable
@@ -37,7 +36,6 @@ from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.errors import DamagedStateError, Interrupted
 from rankfold.pipeline.storage.checkpoint import (
     State,
-    load_arrays,
     load_if_whole,
     load_json,
     make_folder,
@@ -55,7 +53,7 @@ FAN_IN = 8
 """Streams merged by one task, one after the other: two accumulators in memory, whatever the fan-in."""
 
 TURNS = 5
-"""Graphs that are tried before a sweep is given up: one more for every time a stream was set back."""
+"""Turns before a sweep is given up: one more for every time a stream was set back."""
 
 TOTAL = "total.part"
 
@@ -117,7 +115,7 @@ class Sweep:
     def _all_turns(
         self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None
     ) -> tuple[State, int]:
-        """Graphs until every stream has come to its end."""
+        """Turns until every stream has come to its end, and all are merged."""
         make_folder(self.folder)
         self._set_aside_damage()
         peak = 0
@@ -182,12 +180,14 @@ class Sweep:
             stop=functools.partial(stop_attempt, lease),
         )
         try:
-            report = _join([compute(graph) for graph in self.graphs(lease)])
+            report = Report(frozenset(), 0)
+            for graph in self.graphs(lease):
+                report |= compute(graph)
+                refuse_mixed(report)
         finally:
             end_attempt(lease)
             del own  # and the buffers that lie idle in it
             return_freed_memory()
-        refuse_mixed(report)
         return report.peak_bytes
 
     def _root_state(self) -> State:
@@ -207,7 +207,7 @@ class Sweep:
         tasks: dict[Any, Any] = {}
         ends = self._chains(functools.partial(_advance, reference, lease=lease), lease, tasks)
         root = self._key("all", 0, lease)
-        graphs = [Delayed(root, {**tasks, root: (_join, ends)})]  # type: ignore[no-untyped-call]
+        graphs = [Delayed(root, {**tasks, root: (Report.of, ends)})]  # type: ignore[no-untyped-call]
         if len(ends) > 1:
             graphs.append(self._merges(functools.partial(_merge, reference, lease=lease), lease))
         return graphs
@@ -282,7 +282,8 @@ class Sweep:
 
     def _watch(self, lease: str, progress: Callable[[str, int, int], None] | None) -> Callable[[], None]:
         own, rows = attempt(lease, self.concurrency), self.fold.cut.length
-        return lambda: progress(self.name, own.rows_done, rows) if progress else None
+        # All rows are told once, by ``_tell_end``, and not as long as their streams are merged.
+        return lambda: progress(self.name, at, rows) if progress and (at := own.rows_done) < rows else None
 
 
 class SetBack(Interrupted):
@@ -297,8 +298,10 @@ def _advance(
     fold, keeping, path = sweep.fold, sweep.keeping, sweep.part(0, stream)
     own, place = attempt(lease, sweep.concurrency), device_of(sweep.place)
     at, first = _next_panel(path), int(fold.cut.streams[stream])
-    if at is not None and at >= until:  # a worker is gone that had said so
-        return Report(frozenset({(place.name, str(load_arrays(path, _CORE)[_CORE]))}), 0)
+    if at is not None and at >= until and (core := load_if_whole(path, _CORE)):
+        # A worker is gone that had said so.
+        cores = frozenset({(place.name, str(core[_CORE])), (place.name, place.core_type())})
+        return Report.of([Report(cores, 0), *filter(None, [before])])
     place.limit(fold.device_bytes, path.parent.parent)
     make = functools.partial(fold.workspace, place)
     with own.workspace(make) as work, one_blas_thread(), sweep.journal.segment(stream) as note:
@@ -373,25 +376,23 @@ def _load_part(path: Path, end: int | None) -> State:
     return state
 
 
-def _join(reports: list[Report]) -> Report:
-    return functools.reduce(operator.or_, reports)
-
-
 def _merge(
     reference: ByReference[Sweep], level: int, index: int, reports: list[Report], *, lease: str
 ) -> Report:
     """Merge finished parts in order, one in memory at a time beside the sum."""
     sweep = reference.value
     parts, into = sweep.parts_below(level, index), sweep.part(level, index)
-    with attempt(lease, sweep.concurrency).merging(), one_blas_thread():
+    own = attempt(lease, sweep.concurrency)
+    with own.merging(), one_blas_thread():
         if load_if_whole(into) is None:
             total = _load_part(*parts[0])
             ledger = Ledger.taken_from(total)
             for part in parts[1:]:
+                own.end_if_stopped()
                 other = _load_part(*part)
                 ledger.add(Ledger.taken_from(other))
                 sweep.fold.merge(total, other)
             require_ours(into.parent, lease)
             save_arrays(into, {**total, **ledger.as_arrays()})
     mine = Report(frozenset({(HOST.name, HOST.core_type())}), bytes_above_baseline())
-    return _join([mine, *reports])
+    return Report.of([mine, *reports])

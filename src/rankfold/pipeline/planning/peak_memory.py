@@ -26,8 +26,8 @@ def sweep_bytes(sweep: Pass, concurrency: int) -> int:
     """Most memory that a sweep takes in a process which runs so many segments at once, but for BLAS.
 
     No more segments than streams. Of up to ``FAN_IN`` streams there is one merge, when all of them have
-    ended; of more, merges of some may take the places of segments of others, which run again when a worker
-    is lost. One stream is not merged.
+    ended; of more there are several at once, which are counted as if they took the places of some segments
+    while others go on: never less than either takes. One stream is not merged.
     """
     segments, each = min(concurrency, sweep.streams), sweep.accumulator_bytes
     growing = each + min(each, SAVED_BYTES)
