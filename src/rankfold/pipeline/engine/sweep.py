@@ -206,11 +206,11 @@ class Sweep:
         # Dictionaries: made of ``delayed`` calls each task would hold a table of all that come before it.
         tasks: dict[Any, Any] = {}
         ends = self._chains(functools.partial(_advance, reference, lease=lease), lease, tasks)
+        if len(ends) == 1:
+            return [Delayed(ends[0], tasks)]  # type: ignore[no-untyped-call]  # as Dask has it
         root = self._key("all", 0, lease)
-        graphs = [Delayed(root, {**tasks, root: (Report.of, ends)})]  # type: ignore[no-untyped-call]
-        if len(ends) > 1:
-            graphs.append(self._merges(functools.partial(_merge, reference, lease=lease), lease))
-        return graphs
+        segments = Delayed(root, {**tasks, root: (Report.of, ends)})  # type: ignore[no-untyped-call]
+        return [segments, self._merges(functools.partial(_merge, reference, lease=lease), lease)]
 
     def _merges(self, merge: Callable[..., Report], lease: str) -> Delayed:
         """The tree of merges, of streams that have ended."""
