@@ -50,9 +50,10 @@ def test_few_streams_are_merged_once_when_all_have_ended() -> None:
     assert sweep_bytes(sweep(8, workspace + 80, 40, merge_bytes=7), 1) == (workspace + 2 * 40 + 7) * M
 
 
-def test_many_streams_are_merged_beside_segments() -> None:
-    # 4 segments at once of 16 streams: two may be merges of eight streams each.
-    assert sweep_bytes(sweep(16, 100, 40), 4) == (4 * 20 + 2 * 56 + 2 * 80) * M
+def test_many_streams_are_merged_when_all_have_ended() -> None:
+    # 4 segments at once of 16 streams, and then two merges of eight streams each.
+    assert sweep_bytes(sweep(16, 100, 40), 4) == (4 * 20 + 4 * 56) * M
+    assert sweep_bytes(sweep(16, 100, 40), 2) == (2 * 20 + 2 * 80) * M
 
 
 def test_a_sweep_has_no_more_segments_than_streams() -> None:

@@ -25,19 +25,14 @@ SAVED_BYTES = 16 * 2**20
 def sweep_bytes(sweep: Pass, concurrency: int) -> int:
     """Most memory that a sweep takes in a process which runs so many segments at once, but for BLAS.
 
-    No more segments than streams. Of up to ``FAN_IN`` streams there is one merge, when all of them have
-    ended; of more there are several at once, which are counted as if they took the places of some segments
-    while others go on: never less than either takes. One stream is not merged.
+    No more segments than streams. Merges begin when all streams have ended, as many at once as there are
+    groups of ``FAN_IN`` streams; one stream is not merged.
     """
     segments, each = min(concurrency, sweep.streams), sweep.accumulator_bytes
-    growing = each + min(each, SAVED_BYTES)
-    if sweep.streams == 1:
-        accumulators = growing
-    elif sweep.streams <= FAN_IN:
-        accumulators = max(segments * growing, 2 * each + sweep.merge_bytes)
-    else:
+    accumulators = segments * (each + min(each, SAVED_BYTES))
+    if sweep.streams > 1:
         merges = min(segments, -(-sweep.streams // FAN_IN))
-        accumulators = (segments - merges) * growing + merges * (2 * each + sweep.merge_bytes)
+        accumulators = max(accumulators, merges * (2 * each + sweep.merge_bytes))
     beside = sweep.segment_bytes - 2 * each
     return sweep.resident_bytes + segments * beside + accumulators
 
