@@ -158,9 +158,10 @@ def _require_facts(facts: dict[str, Any]) -> None:
     shape = facts["input"]["shape"]
     if not all(isinstance(text, str) for text in texts) or not isinstance(facts["request"], dict):
         raise TypeError("its facts are of other types")
-    if not isinstance(shape, list) or len(shape) != 2:
+    rows, columns = shape
+    if not all(isinstance(number, int) and 0 < number < 2**63 for number in (rows, columns)):
         raise TypeError("what it was made of is no matrix")
-    [math.fabs(number) for number in (*numbers, *shape)]
+    [math.fabs(number) for number in numbers]
 
 
 def _has_rows(array: zarr.Array[Any]) -> bool:
