@@ -36,6 +36,9 @@ def test_the_simulated_run_is_of_512_workers_and_100_terabytes() -> None:
     for sweep in most["sweeps"]:
         assert sweep["tasks"] <= 100_000
         assert sweep["peak_bytes"] < 2 * 2**30
+        assert sweep["efficiency"] >= 0.9
+        assert sweep["scheduler_seconds_of_a_task"] < 1e-3
+        assert sweep["predicted_seconds"] == pytest.approx(sweep["seconds"], rel=0.1)
 
 
 def test_no_time_of_the_model_is_below_what_reading_takes() -> None:

@@ -1,6 +1,6 @@
 -- A module file for Lmod. Change `root`: the virtual environment that rankfold is installed in.
 --
---   python3 -m venv /apps/rankfold/0.2.0 && /apps/rankfold/0.2.0/bin/pip install 'rankfold==0.2.0'
+--   python3 -m venv /apps/rankfold/0.2.0 && /apps/rankfold/0.2.0/bin/pip install rankfold-0.2.0-py3-none-any.whl
 --   module use .../packaging/modules && module load rankfold/0.2.0
 local root = "/apps/rankfold/0.2.0"
 

@@ -64,6 +64,18 @@ def test_merges_end_it_where_they_take_as_long_as_folding() -> None:
     assert tail_seconds(dataclasses.replace(single, streams=1)) == 0
 
 
+def test_an_exchange_ends_it_where_reading_it_once_more_takes_what_a_worker_gains() -> None:
+    made = plan(16, 500 * GB)
+    exchanging = [dataclasses.replace(sweep, exchange_bytes=10**12) for sweep in made.passes]
+    scaling = dataclasses.replace(made, passes=tuple(exchanging)).scaling
+    assert scaling.reason == "exchange" and scaling.workers == scaling.exchange
+    # As above: 0.8 ns for each byte of the matrix, on 16 threads; each worker reads 1e12 bytes.
+    seconds = 4 * SHAPE[0] * SHAPE[1] * (1 / 1.5e9 + 256 / 80e9 / 4) / 16
+    assert scaling.workers == pytest.approx((seconds * 500 * GB / 1e12) ** 0.5, rel=0.1)
+    assert f"{scaling.workers}; more take longer to read what the others wrote" in str(scaling)
+    assert made.scaling.exchange is None
+
+
 def test_on_a_device_streams_alone_count() -> None:
     made = dataclasses.replace(plan(1, 100 * GB), device="gpu")
     assert made.scaling == Scaling(made.useful_workers, "streams", made.useful_workers, None, None)

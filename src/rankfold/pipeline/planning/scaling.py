@@ -1,9 +1,10 @@
-"""How many workers help, and what ends it: streams, reading, or merges.
+"""How many workers help, and what ends it: streams, reading, merges, or an exchange.
 
 A sweep folds its streams side by side, so workers without a stream are idle. Segments ask a file system for
 bytes as fast as they fold them; one that gives no more makes them wait for each other. And while streams are
-folded side by side, the merges that follow the last of them come one after the other. Rates are those of a
-nominal core, by which segments are cut as well: nothing that decides numbers sees any of this.
+folded side by side, the merges that follow the last of them come one after the other. Where each worker reads
+what all others wrote, as in a layout, every further worker reads that once more. Rates are those of a nominal
+core, by which segments are cut as well: nothing that decides numbers sees any of this.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Scaling:
 
     workers: int
     reason: str
-    """``"streams"``, ``"reading"`` or ``"merges"``."""
+    """``"streams"``, ``"reading"``, ``"merges"`` or ``"exchange"``."""
 
     streams: int
     """Workers that have a stream each for all that they run at once."""
@@ -53,9 +54,15 @@ class Scaling:
     bandwidth: float = 0.0
     """Bytes per second of the file system."""
 
+    exchange: int | None = None
+    """Workers with which the time is least where each reads what all others wrote; None where none does, or
+    nobody said how much the file system gives."""
+
     def __str__(self) -> str:
         if self.reason == "reading":
             return f"{self.workers}; more wait for a file system of {format_bytes(int(self.bandwidth))}/s"
+        if self.reason == "exchange":
+            return f"{self.workers}; more take longer to read what the others wrote than they gain"
         if self.reason == "merges":
             return f"{self.workers}; with more, merging streams takes longer than folding them"
         return f"{self.workers}; more find no stream to fold"
@@ -88,11 +95,22 @@ def _of_sweep(plan: Plan, sweep: Pass) -> Scaling:
     limits = {"streams": streams}
     if plan.bandwidth and moved:
         limits["reading"] = max(1, math.ceil(plan.bandwidth * worker_seconds / moved))
+    if plan.bandwidth and sweep.exchange_bytes:
+        # w workers take worker_seconds / w, and the file system w times what each of them reads: least where
+        # both are equal.
+        limits["exchange"] = max(1, round(math.sqrt(worker_seconds * plan.bandwidth / sweep.exchange_bytes)))
     if tail := tail_seconds(sweep):
         limits["merges"] = max(1, math.ceil(worker_seconds / tail))
     reason = min(limits, key=lambda name: limits[name])
-    others = limits.get("reading"), limits.get("merges")
-    return Scaling(limits[reason], reason, streams, *others, bandwidth=plan.bandwidth)
+    return Scaling(
+        limits[reason],
+        reason,
+        streams,
+        limits.get("reading"),
+        limits.get("merges"),
+        plan.bandwidth,
+        limits.get("exchange"),
+    )
 
 
 def tail_seconds(sweep: Pass) -> float:
