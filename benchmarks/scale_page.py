@@ -32,10 +32,10 @@ note](design/0038-scale-by-simulation.md).
 | merges | the sums of the streams take longer to merge than their rows to fold | a smaller rank |
 | exchange | each worker reads what all others wrote, as positions in a layout | wider stripes |
 
-It is that of the sweep that takes the longest, on nominal cores; on GPUs streams alone count, since a plan
-does not know their rates: the model below says where reading ends it. Of the links of nodes a plan knows nothing:
-where these feed a worker less than its cores would take, more workers are of use, by that ratio. No more
-workers are started than there are streams.
+It is that of the sweep that takes the longest, on nominal cores. On GPUs streams alone count, since a plan
+does not know their rates: the model below says where reading ends it. Of the links of nodes a plan knows
+nothing: where these feed a worker less than its cores would take, more workers are of use, by that ratio. No
+more workers are started than there are streams.
 """
 
 SIMULATION = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -219,6 +220,20 @@ def holder(output: Path) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+def test_a_file_system_that_keeps_no_locks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with (
+        pytest.raises(OutputError, match=r"r\.zarr keeps no locks \(No locks available\)"),
+        claim(tmp_path / "r.zarr", seed=0),
+    ):
+        pass
 
 
 def test_a_second_run_of_this_process_is_refused(tmp_path: Path) -> None:
