@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from scipy.sparse import csr_array, csr_matrix, random_array
 
 import rankfold as rf
 from rankfold.pipeline.data.source import require_compressed, row_marks
 from rankfold.pipeline.errors import InputError, OutputError, SourceNotFoundError
+
+Float32 = npt.NDArray[np.float32]
 
 X = np.random.default_rng(2).standard_normal((90, 12)).astype(np.float32)
 CUTS = (0, 20, 21, 55, 90)
@@ -72,6 +76,31 @@ def test_new_files_are_new_rows(tmp_path: Path) -> None:
     np.save(write_more, X[:5])
     with pytest.raises(OutputError, match="another size or time"):
         rf.knn(pattern, 4, out=out, grows="rows", threads=1)
+
+
+def write_netcdf(path: Path, rows: Float32) -> None:
+    xarray = pytest.importorskip("xarray", reason="xarray writes netCDF files")
+    xarray.Dataset({"t2m": (("time", "place"), rows)}).to_netcdf(path)
+
+
+def write_cells(path: Path, rows: Float32) -> None:
+    anndata = pytest.importorskip("anndata", reason="anndata writes .h5ad files")
+    anndata.AnnData(csr_matrix(np.where(rows > 0, rows, 0))).write_h5ad(path)
+
+
+@pytest.mark.parametrize(
+    "write_file, name, variable", [(write_netcdf, "day-*.nc", "::t2m"), (write_cells, "day-*.h5ad", "")]
+)
+def test_new_files_of_a_night_are_read_alone(
+    tmp_path: Path, write_file: Callable[[Path, Float32], None], name: str, variable: str
+) -> None:
+    place, out = f"{tmp_path / name}{variable}", tmp_path / "pca.zarr"
+    for number, (start, stop) in enumerate(itertools.pairwise(CUTS)):
+        write_file(tmp_path / name.replace("*", str(number)), X[start:stop])
+        result = rf.pca(place, 12, with_rows=False, grows="rows", out=out, threads=1)
+        assert result.attrs["rows"][-1] == [start, stop]
+    fresh = rf.pca(place, 12, with_rows=False, threads=1)
+    np.testing.assert_allclose(result.singular_values, fresh.singular_values, rtol=1e-5)
 
 
 def test_a_file_that_grows_itself_cannot_be_told(tmp_path: Path) -> None:
