@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from drivers import HERE, folded_again, wait_for
 from reference import same_bytes, to_zarr
-from slurm_cluster import SlurmCluster
+from slurm_cluster import NODES, SlurmCluster
 from typer.testing import CliRunner
 
 import rankfold as rf
@@ -247,3 +247,21 @@ def test_a_job_that_is_requeued_three_times_does_nothing_twice(
     assert [place["restarts"] for place in places] == [*range(len(places))]
     assert len(places) >= 4  # more on a busy machine, where SLURM's own signal comes too
     assert {place["job"] for place in places} == {job}
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_a_job_that_is_preempted_goes_on_afterwards(
+    tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster
+) -> None:
+    job, log = submitted(tmp_path, demo_store, 0.5)
+    wait_for(lambda: rows(log, "gram") > 50_000, otherwise=lambda: said(log))
+    urgent = slurm.preempt(NODES[0], seconds=2)
+    wait_for(lambda: urgent in slurm.jobs("RUNNING"), otherwise=lambda: said(log))
+    assert job in slurm.jobs("PENDING")
+    wait_for(lambda: not slurm.jobs(), otherwise=lambda: said(log))
+    result = rf.open_result(tmp_path / "r.zarr")
+    assert same_bytes(result) == demo_bytes
+    assert folded_again(tmp_path / "r.zarr.reads") <= 0.1
+    assert {attempt["place"]["job"] for attempt in result.run["attempts"]} == {job}
+    assert result.run["attempts"][-1]["place"]["restarts"] == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from drivers import GONE_SECONDS, Driver, wait_for
 from reference import same_bytes
-from slurm_cluster import SlurmCluster
+from slurm_cluster import NODES, SlurmCluster
 
 import rankfold as rf
 
@@ -51,6 +51,22 @@ def test_a_cancelled_job_is_replaced(
     assert driver.end() == 0, driver.said
     # SLURM calls it cancelled, or for a moment before completing; then its last words say what ended it.
     assert f"is gone (job {first[0]} c" in driver.said and "cancelled" in driver.said.lower()
+    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
+
+
+@pytest.mark.slow
+def test_jobs_that_are_preempted_are_replaced(
+    tmp_path: Path, demo_store: Path, demo_bytes: str, slurm: SlurmCluster, profile: Path
+) -> None:
+    driver = Driver(demo_store, tmp_path / "r.zarr", 0.15, cluster=str(profile), workers=2)
+    driver.until_within("gram", 0, 400_000)
+    first = slurm.jobs("RUNNING")
+    urgent = slurm.preempt(*NODES, seconds=2)
+    wait_for(lambda: urgent in slurm.jobs("RUNNING"), otherwise=lambda: driver.said)
+    assert not {*first} & {*slurm.jobs("RUNNING")}
+    assert driver.end() == 0, driver.said
+    assert all(f"is gone (job {job} " in driver.said for job in first), driver.said
     assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == demo_bytes
     wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
 
