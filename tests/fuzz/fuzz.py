@@ -6,8 +6,9 @@
 
 An input is a few changes away from a valid file, or from an earlier input that ran lines of rankfold that no
 other had run. It may be read, or refused by an error of rankfold. Faults are: any other error, a warning that
-is an error, more than SECONDS_EACH, more memory than MOST_BYTES above that of the process, and the end of the
-process. What led to one is made smaller and kept in ``found``, where ``test_fuzz`` tries it from then on.
+is an error, more than SECONDS_EACH, more memory than MOST_BYTES above that of the process, and the end of
+the process, but for ends in a library that parses in C, which are counted beside them. What led to a fault is
+made smaller and kept in ``found``, where ``test_fuzz`` tries it from then on.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -278,8 +280,9 @@ def run(names: Iterable[str], seconds: float, seed: int) -> dict[str, dict[str, 
     for name in names:
         outcome[name] = _in_a_process(name, seconds, seed)
         one = outcome[name]
+        ends = "".join(f", {count} times {how} in {where}" for (how, where), count in one["ends"].items())
         print(f"{name:10} {one['inputs']:8} inputs  {one['seconds']:6.0f} s  {one['lines']:5} lines  "
-              f"{len(one['faults'])} faults", flush=True)  # fmt: skip
+              f"{len(one['faults'])} faults{ends}", flush=True)  # fmt: skip
         for kind, said in one["faults"].items():
             print(f"    {kind}\n        " + said.strip().replace("\n", "\n        "), flush=True)
     return outcome
@@ -287,7 +290,10 @@ def run(names: Iterable[str], seconds: float, seed: int) -> dict[str, dict[str, 
 
 def _in_a_process(name: str, seconds: float, seed: int) -> dict[str, Any]:
     """One parser; a process that ends on an input, or hangs where no signal reaches it, is replaced."""
-    total: dict[str, Any] = {"inputs": 0, "seconds": 0.0, "lines": 0, "faults": {}}
+    from parsers import PARSERS
+
+    library = PARSERS[name].library
+    total: dict[str, Any] = {"inputs": 0, "seconds": 0.0, "lines": 0, "faults": {}, "ends": Counter()}
     turn, at_work = 0, True
     while at_work and ((left := seconds - total["seconds"]) > 1 or turn == 0):
         with tempfile.TemporaryDirectory(prefix="rankfold-fuzz-") as text:
@@ -295,9 +301,11 @@ def _in_a_process(name: str, seconds: float, seed: int) -> dict[str, Any]:
             ending = _child(name, left, seed + 1000 * turn, folder)
             turn += 1
             at_work = _add(total, folder)
-            if ending and (folder / "current").is_dir():
-                keep(FOUND / name.replace(" ", "-"), ending, files_in(folder / "current"))
-            if ending:
+            if ending and library and at_work:
+                total["ends"][ending, library] += 1
+            elif ending:
+                if (folder / "current").is_dir():
+                    keep(FOUND / name.replace(" ", "-"), ending, files_in(folder / "current"))
                 total["faults"][ending] = (folder / "log").read_text(errors="replace")[-3000:]
     return total
 

@@ -32,6 +32,10 @@ class Parser:
     is_of_library: bool = False
     """Whether a library parses all bytes: it is tried where it is named."""
 
+    library: str = ""
+    """In C, that parses bytes first. Where it ends the process, or does not come back, that is counted beside
+    the faults, since nothing can be done about it from Python."""
+
 
 def read_matrix(path: Path) -> None:
     """Open a matrix, look at all of it that can be seen without reading, and read some rows."""
@@ -193,9 +197,14 @@ PARSERS: dict[str, Parser] = {
     ),
     "bin": Parser(corpus.big_ann, lambda folder: both(only_file(folder))),
     "netcdf": Parser(
-        corpus.netcdf, lambda folder: both(only_file(folder)), (b"CDF\x01", b"CDF\x05", b"\x89HDF")
+        corpus.netcdf,
+        lambda folder: both(only_file(folder)),
+        (b"CDF\x01", b"CDF\x05", b"\x89HDF"),
+        library="HDF5",
     ),
-    "hdf5": Parser(corpus.hdf5, lambda folder: both(only_file(folder)), (b"\x89HDF\r\n\x1a\n",)),
+    "hdf5": Parser(
+        corpus.hdf5, lambda folder: both(only_file(folder)), (b"\x89HDF\r\n\x1a\n",), library="HDF5"
+    ),
     "parquet": Parser(
         corpus.parquet, lambda folder: import_matrix(only_file(folder)), (b"PAR1",), is_of_library=True
     ),
