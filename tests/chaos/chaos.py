@@ -17,6 +17,7 @@ Kinds are modules of ``attacks``:
     slow_files     names of files that take long, and files that are stale
     workers        worker processes that are killed, stopped or cut off
     slurm          jobs, nodes and processes of a real SLURM
+    file_server    names that other processes see late
     folds          panels that are folded twice after kills
     hostile        words, workflows and places nobody would give
 
@@ -42,6 +43,7 @@ from pathlib import Path
 from attacks.changing_data import changing_data, input_damage
 from attacks.clock import clock
 from attacks.damage import damage
+from attacks.file_server import file_server
 from attacks.folds import folds
 from attacks.full_disk import full_disk, missing_mount
 from attacks.hostile import hostile
@@ -80,6 +82,7 @@ KINDS: dict[str, Kind] = {
     "changing_data": Kind(changing_data, 12),
     "clock": Kind(clock, 10, missing=lambda folder: missing_compiler()),
     "damage": Kind(damage, 20),
+    "file_server": Kind(file_server, 4, missing=lambda folder: missing_compiler()),
     "folds": Kind(folds, 1),
     "full_disk": Kind(full_disk, 12, missing=missing_mount),
     "hostile": Kind(hostile, 10),

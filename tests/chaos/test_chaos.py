@@ -22,6 +22,7 @@ SHORT = {
     "changing_data": 8,
     "clock": 8,
     "damage": 16,
+    "file_server": 4,
     "folds": 1,
     "full_disk": 10,
     "hostile": 48,
@@ -162,6 +163,27 @@ def test_files_and_clocks_misbehave_as_they_are_told(tmp_path: Path) -> None:
     assert -3600 <= now - began < -3500 and seconds > 0.1
     assert stale == "Stale file handle" and text == "1234 1234"
     assert faults.count("calls") >= 7
+
+
+@pytest.mark.skipif(missing_compiler() is not None, reason=missing_compiler() or "")
+def test_names_that_others_made_are_seen_late(tmp_path: Path) -> None:
+    """The means of the attacks: without it no trial would show anything."""
+    below = tmp_path / "below"
+    below.mkdir()
+    faults = Faults(tmp_path / "faults", below)
+    faults.set(late_us=500_000)
+    code = (
+        "import os, subprocess, sys, time\n"
+        "folder, own = sys.argv[1] + '/folder', sys.argv[1] + '/own'\n"
+        "print(os.path.exists(folder + '/file'), os.path.exists(own))\n"
+        "open(own, 'w').write('1234'); clean = {'PATH': os.environ['PATH']}\n"
+        "subprocess.run(['sh', '-c', 'mkdir $0; touch $0/file', folder], env=clean, check=True)\n"
+        "print(os.path.exists(folder + '/file'), os.path.exists(own)); time.sleep(0.6)\n"
+        "print(os.path.exists(folder + '/file'), open(own).read())\n"
+    )
+    words = [sys.executable, "-c", code, str(below)]
+    said = subprocess.run(words, env=os.environ | faults.env, capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines() == ["False False", "False True", "True 1234"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system takes root")

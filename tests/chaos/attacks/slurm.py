@@ -1,9 +1,9 @@
-"""Jobs of a real SLURM of two nodes that are cancelled, requeued, killed, or lose their node.
+"""Jobs of a real SLURM of two nodes that are cancelled, preempted, killed, or lose their node.
 
-Preemption ends a job and puts it back into the queue: that is what ``scontrol requeue`` does here. Nannies
-and workers are processes on this machine, since both nodes are; the scheduler lives in the driver. Whatever
-happens, the command ends with the same bytes as threads of one process leave, or the same command does where
-the driver was killed or no worker came in time; and no job stays in the queue.
+Preempted are those of a node that a job of higher priority has all of for some seconds. Nannies and workers
+are processes on this machine, since both nodes are; the scheduler lives in the driver. Whatever happens, the
+command ends with the same bytes as threads of one process leave, or the same command does where the driver
+was killed or no worker came in time; and no job stays in the queue.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ IN_DRIVER = ("import", "run", "run measures", "combine-graphs")
 """Cases that start no job."""
 
 TO_PROCESSES = ("kill a nanny", "kill a worker", "stop a worker")
-WAYS = ("cancel a job", "cancel all jobs", "requeue a job", "a node goes down", "kill the driver")
+WAYS = ("cancel a job", "cancel all jobs", "preempt jobs", "a node goes down", "kill the driver")
 WAYS += TO_PROCESSES
 START_SECONDS, GONE_SECONDS = 240.0, 60.0
 
@@ -133,10 +133,13 @@ def _attack(bench: SlurmBench, command: Command, jobs: list[str], way: str, draw
         _signal(command.pid, signal.SIGKILL)
     elif not running:
         return "no job was there"
+    elif way == "preempt jobs":
+        node, seconds = draw.choice(NODES), draw.choice((1, 10))
+        bench.cluster.preempt(node, seconds=seconds)
+        return f"{way} of {node} for {seconds} s"
     elif "job" in way:
         for job in running if "all" in way else [draw.choice(running)]:
-            words = ["scontrol", "requeue", job] if "requeue" in way else ["scancel", job]
-            subprocess.run(words, capture_output=True)
+            subprocess.run(["scancel", job], capture_output=True)
     elif "node" in way:
         node, downtime = draw.choice(NODES), draw.choice((1.0, 10.0))
         _set_node(node, "State=DOWN", "Reason=chaos")

@@ -24,6 +24,7 @@ struct control {
     long every;
     long stale_at; /* number of the open or read that fails with ESTALE, and all reads of that file after it */
     long cut_pid;  /* process whose connections break */
+    long late_us;  /* that a process goes on to miss a name which it has once asked for in vain */
     long calls;    /* operations on names so far */
     long reads;    /* opens and reads so far */
 };
@@ -61,6 +62,64 @@ static int is_stale(void) {
     return control->stale_at && number == control->stale_at;
 }
 
+/* Names that were not there, which a client of a file server goes on to miss, and all below them, until what it
+   knows is old: a hash each, and when that is. What a process makes itself, it sees. */
+
+#define MISSES 65536
+static struct {
+    unsigned long hash, until;
+} misses[MISSES];
+
+static unsigned long now_us(void) {
+    struct timespec now;
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+    return (unsigned long)now.tv_sec * 1000000 + (unsigned long)now.tv_nsec / 1000;
+}
+
+static unsigned long hash_on(unsigned long hash, char letter) {
+    return (hash ^ (unsigned char)letter) * 1099511628211UL;
+}
+
+static unsigned long hash_of(const char *path, size_t size) {
+    unsigned long hash = 14695981039346656037UL;
+    while (size--) hash = hash_on(hash, *path++);
+    return hash;
+}
+
+static int is_missed(const char *path) {
+    if (!counts(path) || !control->late_us) return 0;
+    unsigned long hash = 14695981039346656037UL, now = now_us();
+    for (const char *at = path; *at; at++) {
+        hash = hash_on(hash, *at);
+        if ((at[1] == '/' || !at[1]) && misses[hash % MISSES].hash == hash &&
+            misses[hash % MISSES].until > now) {
+            errno = ENOENT;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void miss(const char *path) {
+    if (errno != ENOENT || !counts(path) || !control->late_us || strlen(path) >= 4096) return;
+    char name[4096];
+    strcpy(name, path);
+    for (char *end; (end = strrchr(name, '/')) > name + length; *end = 0) { /* the first that is not there */
+        *end = 0;
+        int there = !syscall(SYS_faccessat, AT_FDCWD, name, F_OK);
+        *end = '/';
+        if (there) break;
+    }
+    unsigned long hash = hash_of(name, strlen(name));
+    misses[hash % MISSES].until = now_us() + (unsigned long)control->late_us;
+    misses[hash % MISSES].hash = hash;
+    errno = ENOENT;
+}
+
+static void see(const char *path) {
+    if (counts(path)) misses[hash_of(path, strlen(path)) % MISSES].until = 0;
+}
+
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 /* Names of files */
@@ -75,12 +134,15 @@ static int is_stale(void) {
             va_end(more);                                                          \
         }                                                                          \
         wait_for(path);                                                            \
+        if (!(flags & O_CREAT) && is_missed(path)) return -1;                      \
         int reads = counts(path) && (flags & O_ACCMODE) == O_RDONLY && !(flags & O_DIRECTORY); \
         if (reads && is_stale()) {                                                 \
             errno = ESTALE;                                                        \
             return -1;                                                             \
         }                                                                          \
         int file = NEXT(name)(__VA_ARGS__, flags, mode);                           \
+        if (file < 0) miss(path);                                                  \
+        if (flags & O_CREAT) see(path);                                            \
         if (file >= 0 && file < 65536) marks[file] = (unsigned char)reads;         \
         return file;                                                               \
     }
@@ -90,26 +152,38 @@ int open64(const char *path, int flags, ...) OPEN(open64, flags, path)
 int openat(int at, const char *path, int flags, ...) OPEN(openat, flags, at, path)
 int openat64(int at, const char *path, int flags, ...) OPEN(openat64, flags, at, path)
 
-#define SLOW(result, name, parameters, ...)     \
-    result name parameters {                    \
-        wait_for(path);                         \
-        return NEXT(name)(__VA_ARGS__);         \
+#define LOOK(result, failure, name, parameters, ...) \
+    result name parameters {                         \
+        wait_for(path);                              \
+        if (is_missed(path)) return failure;         \
+        result found = NEXT(name)(__VA_ARGS__);      \
+        if (found == failure) miss(path);            \
+        return found;                                \
     }
 
-SLOW(int, stat, (const char *path, struct stat *state), path, state)
-SLOW(int, lstat, (const char *path, struct stat *state), path, state)
-SLOW(int, stat64, (const char *path, struct stat64 *state), path, state)
-SLOW(int, lstat64, (const char *path, struct stat64 *state), path, state)
-SLOW(int, fstatat, (int at, const char *path, struct stat *state, int flags), at, path, state, flags)
-SLOW(int, fstatat64, (int at, const char *path, struct stat64 *state, int flags), at, path, state, flags)
-SLOW(int, rename, (const char *path, const char *other), path, other)
-SLOW(int, renameat, (int at, const char *path, int to, const char *other), at, path, to, other)
-SLOW(int, mkdir, (const char *path, mode_t mode), path, mode)
-SLOW(int, mkdirat, (int at, const char *path, mode_t mode), at, path, mode)
-SLOW(int, unlink, (const char *path), path)
-SLOW(int, unlinkat, (int at, const char *path, int flags), at, path, flags)
-SLOW(int, rmdir, (const char *path), path)
-SLOW(DIR *, opendir, (const char *path), path)
+LOOK(int, -1, stat, (const char *path, struct stat *state), path, state)
+LOOK(int, -1, lstat, (const char *path, struct stat *state), path, state)
+LOOK(int, -1, stat64, (const char *path, struct stat64 *state), path, state)
+LOOK(int, -1, lstat64, (const char *path, struct stat64 *state), path, state)
+LOOK(int, -1, fstatat, (int at, const char *path, struct stat *state, int flags), at, path, state, flags)
+LOOK(int, -1, fstatat64, (int at, const char *path, struct stat64 *state, int flags), at, path, state, flags)
+LOOK(DIR *, NULL, opendir, (const char *path), path)
+
+#define MAKE(name, made, parameters, ...)  \
+    int name parameters {                  \
+        wait_for(path);                    \
+        int code = NEXT(name)(__VA_ARGS__); \
+        if (!code || errno == EEXIST) see(made); \
+        return code;                       \
+    }
+
+MAKE(rename, other, (const char *path, const char *other), path, other)
+MAKE(renameat, other, (int at, const char *path, int to, const char *other), at, path, to, other)
+MAKE(mkdir, path, (const char *path, mode_t mode), path, mode)
+MAKE(mkdirat, path, (int at, const char *path, mode_t mode), at, path, mode)
+MAKE(unlink, path, (const char *path), path)
+MAKE(unlinkat, path, (int at, const char *path, int flags), at, path, flags)
+MAKE(rmdir, path, (const char *path), path)
 
 /* Reads */
 
