@@ -38,6 +38,9 @@ LARGEST_EXPONENT = {4: 100, 8: 900}
 FACTORS = {"svd": ("U", "Vt"), "pca": ("scores", "components"), "nmf": ("W", "H")}
 """Names of the left and right factor in a result of each kind."""
 
+SPECTRA = {"svd": "s", "pca": "singular_values"}
+"""Name of the singular values in a result of a kind that has them."""
+
 
 @dataclass(frozen=True, slots=True)
 class FactorModel:
@@ -241,15 +244,16 @@ def open_model(
     if model is not None:
         return model
     rows, columns = result.attrs["input"]["shape"]
-    spectrum, factor = {"svd": "s", "pca": "singular_values"}.get(kind, ""), FACTORS[kind][1]
-    if lost := {spectrum, factor} - {"", *result}:
+    factor = FACTORS[kind][1]
+    if lost := {SPECTRA.get(kind, factor), factor}.difference(result):
         raise DataError(f"{result.path} is damaged: it has no {' and no '.join(sorted(lost))}. Restore it")
-    if kind == "nmf":
-        values, size = np.ones(int(result.attrs["request"]["rank"])), float(result.attrs["product_norm"])
-    else:
-        values = np.asarray(result[spectrum][...], np.float64)
-        size = float(values[0])
     right: Source = source_at(str(result.path), factor, missing="error")
+    _require_sizes(result, kind, right.shape, int(columns))
+    if kind == "nmf":
+        values, size = np.ones(right.shape[0]), float(result.attrs["product_norm"])
+    else:
+        values = np.asarray(result[SPECTRA[kind]][...], np.float64)
+        size = float(values[0])
     right = Expanded(right) if right.dtype.kind == "c" else right
     return FactorModel(
         result=result,
@@ -260,6 +264,19 @@ def open_model(
         whiten=bool(result.attrs["request"].get("whiten", False)),
         right=right,
     )
+
+
+def _require_sizes(result: Result, kind: str, factor: tuple[int, ...], columns: int) -> None:
+    """Raise for arrays of other sizes than the matrix and the number of components ask."""
+    components = int(result.attrs["request"]["rank"]) if kind == "nmf" else len(result[SPECTRA[kind]])
+    shapes = {name: result[name].shape for name in ("mean", "scale") if name in set(result)}
+    for name, shape in {FACTORS[kind][1]: factor, **shapes}.items():
+        wanted = (columns,) if name in shapes else (max(components, 1), columns)
+        if shape != wanted:
+            raise DataError(
+                f"{result.path} is damaged: {name} is of shape {shape}, not {wanted}, with {components} "
+                f"components of {columns} columns. Restore it"
+            )
 
 
 def require_apart(out: str | Path | None, result: Result | str | Path) -> None:
