@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -54,6 +55,7 @@ def _read(path: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="Writing zarr v2 data")
+        warnings.filterwarnings("ignore", message="The 'future.infer_string' option")  # AnnData asks pandas
         return anndata.read_h5ad(path) if path.suffix == ".h5ad" else anndata.read_zarr(path)
 
 
@@ -193,6 +195,22 @@ def test_new_cells_take_coordinates_alone(file: Path) -> None:
     rf.transform(fit, adata.X).to_anndata(file)
     after = _read(file)
     assert set(after.obsm) == {"X_pca"} and not set(after.varm)
+
+
+def test_names_with_a_mask_are_counted(file: Path) -> None:
+    """Since AnnData 0.13 names are a group of values and a mask where pandas keeps them as text."""
+    h5py = pytest.importorskip("h5py")
+    kind = {"encoding-type": "nullable-string-array", "encoding-version": "0.1.0"}
+    with h5py.File(file, "r+") if file.suffix == ".h5ad" else contextlib.nullcontext(zarr.open(file)) as root:
+        names = np.array([f"c{i}" for i in range(300)], object)
+        del root["obs/_index"]
+        index = root.create_group("obs/_index")
+        index.attrs.update(kind)
+        anndata.io.write_elem(index, "values", names)
+        anndata.io.write_elem(index, "mask", np.zeros(300, bool))
+    rf.pca(cells().X, 2).to_anndata(file)
+    adata = _read(file)
+    assert adata.obsm["X_pca"].shape == (300, 2) and list(adata.obs_names[:2]) == ["c0", "c1"]
 
 
 def test_what_is_there_is_replaced_only_when_asked(file: Path) -> None:

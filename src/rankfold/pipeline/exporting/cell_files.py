@@ -73,7 +73,9 @@ def _shape_of(root: Any, name: str) -> tuple[int, int]:
     for part in ("obs", "var"):
         try:
             frame = root[part]
-            lengths.append(int(frame[frame.attrs["_index"]].shape[0]))
+            index = frame[frame.attrs["_index"]]
+            names = index if hasattr(index, "shape") else index["values"]  # with a mask since AnnData 0.13
+            lengths.append(int(names.shape[0]))
         except (KeyError, ValueError) as error:
             raise InputError(f"{name} was not written by AnnData: it has no index of {part}") from error
     return lengths[0], lengths[1]
