@@ -30,6 +30,7 @@ from rankfold.pipeline.planning.plan import Plan, check_disk
 from rankfold.pipeline.planning.progress import listener
 from rankfold.pipeline.storage.checkpoint import save_json
 from rankfold.pipeline.storage.journal import load_record
+from rankfold.pipeline.storage.lock import Lock
 from rankfold.pipeline.storage.manifest import (
     damage_in_words,
     damage_of,
@@ -135,8 +136,8 @@ def _execute(
         if isinstance(task, Chain):
             _carry_out_links(task, folder, identity, executor, (scratch, overwrite, listen))
             return Result(output, temporary=temporary)
-        with folder.claim(identity, overwrite=overwrite):
-            facts = _carry_out(task, folder, plan, executor, fingerprint, listen)
+        with folder.claim(identity, overwrite=overwrite) as lock:
+            facts = _carry_out(task, folder, lock, plan, executor, fingerprint, listen)
         return Result(output, temporary=temporary, facts=None if temporary is None else facts)
 
 
@@ -193,6 +194,7 @@ def _carry_out_links(
 def _carry_out(
     task: Task,
     folder: RunDirectory,
+    lock: Lock,
     plan: Plan,
     executor: Executor,
     fingerprint: str,
@@ -212,8 +214,7 @@ def _carry_out(
                 run, outcome = _work(task, folder, plan, executor, scheduler, fingerprint, progress)
             seconds = time.perf_counter() - began
     except DataError:
-        # It cannot lead to a result. What is known of one that stays in place is not of this run.
-        folder.clear() if folder.output.exists() else folder.discard()
+        folder.discard(lock)
         raise
     folder.log_attempt(
         {
@@ -230,7 +231,7 @@ def _carry_out(
             "finished": True,
         }
     )
-    folder.publish()
+    folder.publish(lock)
     for message in outcome["warnings"]:
         warnings.warn(message, RankfoldWarning, stacklevel=6)
     return outcome

@@ -218,7 +218,7 @@ def test_a_scheduled_run_gives_way_to_whoever_holds_the_workflow(flow: Path) -> 
     before = metrics(flow)
     ready = flow.parent / "ready"
     code = (
-        "import sys, pathlib; from rankfold.pipeline.storage.run_directory import hold_lock\n"
+        "import sys, pathlib; from rankfold.pipeline.storage.lock import hold_lock\n"
         "lock = pathlib.Path(sys.argv[1])\n"
         "with hold_lock(lock, lock):\n    pathlib.Path(sys.argv[2]).touch(); sys.stdin.read()\n"
     )
@@ -239,7 +239,7 @@ def test_a_stage_that_another_command_writes_is_no_other_run(flow: Path) -> None
     run = flow.parent / "results" / "components.zarr.run"
     run.mkdir(parents=True)
     code = (
-        "import sys, pathlib; from rankfold.pipeline.storage.run_directory import hold_lock\n"
+        "import sys, pathlib; from rankfold.pipeline.storage.lock import hold_lock\n"
         "lock = pathlib.Path(sys.argv[1])\n"
         "with hold_lock(lock, lock):\n    print(flush=True); sys.stdin.read()\n"
     )

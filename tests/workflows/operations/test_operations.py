@@ -24,7 +24,7 @@ from reference import to_zarr
 
 from rankfold.cluster.slurm import leftovers
 from rankfold.cluster.slurm.leftovers import read_note
-from rankfold.pipeline.storage.run_directory import hold_lock
+from rankfold.pipeline.storage.lock import hold_lock
 from rankfold.workflows.flows.record import LOCK
 from rankfold.workflows.operations import ending, logs
 from rankfold.workflows.operations.submitted import job_name

@@ -16,7 +16,7 @@ from flow_commands import begun, rankfold
 from rankfold.cluster.slurm.leftovers import forget, read_note
 from rankfold.cluster.slurm.queue import QueuedJob
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.storage import run_directory as rundir
+from rankfold.pipeline.storage import lock as locks
 from rankfold.workflows.flows.record import Record
 from rankfold.workflows.operations import ending, status, whereabouts
 from rankfold.workflows.operations.holder import holder_of
@@ -167,7 +167,7 @@ def test_a_job_that_has_finished_an_output_is_not_ended_for_it(flow: Path) -> No
     assert find_work(results / "components.zarr").own_jobs(queue) == queue
     written(run / "run.json", {"attempts": [attempt, {**attempt, "finished": True}]})
     assert not find_work(results / "components.zarr").own_jobs(queue)
-    with rundir.hold_lock(run / "lock", run):
+    with locks.hold_lock(run / "lock", run):
         assert find_work(results / "components.zarr").own_jobs(queue) == queue
     recorded(results, components="done", near="done")
     assert not find_work(flow).own_jobs(queue)
@@ -201,8 +201,8 @@ def test_a_look_at_a_lock_makes_no_start_fail(tmp_path: Path, monkeypatch: pytes
     lock.touch()
     with open(lock) as look:
         fcntl.flock(look, fcntl.LOCK_SH)
-        monkeypatch.setattr(rundir.time, "sleep", lambda seconds: look.close())
-        with rundir.hold_lock(lock, tmp_path):
+        monkeypatch.setattr(locks.time, "sleep", lambda seconds: look.close())
+        with locks.hold_lock(lock, tmp_path):
             assert str(holder_of(lock)) == f"process {os.getpid()} on {socket.gethostname()}"
     assert holder_of(lock) is None and holder_of(tmp_path / "none") is None
 
@@ -211,7 +211,7 @@ def test_a_stage_that_was_killed_does_not_run_because_another_does(flow: Path) -
     results = flow.parent / "results"
     recorded(results, components="done", near="running")
     record = Record.of(results)
-    with rundir.hold_lock(results / "flow.lock", results):
+    with locks.hold_lock(results / "flow.lock", results):
         record.describe("cells", flow, {}, ["components", "near"])
         record.begin("components", "pca", ("missing",), {}, anew=True)
         stages = json.loads(rankfold("status", flow, "--json").stdout)["stages"]

@@ -268,13 +268,16 @@ def open_model(
 
 def _require_sizes(result: Result, kind: str, factor: tuple[int, ...], columns: int) -> None:
     """Raise for arrays of other sizes than the matrix and the number of components ask."""
-    components = int(result.attrs["request"]["rank"]) if kind == "nmf" else len(result[SPECTRA[kind]])
-    shapes = {name: result[name].shape for name in ("mean", "scale") if name in set(result)}
-    for name, shape in {FACTORS[kind][1]: factor, **shapes}.items():
-        wanted = (columns,) if name in shapes else (max(components, 1), columns)
-        if shape != wanted:
+    spectrum = SPECTRA.get(kind)
+    components = int(result[spectrum].size if spectrum else result.attrs["request"]["rank"])
+    sizes: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
+    sizes = [(FACTORS[kind][1], factor, (max(components, 1), columns))]
+    sizes += [(spectrum, result[spectrum].shape, (components,))] if spectrum else []
+    sizes += [(name, result[name].shape, (columns,)) for name in ("mean", "scale") if name in set(result)]
+    for name, shape, size in sizes:
+        if shape != size:
             raise DataError(
-                f"{result.path} is damaged: {name} is of shape {shape}, not {wanted}, with {components} "
+                f"{result.path} is damaged: {name} is of shape {shape}, not {size}, with {components} "
                 f"components of {columns} columns. Restore it"
             )
 

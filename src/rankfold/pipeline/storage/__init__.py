@@ -8,7 +8,8 @@ scratch         tall narrow matrices between sweeps
 chunk_writer    whole chunks of a result
 result          Zarr groups with provenance
 owner           whose a folder of a run is
-run_directory   the folder of a run, its lock, its record
+lock            who writes an output
+run_directory   the folder of a run, its record
 temporary       folders of results that nobody keeps
 journal         what happened when, and where
 """

@@ -9,8 +9,6 @@ kernel takes back when the process dies, however it dies.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import hashlib
 import json
 import logging
@@ -30,7 +28,7 @@ from typing import Any
 from rankfold._version import __version__
 from rankfold.pipeline.blas import core_type
 from rankfold.pipeline.durable import exchange, flush, flush_tree, rename_durably
-from rankfold.pipeline.errors import LockedError, OutputError
+from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage.checkpoint import (
     disk_errors,
     load_json,
@@ -41,6 +39,7 @@ from rankfold.pipeline.storage.checkpoint import (
     set_aside,
 )
 from rankfold.pipeline.storage.journal import FOLDER, Journal, gather, load_record
+from rankfold.pipeline.storage.lock import Lock, hold_lock
 from rankfold.pipeline.storage.owner import make_own_folder, require_own
 
 LOG = logging.getLogger("rankfold")
@@ -110,21 +109,25 @@ class RunDirectory:
         return Journal(self.state / FOLDER)
 
     @contextlib.contextmanager
-    def claim(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[None]:
+    def claim(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[Lock]:
         """Hold the run for this process, ready to start or to go on."""
         with disk_errors(self.folder):
             if os.path.lexists(self.folder) and not self.folder.is_dir():
                 self._make_way(overwrite=overwrite)
             make_own_folder(self.folder)
         require_own(self.folder)
-        with hold_lock(self.folder / "lock", self.output):
+        with hold_lock(self.folder / "lock", self.output) as lock:
             self._put_back()
             self._accept(identity, overwrite=overwrite)
             self._join_scratch()
             if not (self.state / FOLDER).is_dir():
                 remove(self.state / FOLDER)
                 (self.state / FOLDER).mkdir()
-            yield
+            try:
+                yield lock
+            except Exception:
+                lock.require()  # two that write one run end in ways that tell nothing
+                raise
 
     def _put_back(self) -> None:
         """Give a result its name again that was being replaced when a kill left its place empty."""
@@ -218,11 +221,11 @@ class RunDirectory:
         partial_files = (path for path in self.folder.glob(".*") if DRAFT_NAME.fullmatch(path.name))
         return [*partial_files, *self.folder.glob(PREVIOUS), *self.folder.glob(f"{KEYS}*")]
 
-    def publish(self) -> None:
+    def publish(self, lock: Lock) -> None:
         """Give the finished result its name and drop state and scratch.
 
         All that it consists of is on the disk before it has that name, and the name before anything goes that
-        could make it again.
+        could make it again. Nothing is published that another process may be writing to.
         """
         gather(self.folder, self.request)
         self._forget_others()
@@ -230,6 +233,7 @@ class RunDirectory:
             os.rename(self.result, self.output)
             return
         flush_tree(self.result)
+        lock.require()
         if not os.path.lexists(self.output):
             rename_durably(self.result, self.output)
         elif not exchange(self.result, self.output):
@@ -237,7 +241,8 @@ class RunDirectory:
             remove(old)
             os.rename(self.output, old)
             rename_durably(self.result, self.output)
-        self.clear()
+        if lock.other is None:
+            self.clear()
 
     def _forget_others(self) -> None:
         """Keep of the record what is of this request: the result of another is no more."""
@@ -251,8 +256,12 @@ class RunDirectory:
             0 if self.folder in self.scratch.parents else bytes_under(self.scratch)
         )
 
-    def discard(self) -> None:
-        """Remove the run altogether: it cannot lead to a result."""
+    def discard(self, lock: Lock) -> None:
+        """Remove a run that cannot lead to a result; what a result that stays in place knows is not of it."""
+        lock.require()
+        if self.output.exists():
+            self.clear()
+            return
         remove(self.scratch)
         remove(self.folder)
 
@@ -315,36 +324,3 @@ def _timestamp(nanoseconds: int) -> str:
 def _difference(earlier: dict[str, Any], mine: dict[str, Any]) -> str:
     names = [name for name in sorted({*earlier, *mine}) if earlier.get(name) != mine.get(name)]
     return ", ".join(f"{name} ({earlier.get(name)} there, {mine.get(name)} now)" for name in names)
-
-
-@contextlib.contextmanager
-def hold_lock(path: Path, output: Path) -> Iterator[None]:
-    """Hold a file that says who writes an output; raises if another process does."""
-    with disk_errors(path):
-        if path.is_dir() or path.is_symlink():
-            remove(path)
-        path.touch()
-    with open(path, "r+", errors="replace") as file:
-        # Whoever looks who holds it holds it for a moment: one refusal tells nothing.
-        until = time.monotonic() + 2.0
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError as error:
-                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                    raise OutputError(
-                        f"the file system of {output} keeps no locks ({error.strerror}), so a second run "
-                        "could not be told from the first. Choose --out on another file system."
-                    ) from error
-                if time.monotonic() > until:
-                    raise LockedError(
-                        f"another run is writing {output} ({file.read().strip() or 'holder unknown'}). Wait "
-                        "for it, or choose another --out."
-                    ) from error
-            time.sleep(0.02)
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        file.flush()
-        yield
-    # The file stays: unlinking it would let a third process lock a name that no longer exists.

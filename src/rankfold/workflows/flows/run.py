@@ -17,7 +17,7 @@ from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import DataError, Interrupted, LockedError, RankfoldError
 from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.pipeline.storage.checkpoint import disk_errors
-from rankfold.pipeline.storage.run_directory import hold_lock
+from rankfold.pipeline.storage.lock import hold_lock
 from rankfold.workflows.flows.destinations.into import put_into
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import (

@@ -22,7 +22,7 @@ from rankfold.cluster.slurm.queue import list_jobs, require_commands
 from rankfold.cluster.slurm.shell_lines import log_pattern, require_one_line
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_json
-from rankfold.pipeline.storage.run_directory import hold_lock
+from rankfold.pipeline.storage.lock import hold_lock
 from rankfold.workflows.flows.flow_file import HERE
 from rankfold.workflows.flows.graph import StageNode
 from rankfold.workflows.flows.plan import Workflow

@@ -1,0 +1,91 @@
+"""A lock on an output, which the kernel takes back when its process dies, however it dies.
+
+The trap: some file systems, as Lustre mounted with ``localflock``, let one process on each node hold the same
+lock. So whoever takes it writes itself into the file, and looks there again before it publishes anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankfold.pipeline.errors import LockedError, OutputError
+from rankfold.pipeline.storage.checkpoint import disk_errors, remove
+
+PATIENCE = 2.0
+"""Seconds: whoever looks who holds a lock holds it for a moment, so one refusal tells nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A lock that this process holds, as far as its file system can tell."""
+
+    path: Path
+    output: Path
+    """What it is a lock on."""
+
+    text: str
+    """What the holder wrote into it: which process it is on which machine, and a mark of its own."""
+
+    @property
+    def other(self) -> str | None:
+        """Who has taken it as well, since; None where nobody has, or the whole run is gone."""
+        try:
+            found = self.path.read_text(errors="replace")
+        except OSError:
+            return None
+        return None if found == self.text else _holder(found)
+
+    def require(self) -> None:
+        """Raise ``LockedError`` if another process has taken it as well."""
+        if (other := self.other) is not None:
+            raise LockedError(
+                f"another run has begun to write {self.output} ({other}) beside this one, so this one "
+                f"leaves it to the other. Locks of this file system keep nobody out ({self.path}): on Lustre "
+                "mount with flock, not localflock. Wait for the other run, or give the command again."
+            )
+
+
+@contextlib.contextmanager
+def hold_lock(path: Path, output: Path) -> Iterator[Lock]:
+    """Hold a file that says who writes an output; raises if another process does."""
+    with disk_errors(path):
+        if path.is_dir() or path.is_symlink():
+            remove(path)
+        path.touch()
+    with open(path, "r+", errors="replace") as file:
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                    raise OutputError(
+                        f"the file system of {output} keeps no locks ({error.strerror}), so a second run "
+                        "could not be told from the first. Choose --out on another file system."
+                    ) from error
+                if time.monotonic() > until:
+                    raise LockedError(
+                        f"another run is writing {output} ({_holder(file.read())}). Wait for it, or choose "
+                        "another --out."
+                    ) from error
+            time.sleep(0.02)
+        text = f"process {os.getpid()} on {socket.gethostname()}\n{uuid.uuid4().hex}\n"
+        file.truncate(0)
+        file.write(text)
+        file.flush()
+        yield Lock(path, output, text)
+    # The file stays: unlinking it would let a third process lock a name that no longer exists.
+
+
+def _holder(text: str) -> str:
+    return text.partition("\n")[0].strip() or "holder unknown"

@@ -1,0 +1,48 @@
+"""What runs do on a file system whose locks keep nobody out, as those of Lustre with ``localflock``."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from rankfold.pipeline.errors import DataError, LockedError
+from rankfold.pipeline.storage.run_directory import RunDirectory, digest
+
+IDENTITY = {"seed": 0}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
+    monkeypatch.setattr(fcntl, "flock", lambda file, operation: None)
+    return RunDirectory.beside(tmp_path / "r.zarr", None, digest(IDENTITY))
+
+
+def test_who_came_first_publishes_nothing(run: RunDirectory) -> None:
+    gives_way = pytest.raises(LockedError, match=r"begun to write .*r\.zarr \(process \d+ on .*\) beside")
+    with gives_way, run.claim(IDENTITY, overwrite=False) as first:
+        with run.claim(IDENTITY, overwrite=False) as second:
+            assert second.other is None and first.other is not None
+            (run.result / "data").write_text("whole")
+            run.publish(second)
+        run.publish(first)
+    assert (run.output / "data").read_text() == "whole"
+
+
+def test_what_the_other_needs_is_not_removed(run: RunDirectory) -> None:
+    with run.claim(IDENTITY, overwrite=False) as second:
+        with pytest.raises(LockedError), run.claim(IDENTITY, overwrite=False):
+            second.path.write_text("process 1 on another\n")
+            raise KeyError("what two runs in one folder end with")
+        with pytest.raises(LockedError, match="process 1 on another"):
+            run.discard(second)
+        second.path.write_text(second.text)
+        assert run.state.is_dir() and run.result.is_dir()
+
+
+def test_an_error_of_a_run_alone_stays_what_it_is(run: RunDirectory) -> None:
+    with pytest.raises(DataError, match="of its own"), run.claim(IDENTITY, overwrite=False) as lock:
+        run.discard(lock)
+        raise DataError("of its own")
+    assert not run.folder.exists()
