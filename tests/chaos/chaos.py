@@ -18,6 +18,7 @@ Kinds are modules of ``attacks``:
     workers        worker processes that are killed, stopped or cut off
     slurm          jobs, nodes and processes of a real SLURM
     file_server    names that other processes see late
+    lost_locks     the same command twice at once, where locks keep nobody out
     folds          panels that are folded twice after kills
     hostile        words, workflows and places nobody would give
 
@@ -48,6 +49,7 @@ from attacks.folds import folds
 from attacks.full_disk import full_disk, missing_mount
 from attacks.hostile import hostile
 from attacks.kills import kills
+from attacks.lost_locks import lost_locks
 from attacks.power_loss import open_bench, power_loss
 from attacks.slow_files import slow_files
 from attacks.slurm import SlurmBench, slurm
@@ -88,6 +90,7 @@ KINDS: dict[str, Kind] = {
     "hostile": Kind(hostile, 10),
     "input_damage": Kind(input_damage, 12),
     "kills": Kind(kills, 12),
+    "lost_locks": Kind(lost_locks, 4, missing=lambda folder: missing_compiler()),
     "power_loss": Kind(power_loss, 10, open_bench, missing_loop),
     "slow_files": Kind(slow_files, 10, missing=lambda folder: missing_compiler()),
     "slurm": Kind(slurm, 2, SlurmBench, lambda folder: missing_slurm(), alone=True),

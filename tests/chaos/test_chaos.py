@@ -28,6 +28,7 @@ SHORT = {
     "hostile": 48,
     "input_damage": 8,
     "kills": 12,
+    "lost_locks": 4,
     "power_loss": 8,
     "slow_files": 8,
     "slurm": 2,

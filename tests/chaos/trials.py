@@ -153,6 +153,14 @@ class Bench:
         command.kill()  # whether something lingers is another question: see kills
         return outcome
 
+    def ends_again(self, case: Case, verdict: str, said: str) -> tuple[str, str]:
+        """A verdict and its reason, once the same command was given again and had to end."""
+        if verdict == FAULT:
+            return verdict, said
+        again = self.command(case)
+        after, why = judge(again, self.difference(case, again), must_finish=True)
+        return (FAULT, f"the command again: {why}") if after == FAULT else (verdict, said)
+
     def consume(self, name: str, **options: Any) -> Outcome:
         """Give a command that reads the result of a case."""
         return self.line.run(filled(CONSUMERS[name], self.inputs, self.trial), self.folder, **options)

@@ -12,7 +12,7 @@ import time
 
 from attacks.clock import faults_of
 from attacks.workers import WITH_PROCESSES
-from trials import FAULT, Bench, Trial, chance, judge, turn
+from trials import Bench, Trial, chance, judge, turn
 
 LATE_SECONDS = (0.5, 3.0, 30.0)
 
@@ -28,9 +28,6 @@ def file_server(bench: Bench, seed: int, number: int) -> Trial:
     outcome = bench.command(case, env=faults.env)
     verdict, said = judge(outcome, bench.difference(case, outcome))
     faults.set()
-    if verdict != FAULT:
-        again = bench.command(case)
-        after, why = judge(again, bench.difference(case, again), must_finish=True)
-        verdict, said = (FAULT, f"the command again: {why}") if after == FAULT else (verdict, said)
+    verdict, said = bench.ends_again(case, verdict, said)
     attack, seconds = f"names are seen {late:g} s late", time.monotonic() - began
     return Trial("file_server", seed, number, case.name, attack, "", verdict, outcome.code, said, seconds)

@@ -37,10 +37,7 @@ def two_drivers(bench: Bench, seed: int, number: int) -> Trial:
     resume(first)
     ends.insert(0, first.outcome())
     verdict, said = _judge_both(ends, way)
-    if verdict != FAULT:
-        outcome = bench.command(case)
-        after, why = judge(outcome, bench.difference(case, outcome), must_finish=True)
-        verdict, said = (FAULT, f"the command once more: {why}") if after == FAULT else (verdict, said)
+    verdict, said = bench.ends_again(case, verdict, said)
     for command in (first, second):
         command.kill()
     attack = f"{way}, the second at operation {at} of {whole.outcome.operations}"

@@ -20,7 +20,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDirectory:
 
 
 def test_who_came_first_publishes_nothing(run: RunDirectory) -> None:
-    gives_way = pytest.raises(LockedError, match=r"begun to write .*r\.zarr \(process \d+ on .*\) beside")
+    gives_way = pytest.raises(
+        LockedError, match=r"another run \(process \d+ on .*\) has begun to write .*r\.zarr"
+    )
     with gives_way, run.claim(IDENTITY, overwrite=False) as first:
         with run.claim(IDENTITY, overwrite=False) as second:
             assert second.other is None and first.other is not None

@@ -48,9 +48,9 @@ class Lock:
         """Raise ``LockedError`` if another process has taken it as well."""
         if (other := self.other) is not None:
             raise LockedError(
-                f"another run has begun to write {self.output} ({other}) beside this one, so this one "
-                f"leaves it to the other. Locks of this file system keep nobody out ({self.path}): on Lustre "
-                "mount with flock, not localflock. Wait for the other run, or give the command again."
+                f"another run ({other}) has begun to write {self.output} beside this one, which leaves it to "
+                "the other. Locks of this file system keep nobody out: mount Lustre with flock, not "
+                "localflock. Wait for the other run, or give the command again."
             )
 
 
