@@ -30,7 +30,6 @@ from rankfold.pipeline.planning.plan import Plan, check_disk
 from rankfold.pipeline.planning.progress import listener
 from rankfold.pipeline.storage.checkpoint import save_json
 from rankfold.pipeline.storage.journal import load_record
-from rankfold.pipeline.storage.lock import Lock
 from rankfold.pipeline.storage.manifest import (
     damage_in_words,
     damage_of,
@@ -136,8 +135,8 @@ def _execute(
         if isinstance(task, Chain):
             _carry_out_links(task, folder, identity, executor, (scratch, overwrite, listen))
             return Result(output, temporary=temporary)
-        with folder.claim(identity, overwrite=overwrite) as lock:
-            facts = _carry_out(task, folder, lock, plan, executor, fingerprint, listen)
+        with folder.claim(identity, overwrite=overwrite) as held:
+            facts = _carry_out(task, held, plan, executor, fingerprint, listen)
         return Result(output, temporary=temporary, facts=None if temporary is None else facts)
 
 
@@ -194,7 +193,6 @@ def _carry_out_links(
 def _carry_out(
     task: Task,
     folder: RunDirectory,
-    lock: Lock,
     plan: Plan,
     executor: Executor,
     fingerprint: str,
@@ -214,7 +212,7 @@ def _carry_out(
                 run, outcome = _work(task, folder, plan, executor, scheduler, fingerprint, progress)
             seconds = time.perf_counter() - began
     except DataError:
-        folder.discard(lock)
+        folder.discard()
         raise
     folder.log_attempt(
         {
@@ -231,7 +229,7 @@ def _carry_out(
             "finished": True,
         }
     )
-    folder.publish(lock)
+    folder.publish()
     for message in outcome["warnings"]:
         warnings.warn(message, RankfoldWarning, stacklevel=6)
     return outcome
@@ -271,6 +269,7 @@ def _work(
                 keeping,
                 edition,
                 executor.budget.device,
+                require_held=folder.require_held,
             )
             try:
                 facts = task.work(run, fingerprint)

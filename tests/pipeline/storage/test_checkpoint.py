@@ -310,10 +310,10 @@ def test_an_output_appears_when_it_is_published(tmp_path: Path) -> None:
     run = RunDirectory.beside(tmp_path / "r.zarr", None, digest({"seed": 0}))
     moments = {"first": "2026-11-26T03:00:00.5Z", "second": "2026-11-27T03:00:00Z"}
     for content, moment in moments.items():
-        with run.claim({"seed": 0}, overwrite=False) as lock:
+        with run.claim({"seed": 0}, overwrite=False) as held:
             (run.result / "data").write_text(content)
             run.log_attempt({"started": moment})
-            run.publish(lock)
+            held.publish()
         assert (run.output / "data").read_text() == content
         assert not run.state.exists() and not run.scratch.exists() and not run.result.exists()
     assert [a["started"] for a in load_json(run.record)["attempts"]] == [*moments.values()]

@@ -96,7 +96,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def killed_before_publishing(call: Callable[..., rf.Result], out: Path) -> Path:
     """The folder of a run that was killed when its result was complete and had no name."""
 
-    def kill(self: RunDirectory, lock: object) -> None:
+    def kill(self: RunDirectory) -> None:
         raise Killed
 
     with pytest.MonkeyPatch.context() as patch:

@@ -25,26 +25,24 @@ def test_who_came_first_publishes_nothing(run: RunDirectory) -> None:
     )
     with gives_way, run.claim(IDENTITY, overwrite=False) as first:
         with run.claim(IDENTITY, overwrite=False) as second:
-            assert second.other is None and first.other is not None
             (run.result / "data").write_text("whole")
-            run.publish(second)
-        run.publish(first)
+            second.publish()
+        first.publish()
     assert (run.output / "data").read_text() == "whole"
 
 
 def test_what_the_other_needs_is_not_removed(run: RunDirectory) -> None:
     with run.claim(IDENTITY, overwrite=False) as second:
         with pytest.raises(LockedError), run.claim(IDENTITY, overwrite=False):
-            second.path.write_text("process 1 on another\n")
+            (run.folder / "lock").write_text("process 1 on another\n")
             raise KeyError("what two runs in one folder end with")
         with pytest.raises(LockedError, match="process 1 on another"):
-            run.discard(second)
-        second.path.write_text(second.text)
+            second.discard()
         assert run.state.is_dir() and run.result.is_dir()
 
 
 def test_an_error_of_a_run_alone_stays_what_it_is(run: RunDirectory) -> None:
-    with pytest.raises(DataError, match="of its own"), run.claim(IDENTITY, overwrite=False) as lock:
-        run.discard(lock)
+    with pytest.raises(DataError, match="of its own"), run.claim(IDENTITY, overwrite=False) as held:
+        held.discard()
         raise DataError("of its own")
     assert not run.folder.exists()

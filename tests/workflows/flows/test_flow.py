@@ -334,7 +334,7 @@ def test_a_run_that_replaces_is_gone_on_with(flow: Path, monkeypatch: pytest.Mon
     assert rankfold("run", flow).exit_code == 0
     changed(flow, ("k: 3", "k: 4"))
 
-    def killed(self: RunDirectory, lock: object) -> None:
+    def killed(self: RunDirectory) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

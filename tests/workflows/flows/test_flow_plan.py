@@ -197,7 +197,7 @@ def test_scratch_elsewhere_is_looked_at_there(tmp_path: Path, monkeypatch: pytes
 def test_an_interrupted_run_is_not_refused_for_what_it_has_written(
     flow: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(self: RunDirectory, lock: object) -> None:
+    def killed(self: RunDirectory) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

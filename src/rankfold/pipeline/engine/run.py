@@ -74,6 +74,9 @@ class Run:
     device: str = "cpu"
     """Where folds run that have code for it."""
 
+    require_held: Callable[[], None] = lambda: None
+    """Raises where another process works on the same run, before sweeps write and facts are written."""
+
     passes: int = 0
     """Sweeps over the matrix so far, those of earlier attempts included."""
 
@@ -113,6 +116,7 @@ class Run:
 
         A small one that is temporary goes to the caller as it is, with no need to be opened.
         """
+        self.require_held()
         for name, (values, axes) in self.fitted.items():
             write_small(self.result, {name: values}, *axes[: values.ndim])
         small = not self.keeping.resumable and bytes_under(self.result) <= LAZY_BYTES
@@ -131,6 +135,7 @@ class Run:
 
     def sweep(self, name: str, fold: Fold) -> State:
         """Run a sweep, or take its accumulator from disk."""
+        self.require_held()
         place = self.concurrency, self.journal(name), self.keeping, self.device
         sweep = Sweep(name, fold, self.folder / name, *place)
         began = time.perf_counter()
@@ -230,6 +235,7 @@ class Run:
 
     def pair_sweep(self, name: str, fold: PairFold, folder: Path) -> None:
         """Let all pairs of rows meet; accumulators are in ``folder``."""
+        self.require_held()
         self.passes += 1
         groups, journal = fold.pairs.groups(self.groups), self.journal(name)
         sweep = PairSweep(name, fold, folder, groups, self.concurrency, self.at_once, journal, self.device)

@@ -124,17 +124,19 @@ def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions
 
 
 def write_group(group: Path, facts: Mapping[str, Any]) -> None:
-    """Make the folder a group that carries the reproducible facts of the result."""
+    """Make the folder a group that carries the reproducible facts of the result, in one step."""
     import zarr
+    from zarr.buffer.cpu import Buffer
 
-    # What an earlier attempt left may be damaged, and a manifest is no part of a group yet.
-    for name in ("zarr.json", MANIFEST):
-        remove(group / name)
-    zarr.open_group(group, mode="a", zarr_format=3).attrs["rankfold"] = {"schema": SCHEMA, **facts}
-    with warnings.catch_warnings():
-        # Not in the specification of Zarr 3 yet, but what xarray looks for first.
-        warnings.simplefilter("ignore")
-        zarr.consolidate_metadata(group, zarr_format=3)
+    remove(group / MANIFEST)  # of an earlier attempt
+    nodes = (path for pattern in ("*/zarr.json", "*/*/zarr.json") for path in group.glob(pattern))
+    files: dict[str, Any] = {str(p.relative_to(group)): Buffer.from_bytes(p.read_bytes()) for p in nodes}
+    store = zarr.storage.MemoryStore(files)
+    zarr.open_group(store, mode="a", zarr_format=3).attrs["rankfold"] = {"schema": SCHEMA, **facts}
+    with warnings.catch_warnings(), atomic_file(group / "zarr.json", durable=False) as file:
+        warnings.simplefilter("ignore")  # consolidated metadata are no standard yet, but xarray looks there
+        zarr.consolidate_metadata(store, zarr_format=3)
+        file.write(files["zarr.json"].to_bytes())
 
 
 def write_matrix_facts(path: Path, facts: Mapping[str, Any]) -> None:
@@ -359,9 +361,7 @@ class Result(Exports):
             document = json.loads((folder / "zarr.json").read_bytes())
             return tuple(map(str, document.get("dimension_names") or ()))
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise DataError(
-                f"{folder / 'zarr.json'} is not whole, so nothing can be said of its axes"
-            ) from error
+            raise DataError(f"{folder}/zarr.json is not whole, so nothing can be said of its axes") from error
 
     @property
     def run(self) -> dict[str, Any]:

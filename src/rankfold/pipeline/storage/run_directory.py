@@ -21,14 +21,14 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rankfold._version import __version__
 from rankfold.pipeline.blas import core_type
 from rankfold.pipeline.durable import exchange, flush, flush_tree, rename_durably
-from rankfold.pipeline.errors import OutputError
+from rankfold.pipeline.errors import LockedError, OutputError
 from rankfold.pipeline.storage.checkpoint import (
     disk_errors,
     load_json,
@@ -77,6 +77,9 @@ class RunDirectory:
     resumable: bool = True
     """Whether anybody can come back to it: else nothing has to survive this process."""
 
+    lock: Lock | None = None
+    """What a process holds that works in it."""
+
     @classmethod
     def beside(
         cls, output: Path, scratch: Path | None, request_hash: str, *, resumable: bool = True
@@ -109,8 +112,8 @@ class RunDirectory:
         return Journal(self.state / FOLDER)
 
     @contextlib.contextmanager
-    def claim(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[Lock]:
-        """Hold the run for this process, ready to start or to go on."""
+    def claim(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[RunDirectory]:
+        """Hold the run for this process, ready to start or to go on; as it is held, it can be published."""
         with disk_errors(self.folder):
             if os.path.lexists(self.folder) and not self.folder.is_dir():
                 self._make_way(overwrite=overwrite)
@@ -123,11 +126,18 @@ class RunDirectory:
             if not (self.state / FOLDER).is_dir():
                 remove(self.state / FOLDER)
                 (self.state / FOLDER).mkdir()
+            held = replace(self, lock=lock)
             try:
-                yield lock
+                yield held
             except Exception:
-                lock.require()  # two that write one run end in ways that tell nothing
+                held.require_held()  # two that write one run end in ways that tell nothing
                 raise
+
+    def require_held(self) -> None:
+        """Raise ``LockedError`` if another process works in it as well, or ours has not claimed it."""
+        if self.lock is None:
+            raise LockedError(f"{self.folder} is not held by this process")
+        self.lock.require()
 
     def _put_back(self) -> None:
         """Give a result its name again that was being replaced when a kill left its place empty."""
@@ -221,7 +231,7 @@ class RunDirectory:
         partial_files = (path for path in self.folder.glob(".*") if DRAFT_NAME.fullmatch(path.name))
         return [*partial_files, *self.folder.glob(PREVIOUS), *self.folder.glob(f"{KEYS}*")]
 
-    def publish(self, lock: Lock) -> None:
+    def publish(self) -> None:
         """Give the finished result its name and drop state and scratch.
 
         All that it consists of is on the disk before it has that name, and the name before anything goes that
@@ -233,7 +243,7 @@ class RunDirectory:
             os.rename(self.result, self.output)
             return
         flush_tree(self.result)
-        lock.require()
+        self.require_held()
         if not os.path.lexists(self.output):
             rename_durably(self.result, self.output)
         elif not exchange(self.result, self.output):
@@ -241,7 +251,7 @@ class RunDirectory:
             remove(old)
             os.rename(self.output, old)
             rename_durably(self.result, self.output)
-        if lock.other is None:
+        if self.lock is not None and self.lock.other is None:
             self.clear()
 
     def _forget_others(self) -> None:
@@ -256,9 +266,9 @@ class RunDirectory:
             0 if self.folder in self.scratch.parents else bytes_under(self.scratch)
         )
 
-    def discard(self, lock: Lock) -> None:
+    def discard(self) -> None:
         """Remove a run that cannot lead to a result; what a result that stays in place knows is not of it."""
-        lock.require()
+        self.require_held()
         if self.output.exists():
             self.clear()
             return
