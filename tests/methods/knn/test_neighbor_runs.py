@@ -77,18 +77,19 @@ def test_ten_kills_at_random_moments_change_no_byte(tmp_path: Path, symmetric: s
     asked = {"k": 12, "symmetric": symmetric, "block": [500, 500]}
     with start(store, tmp_path / "whole.zarr", **asked, **PLACES[0]) as child:
         assert child.stdout is not None
-        began = time.monotonic()
         child.stdout.readline()
         working = time.monotonic()
         child.communicate()
         assert child.returncode == 0
-    started, took = working - began, time.monotonic() - working
+    took = time.monotonic() - working
     chance, kills, out = random.Random(20), 0, tmp_path
     for attempt in range(60):
         if attempt % 3 == 0:  # three attempts at an output, then another
             out = tmp_path / f"killed-{attempt}.zarr"
         with start(store, out, **asked, **PLACES[attempt % 3]) as child:
-            time.sleep(started * 0.9 + chance.random() * took)
+            assert child.stdout is not None
+            child.stdout.readline()  # from where it works: how long it loads depends on what else runs
+            time.sleep(chance.random() * took)
             child.kill()
             child.communicate()
             kills += child.returncode != 0
