@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cases import CASES, Case
-from command_client import PATIENCE, Command, CommandLine
+from command_client import PATIENCE, Command, CommandLine, Outcome
 from command_server import Ending
 from contents import Contents
 from inputs import FLOWS, filled, write_trial
@@ -42,6 +42,13 @@ def resume(command: Command) -> None:
     """Let it go on."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(command.pid, signal.SIGCONT)
+
+
+def outcomes(first: Command, second: Command) -> list[Outcome]:
+    """How two commands end, of which the first may be stopped until the second has ended."""
+    later = second.outcome()
+    resume(first)
+    return [first.outcome(), later]
 
 
 def state_of(pid: int) -> str:

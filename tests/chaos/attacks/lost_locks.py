@@ -12,7 +12,7 @@ import time
 
 from attacks.clock import faults_of
 from command_client import Outcome
-from moments import WRITING, resume, start_and_stop
+from moments import WRITING, outcomes, resume, start_and_stop
 from trials import FAULT, REFUSED, SAME, Bench, Trial, chance, judge, moment, turn
 
 
@@ -33,9 +33,7 @@ def lost_locks(bench: Bench, seed: int, number: int) -> Trial:
     if pause is not None:
         time.sleep(pause)
         resume(first)
-    ends = [second.outcome()]
-    resume(first)
-    ends.insert(0, first.outcome())
+    ends = outcomes(first, second)
     faults.set()
     verdict, said = _judge_both(ends, [bench.difference(case, one) for one in ends])
     verdict, said = bench.ends_again(case, verdict, said)

@@ -12,7 +12,7 @@ import signal
 import time
 
 from command_client import Outcome
-from moments import WRITING, resume, start_and_stop
+from moments import WRITING, outcomes, resume, start_and_stop
 from trials import FAULT, REFUSED, SAME, Bench, Trial, chance, judge, moment, turn
 
 
@@ -33,9 +33,7 @@ def two_drivers(bench: Bench, seed: int, number: int) -> Trial:
         time.sleep(pause)
         with contextlib.suppress(ProcessLookupError):
             os.kill(first.pid, signal.SIGKILL)
-    ends = [second.outcome()]
-    resume(first)
-    ends.insert(0, first.outcome())
+    ends = outcomes(first, second)
     verdict, said = _judge_both(ends, way)
     verdict, said = bench.ends_again(case, verdict, said)
     for command in (first, second):
