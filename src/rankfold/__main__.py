@@ -15,8 +15,9 @@ def main() -> None:
     try:
         run()
     finally:
-        # It is done, well or not. The interpreter takes its own handlers away while it ends.
-        for number in (signal.SIGTERM, signal.SIGUSR1):
+        # It is done, well or not, and its exit code is known. The interpreter takes its own handlers away
+        # while it ends: a signal would change the code then.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
 
 

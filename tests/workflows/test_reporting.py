@@ -76,6 +76,30 @@ def test_a_library_that_handles_all_errors_does_not_handle_a_signal() -> None:
     assert ended.value.code == 75
 
 
+SIGNALED_AT_THE_END = """
+import os, signal, sys
+from rankfold.__main__ import main
+
+class Late:
+    def __del__(self, kill=os.kill, number=int(sys.argv.pop(1))):
+        kill(os.getpid(), number)
+
+late = Late()  # falls with its module, when the interpreter has taken its handlers away
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, *DRAINS])
+@pytest.mark.parametrize(("argument", "code"), [("--version", 0), ("--nothing", 2)])
+def test_a_signal_to_a_command_that_is_done_leaves_its_exit_code(
+    number: signal.Signals, argument: str, code: int
+) -> None:
+    command = [sys.executable, "-c", SIGNALED_AT_THE_END, str(int(number)), argument]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == code
+    assert "Exception ignored" not in ended.stderr
+
+
 def test_a_command_without_output_leaves_no_folder(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
