@@ -87,6 +87,8 @@ def _of(
 
 _ITERATIONS = ("--tol", "1e-9", "--passes", "4")
 _OUT = ("--out", "{trial}/r.zarr")
+_TWO_PROCESSES = ("--workers", "2", "--threads", "1")
+"""Each of which gets one of two streams."""
 
 CASES: tuple[Case, ...] = (
     _svd("svd gram", "--solver", "gram"),
@@ -320,14 +322,15 @@ CASES: tuple[Case, ...] = (
         outputs=(),
         overwrite=False,
     ),
-    _svd(
+    Case(
         "svd with 2 processes",
-        "--solver",
-        "subspace",
-        *_ITERATIONS,
-        "--workers",
-        "2",
-        store="x",
+        (
+            *("svd", "{input}/long.zarr", "--rank", "8", "--solver", "subspace"),
+            *(*_ITERATIONS, *RUN, *_TWO_PROCESSES, *_OUT),
+        ),
+        other_request=("8", "7"),
+        other_matrix=("{input}/long.zarr", "{input}/x.zarr"),
+        consumers=("info", "report", "verify"),
         processes=True,
     ),
     Case(
@@ -343,18 +346,8 @@ CASES: tuple[Case, ...] = (
     Case(
         "kmeans with 2 processes",
         (
-            "kmeans",
-            "{input}/x.zarr",
-            "--k",
-            "6",
-            "--n-init",
-            "2",
-            "--passes",
-            "6",
-            *RUN,
-            "--workers",
-            "2",
-            *_OUT,
+            *("kmeans", "{input}/long.zarr", "--k", "6", "--n-init", "2", "--passes", "6"),
+            *(*RUN, *_TWO_PROCESSES, *_OUT),
         ),
         processes=True,
     ),

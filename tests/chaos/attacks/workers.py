@@ -3,7 +3,8 @@
 The scheduler lives in the driver, and workers on one machine have no nanny: who is killed is one of two. A
 worker that is stopped for some seconds stands for a network that is cut for so long; one that stays stopped
 until the scheduler has lost patience, for one that does not come back. Connections that break are those of a
-worker: all its sends and receives fail for some seconds, and its sockets are shut.
+worker: all its sends and receives fail for some seconds, and its sockets are shut. Or they are those between
+workers, which all reach the driver, for some seconds or until the end.
 
 Whatever it was, the command ends with the same bytes, or, where the driver was killed, the same command does.
 """
@@ -16,6 +17,7 @@ import random
 import signal
 import time
 
+import psutil
 from attacks.clock import faults_of
 from attacks.kills import leftovers_of, lingering_of, workers_of
 from cases import CASES, Case
@@ -31,9 +33,13 @@ WAYS = (
     "stop a worker",
     "lose a worker",
     "cut a worker off",
+    "cut workers from each other",
 )
 PATIENCE_SECONDS = 3
 """Of the scheduler with a worker that is lost."""
+
+HUB_SECONDS = 30
+"""Until a worker has connected itself to the driver, at most."""
 
 
 def workers(bench: Bench, seed: int, number: int) -> Trial:
@@ -51,6 +57,8 @@ def workers(bench: Bench, seed: int, number: int) -> Trial:
     victims = _await(command, share, whole.outcome)
     attack = f"{_attack(command, victims, faults, way, draw)} after {share:.2f} of its time"
     outcome = command.outcome()
+    faults.set()
+    attack += ", with detours" * _took_detours(bench)
     verdict, said = SAME, ""
     if way != "kill the driver" or outcome.code == 0:
         verdict, said = judge(outcome, bench.difference(case, outcome), must_finish=True)
@@ -95,6 +103,8 @@ def _attack(command: Command, victims: list[int], faults: Faults, way: str, draw
     if not victims:
         return "no worker was there"
     victim, pause = draw.choice(victims), draw.choice((1.0, 5.0, 15.0))
+    if way == "cut workers from each other":
+        return _part(command, victim, faults, draw)
     if way == "kill a worker":
         _signal(victim, signal.SIGKILL)
     elif way == "kill all workers":
@@ -112,6 +122,39 @@ def _attack(command: Command, victims: list[int], faults: Faults, way: str, draw
             _signal(victim, signal.SIGCONT)
             return f"{way} for {pause:.0f} s"
     return way
+
+
+def _part(command: Command, worker: int, faults: Faults, draw: random.Random) -> str:
+    """Let connections break that workers make to anybody but the driver; what was done, in words."""
+    hub, last = _hub(command, worker), time.monotonic() + HUB_SECONDS
+    while hub is None and command.pid in command.members() and time.monotonic() < last:
+        time.sleep(0.05)
+        hub = _hub(command, worker)
+    if hub is None:
+        return "no worker was there"
+    faults.set(hub_pid=command.pid, hub_port=hub)
+    pause = draw.choice((1.0, 15.0, None))
+    if pause is None:
+        return "cut workers from each other until the end"
+    time.sleep(pause)
+    faults.set()
+    return f"cut workers from each other for {pause:.0f} s"
+
+
+def _took_detours(bench: Bench) -> bool:
+    """Whether something came to a worker by way of the driver."""
+    journals = bench.trial.glob("*.run/journal.jsonl")
+    return any('"unreachable"' in path.read_text() for path in journals)
+
+
+def _hub(command: Command, worker: int) -> int | None:
+    """The driver's port that a worker is connected to, once it is."""
+    try:
+        offers = {one.laddr.port for one in psutil.Process(command.pid).net_connections() if not one.raddr}
+        made = [one.raddr.port for one in psutil.Process(worker).net_connections() if one.raddr]
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return None
+    return next((port for port in made if port in offers), None)
 
 
 def _signal(pid: int, name: signal.Signals) -> None:

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,8 @@ struct control {
     long every;
     long stale_at; /* number of the open or read that fails with ESTALE, and all reads of that file after it */
     long cut_pid;  /* process whose connections break */
+    long hub_pid;  /* process that all others reach, at a port, while they do not reach each other */
+    long hub_port;
     long late_us;  /* that a process goes on to miss a name which it has once asked for in vain */
     long unlocked; /* whether everybody gets every lock */
     long calls;    /* operations on names so far */
@@ -35,6 +38,7 @@ static struct control *control;
 static const char *below;
 static size_t length;
 static unsigned char marks[65536]; /* of files: 1 opened to be read, 2 stale */
+static unsigned short ports[65536]; /* that connections were made to from here */
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("RANKFOLD_CHAOS_CONTROL");
@@ -209,7 +213,7 @@ READ(preadv, (int file, const struct iovec *to, int count, off_t at), file, to, 
 READ(preadv64, (int file, const struct iovec *to, int count, off64_t at), file, to, count, at)
 
 int close(int file) {
-    if (file >= 0 && file < 65536) marks[file] = 0;
+    if (file >= 0 && file < 65536) marks[file] = 0, ports[file] = 0;
     return NEXT(close)(file);
 }
 
@@ -249,8 +253,19 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone) {
 
 /* Connections */
 
+int connect(int file, const struct sockaddr *to, socklen_t size) {
+    int is_ip = to->sa_family == AF_INET || to->sa_family == AF_INET6; /* in both the port is at the same place */
+    if (file >= 0 && file < 65536) ports[file] = is_ip ? ntohs(((const struct sockaddr_in *)to)->sin_port) : 0;
+    return NEXT(connect)(file, to, size);
+}
+
+static int is_to_no_hub(int file) {
+    return control->hub_pid && control->hub_pid != getpid() && file >= 0 && file < 65536 && ports[file] &&
+           ports[file] != control->hub_port;
+}
+
 static int is_cut(int file) {
-    if (!control || !control->cut_pid || control->cut_pid != getpid()) return 0;
+    if (!control || !((control->cut_pid && control->cut_pid == getpid()) || is_to_no_hub(file))) return 0;
     struct sockaddr_storage name;
     socklen_t size = sizeof name;
     if (getsockname(file, (struct sockaddr *)&name, &size) || name.ss_family == AF_UNIX) return 0;

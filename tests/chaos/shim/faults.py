@@ -9,8 +9,9 @@ import subprocess
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("faults.c")
-FIELDS = ("clock_shift", "delay_us", "every", "stale_at", "cut_pid", "late_us", "unlocked", "calls", "reads")
-LAYOUT = struct.Struct("d8q")
+FIELDS = ("clock_shift", "delay_us", "every", "stale_at", "cut_pid", "hub_pid", "hub_port")
+FIELDS += ("late_us", "unlocked", "calls", "reads")
+LAYOUT = struct.Struct("d10q")
 
 
 def missing_compiler() -> str | None:

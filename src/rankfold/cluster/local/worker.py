@@ -11,6 +11,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import Worker
 from tornado.ioloop import PeriodicCallback
 
+from rankfold.cluster.local.relay import Relay
 from rankfold.pipeline.engine.attempt import drop_idle, progress_of_all, stop_all
 from rankfold.pipeline.engine.memory import note_baseline
 from rankfold.pipeline.engine.scheduler import Warmup
@@ -40,7 +41,7 @@ class RankfoldWorker(WorkerPlugin):
         self.report_seconds = max(REPORT_SECONDS, workers / REPORTS_PER_SECOND)
 
     def setup(self, worker: Worker) -> None:
-        """Compile kernels, take the baseline of memory, begin to report."""
+        """Compile kernels, take the baseline of memory, begin to report, and to reach others by detours."""
         if unseen := unseen_folder(self.marks):
             raise FileNotFoundError(f"{unseen} is not the folder that the driver sees under this name")
         # When a run ends, the scheduler is gone before its workers are: no reason for a traceback.
@@ -48,6 +49,7 @@ class RankfoldWorker(WorkerPlugin):
         self.kernels.warm()
         note_baseline()
         self.journal.note("came", worker=str(worker.name), threads=worker.state.nthreads)
+        vars(worker)["gather_dep"] = Relay(worker, self.journal)  # in the way of its own
         sent_rows: dict[str, dict[int, int]] = {}
 
         def report() -> None:
@@ -67,6 +69,7 @@ class RankfoldWorker(WorkerPlugin):
         """Stop what runs here if the worker ends; if only this run does, others may go on."""
         if hasattr(self, "_reports"):
             self._reports.stop()
+        vars(worker).pop("gather_dep", None)
         self.journal.note("left", worker=str(worker.name))
         drop_idle() if worker.status == Status.running else hand_over()
 

@@ -1,0 +1,83 @@
+"""What a worker cannot fetch from another comes by way of the scheduler.
+
+A network may be cut between two nodes that both reach the driver. Dask then asks the scheduler who has the
+result that is missing, is told of the same worker, and so on for ever, without a word. What crosses between
+workers here is paths and numbers: the scheduler can carry those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection
+from typing import Any
+
+from distributed.worker import Worker
+from distributed.worker_state_machine import GatherDepNetworkFailureEvent, GatherDepSuccessEvent
+
+from rankfold.pipeline.storage.journal import Journal
+
+LOG = logging.getLogger("distributed.worker")
+
+PATIENCE_SECONDS = 10.0
+"""Of a worker with another that does not answer. One that has ended is known to the scheduler before."""
+
+AGAIN_SECONDS = 60.0
+"""After which a worker that did not answer is asked directly again."""
+
+RELAY_SECONDS = 60.0
+"""Until the scheduler must have answered, who may not reach the other either."""
+
+
+class Relay:
+    """Takes the place of a worker's ``gather_dep``, and uses it as long as the other worker answers."""
+
+    def __init__(self, worker: Worker, journal: Journal) -> None:
+        self._worker, self._journal = worker, journal
+        self._fetch = worker.gather_dep
+        self._silent_since: dict[str, float] = {}
+        self._ask_again: dict[str, float] = {}
+
+    async def __call__(
+        self, peer: str, to_gather: Collection[Any], total_nbytes: int, *, stimulus_id: str
+    ) -> Any:
+        """Fetch keys from a worker; returns the event of Dask that says how it went."""
+        began = time.monotonic()
+        if began >= self._ask_again.get(peer, began):
+            event = await self._ask(peer, to_gather, total_nbytes, stimulus_id)
+            if event is not None and not isinstance(event, GatherDepNetworkFailureEvent):
+                self._silent_since.pop(peer, None)
+                self._ask_again.pop(peer, None)
+                return event
+            since = self._silent_since.setdefault(peer, began)
+            if event is not None and time.monotonic() - since < PATIENCE_SECONDS:
+                return event
+        return await self._relay(peer, to_gather, total_nbytes)
+
+    async def _ask(self, peer: str, to_gather: Collection[Any], total_nbytes: int, stimulus_id: str) -> Any:
+        """The other worker's answer; None if it gives none in time."""
+        try:
+            return await asyncio.wait_for(
+                self._fetch(peer, to_gather, total_nbytes, stimulus_id=stimulus_id), PATIENCE_SECONDS
+            )
+        except TimeoutError:
+            return None
+
+    async def _relay(self, peer: str, to_gather: Collection[Any], total_nbytes: int) -> Any:
+        if peer not in self._ask_again:
+            LOG.warning("%s does not answer: what it has comes by way of the scheduler", peer)
+            self._journal.note("unreachable", worker=str(self._worker.name), peer=peer)
+        self._ask_again[peer] = time.monotonic() + AGAIN_SECONDS
+        try:
+            answer = await asyncio.wait_for(self._worker.scheduler.gather(keys=[*to_gather]), RELAY_SECONDS)
+        except Exception as error:  # noqa: BLE001  # whatever it is, Dask must hear how the fetch ended
+            answer = {"status": f"{type(error).__name__}: {error}"}
+        name = f"rankfold-relay-{time.time()}"
+        if answer["status"] != "OK":
+            self._ask_again.pop(peer, None)
+            LOG.warning("%s does not answer the scheduler either (%s)", peer, answer["status"])
+            return GatherDepNetworkFailureEvent(worker=peer, total_nbytes=total_nbytes, stimulus_id=name)
+        return GatherDepSuccessEvent(
+            worker=peer, total_nbytes=total_nbytes, data=answer["data"], stimulus_id=name
+        )
