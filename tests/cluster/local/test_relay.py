@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from distributed import Client, LocalCluster
+from drivers import wait_for
 
 from rankfold.cluster.local import relay
 from rankfold.cluster.local.worker import RankfoldWorker
@@ -104,6 +105,21 @@ def test_a_worker_that_has_ended_is_not_looked_for_by_detours(
     client.sync(other.close, reason="test")
     assert client.submit(neg, there, workers=[one.address]).result(timeout=TIMEOUT) == -7
     assert "by way of the scheduler" not in caplog.text
+
+
+def test_what_is_lost_while_it_is_fetched_is_made_again_without_an_error(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(relay, "PATIENCE_SECONDS", 2.0)
+    one, other = workers(client)
+    attempts = cut(monkeypatch, one, other, "silence")
+    there = client.submit(abs, -8, workers=[other.address], allow_other_workers=True)
+    there.result(timeout=TIMEOUT)
+    here = client.submit(neg, there, workers=[one.address])
+    wait_for(lambda: bool(attempts), otherwise=lambda: "nothing was fetched")
+    client.sync(other.close, reason="test")
+    assert here.result(timeout=TIMEOUT) == -8
+    assert "Couldn't gather" not in caplog.text
 
 
 def test_a_run_that_has_ended_leaves_a_worker_as_it_was(client: Client) -> None:

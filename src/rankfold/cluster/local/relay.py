@@ -70,14 +70,22 @@ class Relay:
             self._journal.note("unreachable", worker=str(self._worker.name), peer=peer)
         self._ask_again[peer] = time.monotonic() + AGAIN_SECONDS
         try:
-            answer = await asyncio.wait_for(self._worker.scheduler.gather(keys=[*to_gather]), RELAY_SECONDS)
+            answer = await asyncio.wait_for(self._fetch_by_the_scheduler([*to_gather]), RELAY_SECONDS)
         except Exception as error:  # noqa: BLE001  # whatever it is, Dask must hear how the fetch ended
             answer = {"status": f"{type(error).__name__}: {error}"}
         name = f"rankfold-relay-{time.time()}"
         if answer["status"] != "OK":
             self._ask_again.pop(peer, None)
-            LOG.warning("%s does not answer the scheduler either (%s)", peer, answer["status"])
+            LOG.warning("nor does the scheduler have what %s had (%s)", peer, answer["status"])
             return GatherDepNetworkFailureEvent(worker=peer, total_nbytes=total_nbytes, stimulus_id=name)
         return GatherDepSuccessEvent(
             worker=peer, total_nbytes=total_nbytes, data=answer["data"], stimulus_id=name
         )
+
+    async def _fetch_by_the_scheduler(self, keys: list[Any]) -> dict[str, Any]:
+        """The scheduler's answer. It is not asked for what is lost: that it would log as an error."""
+        scheduler = self._worker.scheduler
+        owners = await scheduler.who_has(keys=keys)
+        if not all(owners.get(key) for key in keys):
+            return {"status": "lost, and made again"}
+        return dict(await scheduler.gather(keys=keys))
