@@ -335,12 +335,12 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "knn with 2 processes",
-        ("knn", "{input}/new.zarr", "--k", "5", *RUN, "--workers", "2", *_OUT),
+        ("knn", "{input}/new.zarr", "--k", "5", *RUN, *_TWO_PROCESSES, *_OUT),
         processes=True,
     ),
     Case(
         "nmf with 2 processes",
-        ("nmf", "{input}/y.zarr", "--rank", "4", "--passes", "4", *RUN, "--workers", "2", *_OUT),
+        ("nmf", "{input}/long.zarr", "--rank", "4", "--passes", "4", *RUN, *_TWO_PROCESSES, *_OUT),
         processes=True,
     ),
     Case(
@@ -353,12 +353,12 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "umap with 2 processes",
-        ("umap", "{input}/graph.zarr", "--n-epochs", "30", *RUN, "--workers", "2", *_OUT),
+        ("umap", "{input}/point-graph.zarr", "--n-epochs", "30", *RUN, *_TWO_PROCESSES, *_OUT),
         processes=True,
     ),
     Case(
         "kernel-pca with 2 processes",
-        ("kernel-pca", "{input}/cells.zarr", "--rank", "3", "--tol", "1e-4", *RUN, "--workers", "2", *_OUT),
+        ("kernel-pca", "{input}/points.zarr", "--rank", "3", "--tol", "1e-4", *RUN, *_TWO_PROCESSES, *_OUT),
         processes=True,
     ),
 )

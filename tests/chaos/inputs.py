@@ -48,6 +48,8 @@ EARLIER = {
     "lists.zarr": ("knn", "{input}/cells.zarr", *RUN, "--k", "30"),
     "lists-2.zarr": ("knn", "{input}/cells.zarr", *RUN, "--k", "31"),
     "graph.zarr": ("fuzzy-graph", "{input}/lists.zarr", *RUN, "--k", "15"),
+    "point-lists.zarr": ("knn", "{input}/points.zarr", *RUN, "--k", "15"),
+    "point-graph.zarr": ("fuzzy-graph", "{input}/point-lists.zarr", *RUN, "--k", "10"),
     "graph-2.zarr": ("fuzzy-graph", "{input}/lists.zarr", *RUN, "--k", "8"),
     "near.zarr": ("knn", "{input}/new.zarr", *RUN, "--k", "5"),
     "near-2.zarr": ("knn", "{input}/new.zarr", *RUN, "--k", "5", "--symmetric", "union"),
@@ -84,11 +86,9 @@ def write_inputs(folder: Path) -> list[list[str]]:
     }
     for name, (values, chunk) in stores.items():
         _write(folder / f"{name}.zarr", values.astype(np.float32), chunk)
-    _write(
-        folder / "long.zarr",
-        rng.standard_normal((STREAM_ROWS, 112), dtype=np.float32) * np.linspace(3, 1, 112, dtype=np.float32),
-        30_000,
-    )
+    scales = np.linspace(3, 1, 112, dtype=np.float32)
+    long = np.abs(rng.standard_normal((STREAM_ROWS, 112), dtype=np.float32)) * scales
+    _write(folder / "long.zarr", long, 30_000)
     for name, seed in (("sparse", 1), ("sparse-2", 2)):
         matrix = scipy.sparse.random(20_000, 300, density=0.03, random_state=seed, dtype=np.float32)
         _write_sparse(folder / f"{name}.zarr", matrix.tocsr())
