@@ -15,6 +15,7 @@ from dask.delayed import delayed
 from deadly_kernels import DeadlyKernels
 from drivers import GONE_SECONDS, HERE, wait_for, workers_of
 
+from rankfold.cluster.local.client import _make_ready
 from rankfold.cluster.local.processes import Processes
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import ClusterError
@@ -73,6 +74,21 @@ def test_workers_that_always_end_while_they_get_ready_end_the_run(
         place.open_scheduler(open_run(tmp_path), kernels),  # type: ignore[arg-type]
     ):
         pass
+
+
+def test_a_worker_that_is_cut_off_while_it_gets_ready_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds, attempts = [0.0], []
+
+    class CutOff:
+        def register_plugin(self, plugin: object) -> None:
+            attempts.append(plugin)
+            if seconds[0] < 20:
+                raise OSError("Stream is closed") from None
+
+    monkeypatch.setattr("rankfold.cluster.local.client.LOSS_ERRORS", ("OSError",))
+    monkeypatch.setattr("time.sleep", lambda pause: seconds.__setitem__(0, seconds[0] + pause))
+    _make_ready(CutOff(), object(), lambda: None)
+    assert len(attempts) > 1
 
 
 DRIVER = """\

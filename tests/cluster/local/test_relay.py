@@ -32,6 +32,7 @@ class NoKernels:
 def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Client]:
     """Two workers of this process, as those of a run are."""
     monkeypatch.setattr(relay, "PATIENCE_SECONDS", 0.4)
+    monkeypatch.setattr("rankfold.cluster.local.worker.note_baseline", lambda: None)
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
         client.register_plugin(RankfoldWorker("test", NoKernels(), {}, Journal(tmp_path), workers=2))

@@ -30,6 +30,9 @@ RETRIES = 3
 READY_ATTEMPTS = 10
 """Attempts to get all workers ready, while some are lost."""
 
+READY_WAIT_SECONDS = 5.0
+"""Between two of them at most: in all they take longer than connections are broken that come back."""
+
 LOSS_ERRORS = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError", "NoWorkerError")
 """Errors of Dask that tell of workers or a scheduler that are gone."""
 
@@ -163,7 +166,8 @@ def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
                     "their logs: a worker that ends there most often has too little memory"
                 ) from error
             watch()
-            time.sleep(TICK_SECONDS)
+            failures = READY_ATTEMPTS - remaining_attempts
+            time.sleep(min(READY_WAIT_SECONDS, TICK_SECONDS * 2**failures))
 
 
 def _take_in(event: tuple[float, dict[str, Any]]) -> None:
