@@ -37,7 +37,7 @@ def open_run(folder: Path) -> RunDirectory:
 @pytest.fixture(autouse=True)
 def modules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers find those of tests."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), *sys.path[1:]]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(HERE), *sys.path]))
 
 
 @pytest.fixture
