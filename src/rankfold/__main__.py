@@ -9,6 +9,7 @@ def main() -> None:
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from rankfold.workflows.cli import main as run
+    from rankfold.workflows.reporting import DRAINS
 
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, before)
@@ -17,7 +18,7 @@ def main() -> None:
     finally:
         # It is done, well or not, and its exit code is known. The interpreter takes its own handlers away
         # while it ends: a signal would change the code then.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        for number in (signal.SIGINT, *DRAINS):
             signal.signal(number, signal.SIG_IGN)
 
 

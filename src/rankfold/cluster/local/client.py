@@ -152,7 +152,7 @@ def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
     """Put a plugin on all workers, now and later. One that is lost while it gets ready is no reason to end:
     whoever comes in its place has the plugin from the scheduler.
     """
-    for remaining_attempts in reversed(range(READY_ATTEMPTS)):
+    for attempt in range(1, READY_ATTEMPTS + 1):
         try:
             # Again on those that are ready: they are as before, and were told nothing yet.
             client.register_plugin(plugin)
@@ -160,14 +160,13 @@ def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
         except Exception as error:
             if type(error).__name__ not in LOSS_ERRORS:
                 raise
-            if not remaining_attempts:
+            if attempt == READY_ATTEMPTS:
                 raise ClusterError(
                     f"{READY_ATTEMPTS} times in a row workers were lost while they got ready ({error}). See "
                     "their logs: a worker that ends there most often has too little memory"
                 ) from error
             watch()
-            failures = READY_ATTEMPTS - remaining_attempts
-            time.sleep(min(READY_WAIT_SECONDS, TICK_SECONDS * 2**failures))
+            time.sleep(min(READY_WAIT_SECONDS, TICK_SECONDS * 2**attempt))
 
 
 def _take_in(event: tuple[float, dict[str, Any]]) -> None:
