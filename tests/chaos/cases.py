@@ -353,7 +353,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "umap with 2 processes",
-        ("umap", "{input}/point-graph.zarr", "--n-epochs", "30", *RUN, *_TWO_PROCESSES, *_OUT),
+        ("umap", "{input}/near-graph.zarr", "--n-epochs", "30", *RUN, *_TWO_PROCESSES, *_OUT),
         processes=True,
     ),
     Case(

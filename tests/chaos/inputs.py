@@ -48,10 +48,9 @@ EARLIER = {
     "lists.zarr": ("knn", "{input}/cells.zarr", *RUN, "--k", "30"),
     "lists-2.zarr": ("knn", "{input}/cells.zarr", *RUN, "--k", "31"),
     "graph.zarr": ("fuzzy-graph", "{input}/lists.zarr", *RUN, "--k", "15"),
-    "point-lists.zarr": ("knn", "{input}/points.zarr", *RUN, "--k", "15"),
-    "point-graph.zarr": ("fuzzy-graph", "{input}/point-lists.zarr", *RUN, "--k", "10"),
     "graph-2.zarr": ("fuzzy-graph", "{input}/lists.zarr", *RUN, "--k", "8"),
     "near.zarr": ("knn", "{input}/new.zarr", *RUN, "--k", "5"),
+    "near-graph.zarr": ("fuzzy-graph", "{input}/near.zarr", *RUN, "--k", "5"),
     "near-2.zarr": ("knn", "{input}/new.zarr", *RUN, "--k", "5", "--symmetric", "union"),
     "index.zarr": ("index", "{input}/new.zarr", *RUN, "--partition-rows", "300"),
 }

@@ -104,17 +104,17 @@ def _attack(command: Command, victims: list[int], faults: Faults, way: str, draw
         return "no worker was there"
     victim, pause = draw.choice(victims), draw.choice((1.0, 5.0, 15.0))
     if way == "cut workers from each other":
-        return _part(command, victim, faults, draw)
+        hub = _await_hub(command, victim)
+        if hub is None:
+            return "no worker was there"
+        return _cut(faults, way, draw.choice((1.0, 15.0, None)), hub_pid=command.pid, hub_port=hub)
     if way == "kill a worker":
         _signal(victim, signal.SIGKILL)
     elif way == "kill all workers":
         for each in victims:
             _signal(each, signal.SIGKILL)
     elif way == "cut a worker off":
-        faults.set(cut_pid=victim)
-        time.sleep(pause)
-        faults.set()
-        return f"{way} for {pause:.0f} s"
+        return _cut(faults, way, pause, cut_pid=victim)
     else:
         _signal(victim, signal.SIGSTOP)
         time.sleep(3 * PATIENCE_SECONDS if way == "lose a worker" else pause)
@@ -124,21 +124,14 @@ def _attack(command: Command, victims: list[int], faults: Faults, way: str, draw
     return way
 
 
-def _part(command: Command, worker: int, faults: Faults, draw: random.Random) -> str:
-    """Let connections break that workers make to anybody but the driver; what was done, in words."""
-    hub, last = _hub(command, worker), time.monotonic() + HUB_SECONDS
-    while hub is None and command.pid in command.members() and time.monotonic() < last:
-        time.sleep(0.05)
-        hub = _hub(command, worker)
-    if hub is None:
-        return "no worker was there"
-    faults.set(hub_pid=command.pid, hub_port=hub)
-    pause = draw.choice((1.0, 15.0, None))
+def _cut(faults: Faults, way: str, pause: float | None, **cut: int) -> str:
+    """Let connections break for so long, or until the end; what was done, in words."""
+    faults.set(**cut)
     if pause is None:
-        return "cut workers from each other until the end"
+        return f"{way} until the end"
     time.sleep(pause)
     faults.set()
-    return f"cut workers from each other for {pause:.0f} s"
+    return f"{way} for {pause:.0f} s"
 
 
 def _took_detours(bench: Bench) -> bool:
@@ -155,6 +148,16 @@ def _hub(command: Command, worker: int) -> int | None:
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return None
     return next((port for port in made if port in offers), None)
+
+
+def _await_hub(command: Command, worker: int) -> int | None:
+    """The same, waited for while the command runs."""
+    last = time.monotonic() + HUB_SECONDS
+    while (hub := _hub(command, worker)) is None:
+        if time.monotonic() > last or command.pid not in command.members():
+            return None
+        time.sleep(0.05)
+    return hub
 
 
 def _signal(pid: int, name: signal.Signals) -> None:

@@ -37,8 +37,12 @@ struct control {
 static struct control *control;
 static const char *below;
 static size_t length;
-static unsigned char marks[65536]; /* of files: 1 opened to be read, 2 stale */
-static unsigned short ports[65536]; /* that connections were made to from here */
+
+#define FILES 65536
+static unsigned char marks[FILES]; /* of files: 1 opened to be read, 2 stale */
+static unsigned short ports[FILES]; /* that connections were made to from here */
+
+static int has_place(int file) { return file >= 0 && file < FILES; }
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("RANKFOLD_CHAOS_CONTROL");
@@ -149,7 +153,7 @@ static void see(const char *path) {
         int file = NEXT(name)(__VA_ARGS__, flags, mode);                           \
         if (file < 0) miss(path);                                                  \
         if (flags & O_CREAT) see(path);                                            \
-        if (file >= 0 && file < 65536) marks[file] = (unsigned char)reads;         \
+        if (has_place(file)) marks[file] = (unsigned char)reads;                   \
         return file;                                                               \
     }
 
@@ -195,7 +199,7 @@ MAKE(rmdir, path, (const char *path), path)
 
 #define READ(name, parameters, ...)                                            \
     ssize_t name parameters {                                                  \
-        if (control && file >= 0 && file < 65536 && marks[file]) {             \
+        if (control && has_place(file) && marks[file]) {                       \
             if (marks[file] == 2 || is_stale()) {                              \
                 marks[file] = 2;                                               \
                 errno = ESTALE;                                                \
@@ -213,7 +217,7 @@ READ(preadv, (int file, const struct iovec *to, int count, off_t at), file, to, 
 READ(preadv64, (int file, const struct iovec *to, int count, off64_t at), file, to, count, at)
 
 int close(int file) {
-    if (file >= 0 && file < 65536) marks[file] = 0, ports[file] = 0;
+    if (has_place(file)) marks[file] = 0, ports[file] = 0;
     return NEXT(close)(file);
 }
 
@@ -255,12 +259,12 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone) {
 
 int connect(int file, const struct sockaddr *to, socklen_t size) {
     int is_ip = to->sa_family == AF_INET || to->sa_family == AF_INET6; /* in both the port is at the same place */
-    if (file >= 0 && file < 65536) ports[file] = is_ip ? ntohs(((const struct sockaddr_in *)to)->sin_port) : 0;
+    if (has_place(file)) ports[file] = is_ip ? ntohs(((const struct sockaddr_in *)to)->sin_port) : 0;
     return NEXT(connect)(file, to, size);
 }
 
 static int is_to_no_hub(int file) {
-    return control->hub_pid && control->hub_pid != getpid() && file >= 0 && file < 65536 && ports[file] &&
+    return control->hub_pid && control->hub_pid != getpid() && has_place(file) && ports[file] &&
            ports[file] != control->hub_port;
 }
 
