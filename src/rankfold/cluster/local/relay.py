@@ -11,10 +11,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 from distributed.worker import Worker
-from distributed.worker_state_machine import GatherDepNetworkFailureEvent, GatherDepSuccessEvent
+from distributed.worker_state_machine import (
+    GatherDepDoneEvent,
+    GatherDepNetworkFailureEvent,
+    GatherDepSuccessEvent,
+)
 
 from rankfold.pipeline.storage.journal import Journal
 
@@ -30,30 +34,36 @@ RELAY_SECONDS = 60.0
 """Until the scheduler must have answered, who may not reach the other either."""
 
 
+class _Silence(NamedTuple):
+    """Of a worker that did not answer."""
+
+    since: float
+    asked_again: float = 0.0
+    """The time before which it is not asked directly."""
+
+
 class Relay:
     """Takes the place of a worker's ``gather_dep``, and uses it as long as the other worker answers."""
 
     def __init__(self, worker: Worker, journal: Journal) -> None:
         self._worker, self._journal = worker, journal
         self._fetch = worker.gather_dep
-        self._silent_since: dict[str, float] = {}
-        self._ask_again: dict[str, float] = {}
+        self._silent: dict[str, _Silence] = {}
 
     async def __call__(
         self, peer: str, to_gather: Collection[Any], total_nbytes: int, *, stimulus_id: str
     ) -> Any:
         """Fetch keys from a worker; returns the event of Dask that says how it went."""
-        began = time.monotonic()
-        if began >= self._ask_again.get(peer, began):
+        silence = self._silent.get(peer, _Silence(since=time.monotonic()))
+        if time.monotonic() >= silence.asked_again:
             event = await self._ask(peer, to_gather, total_nbytes, stimulus_id)
             if event is not None and not isinstance(event, GatherDepNetworkFailureEvent):
-                self._silent_since.pop(peer, None)
-                self._ask_again.pop(peer, None)
+                self._silent.pop(peer, None)
                 return event
-            since = self._silent_since.setdefault(peer, began)
-            if event is not None and time.monotonic() - since < PATIENCE_SECONDS:
+            if event is not None and time.monotonic() - silence.since < PATIENCE_SECONDS:
+                self._silent[peer] = silence
                 return event
-        return await self._relay(peer, to_gather, total_nbytes)
+        return await self._relay(peer, to_gather, total_nbytes, silence)
 
     async def _ask(self, peer: str, to_gather: Collection[Any], total_nbytes: int, stimulus_id: str) -> Any:
         """The other worker's answer; None if it gives none in time."""
@@ -64,28 +74,29 @@ class Relay:
         except TimeoutError:
             return None
 
-    async def _relay(self, peer: str, to_gather: Collection[Any], total_nbytes: int) -> Any:
-        if peer not in self._ask_again:
+    async def _relay(
+        self, peer: str, to_gather: Collection[Any], total_nbytes: int, silence: _Silence
+    ) -> GatherDepDoneEvent:
+        if not silence.asked_again:
             LOG.warning("%s does not answer: what it has comes by way of the scheduler", peer)
             self._journal.note("unreachable", worker=str(self._worker.name), peer=peer)
-        self._ask_again[peer] = time.monotonic() + AGAIN_SECONDS
-        try:
-            answer = await asyncio.wait_for(self._fetch_by_the_scheduler([*to_gather]), RELAY_SECONDS)
-        except Exception as error:  # noqa: BLE001  # whatever it is, Dask must hear how the fetch ended
-            answer = {"status": f"{type(error).__name__}: {error}"}
+        self._silent[peer] = silence._replace(asked_again=time.monotonic() + AGAIN_SECONDS)
         name = f"rankfold-relay-{time.time()}"
-        if answer["status"] != "OK":
-            self._ask_again.pop(peer, None)
-            LOG.warning("nor does the scheduler have what %s had (%s)", peer, answer["status"])
+        try:
+            data = await asyncio.wait_for(self._fetch_by_the_scheduler([*to_gather]), RELAY_SECONDS)
+        except Exception as error:  # noqa: BLE001  # whatever it is, Dask must hear how the fetch ended
+            self._silent[peer] = _Silence(silence.since)
+            LOG.warning("nor does the scheduler have what %s had (%s: %s)", peer, type(error).__name__, error)
             return GatherDepNetworkFailureEvent(worker=peer, total_nbytes=total_nbytes, stimulus_id=name)
-        return GatherDepSuccessEvent(
-            worker=peer, total_nbytes=total_nbytes, data=answer["data"], stimulus_id=name
-        )
+        return GatherDepSuccessEvent(worker=peer, total_nbytes=total_nbytes, data=data, stimulus_id=name)
 
-    async def _fetch_by_the_scheduler(self, keys: list[Any]) -> dict[str, Any]:
-        """The scheduler's answer. It is not asked for what is lost: that it would log as an error."""
+    async def _fetch_by_the_scheduler(self, keys: list[Any]) -> dict[Any, object]:
+        """Values by key. The scheduler is not asked for what is lost: that it would log as an error."""
         scheduler = self._worker.scheduler
         owners = await scheduler.who_has(keys=keys)
         if not all(owners.get(key) for key in keys):
-            return {"status": "lost, and made again"}
-        return dict(await scheduler.gather(keys=keys))
+            raise LookupError("lost, and made again")
+        answer = await scheduler.gather(keys=keys)
+        if answer["status"] != "OK":
+            raise OSError(answer["status"])
+        return dict(answer["data"])
