@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -52,3 +54,21 @@ def test_what_is_offered_is_of_use() -> None:
     names = {name for name in dir(rf.pca(X, 3)) if not name.startswith("_")}
     assert {"scores", "components", "attrs", "run", "plot", "to_pandas"} <= names
     assert not names & {"damage", "lacking"}
+
+
+@pytest.mark.parametrize("name", ["zarr.json", "manifest.json"])
+def test_what_may_not_be_read_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Told by the system: a test that takes the right away says nothing where root runs it."""
+    x, read = np.eye(30, 5), Path.read_bytes
+    rf.pca(x, rank=2, out=tmp_path / "r.zarr")
+
+    def refuses(self: Path) -> bytes:
+        if self == tmp_path / "r.zarr" / name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+        return read(self)
+
+    monkeypatch.setattr(Path, "read_bytes", refuses)
+    with pytest.raises(PermissionError, match=name):
+        rf.transform(tmp_path / "r.zarr", x)

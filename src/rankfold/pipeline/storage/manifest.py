@@ -81,6 +81,8 @@ def read_manifest(result: Path) -> Manifest | None:
     ------
     DataError
         There is one that is not whole.
+    PermissionError
+        There is one that may not be read.
     """
     path = result / NAME
     try:
@@ -90,6 +92,8 @@ def read_manifest(result: Path) -> Manifest | None:
             return Manifest(str(record["request"]), files)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError:
+        raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         pass
     raise DataError(f"{path} is not whole, so nothing can be said of the result")

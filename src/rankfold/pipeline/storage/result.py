@@ -103,13 +103,10 @@ def _description(
 
 
 def open_to_write(path: Path) -> zarr.Array[Any]:
-    """An array of a result, every chunk of which is written: one that is missing tells of damage.
-
-    The trap: what an array is created with is forgotten when it is opened again.
-    """
+    """An array of a result, every chunk of which is written: one that is missing tells of damage."""
     import zarr
 
-    return zarr.open_array(path, mode="r+").with_config({"write_empty_chunks": True})
+    return zarr.open_array(path, mode="r+").with_config({"write_empty_chunks": True})  # it is not stored
 
 
 def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions: str) -> None:
@@ -197,8 +194,7 @@ class Result(Exports):
     Arrays are attributes, ``r.s``, ``r.components``, or found by name, ``r["s"]``. Row outputs of a stored
     result, and whatever exceeds 64 MiB, are Zarr arrays, read when sliced; the rest are NumPy arrays. A
     result without ``out=`` lives in a temporary store, which goes when the result and every array taken
-    from it are gone. A reconstructed matrix is a plain Zarr array, and here the result whose one array
-    is ``X``.
+    from it are gone. A reconstructed matrix is a plain Zarr array, and here a result of one array, ``X``.
     """
 
     attrs: dict[str, Any]
@@ -234,6 +230,8 @@ class Result(Exports):
             store = zarr.open(self._path, mode="r")
             self.attrs = dict(store.attrs["rankfold"])  # type: ignore[arg-type]
             _require_facts(self.attrs)
+        except PermissionError:
+            raise
         except _NO_RESULT as error:
             raise InputError(f"{self._path} is not a result of rankfold") from error
         try:
