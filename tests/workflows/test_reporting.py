@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import pytest
 from drivers import HERE
 
 import rankfold as rf
+from rankfold.pipeline.errors import DataError
 from rankfold.workflows.reporting import DRAINS, report_errors
 
 
@@ -41,12 +42,36 @@ def test_a_second_signal_does_not_disturb_the_end() -> None:
     assert ended.value.code == 75 and done == ["cleaned up"]
 
 
+def forget() -> None:
+    """A file is read that its server has forgotten."""
+    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+
+def read_chunk() -> None:
+    """The same in the midst of a matrix."""
+    try:
+        forget()
+    except OSError as error:
+        raise DataError("a chunk cannot be read") from error
+
+
 @pytest.mark.usefixtures("own_handlers")
-def test_a_file_that_its_server_has_forgotten_is_more_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("read", [forget, read_chunk])
+def test_a_file_that_its_server_has_forgotten_is_more_to_do(
+    read: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended, report_errors(False):
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        read()
     said = capsys.readouterr().err
     assert ended.value.code == 75 and "stale file handle" in said and "the same command goes on" in said
+
+
+@pytest.mark.usefixtures("own_handlers")
+def test_an_error_that_is_its_own_cause_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    error = DataError("a chunk is missing")
+    with pytest.raises(SystemExit) as ended, report_errors(False):
+        raise error from error
+    assert ended.value.code == 4 and capsys.readouterr().err == "rankfold: a chunk is missing\n"
 
 
 @pytest.mark.usefixtures("own_handlers")

@@ -50,10 +50,10 @@ class Stop(BaseException):
 
 def exit_code_of(error: BaseException) -> int:
     """The exit code of a command that ends with an error: 1 for one that is rankfold's own fault."""
+    if isinstance(error, Stop) or _is_stale(error):
+        return Interrupted.exit_code
     if isinstance(error, RankfoldError):
         return error.exit_code
-    if isinstance(error, Stop):
-        return Interrupted.exit_code
     if isinstance(error, KeyboardInterrupt):
         return KEYBOARD
     return InputError.exit_code if isinstance(error, OSError | MemoryError) else 1
@@ -70,8 +70,6 @@ def report_errors(debug: bool) -> Iterator[None]:
     try:
         yield
         _disregard(*DRAINS)  # all is done: nothing is left to stop
-    except RankfoldError as error:
-        _fail(str(error), error.exit_code, error if debug else None)
     except Stop as stop:
         _fail(f"stopped by {stop}; {RESUME_HINT}", exit_code_of(stop), None)
     except KeyboardInterrupt as stop:
@@ -80,11 +78,8 @@ def report_errors(debug: bool) -> Iterator[None]:
         # Only closing lines are written to stdout: what they tell of is done.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
-    except (OSError, MemoryError) as error:
-        if getattr(error, "errno", None) == errno.ESTALE:
-            _fail(f"{STALE}; {RESUME_HINT}", Interrupted.exit_code, error if debug else None)
-        message = _of_file(error) or f"{type(error).__name__}: {error}"
-        _fail(f"{message} (--debug shows where)", exit_code_of(error), error if debug else None)
+    except (RankfoldError, OSError, MemoryError) as error:
+        _fail(_in_words(error), exit_code_of(error), error if debug else None)
     finally:
         sys.unraisablehook = unraisable
         sys.stdout, sys.stderr = streams
@@ -103,6 +98,25 @@ FILE_ERRORS: dict[type[BaseException], str] = {
     FileNotFoundError: "does not exist",
 }
 """What the system means by errors that name a file."""
+
+
+def _is_stale(error: BaseException | None) -> bool:
+    """Whether an error is, or stems from, one of a file server that forgot a file."""
+    seen: list[BaseException] = []  # an error that is raised from itself has no end of causes
+    while error is not None and error not in seen:
+        if getattr(error, "errno", None) == errno.ESTALE:
+            return True
+        seen.append(error)
+        error = error.__cause__
+    return False
+
+
+def _in_words(error: BaseException) -> str:
+    if _is_stale(error):
+        return f"{STALE}; {RESUME_HINT}"
+    if isinstance(error, RankfoldError):
+        return str(error)
+    return f"{_of_file(error) or f'{type(error).__name__}: {error}'} (--debug shows where)"
 
 
 def _of_file(error: BaseException) -> str:

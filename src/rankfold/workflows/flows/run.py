@@ -197,7 +197,7 @@ def _carry_out(workflow: Workflow, verdict: StagePlan, record: Record, listener:
     try:
         _work(workflow, verdict, record, listener)
     except RankfoldError as error:
-        more_to_do = error.exit_code == Interrupted.exit_code
+        more_to_do = exit_code_of(error) == Interrupted.exit_code
         record.count("interrupted" if more_to_do else "failed")
         record.end(name, "interrupted" if more_to_do else "failed", in_file(str(error)))
         raise with_place(error, name, verdict.step.stage_name, workflow.document) from error
