@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 from pathlib import Path
 
 import pytest
 
-from rankfold.pipeline.errors import DataError, LockedError
+from rankfold.pipeline.errors import DataError, LockedError, OutputError
+from rankfold.pipeline.storage import run_directory
+from rankfold.pipeline.storage.checkpoint import atomic_file
 from rankfold.pipeline.storage.run_directory import RunDirectory, digest
 
 IDENTITY = {"seed": 0}
@@ -29,6 +32,24 @@ def test_who_came_first_publishes_nothing(run: RunDirectory) -> None:
             second.publish()
         first.publish()
     assert (run.output / "data").read_text() == "whole"
+
+
+def test_what_the_other_was_writing_is_not_published(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other loses its folder in the midst of a file, which it then cannot remove."""
+    rename = run_directory.rename_durably
+
+    def rename_beside_a_writer(source: Path, target: Path) -> None:
+        with contextlib.suppress(OutputError), atomic_file(source / "zarr.json") as file:
+            file.write(b"half")
+            rename(source, target)
+
+    monkeypatch.setattr(run_directory, "rename_durably", rename_beside_a_writer)
+    with run.claim(IDENTITY, overwrite=False) as held:
+        (run.result / "data").write_text("whole")
+        held.publish()
+    assert [path.name for path in run.output.iterdir()] == ["data"]
 
 
 def test_what_the_other_needs_is_not_removed(run: RunDirectory) -> None:

@@ -74,6 +74,13 @@ def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, i
                               sort_keys=True, indent=0).encode() + b"\n")  # fmt: skip
 
 
+def remove_drafts(result: Path) -> None:
+    """Remove what a writer left under a hidden name as its folder was renamed."""
+    for _, path in _files(result):
+        if path.name.startswith("."):
+            path.unlink(missing_ok=True)
+
+
 def read_manifest(result: Path) -> Manifest | None:
     """The manifest of a result; None where there is none.
 

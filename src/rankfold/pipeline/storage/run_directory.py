@@ -40,6 +40,7 @@ from rankfold.pipeline.storage.checkpoint import (
 )
 from rankfold.pipeline.storage.journal import FOLDER, Journal, gather, load_record
 from rankfold.pipeline.storage.lock import Lock, hold_lock
+from rankfold.pipeline.storage.manifest import remove_drafts
 from rankfold.pipeline.storage.owner import make_own_folder, require_own
 
 LOG = logging.getLogger("rankfold")
@@ -251,6 +252,7 @@ class RunDirectory:
             remove(old)
             os.rename(self.output, old)
             rename_durably(self.result, self.output)
+        remove_drafts(self.output)  # of a run beside this one, where locks keep nobody out
         if self.lock is not None and self.lock.other is None:
             self.clear()
 
