@@ -38,8 +38,8 @@ class _Silence(NamedTuple):
     """Of a worker that did not answer."""
 
     since: float
-    asked_again: float = 0.0
-    """The time before which it is not asked directly."""
+    end: float = 0.0
+    """The time from which it is asked directly again; 0 as long as it always was."""
 
 
 class Relay:
@@ -55,7 +55,7 @@ class Relay:
     ) -> Any:
         """Fetch keys from a worker; returns the event of Dask that says how it went."""
         silence = self._silent.get(peer, _Silence(since=time.monotonic()))
-        if time.monotonic() >= silence.asked_again:
+        if time.monotonic() >= silence.end:
             event = await self._ask(peer, to_gather, total_nbytes, stimulus_id)
             if event is not None and not isinstance(event, GatherDepNetworkFailureEvent):
                 self._silent.pop(peer, None)
@@ -77,10 +77,10 @@ class Relay:
     async def _relay(
         self, peer: str, to_gather: Collection[Any], total_nbytes: int, silence: _Silence
     ) -> GatherDepDoneEvent:
-        if not silence.asked_again:
+        if not silence.end:
             LOG.warning("%s does not answer: what it has comes by way of the scheduler", peer)
             self._journal.note("unreachable", worker=str(self._worker.name), peer=peer)
-        self._silent[peer] = silence._replace(asked_again=time.monotonic() + AGAIN_SECONDS)
+        self._silent[peer] = silence._replace(end=time.monotonic() + AGAIN_SECONDS)
         name = f"rankfold-relay-{time.time()}"
         try:
             data = await asyncio.wait_for(self._fetch_by_the_scheduler([*to_gather]), RELAY_SECONDS)

@@ -106,7 +106,8 @@ def open_to_write(path: Path) -> zarr.Array[Any]:
     """An array of a result, every chunk of which is written: one that is missing tells of damage."""
     import zarr
 
-    return zarr.open_array(path, mode="r+").with_config({"write_empty_chunks": True})  # it is not stored
+    # The trap: what an array is created with is forgotten when it is opened again.
+    return zarr.open_array(path, mode="r+").with_config({"write_empty_chunks": True})
 
 
 def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions: str) -> None:
