@@ -146,10 +146,6 @@ def sleeping_workers(run: RunDirectory, count: int) -> Iterator[tuple[Client, An
                 process.kill()
 
 
-IDLE_SECONDS = 10.0
-"""In which the scheduler is watched that has workers and no work: heartbeats, which go on beside tasks."""
-
-
 def loop_seconds(cluster: Any) -> float:
     """Processor seconds of the thread in which the scheduler runs, and the client's messages are handled."""
 
@@ -159,11 +155,20 @@ def loop_seconds(cluster: Any) -> float:
     return float(cluster.sync(measure))
 
 
+def idle_share(cluster: Any, seconds: float) -> float:
+    """Of a processor, by a scheduler without work: heartbeats, which go on beside tasks."""
+    began = loop_seconds(cluster)
+    time.sleep(seconds)
+    return (loop_seconds(cluster) - began) / seconds
+
+
 # A run ------------------------------------------------------------------------------------------------------
 
 
-def simulate(sweeps: list[SleepingSweep], workers: int, scale: float, numbers: int) -> dict[str, Any]:
-    """Sleep through sweeps; what was measured of each, and of all."""
+def simulate(
+    sweeps: list[SleepingSweep], workers: int, scale: float, numbers: int, idle_seconds: float
+) -> dict[str, Any]:
+    """Sleep through sweeps; what was measured of each, of all, and of a scheduler idle before and after."""
     place = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="rankfold-scale-", dir=place))
     run_folder = RunDirectory.beside(folder / "nothing.zarr", None, "0" * 32)
@@ -175,20 +180,20 @@ def simulate(sweeps: list[SleepingSweep], workers: int, scale: float, numbers: i
             run_folder.claim({}, overwrite=False),
             sleeping_workers(run_folder, workers) as (scheduler, cluster, counts),
         ):
-            idle = loop_seconds(cluster)
-            time.sleep(IDLE_SECONDS)
-            idle = (loop_seconds(cluster) - idle) / IDLE_SECONDS
+            idle = [idle_share(cluster, idle_seconds)]
             for each in sweeps:
                 facts.append(slept(each, scheduler, cluster, run_folder, workers, scale, numbers, calls))
                 print(json.dumps(facts[-1]), flush=True)
             memory = anonymous_bytes() or 0
+            idle.append(idle_share(cluster, idle_seconds))
         of_workers = json.loads(counts.read_text())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {
         "workers": workers,
         "scale": scale,
-        "idle_scheduler_share": idle,
+        "idle_scheduler_share": sum(idle) / len(idle),
+        "idle_scheduler_shares": idle,
         "sweeps": facts,
         "end_bytes": memory,
         "worker_calls": of_workers["calls"],
@@ -256,6 +261,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="how many times faster than planned")
     parser.add_argument("--rows", type=int, default=ROW_COUNT)
     parser.add_argument("--numbers", type=int, default=0, help="float64 numbers of an accumulator")
+    parser.add_argument("--idle", type=float, default=30.0, help="seconds without work, before and after")
     parser.add_argument("--only", nargs="*", default=(), help="names of sweeps")
     parser.add_argument("--model", action="store_true", help="the model, and no simulation")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/scale.json"))
@@ -268,7 +274,7 @@ def main() -> None:
         plan, sweeps = planned("svd", asked.workers, asked.rows, rank=50, solver="krylov")
         planning = time.perf_counter() - began
         sweeps = [each for each in sweeps if not asked.only or each.sweep.name in asked.only]
-        made = simulate(sweeps, asked.workers, asked.scale, asked.numbers)
+        made = simulate(sweeps, asked.workers, asked.scale, asked.numbers, asked.idle)
         predict(plan, made)
         made |= {"shape": list(plan.shape), "planning_seconds": planning, "numbers": asked.numbers}
         made |= {"system": platform.platform(), "cores": os.cpu_count(), "load": os.getloadavg()[1]}

@@ -52,7 +52,7 @@ def test_no_time_of_the_model_is_below_what_reading_takes() -> None:
 def test_workers_that_sleep_fold_each_row_once(tmp_path: Path) -> None:
     """The script asserts it, by the sum of a real sweep on real workers of Dask."""
     command = [sys.executable, str(ROOT / "benchmarks" / "scale.py"), "--workers", "4", "--rows", "4000000"]
-    options = ["--scale", "100", "--only", "pass-01", "--out", str(tmp_path / "scale.json")]
+    options = ["--scale", "100", "--idle", "5", "--only", "pass-01", "--out", str(tmp_path / "scale.json")]
     subprocess.run([*command, *options], check=True, timeout=300, stdout=subprocess.DEVNULL)
     (run,) = json.loads((tmp_path / "scale.json").read_text())["simulations"].values()
     made: dict[str, Any] = run["sweeps"][0]
