@@ -45,14 +45,11 @@ def start(store: str, out: Path, **options: Any) -> subprocess.Popen[str]:
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Digest of every file of a result, those of its graph among them.
-
-    A kill may leave the temporary name of a chunk (``checkpoint.atomic_file``), which no reader looks at.
-    """
+    """Digest of every file of a result, those of its graph among them."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.startswith(".")
+        if path.is_file()
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -20,6 +21,8 @@ from covers import cover
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import decaying, same_bytes, to_zarr
+from zarr.core.buffer import default_buffer_prototype
+from zarr.storage import LocalStore
 
 import rankfold as rf
 from rankfold.pipeline import durable
@@ -104,6 +107,11 @@ def killed_before_publishing(call: Callable[..., rf.Result], out: Path) -> Path:
         with pytest.raises(Killed):
             call(out)
     return out.with_name(out.name + ".run")
+
+
+def names(folder: Path) -> set[str]:
+    """Of all files and folders below."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
 def flip(path: Path, at: float = 0.5) -> None:
@@ -474,11 +482,32 @@ def test_a_damaged_result_is_not_transformed_by(tmp_path: Path) -> None:
             use()
 
 
-def test_hidden_files_of_a_killed_writer_are_not_published(tmp_path: Path) -> None:
+def test_drafts_of_a_killed_writer_are_not_published(tmp_path: Path) -> None:
+    qr(tmp_path / "whole.zarr")
     run = killed_before_publishing(qr, tmp_path / "r.zarr")
     (next(run.glob("result-*")) / "Q/c/0/.0.deadbeef").write_bytes(b"half")
     qr(tmp_path / "r.zarr")
-    assert not [path for path in (tmp_path / "r.zarr").rglob("*") if path.name.startswith(".")]
+    assert names(tmp_path / "r.zarr") == names(tmp_path / "whole.zarr")
+
+
+@pytest.mark.parametrize("name", ["zarr.json", "Q/zarr.json", "Q/c/0/0"])
+def test_drafts_of_zarr_are_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Under the names that Zarr gives them, whose process ends before it renames one."""
+
+    def end(*_: Any) -> None:
+        raise Killed
+
+    qr(tmp_path / "whole.zarr")
+    result = next(killed_before_publishing(qr, tmp_path / "r.zarr").glob("result-*"))
+    before = set(result.rglob("*"))
+    value = default_buffer_prototype().buffer.from_bytes(b"{")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", end)
+        with pytest.raises(Killed):
+            asyncio.run(LocalStore(result).set(name, value))
+    assert len(set(result.rglob("*")) - before) == 1
+    qr(tmp_path / "r.zarr")
+    assert names(tmp_path / "r.zarr") == names(tmp_path / "whole.zarr")
 
 
 def test_a_temporary_run_flushes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from rankfold.pipeline.storage.result import Result
 
 NAME = "manifest.json"
+
+_DRAFT = re.compile(r"\..*|.*\.[0-9a-f]{32}\.partial")
+"""Names of files that are being written: hidden ones are ours, the others Zarr's."""
 
 COMPARISON = ContextVar("COMPARISON", default=False)
 """Whether checksums of results of any size are compared whenever one is looked at."""
@@ -49,7 +53,7 @@ class Manifest:
 def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, int]]) -> None:
     """Take stock of a finished result; ``known`` are checksums that need not be computed again.
 
-    What killed writers left under hidden names is removed.
+    What killed writers left is removed.
 
     Raises
     ------
@@ -59,7 +63,7 @@ def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, i
     remove(result / NAME)
     files: dict[str, list[int]] = {}
     for name, path in _files(result):
-        if path.name.startswith("."):
+        if _DRAFT.fullmatch(path.name):
             path.unlink()
             continue
         size = path.stat().st_size
@@ -75,9 +79,9 @@ def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, i
 
 
 def remove_drafts(result: Path) -> None:
-    """Remove what a writer left under a hidden name as its folder was renamed."""
+    """Remove what a writer left half-written as its folder was renamed."""
     for _, path in _files(result):
-        if path.name.startswith("."):
+        if _DRAFT.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 
