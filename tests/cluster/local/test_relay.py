@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from operator import neg
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -121,6 +122,28 @@ def test_what_is_lost_while_it_is_fetched_is_made_again_without_an_error(
     client.sync(other.close, reason="test")
     assert here.result(timeout=TIMEOUT) == -8
     assert "Couldn't gather" not in caplog.text
+
+
+def test_a_worker_that_is_sent_much_asks_few_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its own loop is what takes long for many, and no worker of them is silent."""
+    monkeypatch.setattr(relay, "PATIENCE_SECONDS", 0.4)
+    under_way, most = 0, 0
+
+    async def fetch(*_: Any, **__: Any) -> str:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.002 * under_way)
+        under_way -= 1
+        return "fetched"
+
+    async def fetch_all() -> list[Any]:
+        worker: Any = SimpleNamespace(gather_dep=fetch, name="one")
+        ask = relay.Relay(worker, Journal(tmp_path))
+        return await asyncio.gather(*(ask(f"tcp://{i}", ["key"], 8, stimulus_id="test") for i in range(500)))
+
+    assert set(asyncio.run(fetch_all())) == {"fetched"}
+    assert most == relay.FETCHES
 
 
 def test_a_run_that_has_ended_leaves_a_worker_as_it_was(client: Client) -> None:

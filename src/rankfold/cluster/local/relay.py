@@ -30,6 +30,11 @@ PATIENCE_SECONDS = 10.0
 AGAIN_SECONDS = 60.0
 """After which a worker that did not answer is asked directly again."""
 
+FETCHES = 50
+"""At once, at most. Dask limits those of large values only: a worker that is sent the reports of thousands
+would ask all the others together, and take so long for that itself as if none of them answered.
+"""
+
 RELAY_SECONDS = 60.0
 """Until the scheduler must have answered, who may not reach the other either."""
 
@@ -49,20 +54,22 @@ class Relay:
         self._worker, self._journal = worker, journal
         self._fetch = worker.gather_dep
         self._silent: dict[str, _Silence] = {}
+        self._slots = asyncio.Semaphore(FETCHES)
 
     async def __call__(
         self, peer: str, to_gather: Collection[Any], total_nbytes: int, *, stimulus_id: str
     ) -> Any:
         """Fetch keys from a worker; returns the event of Dask that says how it went."""
-        silence = self._silent.get(peer, _Silence(since=time.monotonic()))
-        if time.monotonic() >= silence.end:
-            event = await self._ask(peer, to_gather, total_nbytes, stimulus_id)
-            if event is not None and not isinstance(event, GatherDepNetworkFailureEvent):
-                self._silent.pop(peer, None)
-                return event
-            if event is not None and time.monotonic() - silence.since < PATIENCE_SECONDS:
-                self._silent[peer] = silence
-                return event
+        async with self._slots:
+            silence = self._silent.get(peer, _Silence(since=time.monotonic()))
+            due = time.monotonic() >= silence.end
+            event = await self._ask(peer, to_gather, total_nbytes, stimulus_id) if due else None
+        if event is not None and not isinstance(event, GatherDepNetworkFailureEvent):
+            self._silent.pop(peer, None)
+            return event
+        if event is not None and time.monotonic() - silence.since < PATIENCE_SECONDS:
+            self._silent[peer] = silence
+            return event
         return await self._relay(peer, to_gather, total_nbytes, silence)
 
     async def _ask(self, peer: str, to_gather: Collection[Any], total_nbytes: int, stimulus_id: str) -> Any:
