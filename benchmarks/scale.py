@@ -18,6 +18,7 @@ import logging
 import os
 import platform
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_name] = "1"
 
 import numpy as np
+from loop_time import LoopClock
 from scale_model import CHUNK_ROWS, COLUMNS, SLEEPERS, cases, sweep_seconds
 from scale_workers import ROWS, Calls, NothingToCompile, SleepingFold
 
@@ -146,20 +148,12 @@ def sleeping_workers(run: RunDirectory, count: int) -> Iterator[tuple[Client, An
                 process.kill()
 
 
-def loop_seconds(cluster: Any) -> float:
-    """Processor seconds of the thread in which the scheduler runs, and the client's messages are handled."""
-
-    async def measure() -> float:
-        return time.thread_time()
-
-    return float(cluster.sync(measure))
-
-
-def idle_share(cluster: Any, seconds: float) -> float:
-    """Of a processor, by a scheduler without work: heartbeats, which go on beside tasks."""
-    began = loop_seconds(cluster)
+def idle_shares(clock: LoopClock, seconds: float) -> dict[str, float]:
+    """Of a processor, by a scheduler that has workers and no work."""
+    before = clock.read()
     time.sleep(seconds)
-    return (loop_seconds(cluster) - began) / seconds
+    taken = clock.read() - before
+    return {"heartbeats": taken.heartbeats / seconds, "others": taken.others / seconds}
 
 
 # A run ------------------------------------------------------------------------------------------------------
@@ -179,20 +173,20 @@ def simulate(
         with (
             run_folder.claim({}, overwrite=False),
             sleeping_workers(run_folder, workers) as (scheduler, cluster, counts),
+            (clock := LoopClock(cluster)).running(),
         ):
-            idle = [idle_share(cluster, idle_seconds)]
+            idle = [idle_shares(clock, idle_seconds)]
             for each in sweeps:
-                facts.append(slept(each, scheduler, cluster, run_folder, workers, scale, numbers, calls))
+                facts.append(slept(each, scheduler, clock, run_folder, workers, scale, numbers, calls))
                 print(json.dumps(facts[-1]), flush=True)
             memory = anonymous_bytes() or 0
-            idle.append(idle_share(cluster, idle_seconds))
+            idle.append(idle_shares(clock, idle_seconds))
         of_workers = json.loads(counts.read_text())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {
         "workers": workers,
         "scale": scale,
-        "idle_scheduler_share": sum(idle) / len(idle),
         "idle_scheduler_shares": idle,
         "sweeps": facts,
         "end_bytes": memory,
@@ -204,7 +198,7 @@ def simulate(
 def slept(
     each: SleepingSweep,
     scheduler: Client,
-    cluster: Any,
+    clock: LoopClock,
     folder: RunDirectory,
     workers: int,
     scale: float,
@@ -217,7 +211,7 @@ def slept(
     keeping = Keeping(True, True, where, background)
     run = Run(*where, scheduler, 1, 1, at_once=workers, keeping=keeping)
     name, before = each.sweep.name, calls.counts.copy()
-    cpu, loop = time.process_time(), loop_seconds(cluster)
+    cpu, loop = time.process_time(), clock.read()
     began = time.perf_counter()
     with watched_memory(0.05) as memory:
         state = run.sweep(name, each.fold(scale, numbers))
@@ -225,7 +219,7 @@ def slept(
         background.finish()
         settled = time.perf_counter() - began
     assert int(state[ROWS][0]) == each.cut.length, "each row was folded once"
-    tasks = each.sweep.tasks
+    tasks, taken = each.sweep.tasks, clock.read() - loop
     return {
         "sweep": name,
         "tasks": tasks,
@@ -236,7 +230,8 @@ def slept(
         "seconds": seconds,
         "settled_seconds": settled,
         "efficiency": each.lane_seconds / scale / workers / seconds,
-        "scheduler_seconds": loop_seconds(cluster) - loop,
+        "scheduler_seconds": taken.thread,
+        "heartbeat_seconds": taken.heartbeats,
         "process_cpu_seconds": time.process_time() - cpu,
         "peak_bytes": memory.peak,
         "driver_calls": dict(calls.counts - before),
@@ -250,8 +245,9 @@ def predict(plan: Plan, made: dict[str, Any]) -> None:
         seconds = sweep_seconds(plan, sweeps[one["sweep"]], SLEEPERS, made["workers"])
         work = seconds.products + seconds.streams + seconds.merges
         one["predicted_seconds"] = work / made["scale"] + seconds.scheduler + seconds.driver
-        tasks = one["scheduler_seconds"] - made["idle_scheduler_share"] * one["seconds"]
-        one["scheduler_seconds_of_a_task"] = tasks / one["tasks"]
+        idle = statistics.mean(share["others"] for share in made["idle_scheduler_shares"])
+        others = one["scheduler_seconds"] - one["heartbeat_seconds"]
+        one["scheduler_seconds_of_a_task"] = (others - idle * one["seconds"]) / one["tasks"]
 
 
 def main() -> None:

@@ -53,8 +53,8 @@ that the plan predicts.
 - *Planned*: the work of all segments, shared equally. *Took*: from the first look at the folder of the
   sweep to its sum. *Efficiency* is the ratio. *Predicted* is what the model below says of these workers,
   as a share of what it took.
-- *Scheduler*: processor time of its thread, which is the client's too, for each task; without what
-  heartbeats take of workers that do nothing, then with it. Heartbeats go by time and not by tasks.
+- *Scheduler*: processor time of its thread, which is the client's too, for each task; without heartbeats
+  and what it takes when there is no work, then with them. These go by time and not by tasks.
 - *Files made*: checkpoints of streams and sums of merges, in the time of the plan. It is close to one for
   each thread in the time that a segment takes, 20 seconds: {lanes} threads make {rate:.0f} a second.
 
