@@ -14,10 +14,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-_OF_HEARTBEATS = ContextVar("_OF_HEARTBEATS", default=False)
+_OF_HEARTBEATS = ContextVar[bool]("_OF_HEARTBEATS")
 """Whether heartbeats come over the connection that a callback is of."""
 
 
@@ -84,7 +84,7 @@ class LoopClock:
         """What was taken until now."""
 
         async def measure() -> LoopTime:
-            return LoopTime(time.thread_time(), *astuple(self._taken)[1:])
+            return replace(self._taken, thread=time.thread_time())
 
         now: LoopTime = self._cluster.sync(measure)
         return now

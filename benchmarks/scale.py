@@ -241,11 +241,11 @@ def slept(
 def predict(plan: Plan, made: dict[str, Any]) -> None:
     """What the model says of each sweep that was slept through, beside what was measured."""
     sweeps = {sweep.name: sweep for sweep in plan.passes}
+    idle = statistics.mean(share["others"] for share in made["idle_scheduler_shares"])
     for one in made["sweeps"]:
         seconds = sweep_seconds(plan, sweeps[one["sweep"]], SLEEPERS, made["workers"])
         work = seconds.products + seconds.streams + seconds.merges
         one["predicted_seconds"] = work / made["scale"] + seconds.scheduler + seconds.driver
-        idle = statistics.mean(share["others"] for share in made["idle_scheduler_shares"])
         others = one["scheduler_seconds"] - one["heartbeat_seconds"]
         one["scheduler_seconds_of_a_task"] = (others - idle * one["seconds"]) / one["tasks"]
 

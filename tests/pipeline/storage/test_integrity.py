@@ -487,6 +487,7 @@ def test_drafts_of_a_killed_writer_are_not_published(tmp_path: Path) -> None:
     run = killed_before_publishing(qr, tmp_path / "r.zarr")
     (next(run.glob("result-*")) / "Q/c/0/.0.deadbeef").write_bytes(b"half")
     qr(tmp_path / "r.zarr")
+    assert not [path for path in (tmp_path / "r.zarr").rglob("*") if path.name.startswith(".")]
     assert names(tmp_path / "r.zarr") == names(tmp_path / "whole.zarr")
 
 

@@ -51,7 +51,7 @@ class Manifest:
 
 
 def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, int]]) -> None:
-    """Take stock of a finished result; ``known`` are checksums that need not be computed again.
+    """Take stock of a finished result; ``blocks`` are checksums that need not be computed again.
 
     What killed writers left is removed.
 
