@@ -133,13 +133,21 @@ class Attempts:
 
 
 class SimulatedWorker(Worker):
-    """Starts plugins in a context that knows the worker: their callbacks then do too."""
+    """Starts plugins, and tells them of tasks, in a context that knows the worker."""
 
     async def plugin_add(self, *positions: Any, **names: Any) -> Any:
         """See ``Worker``."""
         token = current_worker.set(self)
         try:
             return await super().plugin_add(*positions, **names)
+        finally:
+            current_worker.reset(token)
+
+    def handle_stimulus(self, *events: Any) -> None:
+        """See ``Worker``."""
+        token = current_worker.set(self)
+        try:
+            super().handle_stimulus(*events)
         finally:
             current_worker.reset(token)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from reference import same_bytes
 import rankfold as rf
 from rankfold.cluster.local import processes
 from rankfold.cluster.local.worker_process import WorkerProcess
+from rankfold.pipeline.storage.run_directory import RunDirectory
 
 
 @pytest.mark.process
@@ -237,3 +239,21 @@ def test_nothing_stays_where_a_command_was_given(tmp_path: Path, demo_store: Pat
     subprocess.run(command, cwd=here, check=True, capture_output=True)
     assert not list(here.iterdir())
     assert {path.name for path in tmp_path.iterdir()} == {"here", "r.zarr", "r.zarr.run"}
+
+
+@pytest.mark.parametrize("before", [(700, 10, 10), (0, 10, 10), (90_000, 5, 5)])
+def test_python_seldom_looks_for_cycles_beside_a_scheduler(
+    tmp_path: Path, before: tuple[int, int, int]
+) -> None:
+    """Hundreds of objects are made and kept for a task; what a user set for a reason stays."""
+    of_session, run = gc.get_threshold(), RunDirectory.beside(tmp_path / "r", None, "0" * 32)
+    run.state.mkdir(parents=True)
+    gc.set_threshold(*before)
+    try:
+        with pytest.raises(InterruptedError), processes.scheduler_settings(run):
+            during = gc.get_threshold()
+            raise InterruptedError
+        assert gc.get_threshold() == before
+        assert during == ((50_000, 10, 10) if before[0] == 700 else before)
+    finally:
+        gc.set_threshold(*of_session)

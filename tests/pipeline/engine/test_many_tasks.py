@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import distributed
 import numpy as np
 import pytest
 from dask._task_spec import convert_legacy_graph
 from hypothesis import given
 from hypothesis import strategies as st
-from test_sweep import RowSum, make_cut
+from test_sweep import RowSum, make_cut, total
 
-from rankfold.cluster.local.worker import REPORTS_PER_SECOND, RankfoldWorker
+from rankfold.cluster.local.client import Client
+from rankfold.cluster.local.worker import REPORTS_PER_SECOND, TOPIC, RankfoldWorker
 from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.engine import by_reference, sweep
@@ -190,6 +192,31 @@ def test_reports_of_all_workers_are_so_many_a_second(workers: int) -> None:
     plugin = RankfoldWorker("x", kernels, {}, Journal(), workers=workers)
     assert plugin.report_seconds >= 0.5
     assert workers / plugin.report_seconds <= max(REPORTS_PER_SECOND, 2)
+
+
+@pytest.mark.parametrize("due", [False, True])
+def test_a_report_goes_along_with_the_end_of_a_task(tmp_path: Path, *, due: bool) -> None:
+    """A message of its own would cost the scheduler as much as the task did."""
+    batches: list[list[str]] = []
+    kernels = MethodWarmup(np.dtype(np.float64), {"kind": "svd"}, (1, 1))
+    plugin = RankfoldWorker("x", kernels, {}, Journal(), workers=1000)
+    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+    local = distributed.LocalCluster(dashboard_address=":0", **options)  # type: ignore[no-untyped-call]
+    with local, distributed.Client(local) as dask_client:  # type: ignore[no-untyped-call]
+        dask_client.register_plugin(plugin)
+        worker = local.workers[0]
+        stream, there = worker.batched_stream.comm, worker.plugins["x"]
+        there._reports._seconds *= not due
+        write = stream.write
+
+        async def watch(messages: list[dict[str, Any]], **more: Any) -> Any:
+            batches.append([message.get("topic", message["op"]) for message in messages])
+            return await write(messages, **more)
+
+        stream.write = watch
+        total(tmp_path / "sum", RowSum(make_cut(40, 4)), 1, Client(dask_client, lambda: None))
+    along = ["task-finished" in batch for batch in batches if TOPIC in batch]
+    assert all(along) and (len(along) >= 4 if due else not along), batches
 
 
 @pytest.mark.parametrize("threads", [1, 2, 16, 64, 111])

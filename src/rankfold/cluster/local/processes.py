@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import importlib.util
 import logging
 import os
@@ -69,7 +70,14 @@ SCHEDULER_SETTINGS = {
     "distributed.deploy.lost-worker-timeout": "365d",
     "distributed.comm.timeouts.connect": "120s",
     "distributed.worker.use-file-locking": False,
+    # Dask asks 50 times a second whether its loop is late, to warn of seconds.
+    "distributed.admin.tick.interval": "500ms",
 }
+
+FRESH_OBJECTS = 50_000
+"""After which Python looks for cycles among them. A scheduler makes and keeps hundreds for each task: at the
+700 that Python comes with, a sixth of its time for a task went into the search.
+"""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,8 +184,23 @@ def scheduler_settings(run: RunDirectory, more: Mapping[str, Any] = MappingProxy
     with (
         tempfile.TemporaryDirectory(prefix="dask-", dir=run.state, ignore_cleanup_errors=True) as local,
         dask.config.set({**SCHEDULER_SETTINGS, **more, "temporary-directory": local}),
+        _rare_searches_for_cycles(),
     ):
         yield Path(local)
+
+
+@contextlib.contextmanager
+def _rare_searches_for_cycles() -> Iterator[None]:
+    """As long as a scheduler is in this process; what was set before is set after."""
+    before = gc.get_threshold()
+    if not 0 < before[0] < FRESH_OBJECTS:  # never, or rarely enough
+        yield
+        return
+    gc.set_threshold(FRESH_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def scheduler_options(host: str) -> dict[str, Any]:

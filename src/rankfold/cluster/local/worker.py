@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
+from typing import Any
 
 from distributed import Reschedule
 from distributed.core import Status
@@ -23,8 +25,11 @@ TOPIC = "rankfold-progress"
 REPORT_SECONDS = 0.5
 """Between two reports of a worker, where there are few."""
 
-REPORTS_PER_SECOND = 20
-"""Of all workers, at most: a scheduler takes as long for a report as for a task, and has others to do."""
+REPORTS_PER_SECOND = 10
+"""Of all workers, at most, and as many again that go along with the end of a task.
+
+A scheduler takes as long for a message as for a task, and less for one more thing in it.
+"""
 
 
 class RankfoldWorker(WorkerPlugin):
@@ -39,6 +44,7 @@ class RankfoldWorker(WorkerPlugin):
     ) -> None:
         self.name, self.kernels, self.marks, self.journal = name, kernels, marks, journal
         self.report_seconds = max(REPORT_SECONDS, workers / REPORTS_PER_SECOND)
+        self._reports: Reports | None = None
 
     def setup(self, worker: Worker) -> None:
         """Compile kernels, take the baseline of memory, begin to report, and to reach others by detours."""
@@ -50,28 +56,54 @@ class RankfoldWorker(WorkerPlugin):
         note_baseline()
         self.journal.note("came", worker=str(worker.name), threads=worker.state.nthreads)
         vars(worker)["gather_dep"] = Relay(worker, self.journal)  # in the way of its own
-        sent_rows: dict[str, dict[int, int]] = {}
-
-        def report() -> None:
-            for lease, rows_by_stream in progress_of_all().items():
-                last_rows = sent_rows.setdefault(lease, {})
-                news = {
-                    stream: rows for stream, rows in rows_by_stream.items() if last_rows.get(stream) != rows
-                }
-                if news:
-                    last_rows.update(news)
-                    worker.log_event(TOPIC, {"ticket": lease, "reached": list(news.items())})
-
-        self._reports = PeriodicCallback(report, 1000 * self.report_seconds)
+        self._reports = Reports(worker, self.report_seconds)
         self._reports.start()
+
+    def transition(self, key: Any, start: str, finish: str, **more: Any) -> None:
+        """Of a task, as Dask tells it before it tells the scheduler: a report goes along with its end."""
+        if self._reports and start == "executing":
+            self._reports.send_along()
 
     def teardown(self, worker: Worker) -> None:
         """Stop what runs here if the worker ends; if only this run does, others may go on."""
-        if hasattr(self, "_reports"):
+        if self._reports:
             self._reports.stop()
         vars(worker).pop("gather_dep", None)
         self.journal.note("left", worker=str(worker.name))
         drop_idle() if worker.status == Status.running else hand_over()
+
+
+class Reports:
+    """Of a worker, on how far streams are."""
+
+    def __init__(self, worker: Worker, seconds: float) -> None:
+        self._worker, self._seconds, self._time = worker, seconds, time.monotonic()
+        self._rows: dict[str, dict[int, int]] = {}
+        self._timer = PeriodicCallback(self._send, 1000 * seconds)
+
+    def start(self) -> None:
+        """Send one every so often."""
+        self._timer.start()
+
+    def stop(self) -> None:
+        """Send no more by themselves."""
+        self._timer.stop()
+
+    def send_along(self) -> None:
+        """Send one now, in place of the next, unless half the time until that is still to go."""
+        if time.monotonic() - self._time >= self._seconds / 2:
+            self._timer.stop()
+            self._send()
+            self._timer.start()
+
+    def _send(self) -> None:
+        self._time = time.monotonic()
+        for lease, rows_by_stream in progress_of_all().items():
+            last_rows = self._rows.setdefault(lease, {})
+            news = {stream: rows for stream, rows in rows_by_stream.items() if last_rows.get(stream) != rows}
+            if news:
+                last_rows.update(news)
+                self._worker.log_event(TOPIC, {"ticket": lease, "reached": list(news.items())})
 
 
 def hand_over() -> bool:
