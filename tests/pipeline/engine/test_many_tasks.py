@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import distributed
 import numpy as np
 import pytest
 from dask._task_spec import convert_legacy_graph
+from distributed.core import Status
 from hypothesis import given
 from hypothesis import strategies as st
 from test_sweep import RowSum, make_cut, total
 
 from rankfold.cluster.local.client import Client
-from rankfold.cluster.local.worker import REPORTS_PER_SECOND, TOPIC, RankfoldWorker
+from rankfold.cluster.local.worker import REPORTS_PER_SECOND, TOPIC, RankfoldWorker, Reports
 from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.engine import by_reference, sweep
@@ -217,6 +219,23 @@ def test_a_report_goes_along_with_the_end_of_a_task(tmp_path: Path, *, due: bool
         total(tmp_path / "sum", RowSum(make_cut(40, 4)), 1, Client(dask_client, lambda: None))
     along = ["task-finished" in batch for batch in batches if TOPIC in batch]
     assert all(along) and (len(along) >= 4 if due else not along), batches
+
+
+def test_a_task_that_ends_after_its_worker_sends_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask tells plugins of tasks that end while their worker is closed."""
+    kernels = MethodWarmup(np.dtype(np.float64), {"kind": "svd"}, (1, 1))
+    plugin, calls = RankfoldWorker("x", kernels, {}, Journal(), workers=1), list[str]()
+    for name in ("start", "stop", "send_along"):
+        monkeypatch.setattr(Reports, name, lambda _, name=name: calls.append(name))
+    monkeypatch.setattr(MethodWarmup, "warm", lambda _: None)
+    worker: Any = types.SimpleNamespace(
+        name="w", status=Status.running, state=types.SimpleNamespace(nthreads=1), gather_dep=None
+    )
+    plugin.setup(worker)
+    plugin.transition("task", "executing", "memory")
+    plugin.teardown(worker)
+    plugin.transition("task", "executing", "memory")
+    assert calls == ["start", "send_along", "stop"]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 16, 64, 111])

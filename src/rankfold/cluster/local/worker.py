@@ -68,6 +68,7 @@ class RankfoldWorker(WorkerPlugin):
         """Stop what runs here if the worker ends; if only this run does, others may go on."""
         if self._reports:
             self._reports.stop()
+            self._reports = None  # tasks may still end
         vars(worker).pop("gather_dep", None)
         self.journal.note("left", worker=str(worker.name))
         drop_idle() if worker.status == Status.running else hand_over()
