@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import functools
 import itertools
 import json
@@ -19,6 +20,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,17 +139,19 @@ class SimulatedWorker(Worker):
 
     async def plugin_add(self, *positions: Any, **names: Any) -> Any:
         """See ``Worker``."""
-        token = current_worker.set(self)
-        try:
+        with self._as_current():
             return await super().plugin_add(*positions, **names)
-        finally:
-            current_worker.reset(token)
 
     def handle_stimulus(self, *events: Any) -> None:
         """See ``Worker``."""
+        with self._as_current():
+            super().handle_stimulus(*events)
+
+    @contextlib.contextmanager
+    def _as_current(self) -> Iterator[None]:
         token = current_worker.set(self)
         try:
-            super().handle_stimulus(*events)
+            yield
         finally:
             current_worker.reset(token)
 

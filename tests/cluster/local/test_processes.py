@@ -245,7 +245,7 @@ def test_nothing_stays_where_a_command_was_given(tmp_path: Path, demo_store: Pat
 def test_python_seldom_looks_for_cycles_beside_a_scheduler(
     tmp_path: Path, before: tuple[int, int, int]
 ) -> None:
-    """Hundreds of objects are made and kept for a task; what a user set for a reason stays."""
+    """Some 80 objects are made and kept for each task; what a user set for a reason stays."""
     of_session, run = gc.get_threshold(), RunDirectory.beside(tmp_path / "r", None, "0" * 32)
     run.state.mkdir(parents=True)
     gc.set_threshold(*before)

@@ -9,16 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import distributed
 import numpy as np
 import pytest
 from dask._task_spec import convert_legacy_graph
 from distributed.core import Status
 from hypothesis import given
 from hypothesis import strategies as st
-from test_sweep import RowSum, make_cut, total
+from test_sweep import RowSum, cluster, make_cut, total
 
-from rankfold.cluster.local.client import Client
 from rankfold.cluster.local.worker import REPORTS_PER_SECOND, TOPIC, RankfoldWorker, Reports
 from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.data.grid import Grid
@@ -202,11 +200,9 @@ def test_a_report_goes_along_with_the_end_of_a_task(tmp_path: Path, *, due: bool
     batches: list[list[str]] = []
     kernels = MethodWarmup(np.dtype(np.float64), {"kind": "svd"}, (1, 1))
     plugin = RankfoldWorker("x", kernels, {}, Journal(), workers=1000)
-    options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
-    local = distributed.LocalCluster(dashboard_address=":0", **options)  # type: ignore[no-untyped-call]
-    with local, distributed.Client(local) as dask_client:  # type: ignore[no-untyped-call]
-        dask_client.register_plugin(plugin)
-        worker = local.workers[0]
+    with cluster(n_workers=1, threads_per_worker=1, processes=False) as client:
+        client.client.register_plugin(plugin)
+        worker = client.client.cluster.workers[0]
         stream, there = worker.batched_stream.comm, worker.plugins["x"]
         there._reports._seconds *= not due
         write = stream.write
@@ -216,7 +212,7 @@ def test_a_report_goes_along_with_the_end_of_a_task(tmp_path: Path, *, due: bool
             return await write(messages, **more)
 
         stream.write = watch
-        total(tmp_path / "sum", RowSum(make_cut(40, 4)), 1, Client(dask_client, lambda: None))
+        total(tmp_path / "sum", RowSum(make_cut(40, 4)), 1, client)
     along = ["task-finished" in batch for batch in batches if TOPIC in batch]
     assert all(along) and (len(along) >= 4 if due else not along), batches
 

@@ -75,8 +75,8 @@ SCHEDULER_SETTINGS = {
 }
 
 FRESH_OBJECTS = 50_000
-"""After which Python looks for cycles among them. A scheduler makes and keeps hundreds for each task: at the
-700 that Python comes with, a sixth of its time for a task went into the search.
+"""After which Python looks for cycles among them. A scheduler makes and keeps some 80 for each task: at the
+700 that Python comes with, the searches took 2.3 of 34 seconds of its thread in a sweep of 9363 tasks.
 """
 
 
