@@ -1,10 +1,12 @@
 """Processor seconds of the thread of a scheduler, those of heartbeats apart.
 
 Workers send heartbeats for as long as they are there, fewer when they are busy, and longer ones. What a
-scheduler takes for them while it is idle is therefore not what it takes for them beside tasks. Here each
-callback of the event loop is timed, and belongs to heartbeats if it is of a connection over which those come:
-tasks and callbacks inherit the context of the one that made them. What the loop itself takes, to wait for
-events and to find their callbacks, is shared out by the number of callbacks.
+scheduler takes for them while it is idle is therefore not what it takes for them beside tasks. Here a
+callback of the event loop belongs to heartbeats if it is of a connection over which those come: tasks and
+callbacks inherit the context of the one that made them. What the loop itself takes after a callback, to wait
+for events and to find the next, goes with it. The clock is read where a heartbeat follows something else, or
+the other way around, and not for each callback: to read it is a call of the system, and there are some twenty
+callbacks for each task.
 """
 
 from __future__ import annotations
@@ -14,66 +16,54 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-_OF_HEARTBEATS = ContextVar[bool]("_OF_HEARTBEATS")
+_OF_HEARTBEATS = ContextVar[bool]("_OF_HEARTBEATS", default=False)
 """Whether heartbeats come over the connection that a callback is of."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LoopTime:
-    """What the thread of an event loop took, in seconds, and how many callbacks there were."""
+    """What the thread of an event loop took, in seconds."""
 
-    thread: float = 0.0
-    callbacks: float = 0.0
-    heartbeat_callbacks: float = 0.0
-    count: int = 0
-    heartbeat_count: int = 0
+    heartbeats: float
+    others: float
 
     def __sub__(self, before: LoopTime) -> LoopTime:
-        return LoopTime(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
-
-    @property
-    def heartbeats(self) -> float:
-        """Seconds of the thread, with their share of what the loop itself took."""
-        loop = self.thread - self.callbacks
-        return self.heartbeat_callbacks + loop * self.heartbeat_count / max(1, self.count)
-
-    @property
-    def others(self) -> float:
-        """Seconds of the thread for all that is not a heartbeat."""
-        return self.thread - self.heartbeats
+        return LoopTime(self.heartbeats - before.heartbeats, self.others - before.others)
 
 
 class LoopClock:
     """Of the loop in which the scheduler of a cluster runs, and its client's messages are handled."""
 
     def __init__(self, cluster: Any) -> None:
-        self._cluster, self._taken = cluster, LoopTime()
+        self._cluster = cluster
+        self._taken = {True: 0.0, False: 0.0}
+        self._of_heartbeats, self._since = False, 0.0
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Time its callbacks."""
-        handlers, run, taken = self._cluster.scheduler.handlers, asyncio.Handle._run, self._taken
-        heartbeat = handlers["heartbeat_worker"]
+        """Tell its heartbeats from all else. There is no other loop in the process."""
+        handlers, run = self._cluster.scheduler.handlers, asyncio.Handle._run
+        heartbeat, of_heartbeats = handlers["heartbeat_worker"], _OF_HEARTBEATS
 
         def note(**message: Any) -> Any:
-            _OF_HEARTBEATS.set(True)
+            of_heartbeats.set(True)
             return heartbeat(**message)
 
-        def timed(handle: Any) -> None:
-            context, began = handle._context, time.thread_time()
+        def told(handle: Any) -> None:
+            now = handle._context.get(of_heartbeats, False)
+            if now is not self._of_heartbeats:
+                self._turn(now)
             run(handle)
-            seconds = time.thread_time() - began
-            of_heartbeats = context.get(_OF_HEARTBEATS, False)
-            taken.callbacks += seconds
-            taken.count += 1
-            taken.heartbeat_callbacks += seconds * of_heartbeats
-            taken.heartbeat_count += of_heartbeats
 
+        async def begin() -> None:
+            self._since = time.thread_time()
+
+        self._cluster.sync(begin)
         handlers["heartbeat_worker"] = note
-        asyncio.Handle._run = timed  # type: ignore[method-assign]
+        asyncio.Handle._run = told  # type: ignore[method-assign]
         try:
             yield
         finally:
@@ -84,7 +74,14 @@ class LoopClock:
         """What was taken until now."""
 
         async def measure() -> LoopTime:
-            return replace(self._taken, thread=time.thread_time())
+            self._turn(self._of_heartbeats)
+            return LoopTime(self._taken[True], self._taken[False])
 
         now: LoopTime = self._cluster.sync(measure)
         return now
+
+    def _turn(self, of_heartbeats: bool) -> None:
+        """In the thread of the loop."""
+        until = time.thread_time()
+        self._taken[self._of_heartbeats] += until - self._since
+        self._of_heartbeats, self._since = of_heartbeats, until

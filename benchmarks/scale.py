@@ -230,7 +230,7 @@ def slept(
         "seconds": seconds,
         "settled_seconds": settled,
         "efficiency": each.lane_seconds / scale / workers / seconds,
-        "scheduler_seconds": taken.thread,
+        "scheduler_seconds": taken.heartbeats + taken.others,
         "heartbeat_seconds": taken.heartbeats,
         "process_cpu_seconds": time.process_time() - cpu,
         "peak_bytes": memory.peak,

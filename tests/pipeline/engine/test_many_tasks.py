@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from dask._task_spec import convert_legacy_graph
-from distributed.core import Status
+from distributed import Scheduler
 from hypothesis import given
 from hypothesis import strategies as st
-from test_sweep import RowSum, cluster, make_cut, total
+from test_sweep import RowSum, by_hand, cluster, make_cut, total
 
-from rankfold.cluster.local.worker import REPORTS_PER_SECOND, TOPIC, RankfoldWorker, Reports
+from rankfold.cluster.local.client import Client
+from rankfold.cluster.local.reports import TOPIC
+from rankfold.cluster.local.worker import RankfoldWorker
 from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.engine import by_reference, sweep
@@ -38,9 +39,9 @@ def test_a_graph_looks_at_no_panel_whatever_the_streams(
     fold = RowSum(make_cut(2000, 500))
     for name in ("diff", "arange"):
         monkeypatch.setattr(np, name, lambda *_: pytest.fail("all panels are looked at"))
-    segments, merges = Sweep("sum", fold, tmp_path, 1).graphs("lease")
+    segments, *merges = Sweep("sum", fold, tmp_path, 1).graphs("lease")
     assert len(segments.__dask_graph__()) > 500
-    assert len(merges.__dask_graph__()) == 63 + 8 + 1
+    assert [len(graph.__dask_graph__()) for graph in merges] == [63 + 1, 8 + 1, 1]
 
 
 @given(
@@ -101,15 +102,18 @@ def test_a_task_is_small_and_asks_the_file_system_nothing(
     assert sizes[-2] < 800 + 2 * len(str(folder)) and sizes[-1] < 100 * 500
 
 
-def test_reports_of_streams_go_to_one_task(tmp_path: Path) -> None:
+def test_reports_of_streams_and_of_each_level_of_merges_go_to_one_task(tmp_path: Path) -> None:
     """From worker to worker, each costs the scheduler as much as a segment."""
-    graph, merges = Sweep("sum", RowSum(make_cut(2000, 500)), tmp_path, 1).graphs("lease")
-    tasks = convert_legacy_graph(dict(graph.__dask_graph__()))
-    segments = {key for key in tasks if "-segment-" in key[0]}
-    users = [key for key, task in tasks.items() if segments & task.dependencies and key not in segments]
-    assert len(segments) >= 500 and len(users) == 1
-    first = [task for key, task in convert_legacy_graph(dict(merges.__dask_graph__())).items() if key[1] == 1]
-    assert len(first) == 63 and not any(task.dependencies for task in first)
+    graphs = Sweep("sum", RowSum(make_cut(2000, 500)), tmp_path, 1).graphs("lease")
+    counts = list[int]()
+    for graph in graphs[:-1]:
+        tasks = convert_legacy_graph(dict(graph.__dask_graph__()))
+        each = {key for key in tasks if isinstance(key, tuple)}
+        users = [key for key, task in tasks.items() if each & task.dependencies and key not in each]
+        counts.append(len(each))
+        assert len(users) == 1
+        assert len(counts) == 1 or not any(tasks[key].dependencies for key in each), "merges wait for nothing"
+    assert counts[0] >= 500 and counts[1:] == [63, 8]
 
 
 def test_a_stream_at_its_end_is_not_folded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +154,7 @@ def test_a_merge_ends_when_it_is_stopped(tmp_path: Path) -> None:
         sweep._advance(made, stream, until, None, lease="lease")
     stop_attempt("lease")
     with pytest.raises(Interrupted):
-        sweep._merge(made, 1, 0, [], lease="lease")
+        sweep._merge(made, 1, 0, lease="lease")
     assert not list((tmp_path / "sum").glob("merge-*"))
 
 
@@ -186,12 +190,25 @@ def test_a_checkpoint_removes_nothing_where_nothing_is(
     assert [path.name for path in tmp_path.iterdir()] == ["sum.part"]
 
 
-@pytest.mark.parametrize("workers", [1, 25, 512, 4096])
-def test_reports_of_all_workers_are_so_many_a_second(workers: int) -> None:
-    kernels = MethodWarmup(np.dtype(np.float64), {"kind": "svd"}, (1, 1))
-    plugin = RankfoldWorker("x", kernels, {}, Journal(), workers=workers)
-    assert plugin.report_seconds >= 0.5
-    assert workers / plugin.report_seconds <= max(REPORTS_PER_SECOND, 2)
+@pytest.mark.parametrize("gone", [False, True])
+def test_no_worker_is_chosen_for_the_task_that_takes_all_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, gone: bool
+) -> None:
+    """Dask would compare all workers; it does, if the one that was named is gone."""
+    compared: list[Any] = []
+    cost = Scheduler.get_comm_cost
+
+    def note(self: Scheduler, task: Any, worker: Any) -> Any:
+        compared.extend([worker] * ("-all-" in str(task.key)))
+        return cost(self, task, worker)
+
+    monkeypatch.setattr(Scheduler, "get_comm_cost", note)
+    if gone:
+        monkeypatch.setattr(Client, "members", lambda _: ("tcp://127.0.0.1:1",))
+    fold = RowSum(make_cut(40, 8))
+    with cluster(n_workers=3, threads_per_worker=1, processes=False) as client:
+        assert total(tmp_path / "sum", fold, 3, client) == by_hand(fold.cut)
+    assert (len(compared) > 1) == gone
 
 
 @pytest.mark.parametrize("due", [False, True])
@@ -215,23 +232,6 @@ def test_a_report_goes_along_with_the_end_of_a_task(tmp_path: Path, *, due: bool
         total(tmp_path / "sum", RowSum(make_cut(40, 4)), 1, client)
     along = ["task-finished" in batch for batch in batches if TOPIC in batch]
     assert all(along) and (len(along) >= 4 if due else not along), batches
-
-
-def test_a_task_that_ends_after_its_worker_sends_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dask tells plugins of tasks that end while their worker is closed."""
-    kernels = MethodWarmup(np.dtype(np.float64), {"kind": "svd"}, (1, 1))
-    plugin, calls = RankfoldWorker("x", kernels, {}, Journal(), workers=1), list[str]()
-    for name in ("start", "stop", "send_along"):
-        monkeypatch.setattr(Reports, name, lambda _, name=name: calls.append(name))
-    monkeypatch.setattr(MethodWarmup, "warm", lambda _: None)
-    worker: Any = types.SimpleNamespace(
-        name="w", status=Status.running, state=types.SimpleNamespace(nthreads=1), gather_dep=None
-    )
-    plugin.setup(worker)
-    plugin.transition("task", "executing", "memory")
-    plugin.teardown(worker)
-    plugin.transition("task", "executing", "memory")
-    assert calls == ["start", "send_along", "stop"]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 16, 64, 111])

@@ -302,6 +302,9 @@ def test_workers_of_different_processors_are_refused(tmp_path: Path) -> None:
     class Mixed:
         graphs = 0
 
+        def members(self) -> tuple[str, ...]:
+            return ()
+
         def compute(self, root: Any, **options: Any) -> Report:
             self.graphs += 1
             cores = ("cpu", "Haswell"), ("cpu", "SkylakeX"), ("gpu", "H100")

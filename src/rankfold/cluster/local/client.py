@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 from dask.delayed import Delayed
 
-from rankfold.pipeline.engine.attempt import note_progress
 from rankfold.pipeline.engine.memory import available_bytes
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
 from rankfold.pipeline.errors import ClusterError, InputError
@@ -117,7 +116,8 @@ def prepare_scheduler(
     ``watch`` is called a few times a second while a graph runs, and raises when there is no hope. Where
     workers have ``gpus``, a task holds one of them.
     """
-    from rankfold.cluster.local.worker import TOPIC, RankfoldWorker, unseen_folder
+    from rankfold.cluster.local.reports import reports_taken
+    from rankfold.cluster.local.worker import RankfoldWorker, unseen_folder
 
     leave_losses_to_the_watchdog()
     marks, name = run.marks(), f"rankfold-{uuid.uuid4().hex[:8]}"
@@ -128,13 +128,12 @@ def prepare_scheduler(
                 "a file system that all workers share. Choose another --out, and --scratch if given."
             )
     _make_ready(client, RankfoldWorker(name, kernels, marks, run.journal, workers=workers), watch)
-    client.subscribe_topic(TOPIC, _take_in)
     try:
-        yield Client(client, watch, {"GPU": 1} if gpus else {})
+        with reports_taken(client, name):
+            yield Client(client, watch, {"GPU": 1} if gpus else {})
     finally:
-        with contextlib.suppress(Exception):  # a scheduler that is gone has neither topics nor workers
+        with contextlib.suppress(Exception):  # a scheduler that is gone has no workers
             client.unregister_worker_plugin(name)
-            client.unsubscribe_topic(TOPIC)
 
 
 @functools.cache
@@ -167,11 +166,6 @@ def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
                 ) from error
             watch()
             time.sleep(min(READY_WAIT_SECONDS, TICK_SECONDS * 2**attempt))
-
-
-def _take_in(event: tuple[float, dict[str, Any]]) -> None:
-    """Note the progress that a worker reports."""
-    note_progress(event[1]["ticket"], dict(event[1]["reached"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +10,15 @@ from distributed import Reschedule
 from distributed.core import Status
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import Worker
-from tornado.ioloop import PeriodicCallback
 
 from rankfold.cluster.local.relay import Relay
-from rankfold.pipeline.engine.attempt import drop_idle, progress_of_all, stop_all
+from rankfold.cluster.local.reports import Reports, report_seconds
+from rankfold.pipeline.engine.attempt import drop_idle, stop_all
 from rankfold.pipeline.engine.memory import note_baseline
 from rankfold.pipeline.engine.scheduler import Warmup
 from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.journal import Journal
 from rankfold.pipeline.storage.run_directory import MARK
-
-TOPIC = "rankfold-progress"
-REPORT_SECONDS = 0.5
-"""Between two reports of a worker, where there are few."""
-
-REPORTS_PER_SECOND = 10
-"""Of all workers, at most, and as many again that go along with the end of a task.
-
-A scheduler takes as long for a message as for a task, and less for one more thing in it.
-"""
 
 
 class RankfoldWorker(WorkerPlugin):
@@ -43,7 +32,7 @@ class RankfoldWorker(WorkerPlugin):
         self, name: str, kernels: Warmup, marks: dict[str, str], journal: Journal, *, workers: int
     ) -> None:
         self.name, self.kernels, self.marks, self.journal = name, kernels, marks, journal
-        self.report_seconds = max(REPORT_SECONDS, workers / REPORTS_PER_SECOND)
+        self.report_seconds = report_seconds(workers)
         self._reports: Reports | None = None
 
     def setup(self, worker: Worker) -> None:
@@ -72,39 +61,6 @@ class RankfoldWorker(WorkerPlugin):
         vars(worker).pop("gather_dep", None)
         self.journal.note("left", worker=str(worker.name))
         drop_idle() if worker.status == Status.running else hand_over()
-
-
-class Reports:
-    """Of a worker, on how far streams are."""
-
-    def __init__(self, worker: Worker, seconds: float) -> None:
-        self._worker, self._seconds, self._time = worker, seconds, time.monotonic()
-        self._rows: dict[str, dict[int, int]] = {}
-        self._timer = PeriodicCallback(self._send, 1000 * seconds)
-
-    def start(self) -> None:
-        """Send one every so often."""
-        self._timer.start()
-
-    def stop(self) -> None:
-        """Send no more by themselves."""
-        self._timer.stop()
-
-    def send_along(self) -> None:
-        """Send one now, in place of the next, unless half the time until that is still to go."""
-        if time.monotonic() - self._time >= self._seconds / 2:
-            self._timer.stop()
-            self._send()
-            self._timer.start()
-
-    def _send(self) -> None:
-        self._time = time.monotonic()
-        for lease, rows_by_stream in progress_of_all().items():
-            last_rows = self._rows.setdefault(lease, {})
-            news = {stream: rows for stream, rows in rows_by_stream.items() if last_rows.get(stream) != rows}
-            if news:
-                last_rows.update(news)
-                self._worker.log_event(TOPIC, {"ticket": lease, "reached": list(news.items())})
 
 
 def hand_over() -> bool:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dask.delayed import Delayed
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.durable import flush, flush_all
@@ -56,7 +57,6 @@ TURNS = 5
 """Turns before a sweep is given up: one more for every time a stream was set back."""
 
 TOTAL = "total.part"
-
 _NEXT = "next_panel"
 _CORE = "core_type"
 LEASE = "attempt.json"
@@ -181,7 +181,7 @@ class Sweep:
         )
         try:
             report = Report(frozenset(), 0)
-            for graph in self.graphs(lease):
+            for graph in self.graphs(lease, scheduler.members()):
                 report |= compute(graph)
                 refuse_mixed(report)
         finally:
@@ -194,34 +194,39 @@ class Sweep:
         """What the graph leaves: the last merge, or the one stream there is."""
         if self.fold.cut.stream_count == 1:
             return _load_part(self.part(0, 0), int(self.fold.cut.streams[1]))
-        return _load_part(self._root(), None)
+        return _load_part(self.part(len(self._part_counts()) - 1, 0), None)
 
-    def graphs(self, lease: str = "") -> list[Delayed]:
-        """What is carried out one after the other: chains of segments from where streams stand; merges.
+    def graphs(self, lease: str = "", members: tuple[str, ...] = ()) -> list[Delayed]:
+        """What is carried out one after the other: segments from where streams stand, and levels of merges.
 
-        Merges that waited for their streams would fetch reports one by one, which costs a scheduler as much
-        as segments do; if they waited for one task, all would be sent to the worker where that was.
+        A merge that waited for others would fetch their reports, one by one: a scheduler takes more for that
+        than for the merge. All that a merge needs is in files.
         """
         reference = ByReference(self, self.folder / f"fold-{short(lease)}.pickle")
+        advance, merge = (functools.partial(each, reference, lease=lease) for each in (_advance, _merge))
         # Dictionaries: made of ``delayed`` calls each task would hold a table of all that come before it.
         tasks: dict[Any, Any] = {}
-        ends = self._chains(functools.partial(_advance, reference, lease=lease), lease, tasks)
-        if len(ends) == 1:
-            return [Delayed(ends[0], tasks)]  # type: ignore[no-untyped-call]  # as Dask has it
-        root = self._key("all", 0, lease)
-        segments = Delayed(root, {**tasks, root: (Report.of, ends)})  # type: ignore[no-untyped-call]
-        return [segments, self._merges(functools.partial(_merge, reference, lease=lease), lease)]
+        graphs = [self._graph(0, tasks, self._chains(advance, lease, tasks), lease, members)]
+        for level, count in enumerate(self._part_counts()[1:], 1):
+            key = self._key("merge", level, lease)
+            tasks = {(key, index): (merge, level, index) for index in range(count)}
+            graphs.append(self._graph(level, tasks, list(tasks), lease, members))
+        return graphs
 
-    def _merges(self, merge: Callable[..., Report], lease: str) -> Delayed:
-        """The tree of merges, of streams that have ended."""
-        tasks: dict[Any, Any] = {}
-        layer, level, count = list[Any](), 0, self.fold.cut.stream_count
-        while count > 1:
-            level, count, below = level + 1, -(-count // FAN_IN), layer
-            layer = [(self._key("merge", level, lease), level, index) for index in range(count)]
-            for key in layer:
-                tasks[key] = (merge, *key[1:], below[FAN_IN * key[2] : FAN_IN * (key[2] + 1)])
-        return Delayed(layer[0], tasks)  # type: ignore[no-untyped-call]  # as Dask has it
+    def _graph(
+        self, level: int, tasks: dict[Any, Any], ends: list[Any], lease: str, members: tuple[str, ...]
+    ) -> Delayed:
+        """Reports of the last tasks go to one more, on the first of ``members`` if it is still there.
+
+        Dask would choose a worker for it by what each of all had to fetch.
+        """
+        if len(ends) == 1:
+            return Delayed(ends[0], tasks)  # type: ignore[no-untyped-call]  # as Dask has it
+        root = self._key("all", level, lease)
+        place = {"workers": members[:1], "allow_other_workers": True} if members else None
+        last = MaterializedLayer({root: (Report.of, ends)}, annotations=place)
+        graph = HighLevelGraph({"each": tasks, root: last}, {"each": set(), root: {"each"}})
+        return Delayed(root, graph)  # type: ignore[no-untyped-call]
 
     def _chains(
         self, advance: Callable[..., Report], lease: str, tasks: dict[Any, Any]
@@ -267,18 +272,17 @@ class Sweep:
 
     def parts_below(self, level: int, index: int) -> list[tuple[Path, int | None]]:
         """What a merge takes, and the last panel of each that is a stream."""
-        count = self.fold.cut.stream_count
-        for _ in range(level - 1):
-            count = -(-count // FAN_IN)
+        count = self._part_counts()[level - 1]
         ends = self.fold.cut.streams[1:].tolist() if level == 1 else [None] * count
         group = range(index * FAN_IN, min(count, (index + 1) * FAN_IN))
         return [(self.part(level - 1, i), ends[i]) for i in group]
 
-    def _root(self) -> Path:
-        level, count = 0, self.fold.cut.stream_count
-        while count > 1:
-            level, count = level + 1, -(-count // FAN_IN)
-        return self.part(level, 0)
+    def _part_counts(self) -> list[int]:
+        """Parts of each level: streams, their merges, and those of the level below, down to one."""
+        counts = [self.fold.cut.stream_count]
+        while counts[-1] > 1:
+            counts.append(-(-counts[-1] // FAN_IN))
+        return counts
 
     def _watch(self, lease: str, progress: Callable[[str, int, int], None] | None) -> Callable[[], None]:
         own, rows = attempt(lease, self.concurrency), self.fold.cut.length
@@ -376,9 +380,7 @@ def _load_part(path: Path, end: int | None) -> State:
     return state
 
 
-def _merge(
-    reference: ByReference[Sweep], level: int, index: int, reports: list[Report], *, lease: str
-) -> Report:
+def _merge(reference: ByReference[Sweep], level: int, index: int, *, lease: str) -> Report:
     """Merge finished parts in order, one in memory at a time beside the sum."""
     sweep = reference.value
     parts, into = sweep.parts_below(level, index), sweep.part(level, index)
@@ -394,5 +396,4 @@ def _merge(
                 sweep.fold.merge(total, other)
             require_ours(into.parent, lease)
             save_arrays(into, {**total, **ledger.as_arrays()})
-    mine = Report(frozenset({(HOST.name, HOST.core_type())}), bytes_above_baseline())
-    return Report.of([mine, *reports])
+    return Report(frozenset({(HOST.name, HOST.core_type())}), bytes_above_baseline())

@@ -1,0 +1,98 @@
+"""Reports of progress: how far streams are, from workers to the driver.
+
+They pass through the scheduler, which takes as long for a message as for a task, and less for one more thing
+in it. So a report goes along with the end of a task where one is due, and where the scheduler is in the
+driver's process it ends there, and is not sent on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from distributed import Scheduler
+from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.worker import Worker
+from tornado.ioloop import PeriodicCallback
+
+from rankfold.pipeline.engine.attempt import note_progress, progress_of_all
+
+TOPIC = "rankfold-progress"
+REPORT_SECONDS = 0.5
+"""Between two reports of a worker, where there are few."""
+
+REPORTS_PER_SECOND = 10
+"""Of all workers, at most, and as many again that go along with the end of a task."""
+
+
+def report_seconds(workers: int) -> float:
+    """Between two reports of one of them."""
+    return max(REPORT_SECONDS, workers / REPORTS_PER_SECOND)
+
+
+class Reports:
+    """Of a worker."""
+
+    def __init__(self, worker: Worker, seconds: float) -> None:
+        self._worker, self._seconds, self._time = worker, seconds, time.monotonic()
+        self._rows: dict[str, dict[int, int]] = {}
+        self._timer = PeriodicCallback(self._send, 1000 * seconds)
+
+    def start(self) -> None:
+        """Send one every so often."""
+        self._timer.start()
+
+    def stop(self) -> None:
+        """Send no more by themselves."""
+        self._timer.stop()
+
+    def send_along(self) -> None:
+        """Send one now, in place of the next, unless half the time until that is still to go."""
+        if time.monotonic() - self._time >= self._seconds / 2:
+            self._timer.stop()
+            self._send()
+            self._timer.start()
+
+    def _send(self) -> None:
+        self._time = time.monotonic()
+        for lease, rows_by_stream in progress_of_all().items():
+            last_rows = self._rows.setdefault(lease, {})
+            news = {stream: rows for stream, rows in rows_by_stream.items() if last_rows.get(stream) != rows}
+            if news:
+                last_rows.update(news)
+                self._worker.log_event(TOPIC, {"ticket": lease, "reached": list(news.items())})
+
+
+@contextlib.contextmanager
+def reports_taken(client: Any, name: str) -> Iterator[None]:
+    """Note what workers of a client report, as long as the block lasts; ``name`` is that of a run."""
+    scheduler = getattr(client.cluster, "scheduler", None)
+    if isinstance(scheduler, Scheduler):
+        scheduler.add_plugin(Listener(), name=name)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ValueError):  # closed, and without plugins
+                scheduler.remove_plugin(name)
+        return
+    client.subscribe_topic(TOPIC, lambda event: _take_in(event[1]))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # a scheduler that is gone has no topics
+            client.unsubscribe_topic(TOPIC)
+
+
+class Listener(SchedulerPlugin):
+    """Of a scheduler in this process."""
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """As Dask calls it, for whatever workers report."""
+        if topic == TOPIC:
+            _take_in(msg)
+
+
+def _take_in(report: dict[str, Any]) -> None:
+    note_progress(report["ticket"], dict(report["reached"]))

@@ -1,0 +1,94 @@
+"""Reports of progress reach the driver, and cost its scheduler little."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster, Scheduler
+from distributed.core import Status
+from drivers import wait_for
+
+from rankfold.cluster.local import reports
+from rankfold.cluster.local.reports import REPORTS_PER_SECOND, TOPIC, Reports, reports_taken
+from rankfold.cluster.local.worker import RankfoldWorker
+from rankfold.methods.warm import MethodWarmup
+from rankfold.pipeline.storage.journal import Journal
+
+
+@pytest.mark.parametrize("workers", [1, 25, 512, 4096])
+def test_reports_of_all_workers_are_so_many_a_second(workers: int) -> None:
+    seconds = plugin(workers).report_seconds
+    assert seconds >= 0.5
+    assert workers / seconds <= max(REPORTS_PER_SECOND, 2)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_reports_end_at_a_scheduler_of_this_process(
+    monkeypatch: pytest.MonkeyPatch, *, elsewhere: bool
+) -> None:
+    """Sent on, each would take two messages more in the same thread."""
+    taken: list[tuple[str, dict[int, int]]] = []
+    sent: list[dict[str, Any]] = []
+    send_all = Scheduler.send_all
+
+    def watch(self: Scheduler, to_clients: dict[str, Any], worker_msgs: dict[str, Any]) -> None:
+        sent.extend(each for messages in to_clients.values() for each in messages if each["op"] == "event")
+        send_all(self, to_clients, worker_msgs)  # type: ignore[no-untyped-call]
+
+    monkeypatch.setattr(Scheduler, "send_all", watch)
+    monkeypatch.setattr(reports, "note_progress", lambda lease, rows: taken.append((lease, rows)))
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,  # type: ignore[no-untyped-call]
+        Client(cluster) as client,  # type: ignore[no-untyped-call]
+    ):
+        report = {"ticket": "lease", "reached": [(3, 17)]}
+        if elsewhere:
+            monkeypatch.setattr(client, "cluster", None)
+        with reports_taken(client, "a run"):
+            client.run(lambda dask_worker: dask_worker.log_event(TOPIC, report))
+            client.run(lambda dask_worker: dask_worker.log_event("of another", {}))
+            wait_for(lambda: bool(taken))
+        client.run(lambda dask_worker: dask_worker.log_event(TOPIC, report))
+        client.run(lambda dask_worker: None)
+    assert taken == [("lease", {3: 17})]
+    assert len([each for each in sent if each["topic"] == TOPIC]) == elsewhere
+
+
+def test_a_run_is_told_of_reports_while_another_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[dict[int, int]] = []
+    monkeypatch.setattr(reports, "note_progress", lambda _, rows: taken.append(rows))
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,  # type: ignore[no-untyped-call]
+        Client(cluster) as client,  # type: ignore[no-untyped-call]
+        reports_taken(client, "one"),
+    ):
+        with reports_taken(client, "another"):
+            pass
+        client.run(lambda dask_worker: dask_worker.log_event(TOPIC, {"ticket": "", "reached": [(0, 1)]}))
+        wait_for(lambda: bool(taken))
+    assert taken == [{0: 1}]
+
+
+def test_a_task_that_ends_after_its_worker_sends_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask tells plugins of tasks that end while their worker is closed."""
+    made, calls = plugin(1), list[str]()
+    for name in ("start", "stop", "send_along"):
+        monkeypatch.setattr(Reports, name, lambda _, name=name: calls.append(name))
+    monkeypatch.setattr(MethodWarmup, "warm", lambda _: None)
+    worker: Any = types.SimpleNamespace(
+        name="w", status=Status.running, state=types.SimpleNamespace(nthreads=1), gather_dep=None
+    )
+    made.setup(worker)
+    made.transition("task", "executing", "memory")
+    made.teardown(worker)
+    made.transition("task", "executing", "memory")
+    assert calls == ["start", "send_along", "stop"]
+
+
+def plugin(workers: int) -> RankfoldWorker:
+    """Of a run."""
+    kernels = MethodWarmup(np.dtype(np.float64), {"kind": "svd"}, (1, 1))
+    return RankfoldWorker("x", kernels, {}, Journal(), workers=workers)
