@@ -17,7 +17,7 @@ import numpy as np
 from rankfold.methods.fuzzy_graph.lists import imagined_lists
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.engine.sweep import FAN_IN
+from rankfold.pipeline.engine.sweep import part_counts
 from rankfold.pipeline.errors import RankfoldError
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.plan import Plan
@@ -129,7 +129,7 @@ def sweep_seconds(plan: Plan, sweep: Pass, machine: Machine, workers: int) -> Sw
     folding = work / busy if plan.groups else work * -(-sweep.streams // busy) / sweep.streams
     products = work / lanes
     folded = max(reading, folding) if machine.overlaps else folding
-    merging = merge_seconds(sweep) * _merges(sweep) / busy + tail_seconds(sweep)
+    merging = merge_seconds(sweep) * sum(part_counts(sweep.streams)[1:]) / busy + tail_seconds(sweep)
     waits = machine.latency_seconds * sweep.tasks / busy
     scheduling = max(0.0, machine.task_seconds * sweep.tasks - folded) + waits
     exchange = sweep.exchange_bytes * max(workers / machine.bandwidth, 1 / machine.network_bytes)
@@ -139,14 +139,6 @@ def sweep_seconds(plan: Plan, sweep: Pass, machine: Machine, workers: int) -> Sw
     return SweepSeconds(
         reading * machine.overlaps, products, idle, merging, scheduling, exchange, driver, total
     )
-
-
-def _merges(sweep: Pass) -> int:
-    merges, count = 0, sweep.streams
-    while count > 1:
-        count = -(-count // FAN_IN)
-        merges += count
-    return merges
 
 
 def lane_seconds(plan: Plan, sweep: Pass, machine: Machine) -> float:

@@ -58,7 +58,7 @@ that the plan predicts.
 - *Files made*: checkpoints of streams and sums of merges, in the time of the plan. It is close to one for
   each thread in the time that a segment takes, 20 seconds: {lanes} threads make {rate:.0f} a second.
 
-The machine had {cores} cores and a load of {load}: a thread that woke up late counts as lost time.
+The machine had {cores} cores: a thread that woke up late counts as lost time.
 {calls}
 """
 
@@ -216,7 +216,6 @@ def page(results: dict[str, Any]) -> str:
             lanes=most["workers"],
             rate=first["tasks"] / first["planned_seconds"],
             cores=most["cores"],
-            load=f"{most['load']:.1f}",
             calls=calls_text(results),
         ),
         MODEL.format(

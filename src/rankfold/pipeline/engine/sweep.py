@@ -166,7 +166,7 @@ class Sweep:
                     set_aside(part, f"led to {damage.path}, which {damage.reason}")
 
     def _carry_out(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None) -> int:
-        """Two graphs: from where the streams stand to their ends, and from there to the root."""
+        """From where the streams stand to their ends, and level by level from there to the root."""
         lease = new_lease(self.folder)
         # Segments of an attempt whose driver is gone see that it is not theirs any more, and end.
         save_json(self.folder / LEASE, lease, durable=False)
@@ -192,9 +192,8 @@ class Sweep:
 
     def _root_state(self) -> State:
         """What the graph leaves: the last merge, or the one stream there is."""
-        if self.fold.cut.stream_count == 1:
-            return _load_part(self.part(0, 0), int(self.fold.cut.streams[1]))
-        return _load_part(self.part(len(self._part_counts()) - 1, 0), None)
+        level = len(part_counts(self.fold.cut.stream_count)) - 1
+        return _load_part(self.part(level, 0), None if level else int(self.fold.cut.streams[1]))
 
     def graphs(self, lease: str = "", members: tuple[str, ...] = ()) -> list[Delayed]:
         """What is carried out one after the other: segments from where streams stand, and levels of merges.
@@ -207,7 +206,7 @@ class Sweep:
         # Dictionaries: made of ``delayed`` calls each task would hold a table of all that come before it.
         tasks: dict[Any, Any] = {}
         graphs = [self._graph(0, tasks, self._chains(advance, lease, tasks), lease, members)]
-        for level, count in enumerate(self._part_counts()[1:], 1):
+        for level, count in enumerate(part_counts(self.fold.cut.stream_count)[1:], 1):
             key = self._key("merge", level, lease)
             tasks = {(key, index): (merge, level, index) for index in range(count)}
             graphs.append(self._graph(level, tasks, list(tasks), lease, members))
@@ -272,17 +271,10 @@ class Sweep:
 
     def parts_below(self, level: int, index: int) -> list[tuple[Path, int | None]]:
         """What a merge takes, and the last panel of each that is a stream."""
-        count = self._part_counts()[level - 1]
+        count = part_counts(self.fold.cut.stream_count)[level - 1]
         ends = self.fold.cut.streams[1:].tolist() if level == 1 else [None] * count
         group = range(index * FAN_IN, min(count, (index + 1) * FAN_IN))
         return [(self.part(level - 1, i), ends[i]) for i in group]
-
-    def _part_counts(self) -> list[int]:
-        """Parts of each level: streams, their merges, and those of the level below, down to one."""
-        counts = [self.fold.cut.stream_count]
-        while counts[-1] > 1:
-            counts.append(-(-counts[-1] // FAN_IN))
-        return counts
 
     def _watch(self, lease: str, progress: Callable[[str, int, int], None] | None) -> Callable[[], None]:
         own, rows = attempt(lease, self.concurrency), self.fold.cut.length
@@ -336,6 +328,14 @@ def _advance(
         peak = bytes_above_baseline()
     report = Report(frozenset({(place.name, place.core_type())}), peak)
     return report if before is None else before | report
+
+
+def part_counts(streams: int) -> list[int]:
+    """Parts of each level of the tree of merges, from the streams down to one: 500, 63, 8, 1."""
+    counts = [streams]
+    while counts[-1] > 1:
+        counts.append(-(-counts[-1] // FAN_IN))
+    return counts
 
 
 def short(lease: str) -> str:

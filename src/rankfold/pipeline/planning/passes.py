@@ -7,7 +7,7 @@ from typing import Any
 
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import runs_on_device
-from rankfold.pipeline.engine.sweep import FAN_IN, SEGMENT_SECONDS
+from rankfold.pipeline.engine.sweep import SEGMENT_SECONDS, part_counts
 
 BLAS_BYTES = 24 * 2**20
 """Packing buffers that a thread of OpenBLAS touches at most in our products."""
@@ -65,10 +65,7 @@ def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, o
     cut: Cut = fold.cut
     segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
     segments = max(cut.stream_count, -(-cut.length // segment_rows))
-    merges, layer = 0, cut.stream_count
-    while layer > 1:
-        layer = -(-layer // FAN_IN)
-        merges += layer
+    merges = sum(part_counts(cut.stream_count)[1:])
     tasks, sums = segments + merges, getattr(fold, "accumulator_bytes", 0)
     more = getattr(fold, "merge_bytes", 0)
     sizes = (

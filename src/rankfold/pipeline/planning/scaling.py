@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rankfold.pipeline.engine.sweep import FAN_IN
+from rankfold.pipeline.engine.sweep import FAN_IN, part_counts
 from rankfold.pipeline.planning.seconds import (
     NOMINAL_FLOPS,
     NOMINAL_READ,
@@ -120,10 +120,7 @@ def tail_seconds(sweep: Pass) -> float:
     >>> tail_seconds(Pass("pass-01", "matrix", 0, 0, 0.0, 0, 9363, 8192, accumulator_bytes=10**6))
     0.16
     """
-    levels, count = 0, sweep.streams
-    while count > 1:
-        levels, count = levels + 1, -(-count // FAN_IN)
-    return levels * merge_seconds(sweep)
+    return (len(part_counts(sweep.streams)) - 1) * merge_seconds(sweep)
 
 
 def merge_seconds(sweep: Pass) -> float:
