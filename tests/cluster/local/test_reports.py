@@ -12,7 +12,7 @@ from distributed.core import Status
 from drivers import wait_for
 
 from rankfold.cluster.local import reports
-from rankfold.cluster.local.reports import REPORTS_PER_SECOND, TOPIC, Reports, reports_taken
+from rankfold.cluster.local.reports import REPORTS_PER_SECOND, TOPIC, Reports, take_reports
 from rankfold.cluster.local.worker import RankfoldWorker
 from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.storage.journal import Journal
@@ -51,7 +51,7 @@ def test_reports_end_at_a_scheduler_of_this_process(
             return bool(taken)
 
         report = {"ticket": "lease", "reached": [(3, 17)]}
-        with reports_taken(client, "a run"):
+        with take_reports(client, "a run"):
             wait_for(tell)  # a scheduler elsewhere takes a moment to know who wants to be told
         assert "a run" not in cluster.scheduler.plugins
     assert taken[0] == ("lease", {3: 17})
@@ -64,9 +64,9 @@ def test_a_run_is_told_of_reports_while_another_ends(monkeypatch: pytest.MonkeyP
     with (
         LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster,  # type: ignore[no-untyped-call]
         Client(cluster) as client,  # type: ignore[no-untyped-call]
-        reports_taken(client, "one"),
+        take_reports(client, "one"),
     ):
-        with reports_taken(client, "another"):
+        with take_reports(client, "another"):
             pass
         client.run(lambda dask_worker: dask_worker.log_event(TOPIC, {"ticket": "", "reached": [(0, 1)]}))
         wait_for(lambda: bool(taken))

@@ -116,7 +116,7 @@ def prepare_scheduler(
     ``watch`` is called a few times a second while a graph runs, and raises when there is no hope. Where
     workers have ``gpus``, a task holds one of them.
     """
-    from rankfold.cluster.local.reports import reports_taken
+    from rankfold.cluster.local.reports import take_reports
     from rankfold.cluster.local.worker import RankfoldWorker, unseen_folder
 
     leave_losses_to_the_watchdog()
@@ -129,7 +129,7 @@ def prepare_scheduler(
             )
     _make_ready(client, RankfoldWorker(name, kernels, marks, run.journal, workers=workers), watch)
     try:
-        with reports_taken(client, name):
+        with take_reports(client, name):
             yield Client(client, watch, {"GPU": 1} if gpus else {})
     finally:
         with contextlib.suppress(Exception):  # a scheduler that is gone has no workers

@@ -66,7 +66,7 @@ class Reports:
 
 
 @contextlib.contextmanager
-def reports_taken(client: Any, name: str) -> Iterator[None]:
+def take_reports(client: Any, name: str) -> Iterator[None]:
     """Note what workers of a client report, as long as the block lasts; ``name`` is that of a run."""
     scheduler = getattr(client.cluster, "scheduler", None)
     if isinstance(scheduler, Scheduler):
