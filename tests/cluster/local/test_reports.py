@@ -15,6 +15,7 @@ from rankfold.cluster.local import reports
 from rankfold.cluster.local.reports import REPORTS_PER_SECOND, TOPIC, Reports, take_reports
 from rankfold.cluster.local.worker import RankfoldWorker
 from rankfold.methods.warm import MethodWarmup
+from rankfold.pipeline.engine.memory import bytes_above_baseline
 from rankfold.pipeline.storage.journal import Journal
 
 
@@ -80,13 +81,31 @@ def test_a_task_that_ends_after_its_worker_sends_no_report(monkeypatch: pytest.M
         monkeypatch.setattr(Reports, name, lambda _, name=name: calls.append(name))
     monkeypatch.setattr(MethodWarmup, "warm", lambda _: None)
     worker: Any = types.SimpleNamespace(
-        name="w", status=Status.running, state=types.SimpleNamespace(nthreads=1), gather_dep=None
+        name="w", status=Status.running, state=types.SimpleNamespace(nthreads=1), gather_dep=None, plugins={}
     )
     made.setup(worker)
     made.transition("task", "executing", "memory")
     made.teardown(worker)
     made.transition("task", "executing", "memory")
     assert calls == ["start", "send_along", "stop"]
+
+
+def test_a_baseline_is_that_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers may share the process of the driver, which takes more memory when they are gone."""
+    monkeypatch.setattr(MethodWarmup, "warm", lambda _: None)
+    worker: Any = types.SimpleNamespace(
+        name="w",
+        status=Status.running,
+        state=types.SimpleNamespace(nthreads=1),
+        gather_dep=None,
+        plugins={},
+    )
+    monkeypatch.setattr(Reports, "start", lambda _: None)
+    (made := plugin(1)).setup(worker)
+    more = np.ones(4 * 2**20)
+    assert bytes_above_baseline() > more.nbytes // 2
+    made.teardown(worker)
+    assert bytes_above_baseline() == 0
 
 
 def plugin(workers: int) -> RankfoldWorker:

@@ -14,7 +14,7 @@ from distributed.worker import Worker
 from rankfold.cluster.local.relay import Relay
 from rankfold.cluster.local.reports import Reports, report_seconds
 from rankfold.pipeline.engine.attempt import drop_idle, stop_all
-from rankfold.pipeline.engine.memory import note_baseline
+from rankfold.pipeline.engine.memory import forget_baseline, note_baseline
 from rankfold.pipeline.engine.scheduler import Warmup
 from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.journal import Journal
@@ -59,6 +59,8 @@ class RankfoldWorker(WorkerPlugin):
             self._reports.stop()
             self._reports = None  # tasks may still end
         vars(worker).pop("gather_dep", None)
+        if not any(isinstance(other, RankfoldWorker) for other in worker.plugins.values()):
+            forget_baseline()
         self.journal.note("left", worker=str(worker.name))
         drop_idle() if worker.status == Status.running else hand_over()
 

@@ -37,6 +37,11 @@ def renew_baseline() -> None:
         note_baseline()
 
 
+def forget_baseline() -> None:
+    """Let what comes be measured from nowhere: the process may live on, and hold what is no work of ours."""
+    _baseline.clear()
+
+
 def bytes_above_baseline() -> int:
     """Anonymous memory above the noted baseline; 0 in a process that noted none."""
     return max(0, (anonymous_bytes() or 0) - _baseline[0]) if _baseline else 0
