@@ -59,7 +59,8 @@ class RankfoldWorker(WorkerPlugin):
             self._reports.stop()
             self._reports = None  # tasks may still end
         vars(worker).pop("gather_dep", None)
-        if not any(isinstance(other, RankfoldWorker) for other in worker.plugins.values()):
+        others = [each for each in worker.plugins.values() if isinstance(each, RankfoldWorker)]
+        if others in ([], [self]):
             forget_baseline()
         self.journal.note("left", worker=str(worker.name))
         drop_idle() if worker.status == Status.running else hand_over()
