@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-_OF_HEARTBEATS = ContextVar[bool]("_OF_HEARTBEATS", default=False)
+_OF_HEARTBEATS = ContextVar[bool]("_OF_HEARTBEATS")
 """Whether heartbeats come over the connection that a callback is of."""
 
 
@@ -46,14 +46,14 @@ class LoopClock:
     def running(self) -> Iterator[None]:
         """Tell its heartbeats from all else. There is no other loop in the process."""
         handlers, run = self._cluster.scheduler.handlers, asyncio.Handle._run
-        heartbeat, of_heartbeats = handlers["heartbeat_worker"], _OF_HEARTBEATS
+        heartbeat = handlers["heartbeat_worker"]
 
         def note(**message: Any) -> Any:
-            of_heartbeats.set(True)
+            _OF_HEARTBEATS.set(True)
             return heartbeat(**message)
 
         def told(handle: Any) -> None:
-            now = handle._context.get(of_heartbeats, False)
+            now = handle._context.get(_OF_HEARTBEATS, False)
             if now is not self._of_heartbeats:
                 self._turn(now)
             run(handle)

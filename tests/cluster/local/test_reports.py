@@ -74,15 +74,13 @@ def test_a_run_is_told_of_reports_while_another_ends(monkeypatch: pytest.MonkeyP
     assert taken == [{0: 1}]
 
 
-def test_a_task_that_ends_after_its_worker_sends_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_ends_after_its_worker_sends_no_report(
+    monkeypatch: pytest.MonkeyPatch, worker: Any
+) -> None:
     """Dask tells plugins of tasks that end while their worker is closed."""
     made, calls = plugin(1), list[str]()
     for name in ("start", "stop", "send_along"):
         monkeypatch.setattr(Reports, name, lambda _, name=name: calls.append(name))
-    monkeypatch.setattr(MethodWarmup, "warm", lambda _: None)
-    worker: Any = types.SimpleNamespace(
-        name="w", status=Status.running, state=types.SimpleNamespace(nthreads=1), gather_dep=None, plugins={}
-    )
     made.setup(worker)
     made.transition("task", "executing", "memory")
     made.teardown(worker)
@@ -90,22 +88,26 @@ def test_a_task_that_ends_after_its_worker_sends_no_report(monkeypatch: pytest.M
     assert calls == ["start", "send_along", "stop"]
 
 
-def test_a_baseline_is_that_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_baseline_is_that_of_a_run(monkeypatch: pytest.MonkeyPatch, worker: Any) -> None:
     """Workers may share the process of the driver, which takes more memory when they are gone."""
-    monkeypatch.setattr(MethodWarmup, "warm", lambda _: None)
-    worker: Any = types.SimpleNamespace(
-        name="w",
-        status=Status.running,
-        state=types.SimpleNamespace(nthreads=1),
-        gather_dep=None,
-        plugins={},
-    )
     monkeypatch.setattr(Reports, "start", lambda _: None)
     (made := plugin(1)).setup(worker)
     more = np.ones(4 * 2**20)
     assert bytes_above_baseline() > more.nbytes // 2
+    worker.plugins["of another run"] = plugin(1)
+    made.teardown(worker)
+    assert bytes_above_baseline() > more.nbytes // 2
+    worker.plugins.clear()
     made.teardown(worker)
     assert bytes_above_baseline() == 0
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What a plugin sees of a worker, whose kernels are compiled."""
+    monkeypatch.setattr(MethodWarmup, "warm", lambda _: None)
+    state = types.SimpleNamespace(nthreads=1)
+    return types.SimpleNamespace(name="w", status=Status.running, state=state, gather_dep=None, plugins={})
 
 
 def plugin(workers: int) -> RankfoldWorker:

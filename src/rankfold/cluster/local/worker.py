@@ -59,8 +59,7 @@ class RankfoldWorker(WorkerPlugin):
             self._reports.stop()
             self._reports = None  # tasks may still end
         vars(worker).pop("gather_dep", None)
-        others = [each for each in worker.plugins.values() if isinstance(each, RankfoldWorker)]
-        if others in ([], [self]):
+        if all(each is self for each in worker.plugins.values() if isinstance(each, RankfoldWorker)):
             forget_baseline()
         self.journal.note("left", worker=str(worker.name))
         drop_idle() if worker.status == Status.running else hand_over()

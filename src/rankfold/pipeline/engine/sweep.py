@@ -204,8 +204,8 @@ class Sweep:
         reference = ByReference(self, self.folder / f"fold-{short(lease)}.pickle")
         advance, merge = (functools.partial(each, reference, lease=lease) for each in (_advance, _merge))
         # Dictionaries: made of ``delayed`` calls each task would hold a table of all that come before it.
-        tasks: dict[Any, Any] = {}
-        graphs = [self._graph(0, tasks, self._chains(advance, lease, tasks), lease, members)]
+        tasks, ends = self._chains(advance, lease)
+        graphs = [self._graph(0, tasks, ends, lease, members)]
         for level, count in enumerate(part_counts(self.fold.cut.stream_count)[1:], 1):
             key = self._key("merge", level, lease)
             tasks = {(key, index): (merge, level, index) for index in range(count)}
@@ -227,11 +227,9 @@ class Sweep:
         graph = HighLevelGraph({"each": tasks, root: last}, {"each": set(), root: {"each"}})
         return Delayed(root, graph)  # type: ignore[no-untyped-call]
 
-    def _chains(
-        self, advance: Callable[..., Report], lease: str, tasks: dict[Any, Any]
-    ) -> list[tuple[Any, ...]]:
-        """Segments of all streams, which join the tasks; the last one of each."""
-        cut, ends = self.fold.cut, []
+    def _chains(self, advance: Callable[..., Report], lease: str) -> tuple[dict[Any, Any], list[Any]]:
+        """Segments of all streams; the last one of each."""
+        cut, tasks, ends = self.fold.cut, dict[Any, Any](), list[Any]()
         step = max(1, int(max(1.0, SEGMENT_SECONDS / self.fold.row_seconds) // cut.panel_rows))
         for stream, panel in enumerate(self._next_panels()):
             last, before = int(cut.streams[stream + 1]), None
@@ -239,7 +237,7 @@ class Sweep:
                 key = (self._key("segment", link, lease), stream, until)
                 tasks[key], before = (advance, stream, until, before), key
             ends.append(key)
-        return ends
+        return tasks, ends
 
     def _next_panels(self) -> list[int]:
         """The next panel of each stream."""
