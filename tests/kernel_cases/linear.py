@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -245,7 +246,11 @@ def add_rows_case(shape: tuple[int, int], dtype: str) -> Case:
         assert body(total, a["x"], a["mean"], 0.5, out=out, work=work) is None
         return {"count": total.count, "mean": total.mean, "scatter": total.scatter}
 
-    return Case({"x": x, "mean": mean}, run)
+    # Sums of r + 1 products and of what was there, in two orders. The last row is what the mean moves by.
+    last = np.abs(mean * 0.5 - 2.0) * np.sqrt(5 * len(x) / (5 + len(x)))
+    rows = np.vstack([np.abs(x - mean) * 0.5, last])
+    error = 2 * (len(rows) + 1) * float(np.finfo(working(dtype)).eps) * (rows.T @ rows + np.eye(len(mean)))
+    return Case({"x": x, "mean": mean}, run, {"scatter": error})
 
 
 def merge_moments_case(shape: tuple[int, int], dtype: str) -> Case:
@@ -258,6 +263,27 @@ def merge_moments_case(shape: tuple[int, int], dtype: str) -> Case:
         return {"count": total.count, "mean": total.mean, "scatter": total.scatter}
 
     return Case(inputs, run)
+
+
+def panel_r_case(shape: tuple[int, int], dtype: str) -> Case:
+    y = matrix(shape)
+    return replace(returns("r", y=y), error={"r": r_error(y)})
+
+
+def merge_r_case(shape: tuple[int, int], dtype: str) -> Case:
+    a, b = np.triu(matrix((shape[1],) * 2)), np.eye(shape[1])
+    return replace(returns("r", a=a, b=b), error={"r": r_error(np.vstack([a, b]))})
+
+
+def r_error(y: Array) -> Array:
+    """Of two R factors by reflections, each of a matrix within r b eps of ``y``, by Frobenius norm.
+
+    R moves by the condition of the columns that it is made of times as much: Higham, Accuracy and Stability
+    of Numerical Algorithms, second edition, theorem 19.4 and section 19.9. Below its diagonal is zero.
+    """
+    most = min(y.shape)
+    share = y.size * EPS * np.linalg.cond(y[:, :most])
+    return 2 * share * float(np.linalg.norm(y)) * np.triu(np.ones((y.shape[1],) * 2))
 
 
 def orthonormalize_case(shape: tuple[int, int], dtype: str) -> Case:
@@ -302,11 +328,8 @@ CASES: dict[tuple[str, str], tuple[MakeCase, tuple[str, ...]]] = {
     ("linear.products", "add_squares"): (add_squares_case, FLOATS),
     ("linear.products", "add_product"): (add_product_case, FLOATS),
     ("linear.products", "weigh"): (weigh_case, FLOATS),
-    ("linear.qr", "panel_r"): (lambda shape, dtype: returns("r", y=matrix(shape)), ("float64",)),
-    ("linear.qr", "merge_r"): (
-        lambda shape, dtype: returns("r", a=np.triu(matrix((shape[1],) * 2)), b=np.eye(shape[1])),
-        ("float64",),
-    ),
+    ("linear.qr", "panel_r"): (panel_r_case, ("float64",)),
+    ("linear.qr", "merge_r"): (merge_r_case, ("float64",)),
     ("linear.qr", "r_of_gram"): (
         lambda shape, dtype: returns("r", product=gram_of(shape[1])),
         ("float64",),
