@@ -28,7 +28,6 @@ from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
 from rankfold.pipeline.planning.plan import Plan, check_disk
 from rankfold.pipeline.planning.progress import listener
-from rankfold.pipeline.storage.checkpoint import save_json
 from rankfold.pipeline.storage.journal import load_record
 from rankfold.pipeline.storage.manifest import (
     damage_in_words,
@@ -177,7 +176,7 @@ def _carry_out_links(
     scratch, overwrite, progress = options
     results, steps = dict[str, Path](), {}
     *before, last = chain.links
-    with folder.claim(identity, overwrite=overwrite):
+    with folder.claim(identity, overwrite=overwrite) as held:
         for link in before:
             results[link.name] = folder.state / f"{link.name}.zarr"
             ready, where = link.ready(results), (executor, results[link.name], scratch)
@@ -185,9 +184,9 @@ def _carry_out_links(
             result = _execute(ready, plan, *where, overwrite=True, progress=progress)
             steps[link.name] = result.run.get("attempts", [])
         _require_unchanged(chain, folder, identity["input"], executor.budget.device)
+        held.log_steps(steps)
     ready, where = last.ready(results), (executor, folder.output, scratch)
     _execute(ready, ready.plan(executor.budget), *where, overwrite=overwrite, progress=progress)
-    save_json(folder.record, {**load_record(folder.record), "steps": steps})
 
 
 def _carry_out(

@@ -259,8 +259,14 @@ class RunDirectory:
     def _forget_others(self) -> None:
         """Keep of the record what is of this request: the result of another is no more."""
         record = load_record(self.record)
-        own = [facts for facts in record["attempts"] if facts.get("run") == self.request]
-        save_json(self.record, {**record, "attempts": own}, durable=self.resumable)
+        record["attempts"] = self._own(record["attempts"])
+        steps = {name: self._own(attempts) for name, attempts in record.pop("steps", {}).items()}
+        if any(steps.values()):
+            record["steps"] = steps
+        save_json(self.record, record, durable=self.resumable)
+
+    def _own(self, attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [facts for facts in attempts if facts.get("run") == self.request]
 
     def stored_bytes(self) -> int:
         """What an unfinished run has on the disk."""
@@ -286,6 +292,12 @@ class RunDirectory:
         else:
             attempts.append(facts)
         save_json(self.record, record, durable=False)
+
+    def log_steps(self, steps: dict[str, list[dict[str, Any]]]) -> None:
+        """Note in ``run.json`` the attempts at each result that this one is made from, by name."""
+        self.require_held()  # a file of it that is being written is a stray to whoever holds it
+        mine = {name: [{**facts, "run": self.request} for facts in each] for name, each in steps.items()}
+        save_json(self.record, {**load_record(self.record), "steps": mine}, durable=False)
 
 
 def lies_in(path: str | Path, folder: str | Path) -> bool:
