@@ -169,3 +169,10 @@ def test_public_functions_look_as_they_are_written() -> None:
         function = getattr(rf, name)
         assert pickle.loads(pickle.dumps(function)) is function
         assert function.__doc__ and "arguments" not in inspect.signature(function).parameters
+
+
+def test_a_warning_is_at_the_line_that_asked() -> None:
+    x = np.random.default_rng(0).standard_normal((3000, 100)).astype(np.float32)
+    with pytest.warns(rf.RankfoldWarning) as told:
+        rf.svd(x, 3, solver="subspace", passes=2)
+    assert {Path(each.filename) for each in told} == {Path(__file__)}

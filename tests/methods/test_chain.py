@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +18,7 @@ from rankfold.methods.chain import Chain, Link
 from rankfold.methods.task import Task
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.storage.lock import Lock, hold_lock
 from rankfold.pipeline.storage.run_directory import RunDirectory
 
 BUDGET = Budget(2**30, 1)
@@ -75,3 +78,31 @@ def test_the_record_of_a_chain_is_whole_when_its_result_is_there(
     assert all(attempts[-1]["finished"] for attempts in json.loads(record.read_text())["steps"].values())
     rf.pca(X, 3, out=out, overwrite=True)
     assert "steps" not in json.loads(record.read_text())
+
+
+def test_a_chain_holds_its_run_from_the_first_link_to_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, held = tmp_path / "r.zarr", list[Path]()
+
+    @contextlib.contextmanager
+    def note(path: Path, output: Path) -> Iterator[Lock]:
+        with hold_lock(path, output) as lock:
+            held.append(output)
+            yield lock
+
+    monkeypatch.setattr("rankfold.pipeline.storage.run_directory.hold_lock", note)
+    result = rf.nystroem(X, 5, gamma=0.1, landmarks="kmeans", out=out)
+    # Between two claims another driver could come to its end, and the results of links would go with its run.
+    assert held.count(out) == 1 and len(held) == 2
+    assert rf.nystroem(X, 5, gamma=0.1, landmarks="kmeans", out=out).attrs == result.attrs
+
+
+@pytest.mark.parametrize("progress", [False, lambda name, done, total: None])
+def test_a_chain_shows_no_progress_that_was_not_asked_for(
+    progress: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rankfold.pipeline.planning.progress.somebody_watches", lambda: True)
+    monkeypatch.setattr("rankfold.pipeline.planning.progress.QUIET_SECONDS", 0.0)
+    rf.nystroem(X, 5, gamma=0.1, landmarks="kmeans", progress=progress)
+    assert capsys.readouterr() == ("", "")

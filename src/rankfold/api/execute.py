@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import shutil
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -122,21 +123,27 @@ def _execute(
         if os.path.lexists(output) and _is_done(folder, identity, overwrite=overwrite):
             folder.tidy(identity)
             return Result(output)
-        if executor.budget.workers > plan.useful_workers:
-            LOG.warning(
-                "%d of %d workers are started: the matrix has no work for more",
-                plan.useful_workers,
-                executor.budget.workers,
-            )
-            executor = executor.limited_to(plan.useful_workers)
+        executor = _with_work(executor, plan)
         executor.check()
         check_disk(plan, _free(folder.scratch), folder.scratch, folder.stored_bytes)
-        if isinstance(task, Chain):
-            _carry_out_links(task, folder, identity, executor, (scratch, overwrite, listen))
-            return Result(output, temporary=temporary)
         with folder.claim(identity, overwrite=overwrite) as held:
-            facts = _carry_out(task, held, plan, executor, fingerprint, listen)
+            if isinstance(task, Chain):
+                task = _last_link(task, held, executor, scratch, fingerprint, listen or False)
+                plan = task.plan(executor.budget)
+                executor = _with_work(executor, plan)
+                check_disk(plan, _free(folder.scratch), folder.scratch, folder.stored_bytes)
+            with listener(listen or False, lambda: plan) as hear:
+                facts = _carry_out(task, held, plan, executor, fingerprint, hear)
         return Result(output, temporary=temporary, facts=None if temporary is None else facts)
+
+
+def _with_work(executor: Executor, plan: Plan) -> Executor:
+    """The executor with no more workers than a plan has work for."""
+    workers = executor.budget.workers
+    if workers <= plan.useful_workers:
+        return executor
+    LOG.warning("%d of %d workers are started: the matrix has no work for more", plan.useful_workers, workers)
+    return executor.limited_to(plan.useful_workers)
 
 
 def identity_of(request: dict[str, Any], fingerprint: str, device: str) -> dict[str, Any]:
@@ -165,28 +172,29 @@ def _require_unchanged(task: Task, folder: RunDirectory, fingerprint: str, devic
         )
 
 
-def _carry_out_links(
+def _last_link(
     chain: Chain,
-    folder: RunDirectory,
-    identity: dict[str, Any],
+    held: RunDirectory,
     executor: Executor,
-    options: tuple[str | Path | None, bool, Progress | None],
-) -> None:
-    """Results of all links but the last into the state of the run, then the last one, which ends that run."""
-    scratch, overwrite, progress = options
+    scratch: str | Path | None,
+    fingerprint: str,
+    progress: Progress | bool,
+) -> Task:
+    """The last link of a chain, once results of all others are in the state of its run.
+
+    They stay there until that run is published, so it is held from the first link to the last.
+    """
     results, steps = dict[str, Path](), {}
     *before, last = chain.links
-    with folder.claim(identity, overwrite=overwrite) as held:
-        for link in before:
-            results[link.name] = folder.state / f"{link.name}.zarr"
-            ready, where = link.ready(results), (executor, results[link.name], scratch)
-            plan = ready.plan(executor.budget)
-            result = _execute(ready, plan, *where, overwrite=True, progress=progress)
-            steps[link.name] = result.run.get("attempts", [])
-        _require_unchanged(chain, folder, identity["input"], executor.budget.device)
-        held.log_steps(steps)
-    ready, where = last.ready(results), (executor, folder.output, scratch)
-    _execute(ready, ready.plan(executor.budget), *where, overwrite=overwrite, progress=progress)
+    for link in before:
+        results[link.name] = held.state / f"{link.name}.zarr"
+        ready, where = link.ready(results), (executor, results[link.name], scratch)
+        plan = ready.plan(executor.budget)
+        result = _execute(ready, plan, *where, overwrite=True, progress=progress)
+        steps[link.name] = result.run.get("attempts", [])
+    _require_unchanged(chain, held, fingerprint, executor.budget.device)
+    held.log_steps(steps)
+    return last.ready(results)
 
 
 def _carry_out(
@@ -230,8 +238,16 @@ def _carry_out(
     )
     folder.publish()
     for message in outcome["warnings"]:
-        warnings.warn(message, RankfoldWarning, stacklevel=6)
+        warnings.warn(message, RankfoldWarning, stacklevel=_level_of_caller())
     return outcome
+
+
+def _level_of_caller() -> int:
+    """How far up the stack, from who asks, the code is that uses the package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("rankfold."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _work(
