@@ -27,7 +27,8 @@ Methods read float32 from the page cache; the shorter of two runs, which gave th
 
 KERNELS = """\
 Kernels, on data that lie on the device. The limit is what arithmetic or memory takes, whichever takes
-longer; errors are relative, against float64; the last column is the same written with products of CuPy:"""
+longer; errors are relative, against float64, on 1000 to 20 000 rows of the same kind; the last column is
+the same written with products of CuPy:"""
 
 
 def page(text: str, results: dict[str, Any]) -> str:

@@ -32,6 +32,9 @@ class Case:
     error: dict[str, Any] = field(default_factory=dict)
     """Largest difference between two right bodies, by output; exactly equal where there is none."""
 
+    error_of_device: dict[str, Any] = field(default_factory=dict)
+    """The same, where only a body on a device may differ."""
+
 
 MakeCase = Callable[[tuple[int, int], str], Case]
 

@@ -17,6 +17,7 @@ import rankfold as rf
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.task import Task
 from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.lock import Lock, hold_lock
 from rankfold.pipeline.storage.run_directory import RunDirectory
@@ -60,6 +61,10 @@ def test_results_of_links_count_as_scratch_until_the_last_has_read_them() -> Non
     assert len(chain.passes) == 2 * len(plan.passes)
 
 
+def features(x: Any = X, **how: Any) -> rf.Result:
+    return rf.nystroem(x, 5, gamma=0.1, landmarks="kmeans", **how)
+
+
 def test_the_record_of_a_chain_is_whole_when_its_result_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,12 +77,21 @@ def test_the_record_of_a_chain_is_whole_when_its_result_is_there(
             seen.append((record.stat().st_mtime_ns, record.read_text()))
 
     monkeypatch.setattr(RunDirectory, "publish", look)
-    rf.nystroem(X, 5, gamma=0.1, landmarks="kmeans", out=out)
+    features(out=out)
     # Whoever asks for it again may tidy up from now on, and would take a file that is written for a stray.
     assert seen == [(record.stat().st_mtime_ns, record.read_text())]
     assert all(attempts[-1]["finished"] for attempts in json.loads(record.read_text())["steps"].values())
+    before = json.loads(record.read_text())["steps"]["landmarks"]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(RunDirectory, "publish", stop)
+        rf.nystroem(X, 6, gamma=0.1, landmarks="kmeans", out=out, overwrite=True)
+    assert json.loads(record.read_text())["steps"]["landmarks"][: len(before)] == before
     rf.pca(X, 3, out=out, overwrite=True)
     assert "steps" not in json.loads(record.read_text())
+
+
+def stop(run: RunDirectory) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_chain_holds_its_run_from_the_first_link_to_the_last(
@@ -92,10 +106,54 @@ def test_a_chain_holds_its_run_from_the_first_link_to_the_last(
             yield lock
 
     monkeypatch.setattr("rankfold.pipeline.storage.run_directory.hold_lock", note)
-    result = rf.nystroem(X, 5, gamma=0.1, landmarks="kmeans", out=out)
+    result = features(out=out)
     # Between two claims another driver could come to its end, and the results of links would go with its run.
     assert held.count(out) == 1 and len(held) == 2
-    assert rf.nystroem(X, 5, gamma=0.1, landmarks="kmeans", out=out).attrs == result.attrs
+    assert features(out=out).attrs == result.attrs
+
+
+CALLS: dict[str, Any] = {"features": features, "components": lambda **how: rf.pca(X, 3, **how)}
+
+
+@pytest.mark.parametrize("second", CALLS)
+@pytest.mark.parametrize("first", CALLS)
+def test_a_result_that_came_while_a_driver_waited_is_not_replaced(
+    first: str, second: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes just before the second holds the run."""
+    out, whole = tmp_path / "r.zarr", list[int]()
+    held = "rankfold.pipeline.storage.run_directory.hold_lock"
+
+    @contextlib.contextmanager
+    def wait(path: Path, output: Path) -> Iterator[Lock]:
+        monkeypatch.setattr(held, hold_lock)
+        CALLS[first](out=out)
+        whole.append((out / "zarr.json").stat().st_mtime_ns)
+        with hold_lock(path, output) as lock:
+            yield lock
+
+    monkeypatch.setattr(held, wait)
+    with contextlib.nullcontext() if first == second else pytest.raises(OutputError, match="another request"):
+        CALLS[second](out=out)
+    assert (out / "zarr.json").stat().st_mtime_ns == whole[0]
+    left = {path.name for path in (tmp_path / "r.zarr.run").iterdir()}
+    assert left <= {"journal.jsonl", "lock", "run.json"}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_temporary_result_leaves_nothing_in_scratch(call: str, tmp_path: Path) -> None:
+    result = CALLS[call](scratch=tmp_path)
+    assert not list(tmp_path.iterdir()) and np.isfinite(result[call]).all()
+
+
+def test_bad_data_in_a_link_leave_no_run_that_has_to_be_overwritten(tmp_path: Path) -> None:
+    bad = X.copy()
+    bad[7, 3] = np.nan
+    np.save(tmp_path / "x.npy", bad)
+    with pytest.raises(rf.RankfoldError, match="NaN"):
+        features(tmp_path / "x.npy", out=tmp_path / "r.zarr")
+    np.save(tmp_path / "x.npy", X)
+    assert features(tmp_path / "x.npy", out=tmp_path / "r.zarr").attrs["input"]["shape"] == [300, 20]
 
 
 @pytest.mark.parametrize("progress", [False, lambda name, done, total: None])
@@ -104,5 +162,5 @@ def test_a_chain_shows_no_progress_that_was_not_asked_for(
 ) -> None:
     monkeypatch.setattr("rankfold.pipeline.planning.progress.somebody_watches", lambda: True)
     monkeypatch.setattr("rankfold.pipeline.planning.progress.QUIET_SECONDS", 0.0)
-    rf.nystroem(X, 5, gamma=0.1, landmarks="kmeans", progress=progress)
+    features(progress=progress)
     assert capsys.readouterr() == ("", "")

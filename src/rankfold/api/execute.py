@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any, cast
 
-from rankfold.api.identity import difference_of
+from rankfold.api.finished import has_come, is_done
 from rankfold.api.where import Growable, Where
 from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.chain import Chain
@@ -29,11 +29,7 @@ from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
 from rankfold.pipeline.planning.plan import Plan, check_disk
 from rankfold.pipeline.planning.progress import listener
-from rankfold.pipeline.storage.journal import load_record
 from rankfold.pipeline.storage.manifest import (
-    damage_in_words,
-    damage_of,
-    read_manifest,
     require_whole_input,
     write_manifest,
 )
@@ -120,14 +116,17 @@ def _execute(
             output, None if scratch is None else Path(scratch), digest(identity), resumable=temporary is None
         )
         _require_place(task.source, output, folder.folder, *([] if scratch is None else [Path(scratch)]))
-        if os.path.lexists(output) and _is_done(folder, identity, overwrite=overwrite):
+        is_there = os.path.lexists(output)
+        if is_there and is_done(folder, identity, overwrite=overwrite):
             folder.tidy(identity)
             return Result(output)
         executor = _with_work(executor, plan)
         executor.check()
         check_disk(plan, _free(folder.scratch), folder.scratch, folder.stored_bytes)
         with folder.claim(identity, overwrite=overwrite) as held:
-            if isinstance(task, Chain):
+            if not is_there and has_come(held, identity, overwrite=overwrite):
+                return Result(output)
+            while isinstance(task, Chain):
                 task = _last_link(task, held, executor, scratch, fingerprint, listen or False)
                 plan = task.plan(executor.budget)
                 executor = _with_work(executor, plan)
@@ -186,13 +185,17 @@ def _last_link(
     """
     results, steps = dict[str, Path](), {}
     *before, last = chain.links
-    for link in before:
-        results[link.name] = held.state / f"{link.name}.zarr"
-        ready, where = link.ready(results), (executor, results[link.name], scratch)
-        plan = ready.plan(executor.budget)
-        result = _execute(ready, plan, *where, overwrite=True, progress=progress)
-        steps[link.name] = result.run.get("attempts", [])
-    _require_unchanged(chain, held, fingerprint, executor.budget.device)
+    try:
+        for link in before:
+            results[link.name] = held.state / f"{link.name}.zarr"
+            ready, where = link.ready(results), (executor, results[link.name], scratch)
+            plan = ready.plan(executor.budget)
+            result = _execute(ready, plan, *where, overwrite=True, progress=progress)
+            steps[link.name] = result.run.get("attempts", [])
+        _require_unchanged(chain, held, fingerprint, executor.budget.device)
+    except DataError:
+        held.discard()
+        raise
     held.log_steps(steps)
     return last.ready(results)
 
@@ -304,62 +307,6 @@ def _work(
 def _most(driver: int | None, workers: int) -> int | None:
     """Memory of the process that held most of it."""
     return None if driver is None else max(driver, workers)
-
-
-def _is_done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> bool:
-    """Whether the output is the finished answer to this request; one that is damaged is made again."""
-    output = folder.output
-    attrs = _attrs_of(output)
-    if not attrs:
-        request = _request_of(folder)
-        if request is None:
-            raise OutputError(
-                f"{output} exists and is not a result of rankfold, so it is never replaced. Choose another "
-                "--out, or remove it yourself."
-            )
-        if request != folder.request and not overwrite:
-            raise OutputError(
-                f"{output} is a damaged result of another request. Choose another --out, or replace it with "
-                "--overwrite."
-            )
-        LOG.warning("%s is damaged: what it is cannot be read. It is made again", output)
-        return False
-    if (
-        attrs.get("request") == identity["request"]
-        and attrs.get("input", {}).get("fingerprint") == identity["input"]
-        and attrs.get("edition", 1) == identity["edition"]
-        and attrs.get("device", "cpu") == identity.get("device", "cpu")
-    ):
-        damage = damage_of(output, sums=overwrite)
-        if damage:
-            LOG.warning("%s. It is made again", damage_in_words(output, damage))
-        return not damage
-    if overwrite:
-        return False
-    raise OutputError(
-        f"{output} exists and is the answer to another request: {difference_of(attrs, identity)}. Choose "
-        "another --out, or replace it with --overwrite."
-    )
-
-
-def _attrs_of(output: Path) -> dict[str, Any]:
-    """What an output says of itself; nothing if it is no result, or says it no more."""
-    try:
-        return Result(output).attrs
-    except InputError:
-        return {}
-
-
-def _request_of(folder: RunDirectory) -> str | None:
-    """The request that a result was the answer to that can no longer be opened; None if it was none."""
-    try:
-        manifest = read_manifest(folder.output)
-        if manifest is not None:
-            return manifest.request
-    except DataError:
-        pass
-    ends = [facts for facts in load_record(folder.record)["attempts"] if facts.get("finished")]
-    return str(ends[-1].get("run")) if ends and folder.output.is_dir() else None
 
 
 def _require_local(*paths: str | Path | None) -> None:

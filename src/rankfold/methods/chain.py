@@ -22,7 +22,7 @@ class Link:
     """One task of a chain."""
 
     name: str
-    """Name of its result, beside the run."""
+    """Name of its result, in the state of the run."""
 
     task: Task
     """As far as it is known before anything has run: enough to plan it."""

@@ -242,6 +242,7 @@ class RunDirectory:
         self._forget_others()
         if not self.resumable:
             os.rename(self.result, self.output)
+            self.clear()
             return
         flush_tree(self.result)
         self.require_held()
@@ -296,8 +297,12 @@ class RunDirectory:
     def log_steps(self, steps: dict[str, list[dict[str, Any]]]) -> None:
         """Note in ``run.json`` the attempts at each result that this one is made from, by name."""
         self.require_held()  # a file of it that is being written is a stray to whoever holds it
-        mine = {name: [{**facts, "run": self.request} for facts in each] for name, each in steps.items()}
-        save_json(self.record, {**load_record(self.record), "steps": mine}, durable=False)
+        record = load_record(self.record)
+        noted = record.setdefault("steps", {})
+        for name, attempts in steps.items():
+            others = [facts for facts in noted.get(name, []) if facts.get("run") != self.request]
+            noted[name] = [*others, *({**facts, "run": self.request} for facts in attempts)]
+        save_json(self.record, record, durable=False)
 
 
 def lies_in(path: str | Path, folder: str | Path) -> bool:

@@ -1,0 +1,87 @@
+"""Whether an output is there already, the finished answer to what is asked, and whole."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from rankfold.api.identity import difference_of
+from rankfold.pipeline.errors import DataError, InputError, OutputError
+from rankfold.pipeline.storage.journal import load_record
+from rankfold.pipeline.storage.manifest import damage_in_words, damage_of, read_manifest
+from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.storage.run_directory import RunDirectory
+
+LOG = logging.getLogger("rankfold")
+
+
+def is_done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> bool:
+    """Whether the output is the finished answer to this request; one that is damaged is made again."""
+    output = folder.output
+    attrs = _attrs_of(output)
+    if not attrs:
+        request = _request_of(folder)
+        if request is None:
+            raise OutputError(
+                f"{output} exists and is not a result of rankfold, so it is never replaced. Choose another "
+                "--out, or remove it yourself."
+            )
+        if request != folder.request and not overwrite:
+            raise OutputError(
+                f"{output} is a damaged result of another request. Choose another --out, or replace it with "
+                "--overwrite."
+            )
+        LOG.warning("%s is damaged: what it is cannot be read. It is made again", output)
+        return False
+    if (
+        attrs.get("request") == identity["request"]
+        and attrs.get("input", {}).get("fingerprint") == identity["input"]
+        and attrs.get("edition", 1) == identity["edition"]
+        and attrs.get("device", "cpu") == identity.get("device", "cpu")
+    ):
+        damage = damage_of(output, sums=overwrite)
+        if damage:
+            LOG.warning("%s. It is made again", damage_in_words(output, damage))
+        return not damage
+    if overwrite:
+        return False
+    raise OutputError(
+        f"{output} exists and is the answer to another request: {difference_of(attrs, identity)}. Choose "
+        "another --out, or replace it with --overwrite."
+    )
+
+
+def has_come(held: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> bool:
+    """Whether another process has finished this output before it was held; see ``is_done``."""
+    if not os.path.lexists(held.output):
+        return False
+    try:
+        done = is_done(held, identity, overwrite=overwrite)
+    except OutputError:
+        held.clear()
+        raise
+    if done:
+        held.clear()
+    return done
+
+
+def _attrs_of(output: Path) -> dict[str, Any]:
+    """What an output says of itself; nothing if it is no result, or says it no more."""
+    try:
+        return Result(output).attrs
+    except InputError:
+        return {}
+
+
+def _request_of(folder: RunDirectory) -> str | None:
+    """The request that a result was the answer to that can no longer be opened; None if it was none."""
+    try:
+        manifest = read_manifest(folder.output)
+        if manifest is not None:
+            return manifest.request
+    except DataError:
+        pass
+    ends = [facts for facts in load_record(folder.record)["attempts"] if facts.get("finished")]
+    return str(ends[-1].get("run")) if ends and folder.output.is_dir() else None
