@@ -23,7 +23,7 @@ from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.keeping import Background, Keeping
-from rankfold.pipeline.engine.memory import watched_memory
+from rankfold.pipeline.engine.memory import bound_heaps, watched_memory
 from rankfold.pipeline.engine.run import Progress, Run, values_in
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
@@ -209,6 +209,7 @@ def _carry_out(
     progress: Progress | None,
 ) -> dict[str, Any]:
     """Its facts."""
+    bound_heaps()
     loops = task.loops() if hasattr(task, "loops") else {}
     kernels = MethodWarmup(task.source.dtype, {**task.request(), **loops}, task.source.shape)
     kernels.warm()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -96,6 +97,21 @@ def test_the_peak_is_planned_and_does_not_grow_with_the_rows(
 
 @pytest.mark.memory
 @pytest.mark.slow
+def test_halves_take_no_more_than_is_planned(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((2000, 20_000), np.float32).astype(np.float16)
+    codec = zarr.codecs.ZstdCodec(level=1)
+    array = zarr.create_array(
+        tmp_path / "x.zarr", shape=x.shape, chunks=(100, 5000), dtype=x.dtype, compressors=codec
+    )
+    array[...] = x
+    planned, peak = measured(
+        str(tmp_path / "x.zarr"), tmp_path / "r.zarr", kind="pca", rank=5, threads=1, memory="87MiB"
+    )
+    assert peak <= planned
+
+
+@pytest.mark.memory
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["gram", "krylov", "subspace", "sketch", "tsqr"])
 def test_a_wide_matrix_is_planned_too(tmp_path: Path, method: str) -> None:
     array = zarr.create_array(
@@ -152,3 +168,28 @@ def test_columns_that_depend_take_what_is_planned(tmp_path: Path) -> None:
         str(path), tmp_path / "r.zarr", kind="svd", rank=2200, solver="tsqr", threads=1, memory="4GiB"
     )
     assert peak <= planned <= 1.5 * peak
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library here is not glibc")
+def test_what_threads_freed_is_no_memory() -> None:
+    """Threads that end one after the other, each of which had temporaries larger than the heaps keep."""
+    command = """
+import threading
+import numpy as np
+from rankfold.pipeline.engine.memory import anonymous_bytes, bound_heaps
+bound_heaps()
+before = anonymous_bytes()
+barrier = threading.Barrier(8)
+def work():
+    for mib in (5, 8, 12, 3):
+        x = np.ones(mib * 2**17)
+        del x
+    barrier.wait()
+threads = [threading.Thread(target=work) for _ in range(8)]
+for each in threads: each.start()
+for each in threads: each.join()
+print(-1 if before is None else anonymous_bytes() - before)
+"""
+    run = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    # Stacks, and what is kept at the end of the heap; 96 MiB without the bound.
+    assert int(run.stdout) < 16 * 2**20

@@ -14,7 +14,7 @@ from distributed.worker import Worker
 from rankfold.cluster.local.relay import Relay
 from rankfold.cluster.local.reports import Reports, report_seconds
 from rankfold.pipeline.engine.attempt import drop_idle, stop_all
-from rankfold.pipeline.engine.memory import forget_baseline, note_baseline
+from rankfold.pipeline.engine.memory import bound_heaps, forget_baseline, note_baseline
 from rankfold.pipeline.engine.scheduler import Warmup
 from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.journal import Journal
@@ -36,11 +36,12 @@ class RankfoldWorker(WorkerPlugin):
         self._reports: Reports | None = None
 
     def setup(self, worker: Worker) -> None:
-        """Compile kernels, take the baseline of memory, begin to report, and to reach others by detours."""
+        """Bound heaps, compile kernels, take the baseline of memory, report, and reach others by detours."""
         if unseen := unseen_folder(self.marks):
             raise FileNotFoundError(f"{unseen} is not the folder that the driver sees under this name")
         # When a run ends, the scheduler is gone before its workers are: no reason for a traceback.
         logging.getLogger("distributed.batched").setLevel(logging.WARNING)
+        bound_heaps()
         self.kernels.warm()
         note_baseline()
         self.journal.note("came", worker=str(worker.name), threads=worker.state.nthreads)

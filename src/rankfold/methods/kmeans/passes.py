@@ -73,8 +73,7 @@ class OverClusters(OverPanels):
         n, rows = self.panels.view.short, self.panels.grain_rows
         tiles = 8 * TILE_ROWS * (n + self.k + 8 + 2 * self.groups)
         lent = self.panels.view.lend(0, 1)
-        copied = self.panels.view.source.dtype == np.float16
-        copied |= lent is not None and not lent.flags.c_contiguous
+        copied = lent is not None and not lent.flags.c_contiguous
         grain = rows * (n * max(4, self.panels.view.source.dtype.itemsize) * copied + 6 * 8)
         keeping = sum(each.count * (2 * n * each.dtype.itemsize + 10 * 8) for each in self.kept)
         return 8 * self.copies * self.k * (n + 4) + tiles + grain + keeping

@@ -26,6 +26,9 @@ RUN_ROWS = 256
 """Rows that a device adds up before sums of columns are told."""
 Float64 = npt.NDArray[np.float64]
 
+SINGLE = np.dtype(np.float32)
+"""What halves are made before they are computed with: compiled loops do not read them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Panels:
@@ -56,20 +59,18 @@ class Panels:
         """Bytes of the buffers of one workspace, and of what reading keeps in each thread that reads."""
         view, rows = self.view, self.cut.panel_rows
         panels = self.slots * rows * view.short * view.source.dtype.itemsize * (not self._lent)
-        grain = (self.grain_rows + self.extra_rows) * view.short * self.dtype.itemsize
-        return panels + grain * self._converts + self.slots * view.read_bytes(rows)
+        grain = (self.grain_rows + self.extra_rows) * view.short * self.dtype.itemsize * self._converts
+        single = self.grain_rows * view.short * SINGLE.itemsize * self._has_singles
+        return panels + grain + single + self.slots * view.read_bytes(rows)
 
     @property
     def device_bytes(self) -> int:
-        """Bytes on a device: panels, a grain that is conditioned, and sums of its columns, run by run.
-
-        Halves are made singles before they are computed with.
-        """
+        """Bytes on a device: panels, a grain that is conditioned, and sums of its columns, run by run."""
         view, rows = self.view, self.grain_rows + self.extra_rows
         columns = view.short if view.orientation is Orientation.ROWS else rows
         across = rows + view.short - columns
         panels = self.slots * self.cut.panel_rows * view.short * view.source.dtype.itemsize
-        single = 4 * (view.source.dtype == np.float16)
+        single = SINGLE.itemsize * self._is_half
         grain = rows * view.short * (self.dtype.itemsize + single)
         runs = 2 * 8 * columns * (across // RUN_ROWS + 1)
         return panels + grain + runs + 8 * 8 * (rows + view.short)
@@ -77,6 +78,15 @@ class Panels:
     @property
     def _converts(self) -> bool:
         return self.copy_grains or self.view.source.dtype != self.dtype
+
+    @property
+    def _is_half(self) -> bool:
+        return self.view.source.dtype == np.float16
+
+    @property
+    def _has_singles(self) -> bool:
+        """Whether halves become singles in a buffer of their own, and not in that of a conditioned grain."""
+        return self._is_half and (self.copy_grains or self.dtype != SINGLE)
 
     @property
     def _lent(self) -> bool:
@@ -90,7 +100,9 @@ class Panels:
         grain = None
         if self._converts or not device.writes_over_panels:
             grain = device.empty(view.panel_shape(self.grain_rows + self.extra_rows), self.dtype)
-        return Buffers(slots, grain, None if device.writes_over_panels else self._name())
+        single = device.empty(view.panel_shape(self.grain_rows), SINGLE) if self._has_singles else grain
+        name = None if device.writes_over_panels else self._name()
+        return Buffers(slots, grain, name, single if self._is_half else None)
 
     def _name(self) -> bytes | None:
         """What tells the matrix from any other of a run; nothing of one that lies in memory."""
@@ -117,7 +129,12 @@ class Panels:
         for first, last in grains(start, stop, self.cut.grain_rows):
             here = first - start, last - start
             staged = functools.partial(self._staged, room, *here)
-            yield Grain(first, last, self.view.part(panel, *here), staged)
+            raw = self.view.part(panel, *here)
+            if buffers.single is not None:
+                single = self.view.part(buffers.single, 0, last - first)
+                single[...] = raw
+                raw = single
+            yield Grain(first, last, raw, staged)
         room.release()
 
     def _staged(self, slot: Slot, first: int, last: int) -> Array:
@@ -143,7 +160,7 @@ class Grain(NamedTuple):
     first: int
     last: int
     raw: Array
-    """As they lie, where they are computed with."""
+    """As they lie, where they are computed with; halves as singles, which compiled loops read."""
 
     staged: Callable[[], Array]
     """The same on the host, until ``raw`` is written to."""
@@ -157,6 +174,9 @@ class Buffers:
     grain: Array | None
     name: bytes | None
     """Of the matrix, under which panels may be kept for the next pass."""
+
+    single: Array | None = None
+    """Room for a grain of halves as singles."""
 
 
 class OverPanels(DeclaredFold):

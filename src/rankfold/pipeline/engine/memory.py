@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import threading
 from collections.abc import Iterator
@@ -57,6 +58,30 @@ def available_bytes() -> int:
         used = int(Path("/sys/fs/cgroup/memory.current").read_text())
         available = min(available, max(limit - used, 0))
     return available
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+"""Numbers of settings in glibc's malloc.h."""
+
+HEAP_BLOCK_BYTES = 4 * 2**20
+"""Blocks from this size on are mapped, and are no memory once they are freed. NumPy asks for huge pages from
+there on, so that fresh ones cost few faults."""
+
+
+@functools.cache
+def bound_heaps() -> None:
+    """Have the C library of this process keep no freed memory to speak of, where it can be told to.
+
+    By itself glibc gives each thread a heap, and keeps what was freed in it: after the first block of 8 MiB
+    is freed, all that are as large come from heaps, so a process keeps the largest temporary of every thread
+    that it ever had, those that have ended included. Here there is one heap, blocks of
+    ``HEAP_BLOCK_BYTES`` lie outside it, and twice that much is kept at its end.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_ARENA_MAX, 1)
+        mallopt(_M_MMAP_THRESHOLD, HEAP_BLOCK_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, 2 * HEAP_BLOCK_BYTES)
 
 
 def return_freed_memory() -> None:
