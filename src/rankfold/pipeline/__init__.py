@@ -12,6 +12,7 @@
 
     durable     data before names: flushes, and renames that are whole or not at all
     errors      the tree of errors
+    law         what arrays and facts of a result may be, before a kernel follows them
     blas        one thread, everywhere
     gpu         a device to compute on: whether there is one, arrays there, panels that stay
     units       bytes as people write them

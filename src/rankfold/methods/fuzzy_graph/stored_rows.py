@@ -1,4 +1,7 @@
-"""Rows of a stored graph, some of them at a time, as a sparse matrix by rows."""
+"""Rows of a stored graph, some of them at a time, as a sparse matrix by rows.
+
+Kernels follow its pointers and columns without looking, so that both are checked as they are read.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,14 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import zarr
+
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.formats.csr import VectorSource, csr_source
+from rankfold.pipeline.law import LARGEST, outside
 
 Array = npt.NDArray[Any]
 
@@ -31,37 +37,59 @@ class StoredRows:
     """The graph in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        group = zarr.open_group(folder, mode="r")
-        self.data, self.indices, self.indptr = (
-            cast("zarr.Array[Any]", group[name]) for name in ("data", "indices", "indptr")
-        )
+        self.source = csr_source(str(folder.parent), folder.name)
+        self.source.check_lengths()
 
     @functools.cached_property
     def pointers(self) -> Array:
         """(m + 1,) edges before each row, and in all."""
-        return np.asarray(self.indptr[...]).astype(np.int64, copy=False)
+        return self.ends(0, self.source.shape[0])
+
+    def ends(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
+        """Where rows ``top:bottom`` begin, and where the last one ends."""
+        return self.source.pointers(top, bottom)
+
+    def columns(self, some: slice) -> Array:
+        """Rows that some edges lead to, in the type that they are stored in."""
+        return self.source.places(some.start, some.stop)
+
+    def weights(self, some: slice) -> Array:
+        """What some edges weigh; finite, and not negative."""
+        values = self.source.data.take(some.start, some.stop)
+        if (place := outside(values, 0, LARGEST)) is not None:
+            raise DataError(
+                f"{self.source.name}: data[{some.start + place}] is {values[place]}: weights of a graph are "
+                "finite, and not negative. Restore the result, or make it again"
+            )
+        return values
+
+    @property
+    def column_dtype(self) -> np.dtype[Any]:
+        """Type of the numbers of rows as they are stored."""
+        return self.source.indices.dtype
 
     @property
     def count(self) -> int:
         """Of all edges."""
-        return int(self.data.shape[0])
+        return self.source.nnz
 
     def chunks(self, first: int = 0, last: int | None = None) -> Iterator[slice]:
         """Edges of a chunk after the other, from one to another; all by default."""
-        end, height = self.count if last is None else last, self.data.chunks[0]
+        assert isinstance(self.source.data, VectorSource)  # noqa: S101 - it is in a folder
+        end, height = self.count if last is None else last, self.source.data.chunks[1]
         for start in range(first - first % height, end, height):
             yield slice(max(first, start), min(end, start + height))
 
     def smallest(self) -> float:
         """Weight; infinite where there are no edges."""
-        return min((float(np.asarray(self.data[some]).min()) for some in self.chunks()), default=np.inf)
+        return min((float(self.weights(some).min()) for some in self.chunks()), default=np.inf)
 
     def between(self, top: int, bottom: int) -> Edges:
         """Edges of some rows."""
         ends = self.pointers[top : bottom + 1]
         some = slice(int(ends[0]), int(ends[-1]))
         rows = np.repeat(np.arange(top, bottom), np.diff(ends))
-        return Edges(rows, np.asarray(self.indices[some]).astype(np.int64), np.asarray(self.data[some]))
+        return Edges(rows, self.columns(some).astype(np.int64), self.weights(some))
 
 
 def row_spans(graphs: list[StoredRows]) -> Iterator[tuple[int, int]]:

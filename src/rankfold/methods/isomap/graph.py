@@ -126,6 +126,10 @@ def read_components(graph: Path, rows: int) -> Components:
     """Those of a stored graph."""
     index = index_type(rows)
     stored = StoredRows(graph)
+    if stored.source.shape != (rows, rows):
+        raise DataError(
+            f"{graph} is a graph of {' x '.join(map(str, stored.source.shape))}, not of {rows} rows"
+        )
     pointers = stored.pointers
     neighbors, order, labels = (
         np.empty(int(pointers[-1]), index),
@@ -133,10 +137,7 @@ def read_components(graph: Path, rows: int) -> Components:
         np.empty(rows, index),
     )
     for some in stored.chunks():
-        ends = np.asarray(stored.indices[some])
-        if len(ends) and not 0 <= ends.min() <= ends.max() < rows:
-            raise DataError(f"{graph} has edges to rows that are none of {rows}")
-        neighbors[some] = ends
+        neighbors[some] = stored.columns(some)
     search_breadth_first(pointers, neighbors, order=order, labels=labels)
     return Components(order, labels)
 
@@ -158,9 +159,9 @@ def read_graph(
         where = np.arange(some.start, some.stop)
         row = np.searchsorted(pointers, where, side="right") - 1
         where += fresh[numbers[row]] - pointers[row]
-        values = np.asarray(stored.data[some])
+        values = stored.source.data.take(some.start, some.stop)
         _require_distances(values, row)
-        edges.neighbors[where] = numbers[np.asarray(stored.indices[some])]
+        edges.neighbors[where] = numbers[stored.columns(some)]
         edges.lengths[where] = values
     if len(starts):
         before = np.arange(len(starts)) - np.searchsorted(starts, starts)

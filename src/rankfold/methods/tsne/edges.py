@@ -43,13 +43,13 @@ class StoredPulls:
     def read(self, first: int, last: int) -> Pulls:
         """Edges of the vertices from one to another."""
         stored = StoredRows(self.graph)
-        ends = np.asarray(stored.indptr[first : last + 1]).astype(np.int64)
+        ends = stored.ends(first, last)
         start, stop = int(ends[0]), int(ends[-1])
         weights = np.empty(stop - start, np.float32)
-        neighbors = np.empty(stop - start, stored.indices.dtype)
+        neighbors = np.empty(stop - start, stored.column_dtype)
         for some in stored.chunks(start, stop):
             own = slice(some.start - start, some.stop - start)
-            weights[own], neighbors[own] = stored.data[some], stored.indices[some]
+            weights[own], neighbors[own] = stored.weights(some), stored.columns(some)
         return Pulls(ends - start, neighbors, weights)
 
 

@@ -48,14 +48,13 @@ class PullingEdges:
         """
         order = np.concatenate(groups)
         stored = StoredRows(self.graph)
-        data, indices, indptr = stored.data, stored.indices, stored.indptr
-        first = int(order.min(initial=indptr.shape[0] - 1))
+        first = int(order.min(initial=stored.source.shape[0]))
         order -= first
-        before = np.asarray(indptr[first : first + len(order) + 1]).astype(np.int64)
+        before = stored.ends(first, first + len(order))
         blocks = list(stored.chunks(int(before[0]), int(before[-1])))
         kept = np.zeros(len(order) + 1, np.int64)
         for block in blocks:
-            places = block.start + np.flatnonzero(self._pulls(np.asarray(data[block])))
+            places = block.start + np.flatnonzero(self._pulls(stored.weights(block)))
             top, bottom = np.searchsorted(before, (block.start, block.stop - 1), side="right") - 1
             kept[top + 1 : bottom + 2] += np.diff(np.searchsorted(places, before[top : bottom + 2]))
         pointers = np.concatenate([[0], np.cumsum(kept[1:][order])])
@@ -63,14 +62,14 @@ class PullingEdges:
         # By how much the edges of a vertex are moved.
         moved = np.empty(len(order), np.int64)
         moved[order] = pointers[:-1] - kept[order]
-        neighbors, phases = np.empty(kept[-1], indices.dtype), np.empty(kept[-1], np.uint32)
+        neighbors, phases = np.empty(kept[-1], stored.column_dtype), np.empty(kept[-1], np.uint32)
         done = 0
         for block in blocks:
-            weights = np.asarray(data[block])
+            weights = stored.weights(block)
             pulls = self._pulls(weights)
             places = np.arange(done, done := done + int(pulls.sum()))
             places += moved[np.searchsorted(kept, places, side="right") - 1]
-            neighbors[places] = np.asarray(indices[block])[pulls]
+            neighbors[places] = stored.columns(block)[pulls]
             phases[places] = phases_of(weights[pulls], self.largest)
         edges, ends = Edges(pointers, neighbors, phases), np.cumsum([len(group) for group in groups])
         return [edges.part(end - len(group), end) for end, group in zip(ends, groups, strict=True)]
@@ -80,7 +79,7 @@ class PullingEdges:
         stored = StoredRows(self.graph)
         before = stored.pointers
         for block in stored.chunks():
-            weights, others = np.asarray(stored.data[block]), np.asarray(stored.indices[block])
+            weights, others = stored.weights(block), stored.columns(block)
             for start in range(0, len(weights), most):
                 piece = slice(start, start + most)
                 pulls = self._pulls(weights[piece])

@@ -24,7 +24,8 @@ from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Csr, Matrix, in_one_line
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.law import falls, outside
 
 DIGEST_BYTES = 4 * 2**20
 """Rows are hashed in blocks of this size, so that no second copy of the matrix is ever made."""
@@ -239,11 +240,32 @@ class SparseSource(InMemory):
 def sparse_source(x: Any) -> SparseSource:
     """A sparse matrix, checked, compressed by rows, and without duplicates."""
     require_matrix(f"sparse {x.format}", x.shape, x.dtype)
+    _require_places(x)
     rows = scipy.sparse.csr_array(x)
     if not rows.has_canonical_format:
         rows = rows.copy()
         rows.sum_duplicates()
     return SparseSource(rows)
+
+
+def _require_places(x: Any) -> None:
+    """Raise ``ChunkError`` for a sparse matrix whose places lie outside of it: SciPy follows them unseen."""
+    rows, columns = x.shape
+    if x.format in ("csr", "csc"):
+        lines, short = (rows, columns) if x.format == "csr" else (columns, rows)
+        ends, fits = x.indptr, len(x.indptr) == lines + 1
+        if not fits or ends[0] != 0 or ends[-1] > min(len(x.indices), len(x.data)) or falls(ends) is not None:
+            raise ChunkError(
+                f"sparse {x.format}: indptr is not increasing from 0 to {len(x.data)} in {lines + 1}"
+            )
+        found = [("indices", x.indices[: ends[-1]], short)]
+    else:
+        found = [("row", x.row, rows), ("col", x.col, columns)] if x.format == "coo" else []
+    for name, places, length in found:
+        if (wrong := outside(places, 0, length - 1)) is not None:
+            raise ChunkError(
+                f"sparse {x.format}: {name}[{wrong}] is {places[wrong]}, but is to be below {length}"
+            )
 
 
 # Lists, frames, cells -----------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.locate import node_kind, zarr_refusal
 from rankfold.pipeline.formats.zarr.metadata import layout_of, metadata_version, read_through_zarr
 from rankfold.pipeline.formats.zarr.source import ZarrSource
+from rankfold.pipeline.law import falls, outside
 
 if TYPE_CHECKING:
     import zarr
@@ -244,8 +245,9 @@ class CsrSource:
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
         """Where lines ``top:bottom`` begin, and where the last one ends; checked."""
-        ends = self.indptr.take(top, bottom + 1).astype(np.int64, copy=False)
-        if ends[0] < 0 or ends[-1] > self.nnz or (np.diff(ends) < 0).any():
+        ends, lines = self.indptr.take(top, bottom + 1).astype(np.int64, copy=False), self.indptr.length - 1
+        first, last = (0 if top == 0 else ends[0]), (self.nnz if bottom == lines else ends[-1])
+        if not 0 <= ends[0] == first <= last == ends[-1] <= self.nnz or falls(ends) is not None:
             raise ChunkError(
                 f"{self.name}: indptr[{top}:{bottom + 1}] is not increasing from 0 to {self.nnz}, the length "
                 "of data. Restore the store"
@@ -253,16 +255,18 @@ class CsrSource:
         return ends
 
     def entries(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        """Indices and values of stored numbers ``start:stop``; checked."""
-        indices = self.indices.take(start, stop).astype(np.int64, copy=False)
-        short = self.shape[1 if self.by == "rows" else 0]
-        if len(indices) and (indices.min() < 0 or indices.max() >= short):
-            wrong = int(np.argmax((indices < 0) | (indices >= short)))
+        """Indices and values of stored numbers ``start:stop``; indices are checked."""
+        return self.places(start, stop).astype(np.int64, copy=False), self.data.take(start, stop)
+
+    def places(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Indices of stored numbers ``start:stop`` in the type that they are stored in; checked."""
+        indices, short = self.indices.take(start, stop), self.shape[1 if self.by == "rows" else 0]
+        if (wrong := outside(indices, 0, short - 1)) is not None:
             raise ChunkError(
                 f"{self.name}: indices[{start + wrong}] is {indices[wrong]}, but the matrix has {short} "
                 f"{'columns' if self.by == 'rows' else 'rows'}. Restore the store"
             )
-        return indices, self.data.take(start, stop)
+        return indices
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """Pointers of some lines, a piece being spread, and what decoding a chunk of a vector takes."""
@@ -293,21 +297,25 @@ class CsrSource:
 
     def check(self) -> None:
         """Raise ``ChunkError`` for lengths that do not agree, or chunk files that are missing."""
+        self.check_lengths()
+        for vector in (self.data, self.indices, self.indptr):
+            if vector.length:
+                vector.check()
+        first, last = (int(self.indptr.take(at, at + 1)[0]) for at in (0, self.indptr.length - 1))
+        if (first, last) != (0, self.nnz):
+            raise ChunkError(
+                f"{self.name}: indptr goes from {first} to {last} instead of 0 to {self.nnz}. "
+                "Restore the store"
+            )
+
+    def check_lengths(self) -> None:
+        """Raise ``ChunkError`` for lengths of the three vectors that do not agree."""
         lines = self.shape[0 if self.by == "rows" else 1]
         if self.indices.length != self.nnz or self.indptr.length != lines + 1:
             raise ChunkError(
                 f"{self.name}: data has {self.nnz} numbers, indices {self.indices.length}, indptr "
                 f"{self.indptr.length} for {lines} {self.by}: the first two must agree, the last be one "
                 "more. Restore the store"
-            )
-        for vector in (self.data, self.indices, self.indptr):
-            if vector.length:
-                vector.check()
-        first, last = int(self.indptr.take(0, 1)[0]), int(self.indptr.take(lines, lines + 1)[0])
-        if (first, last) != (0, self.nnz):
-            raise ChunkError(
-                f"{self.name}: indptr goes from {first} to {last} instead of 0 to {self.nnz}. "
-                "Restore the store"
             )
 
     def fingerprint(self) -> str:
@@ -363,12 +371,11 @@ def csr_source(path: str, group: str, missing: str = "error") -> CsrSource:
     """The sparse matrix in a group of the store in the folder ``path``."""
     folder = os.path.join(path, group)
     name = f"{path}::{group}" if group else path
-    by, shape = compressed_kind(folder), _attributes(folder).get("shape")
-    if by is None:
+    if (by := compressed_kind(folder)) is None:
         raise InputError(f"{name} is not a sparse matrix: its attributes say {cut(_attributes(folder))}")
-    rows, columns = whole_lengths(name, shape)
-    names = ("data", "indices", "indptr")
-    parts = [vector_at(path, f"{group}/{part}" if group else part, missing=missing) for part in names]
+    rows, columns = whole_lengths(name, _attributes(folder).get("shape"))
+    names = (f"{group}/{part}" if group else part for part in ("data", "indices", "indptr"))
+    parts = [vector_at(path, each, missing=missing) for each in names]
     require_matrix(name, (rows, columns), parts[0].dtype)
     for vector in parts[1:]:
         if vector.dtype.kind not in "iu":

@@ -245,8 +245,7 @@ class Result(Exports):
     def __getattr__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
         arrays = self.__dict__.get("_arrays", {})
         if name not in arrays:
-            names = ", ".join(sorted(arrays))
-            raise AttributeError(f"this result has no {name!r}; it has {names}")
+            raise AttributeError(f"this result has no {name!r}; it has {', '.join(sorted(arrays))}")
         array = arrays[name]
         if isinstance(array, np.ndarray):
             return array
@@ -342,16 +341,18 @@ class Result(Exports):
         On disk it is ``PATH::graph``.
         """
         import scipy.sparse
-        import zarr
+
+        from rankfold.pipeline.formats.csr import csr_source
 
         if not (self._path / "graph").exists():
+            kind = self.attrs["kind"]
             raise InputError(
-                f"{self._path} has no graph: it is the result of {self.attrs['kind']}, not of knn "
-                "or fuzzy_graph"
+                f"{self._path} has no graph: it is the result of {kind}, not of knn or fuzzy_graph"
             )
-        group = zarr.open_group(self._path / "graph", mode="r")
-        parts = [np.asarray(group[name][...]) for name in ("data", "indices", "indptr")]  # type: ignore[index]
-        return scipy.sparse.csr_array(tuple(parts), shape=tuple(group.attrs["shape"]))  # type: ignore[arg-type]
+        graph = csr_source(str(self._path), "graph")
+        graph.check()
+        values, columns = graph.data.take(0, graph.nnz), graph.places(0, graph.nnz)
+        return scipy.sparse.csr_array((values, columns, graph.pointers(0, graph.shape[0])), graph.shape)
 
     def dimensions(self, name: str) -> tuple[str, ...]:
         """What each axis of an array counts: ``row``, ``column``, ``component``, ``neighbor``."""

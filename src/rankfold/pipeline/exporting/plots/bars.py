@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from rankfold.pipeline.exporting.outcome import Outcome
 from rankfold.pipeline.exporting.plots.canvas import LIGHT, Theme, label_axes, log_scale, quiet, whole_numbers
 from rankfold.pipeline.exporting.plots.coordinates import Plottable, Points
 from rankfold.pipeline.exporting.plots.density import count_points, extent_of
+from rankfold.pipeline.formats.csr import csr_source
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,16 +111,15 @@ def degrees_of(result: Plottable) -> Bars:
 
     Memory is that of 8 bytes for each row in the second case, else of a block.
     """
-    import zarr
-
-    group: Any = zarr.open_group(str(result.path), mode="r")
-    pointers = group["graph/indptr"]
-    counts = _histogram(np.diff(block) for block in _blocks(pointers, overlap=1))
+    graph = csr_source(str(result.path), "graph")
+    graph.check_lengths()
+    rows, stored = graph.shape[0], graph.nnz
+    counts = _histogram(np.diff(graph.pointers(*span)) for span in _spans(rows))
     x = "edges of a row"
     if np.count_nonzero(counts) == 1 and "indices" in set(result):
-        incoming = np.zeros(int(group["graph"].attrs["shape"][1]), np.int64)
-        for block in _blocks(group["graph/indices"]):
-            incoming += np.bincount(block, minlength=len(incoming))
+        incoming = np.zeros(graph.shape[1], np.int64)
+        for span in _spans(stored):
+            incoming += np.bincount(graph.places(*span), minlength=len(incoming))
         counts, x = _histogram(iter([incoming])), f"rows that have a row among their {counts.argmax()}"
     return _degree_bars(counts, x)
 
@@ -148,6 +148,7 @@ def _histogram(blocks: Iterator[Int64]) -> Int64:
     return counts
 
 
-def _blocks(values: Any, *, overlap: int = 0) -> Iterator[Int64]:
-    for start in range(0, values.shape[0] - overlap, BLOCK):
-        yield np.asarray(values[start : start + BLOCK + overlap])
+def _spans(length: int) -> Iterator[tuple[int, int]]:
+    """A block after the other."""
+    for start in range(0, length, BLOCK):
+        yield start, min(length, start + BLOCK)
