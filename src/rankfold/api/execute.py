@@ -29,12 +29,13 @@ from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
 from rankfold.pipeline.planning.plan import Plan, check_disk
 from rankfold.pipeline.planning.progress import listener
+from rankfold.pipeline.storage.machine import machine_facts
 from rankfold.pipeline.storage.manifest import (
     require_whole_input,
     write_manifest,
 )
 from rankfold.pipeline.storage.result import Result
-from rankfold.pipeline.storage.run_directory import RunDirectory, digest, lies_in, machine_facts
+from rankfold.pipeline.storage.run_directory import RunDirectory, digest, lies_in
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 LOG = logging.getLogger("rankfold")
@@ -116,7 +117,7 @@ def _execute(
             output, None if scratch is None else Path(scratch), digest(identity), resumable=temporary is None
         )
         _require_place(task.source, output, folder.folder, *([] if scratch is None else [Path(scratch)]))
-        is_there = os.path.lexists(output)
+        folder, is_there = folder.replacing(), os.path.lexists(output)
         if is_there and is_done(folder, identity, overwrite=overwrite):
             folder.tidy(identity)
             return Result(output)
@@ -124,8 +125,10 @@ def _execute(
         executor.check()
         check_disk(plan, _free(folder.scratch), folder.scratch, folder.stored_bytes)
         with folder.claim(identity, overwrite=overwrite) as held:
-            if not is_there and has_come(held, identity, overwrite=overwrite):
-                return Result(output)
+            if not is_there:
+                held = held.replacing()
+                if has_come(held, identity, overwrite=overwrite):
+                    return Result(output)
             while isinstance(task, Chain):
                 task = _last_link(task, held, executor, scratch, fingerprint, listen or False)
                 plan = task.plan(executor.budget)

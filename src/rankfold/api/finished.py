@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.api.identity import difference_of
-from rankfold.pipeline.errors import DataError, InputError, OutputError
+from rankfold.pipeline.errors import InputError, OutputError
+from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.journal import load_record
-from rankfold.pipeline.storage.manifest import damage_in_words, damage_of, read_manifest
+from rankfold.pipeline.storage.manifest import damage_in_words, damage_of, not_ours, request_in
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import RunDirectory
 
@@ -33,6 +34,7 @@ def is_done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) 
                 f"{output} is a damaged result of another request. Choose another --out, or replace it with "
                 "--overwrite."
             )
+        require_replaceable(output)
         LOG.warning("%s is damaged: what it is cannot be read. It is made again", output)
         return False
     if (
@@ -43,14 +45,24 @@ def is_done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) 
     ):
         damage = damage_of(output, sums=overwrite)
         if damage:
+            require_replaceable(output)
             LOG.warning("%s. It is made again", damage_in_words(output, damage))
         return not damage
     if overwrite:
+        require_replaceable(output)
         return False
     raise OutputError(
         f"{output} exists and is the answer to another request: {difference_of(attrs, identity)}. Choose "
         "another --out, or replace it with --overwrite."
     )
+
+
+def require_replaceable(output: Path) -> None:
+    """Raise ``OutputError`` where replacing a result would take along what somebody else put there."""
+    if (reason := not_ours(output)) is not None:
+        raise OutputError(
+            f"{output} {reason}, so it is never replaced. Choose another --out, or move that away first"
+        )
 
 
 def has_come(held: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> bool:
@@ -77,11 +89,9 @@ def _attrs_of(output: Path) -> dict[str, Any]:
 
 def _request_of(folder: RunDirectory) -> str | None:
     """The request that a result was the answer to that can no longer be opened; None if it was none."""
-    try:
-        manifest = read_manifest(folder.output)
-        if manifest is not None:
-            return manifest.request
-    except DataError:
-        pass
+    if (request := request_in(folder.output)) is not None:
+        return request
+    if not folder.output.is_dir() or load_json(folder.output / "zarr.json", dict) is not None:
+        return None  # somebody's store, or other things, under the name of a result that has gone
     ends = [facts for facts in load_record(folder.record)["attempts"] if facts.get("finished")]
-    return str(ends[-1].get("run")) if ends and folder.output.is_dir() else None
+    return str(ends[-1].get("run")) if ends and not_ours(folder.output) is None else None

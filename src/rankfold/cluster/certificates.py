@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.run_directory import KEYS
 
 OPTIONS = {"ca_file": "--tls-ca-file", "cert": "--tls-cert", "key": "--tls-key"}
@@ -44,4 +44,4 @@ def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, An
             options += [option, str(keys / key)]
         yield {"security": security, "protocol": "tls"}, options
     finally:
-        shutil.rmtree(keys, ignore_errors=True)
+        remove(keys)

@@ -11,6 +11,8 @@
     importing   copies into stores that sweeps read well
 
     durable     data before names: flushes, and renames that are whole or not at all
+    outputs     what may be written under a name that a user gives, and giving it that name
+    removal     the only module that removes files and folders
     errors      the tree of errors
     law         what arrays and facts of a result may be, before a kernel follows them
     blas        one thread, everywhere

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import functools
 import os
 from collections.abc import Iterable
@@ -77,8 +78,8 @@ def flush_tree(folder: str | os.PathLike[str]) -> None:
     flush_all(reversed(folders))
 
 
-HERE, EXCHANGE = -100, 2
-"""The working folder, and the flag of ``renameat2`` by which two names change places."""
+HERE, NO_REPLACE, EXCHANGE = -100, 1, 2
+"""The working folder, and flags of ``renameat2``: fail where the name is taken; two names change places."""
 
 
 def exchange(one: Path, other: Path) -> bool:
@@ -89,24 +90,62 @@ def exchange(one: Path, other: Path) -> bool:
     rename = _renameat2()
     if rename is None or rename(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) != 0:
         return False
-    for folder in {one.parent, other.parent}:
-        flush(folder)
+    flush_names(one, other)
     return True
 
 
 @functools.cache
 def _renameat2() -> Any:
     """Of Linux; elsewhere there is a moment between two renames."""
-    function = getattr(ctypes.CDLL(None), "renameat2", None)
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is not None:
         path = ctypes.c_char_p
         function.argtypes = (ctypes.c_int, path, ctypes.c_int, path, ctypes.c_uint)
     return function
 
 
+def rename(source: Path, target: Path) -> None:
+    """Give a file or folder another name. A file of that name is replaced: the caller knows whose it is."""
+    os.replace(source, target)
+
+
+def rename_new(source: Path, target: Path) -> None:
+    """Give a file or folder a name that nothing has.
+
+    Raises
+    ------
+    FileExistsError
+        The name is taken, if only by an empty folder or a link that leads nowhere; nothing has changed.
+
+    Notes
+    -----
+    One step where the system has ``renameat2``. Elsewhere a file is linked, which is one step as well; for a
+    folder there is a moment between looking and renaming.
+    """
+    function = _renameat2()
+    if function is not None:
+        if function(HERE, os.fsencode(source), HERE, os.fsencode(target), NO_REPLACE) == 0:
+            return
+        error = ctypes.get_errno()
+        if error not in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+            raise OSError(error, os.strerror(error), str(source), None, str(target))
+    if not source.is_dir():
+        with contextlib.suppress(PermissionError, NotImplementedError):  # file systems without links
+            os.link(source, target, follow_symlinks=False)
+            source.unlink()
+            return
+    if os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(source), None, str(target))
+    os.rename(source, target)
+
+
 def rename_durably(source: Path, target: Path) -> None:
     """Give what is on the disk already its name, and have that on the disk as well."""
-    os.rename(source, target)
-    flush(target.parent)
-    if source.parent != target.parent:
-        flush(source.parent)
+    rename(source, target)
+    flush_names(source, target)
+
+
+def flush_names(*paths: Path) -> None:
+    """Have the names of files or folders on the disk."""
+    for folder in {path.parent for path in paths}:
+        flush(folder)

@@ -7,6 +7,7 @@ result appear under their names by one rename each.
 
 from __future__ import annotations
 
+import os
 import shlex
 import warnings
 from collections.abc import Callable, Sequence
@@ -19,6 +20,9 @@ from rankfold.api.execute import RankfoldWarning
 from rankfold.api.functions.reductions import pca
 from rankfold.pipeline.engine.memory import return_freed_memory
 from rankfold.pipeline.engine.run import Progress
+from rankfold.pipeline.errors import OutputError
+from rankfold.pipeline.exporting.plots.files import picture_output
+from rankfold.pipeline.outputs import FileOutput
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.units import format_bytes
@@ -37,6 +41,7 @@ from rankfold.workflows.reports.page import (
     ImageTile,
     Page,
     Picture,
+    page_output,
     plain_text,
     scree,
     take_picture,
@@ -48,6 +53,11 @@ RANK = 32
 
 CROP = 128
 """Side of the part of a photograph that is put together again from components."""
+
+PICTURES = ("components.png", "reconstruction.png", "scree.png")
+
+SUBJECT = "demo"
+"""By which the page of an earlier demo is known."""
 
 COMPONENT_COUNTS = (4, 8, 32)
 """Numbers of components that it is put together from."""
@@ -87,8 +97,12 @@ def run_demo(
     Raises ``InputError`` without scikit-learn, ``OutputError`` where a name is taken by something else.
     """
     photographs = (load or sample_photographs)()
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise OutputError(f"{folder} is not a folder. Choose another --out")
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
+    pictures = [picture_output(folder / name, overwrite=True) for name in PICTURES]
+    page = page_output(folder / "report.html", SUBJECT, overwrite=True)
     store, out = folder / "patches.zarr", folder / "pca.zarr"
     fresh = not patches_are_there(store, photographs)
     say(f"{store}: {'writing every patch' if fresh else 'already there'}")
@@ -102,12 +116,13 @@ def run_demo(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RankfoldWarning)  # said below, from the result
         result = pca(store, RANK, memory=memory, out=out, threads=threads, progress=progress, overwrite=fresh)
-    facts, page = summarize(result, folder, already_done=already_done), folder / "report.html"
-    write_page(_page(result, facts, draw_pictures(result, photographs, folder), folder, memory), page)
+    facts = summarize(result, folder, already_done=already_done)
+    shown = _page(result, facts, draw_pictures(result, photographs, pictures), folder, memory)
+    write_page(shown, page, SUBJECT)
     for message in result.attrs["warnings"]:
         say(f"warning: {message}")
     say("\n" + plain_text(facts))
-    return page
+    return folder / "report.html"
 
 
 def summarize(result: Result, folder: Path, *, already_done: bool) -> list[Fact]:
@@ -155,7 +170,9 @@ def _seconds(record: dict[str, Any]) -> str:
     return f"{record['seconds']:.3g} s" if "seconds" in record else "not recorded"
 
 
-def draw_pictures(result: Result, photographs: Sequence[Photograph], folder: Path) -> list[Picture]:
+def draw_pictures(
+    result: Result, photographs: Sequence[Photograph], outputs: Sequence[FileOutput]
+) -> list[Picture]:
     """Components, photographs put together from few of them, and the variance they explain."""
     components, mean = np.asarray(result.components, np.float64), np.asarray(result.mean, np.float64)
     ratio = np.asarray(result.explained_variance_ratio, np.float64)
@@ -165,7 +182,7 @@ def draw_pictures(result: Result, photographs: Sequence[Photograph], folder: Pat
     name = f"The {rank} leading components of all 8 by 8 color patches"
     return [
         take_picture(
-            folder / "components.png",
+            outputs[0],
             lambda theme: tile_grid(basis, 8, name, theme),
             title="Components",
             caption="Each tile is one component, with its share of the variance. Mid grey is zero, every "
@@ -174,7 +191,7 @@ def draw_pictures(result: Result, photographs: Sequence[Photograph], folder: Pat
             alt=f"{rank} color tiles: plain ones first, then gradients, then finer and finer stripes.",
         ),
         take_picture(
-            folder / "reconstruction.png",
+            outputs[1],
             lambda theme: tile_grid(
                 copies, len(COMPONENT_COUNTS) + 1, "Photographs from a few numbers per patch", theme
             ),
@@ -185,7 +202,7 @@ def draw_pictures(result: Result, photographs: Sequence[Photograph], folder: Pat
             alt="Crops of the photographs, from a coarse copy of 4 components to the photograph itself.",
         ),
         take_picture(
-            folder / "scree.png",
+            outputs[2],
             lambda theme: scree(ratio, errors, "Share of the variance", theme),
             title="Variance explained",
             caption="Above, the share of each component; below, of all up to it. Bars show the estimated "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
+from rankfold.pipeline.durable import rename_new
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ChunkError, InputError, OutputError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.storage.checkpoint import disk_errors
+from rankfold.pipeline.removal import remove
+from rankfold.pipeline.storage.checkpoint import disk_errors, load_json
+from rankfold.pipeline.storage.manifest import not_ours
 
 Pixels = npt.NDArray[np.uint8]
 Patches = npt.NDArray[np.float32]
@@ -73,7 +75,7 @@ def write_patches(
 
     total = sum(photograph.patches for photograph in photographs)
     part = store.with_name(f".{store.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
+    remove(part)
     try:
         with disk_errors(store):
             array = zarr.create_array(
@@ -94,10 +96,11 @@ def write_patches(
                 rows_written += len(rows)
                 if progress is not None:
                     progress("patches", rows_written, total)
-            shutil.rmtree(store, ignore_errors=True)  # damaged: see ``patches_are_there``
-            os.rename(part, store)
+            if os.path.lexists(store):
+                remove(store)  # damaged: see ``patches_are_there``
+            rename_new(part, store)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        remove(part)
 
 
 def patch_blocks(photographs: Sequence[Photograph], rows: int) -> Iterator[Patches]:
@@ -116,6 +119,13 @@ def patch_blocks(photographs: Sequence[Photograph], rows: int) -> Iterator[Patch
         yield np.divide(np.concatenate(parts), np.float32(255), dtype=np.float32)
 
 
+def _has_written(store: Path, photographs: Sequence[Photograph]) -> bool:
+    """Whether a store, whole or damaged, says that it holds patches of these photographs."""
+    attributes = (load_json(store / "zarr.json", dict) or {}).get("attributes")
+    names = [photograph.name for photograph in photographs]
+    return isinstance(attributes, dict) and attributes.get("photographs") == names
+
+
 def patches_are_there(store: Path, photographs: Sequence[Photograph]) -> bool:
     """Whether the patches of these photographs are complete; a store with damaged chunks is not.
 
@@ -131,7 +141,9 @@ def patches_are_there(store: Path, photographs: Sequence[Photograph]) -> bool:
             source.check()
             return True
     except ChunkError:
-        return False
+        if _has_written(store, photographs) and not_ours(store) is None:
+            return False
+        what = "damaged, and not written by the demo"
     except InputError:
         what = "not a matrix"
     raise OutputError(

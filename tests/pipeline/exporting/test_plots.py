@@ -382,14 +382,25 @@ def test_what_cannot_be_drawn_is_told(
     assert [path.name for path in tmp_path.iterdir()] == ["r.zarr"]
 
 
-def test_a_file_that_exists_is_replaced_on_request_alone(tmp_path: Path) -> None:
+def test_a_picture_that_exists_is_replaced_on_request_alone(tmp_path: Path) -> None:
+    result = result_with(tmp_path / "r.zarr", embedding=cloud(40))
+    result.plot(out=tmp_path / "x.png")
+    before = (tmp_path / "x.png").read_bytes()
+    with pytest.raises(rf.RankfoldError, match=r"exists. Say overwrite=True \(--overwrite\)"):
+        result.plot("scatter", components=(2, 1), out=tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes() == before
+    result.plot("scatter", components=(2, 1), out=tmp_path / "x.png", overwrite=True)
+    assert (tmp_path / "x.png").read_bytes() != before and pixels(tmp_path / "x.png").std() > 0
+
+
+def test_what_others_made_is_never_replaced(tmp_path: Path) -> None:
     result = result_with(tmp_path / "r.zarr", embedding=cloud(40))
     (tmp_path / "x.png").write_text("mine")
-    with pytest.raises(rf.RankfoldError, match=r"exists. Say overwrite=True \(--overwrite\)"):
-        result.plot(out=tmp_path / "x.png")
+    with pytest.raises(
+        rf.RankfoldError, match="exists and was not made by rankfold, so it is never replaced"
+    ):
+        result.plot(out=tmp_path / "x.png", overwrite=True)
     assert (tmp_path / "x.png").read_text() == "mine"
-    result.plot(out=tmp_path / "x.png", overwrite=True)
-    assert pixels(tmp_path / "x.png").std() > 0
 
 
 def test_a_result_without_anything_to_draw_says_so(x: np.ndarray) -> None:

@@ -32,7 +32,7 @@ from rankfold.pipeline.storage.checkpoint import (
     save_arrays,
     save_json,
 )
-from rankfold.pipeline.storage.manifest import damage_of
+from rankfold.pipeline.storage.manifest import damage_of, write_manifest
 from rankfold.pipeline.storage.run_directory import RunDirectory, digest
 
 STATE: State = {"sum": np.arange(3000.0).reshape(30, 100), "next_panel": np.array(7)}
@@ -312,6 +312,7 @@ def test_an_output_appears_when_it_is_published(tmp_path: Path) -> None:
     for content, moment in moments.items():
         with run.claim({"seed": 0}, overwrite=False) as held:
             (run.result / "data").write_text(content)
+            write_manifest(run.result, run.request, {})
             run.log_attempt({"started": moment})
             held.publish()
         assert (run.output / "data").read_text() == content

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rankfold.pipeline import outputs
 from rankfold.pipeline.errors import DataError, LockedError, OutputError
-from rankfold.pipeline.storage import run_directory
 from rankfold.pipeline.storage.checkpoint import atomic_file
 from rankfold.pipeline.storage.run_directory import RunDirectory, digest
 
@@ -38,14 +38,14 @@ def test_what_the_other_was_writing_is_not_published(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other loses its folder in the midst of a file, which it then cannot remove."""
-    rename = run_directory.rename_durably
+    rename = outputs.rename_new
 
     def rename_beside_a_writer(source: Path, target: Path) -> None:
         with contextlib.suppress(OutputError), atomic_file(source / "zarr.json") as file:
             file.write(b"half")
             rename(source, target)
 
-    monkeypatch.setattr(run_directory, "rename_durably", rename_beside_a_writer)
+    monkeypatch.setattr(outputs, "rename_new", rename_beside_a_writer)
     with run.claim(IDENTITY, overwrite=False) as held:
         (run.result / "data").write_text("whole")
         held.publish()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import rankfold as rf
-from rankfold.pipeline import durable
+from rankfold.pipeline import durable, outputs
 from rankfold.pipeline.importing import tiles
 from rankfold.pipeline.storage import run_directory
 
@@ -33,15 +34,17 @@ def test_two_names_are_exchanged_or_nothing_is_done(tmp_path: Path, monkeypatch:
 def test_a_reader_never_finds_a_result_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, seen = tmp_path / "r.zarr", list[bool]()
     rf.svd(X, 2, out=out)
-    real = os.rename
+    for name in ("rename", "rename_new", "exchange"):
+        real = getattr(outputs, name)
 
-    def rename(source: Path, target: Path) -> None:
-        real(source, target)
-        seen.append(out.exists())
+        def step(source: Path, target: Path, real: Callable[..., object] = real) -> object:
+            done = real(source, target)
+            seen.append(out.exists())
+            return done
 
-    monkeypatch.setattr(os, "rename", rename)
+        monkeypatch.setattr(outputs, name, step)
     rf.svd(X, 3, out=out, overwrite=True)
-    assert all(seen) and rf.open_result(out).s.shape == (3,)
+    assert len(seen) == 2 and all(seen) and rf.open_result(out).s.shape == (3,)
     assert not list((tmp_path / "r.zarr.run").glob("re[ps]*"))
 
 
@@ -52,8 +55,8 @@ def test_a_result_comes_back_whose_successor_was_never_finished(
     out, previous = tmp_path / "r.zarr", tmp_path / "r.zarr.run" / run_directory.PREVIOUS
     rf.svd(X, 2, out=out)
     first = [*rf.open_result(out).s]
-    monkeypatch.setattr(run_directory, "exchange", lambda one, other: False)
-    real = run_directory.rename_durably
+    monkeypatch.setattr(outputs, "exchange", lambda one, other: False)
+    real = outputs.rename_new
 
     def killed(source: Path, target: Path) -> None:
         if target == out:
@@ -61,7 +64,7 @@ def test_a_result_comes_back_whose_successor_was_never_finished(
         real(source, target)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(run_directory, "rename_durably", killed)
+        patched.setattr(outputs, "rename_new", killed)
         rf.svd(X, 3, out=out, overwrite=True)
     assert previous.is_dir() and not out.exists()
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
@@ -77,7 +80,7 @@ def test_a_store_is_replaced_by_an_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
 ) -> None:
     if not at_once:
-        monkeypatch.setattr(tiles, "exchange", lambda one, other: False)
+        monkeypatch.setattr(outputs, "exchange", lambda one, other: False)
     for rows in (60, 30):
         rf.import_array(X[:rows], tmp_path / "x.zarr", overwrite=True)
     assert rf.open(tmp_path / "x.zarr").shape == (30, 8) and len(list(tmp_path.iterdir())) == 1

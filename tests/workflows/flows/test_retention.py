@@ -20,7 +20,8 @@ from flow_commands import FLOW, actions, begun, changed, rankfold
 from reference import same_bytes
 
 import rankfold as rf
-from rankfold.pipeline.storage import run_directory
+from rankfold.pipeline import outputs
+from rankfold.pipeline.storage.run_directory import bytes_under
 from rankfold.workflows.flows.retention import duplicate, earlier
 from rankfold.workflows.flows.retention.earlier import EarlierResults
 
@@ -139,7 +140,7 @@ def test_the_plan_counts_what_stays(flow: Path, monkeypatch: pytest.MonkeyPatch)
 
     with_kept = need()
     changed(flow, ("keep: 3", "keep: 1"))
-    size = run_directory.bytes_under(flow.parent / "results" / "components.zarr") / 1024
+    size = bytes_under(flow.parent / "results" / "components.zarr") / 1024
     assert with_kept - need() > 0.9 * size
 
 
@@ -212,7 +213,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> None
     """Call ``act`` with a running number before each step that changes names on the disk."""
     steps = iter(range(10_000))
     places: list[tuple[Any, str]] = [(os, name) for name in ("rename", "replace", "link", "unlink", "mkdir")]
-    places += [(shutil, "rmtree"), (run_directory, "exchange")]
+    places += [(shutil, "rmtree"), (outputs, "exchange"), (outputs, "rename_new")]
     for owner, name in places:
         real = getattr(owner, name)
 
@@ -254,7 +255,7 @@ def test_killed_before_any_step_the_old_state_or_the_new_is_there(
 ) -> None:
     """Every change of a name on the disk is the last one once; then the same command goes on."""
     if not at_once:
-        monkeypatch.setattr(run_directory, "exchange", lambda one, other: False)
+        monkeypatch.setattr(outputs, "exchange", lambda one, other: False)
     base = tmp_path / "base"
     base.mkdir()
     flow = changed(begun(base), ("stages:\n", "keep: 2\nstages:\n"), (FLOW[FLOW.index("  near:") :], ""))

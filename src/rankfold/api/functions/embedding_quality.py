@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from rankfold.methods.embedding.preservation import preservation_task, share_in_
 from rankfold.methods.embedding.trustworthiness import continuity_task, trustworthiness_task
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import digest
 from rankfold.pipeline.storage.temporary import TemporaryFolder
@@ -183,7 +183,7 @@ def _quality(
     options: dict[str, Any] = {"scratch": None, "overwrite": True, "progress": progress}
     result = execute(task, executor, out=folder / "ranks.zarr", **options)
     record, facts = result.run, result.attrs
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(folder)
     rows, values = facts["input"]["shape"][0], (facts["value"], facts["standard_error"])
     runs = ({"attempts": record["steps"]["neighbors"]}, record)
     return Quality(request["kind"], *values, request["rows"], rows, request["k"], runs)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import shlex
-import shutil
 import socket
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import ask
 from rankfold.cluster.slurm.shell_lines import exports, in_directive, log_pattern
 from rankfold.pipeline.errors import ClusterError, RankfoldError
+from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
 PROLOGUE_FAILURES = "prologue.failed"
@@ -145,7 +145,7 @@ def _folder_for_a_while(where: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
 
 
 def _await_node(folder: Path, job: str, wait_seconds: float) -> None:

@@ -23,9 +23,11 @@ from typing import Literal
 
 from rankfold.cluster.local.threads import usable_cores
 from rankfold.pipeline.blas import core_type, one_blas_thread
+from rankfold.pipeline.durable import rename
 from rankfold.pipeline.engine.memory import available_bytes
 from rankfold.pipeline.errors import DeviceError
 from rankfold.pipeline.gpu import require_device
+from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
 
 Verdict = Literal["ok", "warning", "failed", "not checked"]
@@ -185,7 +187,7 @@ def check_writing(folder: Path) -> Finding:
             doing = "lock"
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         doing = "rename"
-        os.replace(one, two)
+        rename(one, two)
         doing = "read back"
         if two.read_bytes() != b"rankfold":
             raise OSError("other bytes than were written")
@@ -195,7 +197,7 @@ def check_writing(folder: Path) -> Finding:
     finally:
         for path in (one, two):
             with contextlib.suppress(OSError):
-                path.unlink()
+                remove(path)
     return Finding("writing there", "ok", "write, lock, rename and read back")
 
 

@@ -15,11 +15,12 @@ import contextlib
 import os
 import runpy
 import select
-import shutil
 import sys
 import threading
 import time
 from pathlib import Path
+
+from rankfold.pipeline.removal import remove
 
 POLL_SECONDS = 0.5
 """Seconds between two looks at the parent."""
@@ -46,7 +47,7 @@ def _watch(parent: int, folder: Path) -> None:
         until = time.monotonic() + GRACE_SECONDS
         while not _without_segments() and time.monotonic() < until:
             time.sleep(0.02)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
     finally:
         os._exit(1)
 

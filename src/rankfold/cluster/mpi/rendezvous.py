@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import threading
 import time
 import uuid
@@ -20,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
 RENDEZVOUS = "RANKFOLD_MPI"
@@ -70,7 +70,7 @@ def call_workers(
 
 def end_call(folder: Path) -> None:
     """Let the workers end."""
-    (folder / CALL).unlink(missing_ok=True)
+    remove(folder / CALL)
 
 
 def read_call(folder: Path) -> Call | None:
@@ -102,7 +102,7 @@ def require_own(folder: Path) -> None:
 @contextlib.contextmanager
 def open_rendezvous(folder: Path, others: int) -> Iterator[None]:
     """Keep the folder alive within the block; it is gone when the block ends and all others have come."""
-    shutil.rmtree(folder, ignore_errors=True)
+    remove(folder)
     folder.mkdir(mode=0o700)
     stop = threading.Event()
 
@@ -123,4 +123,4 @@ def open_rendezvous(folder: Path, others: int) -> Iterator[None]:
             time.sleep(0.1)
         stop.set()
         thread.join()
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)

@@ -19,6 +19,7 @@ from pathlib import Path
 from rankfold.cluster.queues.registry import queue_system, scheduler_of
 from rankfold.cluster.slurm.queue import QueuedJob, ask
 from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
 NOTE = "jobs.json"
@@ -43,7 +44,7 @@ def read_note(folder: Path) -> list[str]:
 def forget(folder: Path, names: Collection[str]) -> None:
     """None of these is left; a note of others, of a driver that has begun since, stays."""
     if set(read_note(folder)) == {*names}:
-        (folder / NOTE).unlink(missing_ok=True)
+        remove(folder / NOTE)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from rankfold.methods.knn.graph import SORT_BYTES, write_edges
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.importing.csr_writer import chunk_length
 from rankfold.pipeline.importing.readers.reader import Entries
-from rankfold.pipeline.storage.checkpoint import remove
+from rankfold.pipeline.removal import remove
 
 Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]

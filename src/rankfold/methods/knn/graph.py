@@ -16,7 +16,8 @@ import numpy.typing as npt
 from rankfold.pipeline.importing.coo_sort import sorted_entries
 from rankfold.pipeline.importing.csr_writer import CsrWriter
 from rankfold.pipeline.importing.readers.reader import Entries
-from rankfold.pipeline.storage.checkpoint import make_folder, remove
+from rankfold.pipeline.removal import remove
+from rankfold.pipeline.storage.checkpoint import make_folder
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import create_vector
 

@@ -28,7 +28,8 @@ from rankfold.methods.similarity.in_range import require_finite
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine import sweep
 from rankfold.pipeline.planning.passes import BLAS_BYTES
-from rankfold.pipeline.storage.checkpoint import load_if_whole, remove, save_arrays
+from rankfold.pipeline.removal import remove
+from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays
 
 Float64 = npt.NDArray[np.float64]
 Products = tuple[Float64, Float64]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from dask.delayed import Delayed
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from rankfold.pipeline.blas import one_blas_thread
-from rankfold.pipeline.durable import flush, flush_all
+from rankfold.pipeline.durable import flush, flush_all, rename
 from rankfold.pipeline.engine.attempt import attempt, end_attempt, new_lease, stop_attempt
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.by_reference import ByReference
@@ -35,6 +34,7 @@ from rankfold.pipeline.engine.keeping import Keeping
 from rankfold.pipeline.engine.memory import bytes_above_baseline, return_freed_memory
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.errors import DamagedStateError, Interrupted
+from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import (
     State,
     load_if_whole,
@@ -144,7 +144,7 @@ class Sweep:
             if self.keeping.durable:
                 flush_all(paths)
                 flush(draft)
-            os.replace(draft, path)
+            rename(draft, path)
             if self.keeping.durable:
                 flush(path.parent)
             self._drop_parts()
@@ -153,7 +153,7 @@ class Sweep:
 
     def _drop_parts(self) -> None:
         for part in (*self.folder.glob("*-*.part"), *self.folder.glob("fold-*.pickle")):
-            part.unlink(missing_ok=True)
+            remove(part)
 
     def _set_aside_damage(self) -> None:
         """Let streams start over of which what an earlier attempt wrote is not whole."""

@@ -18,16 +18,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rankfold.pipeline.durable import flush, flush_tree, rename_durably
+from rankfold.pipeline.durable import flush, flush_tree, rename, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, SourceNotFoundError
 from rankfold.pipeline.exporting.cells import mark_of, require_free
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
+from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
 
 WORK = ".rankfold-export"
 """Ending, or name, of what is not whole yet."""
+
+FACTS = "uns/rankfold/"
+"""Where results say what they are, by their key."""
 
 DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 
@@ -97,15 +101,31 @@ class Held(NamedTuple):
 def held_in_cells(path: Path, key: str, paths: Sequence[str] = ()) -> Held:
     """Look for a result under a key, and for elements."""
     with _reading(path) as root:
-        place = f"uns/rankfold/{key}"
-        text = None
-        if place in root:
-            text = root[place].asstr()[()] if hasattr(root[place], "asstr") else root[place][()]
-        facts = None if text is None else dict(json.loads(str(text)))
-        marks: dict[str, str] = {} if facts is None else facts.pop("marks", {})
-        present = frozenset(each for each in (*paths, *marks) if each in root)
-        changed = frozenset(each for each in marks if each in present and mark_of(root[each]) != marks[each])
+        return _held(root, key, paths)
+
+
+def _held(root: Any, key: str, paths: Sequence[str]) -> Held:
+    place = f"uns/rankfold/{key}"
+    text = None
+    if place in root:
+        text = root[place].asstr()[()] if hasattr(root[place], "asstr") else root[place][()]
+    facts = None if text is None else dict(json.loads(str(text)))
+    marks: dict[str, str] = {} if facts is None else facts.pop("marks", {})
+    present = frozenset(each for each in (*paths, *marks) if each in root)
+    changed = frozenset(each for each in marks if each in present and mark_of(root[each]) != marks[each])
     return Held(facts, present, changed)
+
+
+def _require_ours(root: Any, elements: Mapping[str, Any], path: Path) -> None:
+    """Raise ``OutputError`` for elements that no result of ours has put there, or that have changed since."""
+    (key,) = (name.removeprefix(FACTS) for name in elements if name.startswith(FACTS))
+    own = {name for name in elements if not name.startswith(FACTS)}
+    held = _held(root, key, sorted(own))
+    if foreign := sorted(own & (held.present if held.facts is None else held.changed)):
+        raise OutputError(
+            f"{path} holds {', '.join(foreign)}, which rankfold did not write: it is never replaced. "
+            "Remove it, or say key_added= (--key-added) for another name"
+        )
 
 
 @contextlib.contextmanager
@@ -132,6 +152,7 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
         with _opened(h5py, path, "r", **unlocked) as file:
             found = elements(_shape_of(file, str(path)))
             require_free(found, lambda part, name: part in file and name in file[part], overwrite=overwrite)
+            _require_ours(file, found, path)
         if in_place:
             with _opened(h5py, path, "r+", locking=False) as file:
                 _write_elements(file, found)
@@ -148,7 +169,7 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
                 flush(copy)
                 rename_durably(copy, path)
             finally:
-                copy.unlink(missing_ok=True)
+                remove(copy)
 
 
 @contextlib.contextmanager
@@ -200,8 +221,9 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Non
     root = zarr.open_group(path, mode="r+", use_consolidated=False)
     found = elements(_shape_of(root, str(path)))
     require_free(found, lambda part, name: f"{part}/{name}" in root, overwrite=overwrite)
+    _require_ours(root, found, path)
     work = path / WORK
-    shutil.rmtree(work, ignore_errors=True)
+    remove(work)
     try:
         _write_elements(zarr.open_group(work, mode="w", zarr_format=root.metadata.zarr_format), found)
         flush_tree(work)
@@ -209,7 +231,7 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Non
             _ensure_group(root, element)
             _replace(work / element, path / element, work)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        remove(work)
     if _is_consolidated(path):
         zarr.consolidate_metadata(path, zarr_format=root.metadata.zarr_format)
         flush(path)
@@ -219,8 +241,8 @@ def _replace(source: Path, target: Path, work: Path) -> None:
     """Put a folder in its place; one that was there moves out of the way first."""
     if target.exists():
         aside = work / f"{target.name}.old"
-        os.rename(target, aside)
-        shutil.rmtree(aside)
+        rename(target, aside)
+        remove(aside)
     rename_durably(source, target)
 
 

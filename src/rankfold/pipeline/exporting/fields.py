@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.durable import flush, rename_durably
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import Outcome, kept_places, layout
 from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.outputs import file_output
 from rankfold.pipeline.prepare.words import parse_steps
 
 Array = npt.NDArray[Any]
@@ -127,26 +127,24 @@ def column_factors(result: Outcome) -> Array:
 
 
 def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:
-    """A file that appears under its name when it is whole."""
-    if path.exists() and not overwrite:
-        raise OutputError(f"{path} exists. Say overwrite=True (--overwrite), or another name")
+    """A file that appears under its name when it is whole; one of a result may be replaced."""
+    output = file_output(path, _foreign_dataset, replaces=overwrite)
     library("netCDF4", extra="xarray", what=f"writing {path}")
     if any(array.dtype.kind == "c" for array in dataset.variables.values()):
         raise OutputError(
             f"{path}: netCDF holds no complex numbers. Take to_xarray(), and write real and imaginary parts, "
             "or a Zarr store"
         )
-    path = path.resolve()
-    begun = path.with_name(f".{path.name}.rankfold-export")
-    try:
-        dataset.to_netcdf(begun, engine="netcdf4")
-        flush(begun)
-        rename_durably(begun, path)
-    except (OSError, NotImplementedError, ValueError, TypeError) as error:
-        raise OutputError(f"{path} cannot be written: {error}") from error
-    finally:
-        begun.unlink(missing_ok=True)
-    return path
+    with output.draft() as begun:
+        try:
+            dataset.to_netcdf(begun, engine="netcdf4")
+        except (NotImplementedError, ValueError, TypeError) as error:
+            raise OutputError(f"{path} cannot be written: {error}") from error
+    return output.path
+
+
+def _foreign_dataset(path: Path) -> str | None:
+    return None if facts_in_dataset(path) is not None else "is no file of a result of rankfold"
 
 
 def _names_with_units(result: Outcome) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.importing.readers.reader import Entries
+from rankfold.pipeline.removal import remove
 
 SORT_BYTES = 96
 """Memory that sorting one number takes: as read, its place, the order, what it is sorted into."""
@@ -91,7 +92,7 @@ def _sort_blocks(
         else:
             pieces = _pieces(bucket.path, record, most)
             yield from _sort_blocks(pieces, bucket.first, bucket.last, folder, record, most)
-        bucket.path.unlink()
+        remove(bucket.path)
 
 
 def _distribute(

@@ -15,7 +15,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats.locate import is_address, split_location
 from rankfold.pipeline.storage.checkpoint import load_json
-from rankfold.pipeline.storage.manifest import read_manifest, write_manifest
+from rankfold.pipeline.storage.manifest import request_in, write_manifest
 from rankfold.pipeline.storage.run_directory import digest
 
 ATTRIBUTE = "rankfold_import"
@@ -84,18 +84,10 @@ def require_unchanged(target: Path, identity: str | None, identify: Callable[[],
 
 def made_of(target: Path, identity: str | None) -> bool:
     """Whether the store at ``target`` was made of the same source in the same way, whole or damaged."""
-    return identity is not None and identity in (_attribute(target), _request(target))
+    return identity is not None and identity in (_attribute(target), request_in(target))
 
 
 def _attribute(target: Path) -> object:
     facts = load_json(target / "zarr.json", dict) or {}
     attributes = facts.get("attributes")
     return attributes.get(ATTRIBUTE) if isinstance(attributes, dict) else None
-
-
-def _request(target: Path) -> str | None:
-    try:
-        manifest = read_manifest(target)
-    except DataError:
-        return None
-    return None if manifest is None else manifest.request

@@ -12,8 +12,6 @@ length: Zarr's own ``resize`` lists every chunk that might be there.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import convert_into
+from rankfold.pipeline.durable import rename
 from rankfold.pipeline.errors import DataError, MemoryBudgetError
 from rankfold.pipeline.formats.zarr.layout import source_at
 from rankfold.pipeline.importing.chunking import (
@@ -43,6 +42,7 @@ from rankfold.pipeline.importing.tiles import (
     plan_tiles,
     require_room,
 )
+from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
 
 ENDLESS = 2**40
@@ -91,8 +91,8 @@ class GrowingArray:
         self._write(self.length - self.fill)
         growing = self.folder.with_name(f"{self.folder.name}.growing")
         create(self.folder, self._shape(self.length), self.dtype, self.chunks, self.codec)
-        os.rename(growing / "c", self.folder / "c")
-        shutil.rmtree(growing)
+        rename(growing / "c", self.folder / "c")
+        remove(growing)
 
     def _flush(self) -> None:
         if self.array is None:
@@ -167,7 +167,7 @@ def copy_rows(
 
 def _turn(tall: Copy, folder: Path, memory_bytes: int, chunk_bytes: int, ticker: Ticker) -> Copy:
     """The same matrix in chunks for one that is wide."""
-    (folder / "array").rename(folder / "rows")
+    rename(folder / "array", folder / "rows")
     source = source_at(str(folder / "rows"), "", missing="error")
     plan = plan_tiles(source, folder, memory_bytes, chunk_bytes)
     ticker.total += plan.ticks

@@ -18,6 +18,7 @@ import os
 import shutil
 import socket
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +29,8 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.reads import tiles
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.durable import exchange, flush, flush_tree
+from rankfold.pipeline.durable import flush_tree, rename_new
 from rankfold.pipeline.errors import DiskSpaceError, OutputError
-from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.zarr.layout import source_at
 from rankfold.pipeline.formats.zarr.source import ZarrSource
 from rankfold.pipeline.importing.chunking import (
@@ -43,7 +43,10 @@ from rankfold.pipeline.importing.chunking import (
     fit_tile,
     staging,
 )
+from rankfold.pipeline.outputs import APPEARED, publish_folder
+from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
+from rankfold.pipeline.storage.manifest import not_ours
 from rankfold.pipeline.storage.run_directory import lies_in
 from rankfold.pipeline.units import format_bytes
 
@@ -235,10 +238,17 @@ def require_place(target: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise OutputError(f"{target} exists. Say --overwrite to replace it, or give another name")
-    if node_kind(str(target)) is None and not (target / MANIFEST).is_file():
+    if (reason := _foreign(target)) is not None:
         raise OutputError(
-            f"{target} exists and is not a Zarr store, so it is not replaced. Remove it yourself"
+            f"{target} exists and {reason}, so it is never replaced. Give another name, or remove it yourself"
         )
+
+
+def _foreign(target: Path) -> str | None:
+    """Why what has the name of a store may not be replaced; None for a store that rankfold wrote."""
+    if not (target / MANIFEST).is_file():
+        return "was not made by rankfold"
+    return not_ours(target)
 
 
 def require_apart(target: Path, source: str | None) -> None:
@@ -279,7 +289,7 @@ def working_folder(target: Path, need: int) -> Iterator[Path]:
             f"{format_bytes(free)} were free when it began. Nothing is left of it; free some space"
         ) from error
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
 
 
 def _remove_leftovers(target: Path) -> None:
@@ -289,8 +299,8 @@ def _remove_leftovers(target: Path) -> None:
         pid = entry.name.removeprefix(start)
         if entry.name.startswith(start) and pid.isdigit() and not _alive(int(pid)):
             if os.path.lexists(entry / PREVIOUS) and not os.path.lexists(target):
-                os.rename(entry / PREVIOUS, target)  # its place is empty: it was being replaced
-            shutil.rmtree(entry, ignore_errors=True)
+                rename_new(entry / PREVIOUS, target)  # its place is empty: it was being replaced
+            remove(entry)
 
 
 def _alive(pid: int) -> bool:
@@ -305,22 +315,23 @@ def _alive(pid: int) -> bool:
 
 
 def publish(draft: Path, target: Path, overwrite: bool) -> None:
-    """Give a complete store its name once it is on the disk; what had it goes with the working folder."""
+    """Give a complete store its name once it is on the disk; what had it goes with the working folder.
+
+    Raises
+    ------
+    OutputError
+        The name is taken by what may not be replaced; the store is kept under another one.
+    """
     flush_tree(draft)
-    previous = draft.with_name(PREVIOUS)
-    if overwrite and os.path.lexists(target):
-        if exchange(draft, target):
-            return
-        os.rename(target, previous)
     try:
-        os.rename(draft, target)
+        reason = publish_folder(
+            draft, target, draft.with_name(PREVIOUS), _foreign if overwrite else lambda path: APPEARED
+        )
     except OSError as error:
-        if os.path.lexists(previous):
-            os.rename(previous, target)
-        elif os.path.lexists(target):
-            raise OutputError(
-                f"{target} exists: another command has made it meanwhile. Say --overwrite to replace it, or "
-                "give another name"
-            ) from error
         raise OutputError(f"{target} cannot be written: {error}") from error
-    flush(target.parent)
+    if reason is not None:
+        kept = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}")
+        rename_new(draft, kept)
+        raise OutputError(
+            f"{target} {reason}, so it is never replaced. The store is finished and kept as {kept}: rename it"
+        )

@@ -16,7 +16,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import struct
 import uuid
 from collections.abc import Iterator, Mapping
@@ -26,8 +25,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.durable import flush
+from rankfold.pipeline.durable import flush, rename, rename_new
 from rankfold.pipeline.errors import DamagedStateError, DiskSpaceError, OutputError
+from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checksum import checksum, flat_bytes
 
 LOG = logging.getLogger("rankfold")
@@ -61,14 +61,14 @@ def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
                 os.fsync(file.fileno())
         with disk_errors(path):
             try:
-                os.replace(temporary, path)
+                rename(temporary, path)
             except IsADirectoryError:
-                remove(path)
-                os.replace(temporary, path)
+                give_way(path)
+                rename(temporary, path)
             if durable:
                 flush(path.parent)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
         raise
 
 
@@ -92,12 +92,20 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise
 
 
-def remove(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
+def give_way(path: Path) -> None:
+    """Free the name of a file of ours. A folder or link outside of a run's own folders gets another name."""
+    if name_in_run(path) is None and (path.is_symlink() or path.is_dir()):
+        move_aside(path)
     else:
-        path.unlink(missing_ok=True)
+        remove(path)
+
+
+def move_aside(path: Path) -> Path:
+    """Give what is not ours another name beside it, and say so; the new name."""
+    backup = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
+    rename_new(path, backup)
+    LOG.warning("%s is in the way of a file of the run: it is renamed to %s", path, backup.name)
+    return backup
 
 
 def make_folder(path: Path) -> None:
@@ -116,7 +124,7 @@ def set_aside(path: Path, reason: str) -> None:
     """Remove what cannot be trusted, and say so: it is made again."""
     LOG.warning("%s %s: it is left out and made again", path, reason)
     with disk_errors(path):
-        remove(path)
+        give_way(path)
 
 
 def name_in_run(path: Path) -> str | None:

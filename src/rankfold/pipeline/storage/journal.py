@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rankfold.pipeline.durable import rename
 from rankfold.pipeline.storage.checkpoint import load_json
 
 FOLDER = "journal"
@@ -130,7 +131,7 @@ def gather(run: Path, request: str) -> None:
         temporary = run / f".{JOURNAL}"
         with contextlib.suppress(OSError):
             temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))
-            os.replace(temporary, run / JOURNAL)
+            rename(temporary, run / JOURNAL)
 
 
 # Attempts -------------------------------------------------------------------------------------------

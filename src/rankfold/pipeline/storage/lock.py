@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankfold.pipeline.errors import LockedError, OutputError
-from rankfold.pipeline.storage.checkpoint import disk_errors, remove
+from rankfold.pipeline.storage.checkpoint import disk_errors, move_aside
 
 PATIENCE = 2.0
 """Seconds: whoever looks who holds a lock holds it for a moment, so one refusal tells nothing."""
@@ -59,7 +59,7 @@ def hold_lock(path: Path, output: Path) -> Iterator[Lock]:
     """Hold a file that says who writes an output; raises if another process does."""
     with disk_errors(path):
         if path.is_dir() or path.is_symlink():
-            remove(path)
+            move_aside(path)
         path.touch()
     with open(path, "r+", errors="replace") as file:
         until = time.monotonic() + PATIENCE

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, SourceNotFoundError
-from rankfold.pipeline.storage.checkpoint import atomic_file, remove
+from rankfold.pipeline.removal import remove
+from rankfold.pipeline.storage.checkpoint import atomic_file
 from rankfold.pipeline.storage.checksum import checksum, file_checksum
 from rankfold.pipeline.storage.ledger import damaged_block
 
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 
 NAME = "manifest.json"
 
-_DRAFT = re.compile(r"\..*|.*\.[0-9a-f]{32}\.partial")
-"""Names of files that are being written: hidden ones are ours, the others Zarr's."""
+DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{32}|.*\.[0-9a-f]{32}\.partial")
+"""Names of files that are being written: hidden ones are ours (``atomic_file``), the others Zarr's."""
+
+_IN_STORE = re.compile(r"(.+/)?(zarr\.json|c(/\d+)*)")
+"""Paths of files in a Zarr store of version 3: a group, arrays, and their chunks."""
 
 COMPARISON = ContextVar("COMPARISON", default=False)
 """Whether checksums of results of any size are compared whenever one is looked at."""
@@ -63,8 +67,8 @@ def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, i
     remove(result / NAME)
     files: dict[str, list[int]] = {}
     for name, path in _files(result):
-        if _DRAFT.fullmatch(path.name):
-            path.unlink()
+        if path.name.startswith(".") or DRAFT_NAME.fullmatch(path.name):  # nothing of a result is hidden
+            remove(path)
             continue
         size = path.stat().st_size
         if name in blocks and blocks[name][0] != size:
@@ -81,8 +85,8 @@ def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, i
 def remove_drafts(result: Path) -> None:
     """Remove what a writer left half-written as its folder was renamed."""
     for _, path in _files(result):
-        if _DRAFT.fullmatch(path.name):
-            path.unlink(missing_ok=True)
+        if DRAFT_NAME.fullmatch(path.name):
+            remove(path)
 
 
 def read_manifest(result: Path) -> Manifest | None:
@@ -108,6 +112,57 @@ def read_manifest(result: Path) -> Manifest | None:
     except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         pass
     raise DataError(f"{path} is not whole, so nothing can be said of the result")
+
+
+def foreign_entries(result: Path) -> list[str]:
+    """What lies in the folder of a result, or of an imported store, and was not written with it, in order.
+
+    Its manifest tells; without one, whatever is no file of a Zarr store. Folders without files are foreign.
+    Files that were being written are not, and neither is damage: another file under a name of ours.
+    """
+    try:
+        manifest = read_manifest(result)
+    except (DataError, PermissionError):
+        manifest = None
+    own = None if manifest is None else {NAME, *manifest.files}
+    own_folders = {folder for name in own or () for folder in _folders_above(name)}
+    files, folders = list[str](), list[str]()
+    for parent, inner, names in os.walk(result):
+        at = os.path.relpath(parent, result)
+        prefix = "" if at == os.curdir else f"{at}/"
+        links = {name for name in inner if os.path.islink(os.path.join(parent, name))}
+        folders += (f"{prefix}{name}" for name in inner if name not in links)
+        files += (f"{prefix}{name}" for name in (*names, *links) if not DRAFT_NAME.fullmatch(name))
+
+    def is_own(name: str) -> bool:
+        return name == NAME or bool(_IN_STORE.fullmatch(name)) if own is None else name in own
+
+    occupied = {folder for name in files for folder in _folders_above(name)}
+    empty = (f"{name}/" for name in folders if name not in occupied | own_folders and not is_own(name))
+    return sorted([*(name for name in files if not is_own(name)), *empty])
+
+
+def _folders_above(name: str) -> Iterator[str]:
+    while name := name.rpartition("/")[0]:
+        yield name
+
+
+def not_ours(result: Path) -> str | None:
+    """Why a folder may not be replaced, in words that end a sentence; None if it may."""
+    if result.is_symlink():
+        return "is a link"
+    if foreign := foreign_entries(result):
+        return f"holds {foreign[0]}, which was not made by rankfold"
+    return None
+
+
+def request_in(result: Path) -> str | None:
+    """Digest of what a result is the answer to, by its manifest; None where that does not tell."""
+    try:
+        manifest = read_manifest(result)
+    except (DataError, PermissionError):
+        return None
+    return None if manifest is None else manifest.request
 
 
 def damage_of(result: Path, *, sums: bool = False, below: str = "") -> list[str]:

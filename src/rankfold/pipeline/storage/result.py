@@ -20,7 +20,8 @@ import numpy.typing as npt
 from rankfold.pipeline.data.dtypes import require_chunks
 from rankfold.pipeline.errors import ArgumentError, DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.exporting.exports import Exports
-from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder, remove
+from rankfold.pipeline.removal import remove
+from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder
 from rankfold.pipeline.storage.chunk_writer import arrays_of, read_array, write_whole_chunks
 from rankfold.pipeline.storage.journal import load_record
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST

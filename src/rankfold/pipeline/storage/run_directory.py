@@ -13,12 +13,7 @@ import hashlib
 import json
 import logging
 import os
-import platform
 import re
-import shlex
-import socket
-import sys
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -27,20 +22,23 @@ from typing import Any
 
 from rankfold._version import __version__
 from rankfold.pipeline.blas import core_type
-from rankfold.pipeline.durable import exchange, flush, flush_tree, rename_durably
+from rankfold.pipeline.durable import flush, flush_tree, rename_durably, rename_new
 from rankfold.pipeline.errors import LockedError, OutputError
+from rankfold.pipeline.outputs import APPEARED, publish_folder
+from rankfold.pipeline.removal import remove, remove_empty
 from rankfold.pipeline.storage.checkpoint import (
     disk_errors,
+    give_way,
     load_json,
     load_with_checksum,
-    remove,
+    move_aside,
     save_json,
     save_with_checksum,
     set_aside,
 )
 from rankfold.pipeline.storage.journal import FOLDER, Journal, gather, load_record
 from rankfold.pipeline.storage.lock import Lock, hold_lock
-from rankfold.pipeline.storage.manifest import remove_drafts
+from rankfold.pipeline.storage.manifest import DRAFT_NAME, not_ours, remove_drafts, request_in
 from rankfold.pipeline.storage.owner import make_own_folder, require_own
 
 LOG = logging.getLogger("rankfold")
@@ -54,8 +52,14 @@ PREVIOUS = "replaced.zarr"
 KEYS = "tls-"
 """What the names of folders with the keys of one driver begin with."""
 
-DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{32}")
-"""What ``atomic_file`` calls a file until it is whole."""
+_OF_REQUEST = re.compile(r"(state|scratch)-[0-9a-f]{32}|result-[0-9a-f]{32}\.zarr")
+"""Names of what only an unfinished run needs."""
+
+_OF_DRIVER = re.compile(rf"{KEYS}[a-z0-9_]{{8}}")
+"""Names of folders with keys, as ``tempfile.mkdtemp`` makes them."""
+
+_OF_RUN = ("lock", "run.json", "request.json", "jobs.json", "submitted.json", "journal.jsonl", "report.html")
+"""Files by which the folder of a run is known."""
 
 STATE_VERSION = 4
 """Of everything under a run folder; another version cannot go on from it."""
@@ -80,6 +84,9 @@ class RunDirectory:
 
     lock: Lock | None = None
     """What a process holds that works in it."""
+
+    replaces: tuple[int, int] | None = None
+    """Device and number of the folder that has the name of the output and is to be replaced, if any."""
 
     @classmethod
     def beside(
@@ -112,6 +119,14 @@ class RunDirectory:
         """Where the driver and its workers note what happens to them."""
         return Journal(self.state / FOLDER)
 
+    def replacing(self) -> RunDirectory:
+        """The same, to replace what has the name of the output now, once that is known to be a result."""
+        try:
+            about = os.lstat(self.output)
+        except OSError:
+            return replace(self, replaces=None)
+        return replace(self, replaces=(about.st_dev, about.st_ino))
+
     @contextlib.contextmanager
     def claim(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[RunDirectory]:
         """Hold the run for this process, ready to start or to go on; as it is held, it can be published."""
@@ -119,6 +134,7 @@ class RunDirectory:
             if os.path.lexists(self.folder) and not self.folder.is_dir():
                 self._make_way(overwrite=overwrite)
             make_own_folder(self.folder)
+            self._require_known()
         require_own(self.folder)
         with hold_lock(self.folder / "lock", self.output) as lock:
             self._put_back()
@@ -127,6 +143,8 @@ class RunDirectory:
             if not (self.state / FOLDER).is_dir():
                 remove(self.state / FOLDER)
                 (self.state / FOLDER).mkdir()
+            if self.record.is_dir():
+                move_aside(self.record)
             held = replace(self, lock=lock)
             try:
                 yield held
@@ -153,9 +171,17 @@ class RunDirectory:
                 f"{self.folder} is a file where the run has to be. Choose another --out, or rename it with "
                 "--overwrite."
             )
-        backup = self.folder.with_name(f"{self.folder.name}.{uuid.uuid4().hex[:8]}")
-        os.rename(self.folder, backup)
-        LOG.warning("%s is a file where the run has to be: it is renamed to %s", self.folder, backup.name)
+        move_aside(self.folder)
+
+    def _require_known(self) -> None:
+        """Raise where the folder is there and is of no run: its files are somebody else's."""
+        names = os.listdir(self.folder)
+        known = (name for name in names if name in (*_OF_RUN, "logs") or _OF_REQUEST.fullmatch(name))
+        if names and next(known, None) is None:
+            raise OutputError(
+                f"{self.folder} is where the run has to be, and holds {min(names)}, which is of no run. "
+                "Choose another --out, or move that folder away"
+            )
 
     def _join_scratch(self) -> None:
         """State says what is in scratch and in the result: where one is missing, all start over."""
@@ -208,10 +234,10 @@ class RunDirectory:
 
     def clear(self) -> None:
         """Remove what only an unfinished run needs."""
-        folders = (path for kind in ("state-*", "scratch-*", "result-*") for path in self.folder.glob(kind))
+        folders = (path for path in self.folder.iterdir() if _OF_REQUEST.fullmatch(path.name))
         for path in (*folders, self.scratch, *self._strays()):
             remove(path)
-        remove(self.folder / "request.json")
+        give_way(self.folder / "request.json")
 
     def tidy(self, identity: dict[str, Any]) -> None:
         """Remove what a process has left that was killed as it had just published this result."""
@@ -223,14 +249,18 @@ class RunDirectory:
             return
         with contextlib.suppress(OSError, OutputError), hold_lock(self.folder / "lock", self.output):
             for path in remains:
-                remove(path)
+                give_way(path) if path.name == "request.json" else remove(path)
 
     def _strays(self) -> list[Path]:
         """What nobody needs who has the lock: files that were being written, a result being replaced, and
         keys of a driver that was killed.
         """
-        partial_files = (path for path in self.folder.glob(".*") if DRAFT_NAME.fullmatch(path.name))
-        return [*partial_files, *self.folder.glob(PREVIOUS), *self.folder.glob(f"{KEYS}*")]
+        if not self.folder.is_dir():
+            return []
+        patterns = (DRAFT_NAME, _OF_DRIVER)
+        strays = [path for path in self.folder.iterdir() if any(p.fullmatch(path.name) for p in patterns)]
+        previous = self.folder / PREVIOUS
+        return [*strays, previous] if os.path.lexists(previous) and not_ours(previous) is None else strays
 
     def publish(self) -> None:
         """Give the finished result its name and drop state and scratch.
@@ -241,21 +271,31 @@ class RunDirectory:
         gather(self.folder, self.request)
         self._forget_others()
         if not self.resumable:
-            os.rename(self.result, self.output)
+            rename_new(self.result, self.output)
             self.clear()
             return
         flush_tree(self.result)
         self.require_held()
-        if not os.path.lexists(self.output):
-            rename_durably(self.result, self.output)
-        elif not exchange(self.result, self.output):
-            old = self.folder / PREVIOUS
-            remove(old)
-            os.rename(self.output, old)
-            rename_durably(self.result, self.output)
+        aside = self.folder / PREVIOUS
+        if os.path.lexists(aside):
+            remove(aside) if not_ours(aside) is None else move_aside(aside)
+        if (reason := publish_folder(self.result, self.output, aside, self._may_go)) is not None:
+            raise OutputError(
+                f"{self.output} {reason}, so it is never replaced. The result is finished and stays in "
+                f"{self.result}: move {self.output} away and give the same command again, which takes it then"
+            )
         remove_drafts(self.output)  # of a run beside this one, where locks keep nobody out
         if self.lock is not None and self.lock.other is None:
             self.clear()
+
+    def _may_go(self, found: Path) -> str | None:
+        """Why what has the name of the output may not be replaced; None if it may."""
+        if (reason := not_ours(found)) is not None:
+            return reason
+        about = os.lstat(found)
+        if self.replaces == (about.st_dev, about.st_ino) or request_in(found) == self.request:
+            return None
+        return APPEARED
 
     def _forget_others(self) -> None:
         """Keep of the record what is of this request: the result of another is no more."""
@@ -281,8 +321,14 @@ class RunDirectory:
         if self.output.exists():
             self.clear()
             return
-        remove(self.scratch)
-        remove(self.folder)
+        self.clear()
+        for log in (self.folder / "logs").glob("*.[loe][our][gtr]"):
+            remove(log)
+        remove_empty(self.folder / "logs")
+        for name in _OF_RUN:
+            if (path := self.folder / name).is_file():
+                remove(path)
+        remove_empty(self.folder)
 
     def log_attempt(self, facts: dict[str, Any]) -> None:
         """Add an attempt, or complete the last one, in ``run.json``."""
@@ -316,38 +362,6 @@ def bytes_under(folder: Path) -> int:
     return sum(
         os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(folder) for name in names
     )
-
-
-def command_line() -> str:
-    """What was typed, as it can be typed again."""
-    program = Path(sys.argv[0] if sys.argv else "")
-    if program.name == "rankfold" or program.parts[-2:] == ("rankfold", "__main__.py"):
-        return shlex.join(["rankfold", *sys.argv[1:]])
-    return shlex.join(sys.orig_argv)
-
-
-def machine_facts() -> dict[str, Any]:
-    """Where an attempt ran."""
-    return {
-        "started": _timestamp(time.time_ns()),
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "command": command_line(),
-        "folder": os.getcwd(),
-        "python": platform.python_version(),
-        "system": platform.platform(),
-        "blas": core_type(),
-    }
-
-
-def _timestamp(nanoseconds: int) -> str:
-    """A moment since 1970, to the nanosecond.
-
-    Seconds and their part come from one reading: ``gmtime()`` alone reads a coarser clock, some milliseconds
-    behind, which now and then tells the second before.
-    """
-    seconds, part = divmod(nanoseconds, 10**9)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{part:09d}Z"
 
 
 def _difference(earlier: dict[str, Any], mine: dict[str, Any]) -> str:

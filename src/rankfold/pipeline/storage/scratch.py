@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import DamagedStateError
-from rankfold.pipeline.storage.checkpoint import disk_errors, remove
+from rankfold.pipeline.removal import remove
+from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.ledger import note_written
 
 Array = npt.NDArray[Any]
@@ -72,7 +73,7 @@ class ScratchMatrix:
 
     def remove(self) -> None:
         """Free the space on disk."""
-        self.path.unlink(missing_ok=True)
+        remove(self.path)
 
     def load(self) -> Array:
         """The whole matrix."""

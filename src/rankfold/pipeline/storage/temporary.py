@@ -9,11 +9,13 @@ import hashlib
 import os
 import re
 import secrets
-import shutil
 import socket
 import tempfile
 import weakref
 from pathlib import Path
+
+from rankfold.pipeline.durable import rename
+from rankfold.pipeline.removal import remove
 
 
 class TemporaryFolder:
@@ -30,7 +32,7 @@ class TemporaryFolder:
         with contextlib.suppress(OSError):  # where folders have no locks, nobody can tell, and nobody removes
             locks.append(_lock_folder(fresh))
         # It has its name when it is locked: whoever finds it unlocked knows that its program is gone.
-        fresh.rename(self.path)
+        rename(fresh, self.path)
 
 
 def _of_this_machine() -> str:
@@ -62,7 +64,7 @@ def _end(locks: list[int], *paths: Path) -> None:
 
 def _remove(*paths: str | Path) -> None:
     for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
+        remove(path)
 
 
 @functools.lru_cache(maxsize=8)  # once in a program

@@ -24,19 +24,24 @@ def report(
             metavar="OTHER", help="the same on other numbers of workers, to see how it scales; repeat"
         ),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace a page of something else; its own is always")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """A page that opens offline: plan and measurement, timeline, convergence, limits, how to repeat it."""
-    from rankfold.workflows.reports.page import write_page
+    from rankfold.workflows.reports.page import page_output, write_page
     from rankfold.workflows.reports.run_page import TEMPLATE, run_page, subject
     from rankfold.workflows.reports.run_page import as_json as to_json
 
     about = subject(where)
+    own = str(about.folder.absolute())
+    path = out or about.folder / "report.html"
+    output = None if as_json else page_output(path, own, overwrite=overwrite or out is None)
     others = [stage for path in beside or [] for stage in subject(path).stages]
     page = run_page(about, others)
-    if as_json:
+    if output is None:
         typer.echo(to_json(page.facts))
         return
-    path = out or about.folder / "report.html"
-    write_page(page, path, TEMPLATE)
+    write_page(page, output, own, TEMPLATE)
     typer.echo(str(path))

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from rankfold.cluster.slurm.leftovers import cancel_jobs, forget, read_note
 from rankfold.cluster.slurm.queue import QueuedJob, list_jobs
 from rankfold.pipeline.errors import ClusterError, OutputError
+from rankfold.pipeline.removal import remove, remove_empty
 from rankfold.workflows.operations.holder import Holder, holder_of
 from rankfold.workflows.operations.submitted import NOTE
 from rankfold.workflows.operations.whereabouts import Work
@@ -58,8 +59,8 @@ def _forget_submission(work: Work) -> None:
     """Leave no folder of a command that never began."""
     with contextlib.suppress(OSError):
         if [path.name for path in work.folder.iterdir()] == [NOTE]:
-            (work.folder / NOTE).unlink()
-            work.folder.rmdir()
+            remove(work.folder / NOTE)
+            remove_empty(work.folder)
 
 
 def _jobs(work: Work) -> list[QueuedJob]:

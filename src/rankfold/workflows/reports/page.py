@@ -7,6 +7,8 @@ See ``plots.canvas`` for what figures share.
 from __future__ import annotations
 
 import base64
+import contextlib
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -27,7 +29,7 @@ from rankfold.pipeline.exporting.plots.canvas import (
     place_axes,
     quiet,
 )
-from rankfold.pipeline.storage.checkpoint import atomic_file
+from rankfold.pipeline.outputs import FileOutput, carries, file_output, head_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,6 +41,9 @@ Float64 = npt.NDArray[np.float64]
 
 GAP = 24
 """Pixels between tiles, at least."""
+
+OURS = carries(" · rankfold</title>")
+"""Knows pages of rankfold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +102,32 @@ class Page:
     """Version, time and machine."""
 
 
-def write_page(page: Any, path: Path, template: str = "demo.html") -> None:
+def page_output(path: Path, subject: str, *, overwrite: bool) -> FileOutput:
+    """A name for a page, checked before anything is read.
+
+    A page of the same subject is replaced; another page of ours with ``overwrite``, and nothing else ever.
+
+    Raises
+    ------
+    OutputError
+        It exists, or its folder does not.
+    """
+    same = f'content="rankfold {_digest(subject)}"'.encode()
+    with contextlib.suppress(OSError):
+        overwrite = overwrite or same in head_of(path)
+    return file_output(path, OURS, replaces=overwrite)
+
+
+def write_page(page: Any, output: FileOutput, subject: str, template: str = "demo.html") -> None:
     """Render a page; it appears under its name when it is whole."""
-    text = render(page, template)
-    with atomic_file(path, durable=False) as file:
-        file.write(text.encode())
+    output.write(render(page, subject, template).encode())
 
 
-def render(page: Any, template: str = "demo.html") -> str:
+def _digest(subject: str) -> str:
+    return hashlib.blake2b(subject.encode(), digest_size=8).hexdigest()
+
+
+def render(page: Any, subject: str, template: str = "demo.html") -> str:
     """The page as HTML; templates lie beside this file."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from jinja2.utils import htmlsafe_json_dumps
@@ -121,7 +144,7 @@ def render(page: Any, template: str = "demo.html") -> str:
     )
     environment.filters["data_uri"] = _data_uri
     environment.filters["to_json"] = htmlsafe_json_dumps
-    return environment.get_template(template).render(page=page)
+    return environment.get_template(template).render(page=page, subject=_digest(subject))
 
 
 def plain_text(facts: Sequence[Fact]) -> str:
@@ -132,11 +155,10 @@ def plain_text(facts: Sequence[Fact]) -> str:
     return "\n".join(lines)
 
 
-def take_picture(path: Path, draw: Draw, *, title: str, caption: str, alt: str) -> Picture:
+def take_picture(output: FileOutput, draw: Draw, *, title: str, caption: str, alt: str) -> Picture:
     """Draw a figure, and keep the one for light screens as a file too."""
     picture = draw_picture(draw, title=title, caption=caption, alt=alt)
-    with atomic_file(path, durable=False) as file:
-        file.write(picture.light)
+    output.write(picture.light)
     return picture
 
 

@@ -30,7 +30,7 @@ from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, FixedSweeps, Outline, plan_task
-from rankfold.pipeline.storage.checkpoint import remove
+from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.result import Result
 
 Float64 = npt.NDArray[np.float64]

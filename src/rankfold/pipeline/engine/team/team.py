@@ -35,7 +35,8 @@ from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.engine.sweep import LEASE, TURNS, require_ours, short
 from rankfold.pipeline.engine.team.exchange import Exchange, PeerLeft
 from rankfold.pipeline.errors import ClusterError, DamagedStateError, Interrupted
-from rankfold.pipeline.storage.checkpoint import State, make_folder, remove, save_arrays, save_json
+from rankfold.pipeline.removal import remove
+from rankfold.pipeline.storage.checkpoint import State, make_folder, save_arrays, save_json
 from rankfold.pipeline.storage.journal import Journal
 
 LOOK_SECONDS = 1.0

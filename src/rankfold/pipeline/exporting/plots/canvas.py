@@ -32,6 +32,9 @@ MOST_SIGNS = 24
 SALT = "rankfold"
 """What names of parts of an SVG are made from: the same figure has the same bytes."""
 
+MARK = "rankfold-picture"
+"""What a picture carries, by which it is known to be of rankfold."""
+
 
 @dataclass(frozen=True, slots=True)
 class Theme:
@@ -133,7 +136,7 @@ def own_style() -> Iterator[None]:
 
 
 def encoded(figure: Figure, kind: str, facts: Mapping[str, str] | None = None) -> bytes:
-    """A figure as ``png`` or ``svg``; ``facts`` are kept in it. No time, and no name of software.
+    """A figure as ``png`` or ``svg``, with a mark of ours and ``facts``. No time, and no version of software.
 
     So the same figure is the same bytes on every patch level of one version.
     """
@@ -145,7 +148,7 @@ def encoded(figure: Figure, kind: str, facts: Mapping[str, str] | None = None) -
             format=kind,
             dpi=DPI,
             facecolor=figure.get_facecolor(),
-            metadata={**plain, **(facts or {})},
+            metadata={**plain, "Identifier": MARK, **(facts or {})},
         )
     return buffer.getvalue()
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankfold.pipeline.durable import flush, rename_durably
-from rankfold.pipeline.errors import InputError, OutputError
-from rankfold.pipeline.exporting.plots.canvas import encoded
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.exporting.plots.canvas import MARK, encoded
+from rankfold.pipeline.outputs import FileOutput, Foreign, carries, file_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TYPES = (".png", ".svg")
 
+OURS = carries(MARK)
+"""Knows pictures of rankfold."""
 
-def require_picture(path: Path, *, overwrite: bool) -> Path:
-    """Raise unless a picture can be written there, before anything is read.
+
+def picture_output(path: Path, *, overwrite: bool, foreign: Foreign = OURS) -> FileOutput:
+    """A name for a picture, checked before anything is read; one of ours may be replaced.
 
     Raises
     ------
@@ -29,26 +31,9 @@ def require_picture(path: Path, *, overwrite: bool) -> Path:
     """
     if path.suffix.lower() not in TYPES:
         raise InputError(f"{path} is no picture that can be written: give a name that ends in .png or .svg")
-    if path.is_dir():
-        raise OutputError(f"{path} is a folder. Give another name")
-    if path.exists() and not overwrite:
-        raise OutputError(f"{path} exists. Say overwrite=True (--overwrite), or another name")
-    if not path.absolute().parent.is_dir():
-        raise OutputError(f"{path} cannot be written: there is no folder {path.absolute().parent}")
-    return path
+    return file_output(path, foreign, replaces=overwrite)
 
 
-def write_picture(figure: Figure, path: Path, facts: Mapping[str, str] | None = None) -> Path:
+def write_picture(figure: Figure, output: FileOutput, facts: Mapping[str, str] | None = None) -> Path:
     """Write a figure as the type of file that its name says."""
-    path = path.resolve()
-    begun = path.with_name(f".{path.name}.{os.getpid()}.rankfold-plot")
-    content = encoded(figure, path.suffix.lower().removeprefix("."), facts)
-    try:
-        begun.write_bytes(content)
-        flush(begun)
-        rename_durably(begun, path)
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error}") from error
-    finally:
-        begun.unlink(missing_ok=True)
-    return path
+    return output.write(encoded(figure, output.path.suffix.lower().removeprefix("."), facts))

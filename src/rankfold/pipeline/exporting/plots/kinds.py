@@ -20,7 +20,7 @@ from rankfold.pipeline.exporting.plots.canvas import (
 )
 from rankfold.pipeline.exporting.plots.coordinates import Plottable, has_coordinates, points_of, view_of
 from rankfold.pipeline.exporting.plots.curves import has_singular_values, inertia_of, scree_of
-from rankfold.pipeline.exporting.plots.files import require_picture, write_picture
+from rankfold.pipeline.exporting.plots.files import picture_output, write_picture
 from rankfold.pipeline.exporting.plots.loadings import factor_name, loadings_of
 from rankfold.pipeline.exporting.plots.maps import has_maps, maps_of
 from rankfold.pipeline.exporting.plots.row_colors import colors_of
@@ -93,15 +93,15 @@ def plot(
     overwrite: bool = False,
 ) -> Figure:
     """See ``Result.plot``."""
-    path = None if out is None else require_picture(Path(out), overwrite=overwrite)
+    output = None if out is None else picture_output(Path(out), overwrite=overwrite)
     drawing = drawing_of(result, kind, **options)
     if ax is None:
         figure = figure_of(drawing, title_of(result, kind))
     else:
         drawing.draw(ax)
         figure = ax.figure.figure
-    if path is not None:
-        write_picture(figure, path)
+    if output is not None:
+        write_picture(figure, output)
     return figure
 
 

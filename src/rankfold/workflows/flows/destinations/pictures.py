@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
-from rankfold.pipeline.exporting.plots.files import require_picture, write_picture
+from rankfold.pipeline.errors import InputError, RankfoldError
+from rankfold.pipeline.exporting.plots.files import picture_output, write_picture
 from rankfold.pipeline.formats.handles import file_version
 from rankfold.pipeline.formats.locate import require_path, split_location
+from rankfold.pipeline.outputs import carries, head_of
 from rankfold.pipeline.storage.result import Result
 from rankfold.workflows.flows.flow_file import resolve_path
 from rankfold.workflows.flows.graph import StageNode, resolve
@@ -26,8 +27,8 @@ from rankfold.workflows.wording import with_place
 MARK = "rankfold-picture:"
 """Before the digest in a picture."""
 
-HEAD_BYTES = 2**16
-"""Within these the digest stands."""
+OURS = carries(MARK, "is not of a workflow")
+"""Knows pictures of workflows."""
 
 
 class Pictures:
@@ -55,7 +56,7 @@ class Pictures:
                     if path in paths:
                         raise InputError(f"picture: {paths[path]} and {step.name} both draw {path}")
                     paths[path] = step.name
-                    _require_ours(path)
+                    picture_output(path, overwrite=True, foreign=OURS)
                     self._options(step, picture)
             except RankfoldError as error:
                 raise with_place(error, step.name, step.stage_name, self._document) from error
@@ -69,9 +70,9 @@ class Pictures:
                 result = Result(result_path)
                 digest = _digest([result.attrs, picture.kind, options, _version_of(options)])
                 if _digest_in(path) != digest:
-                    _require_ours(path)
+                    output = picture_output(path, overwrite=True, foreign=OURS)
                     figure = result.plot(picture.kind, **options)
-                    write_picture(figure, path, {"Identifier": MARK + digest})
+                    write_picture(figure, output, {"Identifier": MARK + digest})
                 yield {"file": str(path), "kind": picture.kind, "options": options}
         except RankfoldError as error:
             raise with_place(error, step.name, step.stage_name, self._document) from error
@@ -113,19 +114,10 @@ class Pictures:
         return place
 
 
-def _require_ours(path: Path) -> None:
-    require_picture(path, overwrite=True)
-    if path.exists() and _digest_in(path) is None:
-        raise OutputError(
-            f"picture: {path} exists and is not of a workflow. Remove it, or choose another name"
-        )
-
-
 def _digest_in(path: Path) -> str | None:
     """The digest that a picture carries; None where there is none."""
     try:
-        with open(path, "rb") as file:
-            match = re.search(MARK.encode() + rb"([0-9a-f]{32})", file.read(HEAD_BYTES))
+        match = re.search(MARK.encode() + rb"([0-9a-f]{32})", head_of(path))
     except OSError:
         return None
     return None if match is None else match[1].decode()

@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.durable import flush, rename_durably
-from rankfold.pipeline.errors import DataError, DiskSpaceError, InputError, OutputError
-from rankfold.pipeline.storage.checkpoint import load_json, load_with_checksum, remove, save_with_checksum
+from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError
+from rankfold.pipeline.removal import remove, remove_empty
+from rankfold.pipeline.storage.checkpoint import load_json, load_with_checksum, save_with_checksum
+from rankfold.pipeline.storage.manifest import DRAFT_NAME, damage_of, foreign_entries
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
-from rankfold.pipeline.storage.manifest import damage_of, read_manifest
 from rankfold.pipeline.storage.result import Result
-from rankfold.pipeline.storage.run_directory import DRAFT_NAME, bytes_under
+from rankfold.pipeline.storage.run_directory import bytes_under
 from rankfold.workflows.flows.retention.duplicate import duplicate
 
 LOG = logging.getLogger("rankfold")
@@ -141,11 +142,10 @@ class EarlierResults:
             if (entries := self._entries()) or most > 1:
                 self._save(entries, most)
             else:
-                (self.folder / INDEX).unlink(missing_ok=True)
-                self.folder.rmdir()
+                remove(self.folder / INDEX)
+                remove_empty(self.folder)
         except OSError as error:  # what should go stays: no reason to call the new result a failure
-            if error.errno != errno.ENOTEMPTY:
-                LOG.warning("%s: earlier results that are too many stay (%s)", self.folder, error.strerror)
+            LOG.warning("%s: earlier results that are too many stay (%s)", self.folder, error.strerror)
 
     def _entries(self) -> list[EarlierResult]:
         """Those that are listed and there, the oldest first."""
@@ -166,7 +166,7 @@ class EarlierResults:
 
     def _remove(self, entry: EarlierResult) -> None:
         """Remove one as a whole: nobody sees half of it."""
-        if strange := _foreign_files(entry.path):
+        if strange := foreign_entries(entry.path):
             LOG.warning("%s stays: %s in it is of somebody else", entry.path, strange[0])
             return
         doomed = entry.path.with_name(DOOMED + entry.path.name)
@@ -228,16 +228,3 @@ def _made(result: Path) -> str:
 
 def _number(name: str) -> int:
     return int(name.partition("-")[0])
-
-
-def _foreign_files(result: Path) -> list[str]:
-    """Files in a result that were not there when it was finished."""
-    try:
-        manifest = read_manifest(result)
-    except DataError:
-        return []
-    if manifest is None:
-        return []
-    there = (Path(parent, name) for parent, _, names in os.walk(result) for name in names)
-    names = {path.relative_to(result).as_posix() for path in there}
-    return sorted(names - {*manifest.files, MANIFEST})
