@@ -21,6 +21,7 @@ Kinds are modules of ``attacks``:
     lost_locks     the same command twice at once, where locks keep nobody out
     folds          panels that are folded twice after kills
     hostile        words, workflows and places nobody would give
+    names          what others put, or have, under the name of an output
 
 With ``all`` the trials are shared out among the kinds; a kind that takes root, loop devices, a compiler or a
 SLURM, where there is none, is left out with the reason. Trials of the same kind in the file of ``--json``,
@@ -50,6 +51,7 @@ from attacks.full_disk import full_disk, missing_mount
 from attacks.hostile import hostile
 from attacks.kills import kills
 from attacks.lost_locks import lost_locks
+from attacks.names import names
 from attacks.power_loss import open_bench, power_loss
 from attacks.slow_files import slow_files
 from attacks.slurm import SlurmBench, slurm
@@ -91,6 +93,7 @@ KINDS: dict[str, Kind] = {
     "input_damage": Kind(input_damage, 12),
     "kills": Kind(kills, 12),
     "lost_locks": Kind(lost_locks, 4, missing=lambda folder: missing_compiler()),
+    "names": Kind(names, 8),
     "power_loss": Kind(power_loss, 10, open_bench, missing_loop),
     "slow_files": Kind(slow_files, 10, missing=lambda folder: missing_compiler()),
     "slurm": Kind(slurm, 2, SlurmBench, lambda folder: missing_slurm(), alone=True),

@@ -29,6 +29,7 @@ SHORT = {
     "input_damage": 8,
     "kills": 12,
     "lost_locks": 4,
+    "names": 12,
     "power_loss": 8,
     "slow_files": 8,
     "slurm": 2,
