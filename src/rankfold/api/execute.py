@@ -27,9 +27,9 @@ from rankfold.pipeline.engine.memory import bound_heaps, watched_memory
 from rankfold.pipeline.engine.run import Progress, Run, values_in
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, OutputError
+from rankfold.pipeline.machine import machine_facts
 from rankfold.pipeline.planning.plan import Plan, check_disk
 from rankfold.pipeline.planning.progress import listener
-from rankfold.pipeline.storage.machine import machine_facts
 from rankfold.pipeline.storage.manifest import (
     require_whole_input,
     write_manifest,

@@ -12,6 +12,7 @@
 
     durable     data before names: flushes, and renames that are whole or not at all
     outputs     what may be written under a name that a user gives, and giving it that name
+    machine     where an attempt at a run is made, when, and by which command
     removal     the only module that removes files and folders
     errors      the tree of errors
     law         what arrays and facts of a result may be, before a kernel follows them

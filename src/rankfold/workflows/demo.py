@@ -97,10 +97,7 @@ def run_demo(
     Raises ``InputError`` without scikit-learn, ``OutputError`` where a name is taken by something else.
     """
     photographs = (load or sample_photographs)()
-    if os.path.lexists(folder) and not folder.is_dir():
-        raise OutputError(f"{folder} is not a folder. Choose another --out")
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    _make_folder(folder)
     pictures = [picture_output(folder / name, overwrite=True) for name in PICTURES]
     page = page_output(folder / "report.html", SUBJECT, overwrite=True)
     store, out = folder / "patches.zarr", folder / "pca.zarr"
@@ -123,6 +120,13 @@ def run_demo(
         say(f"warning: {message}")
     say("\n" + plain_text(facts))
     return folder / "report.html"
+
+
+def _make_folder(folder: Path) -> None:
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise OutputError(f"{folder} is not a folder. Choose another --out")
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def summarize(result: Result, folder: Path, *, already_done: bool) -> list[Fact]:

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from rankfold.cluster.local.calibration import cached_rates
 from rankfold.pipeline.errors import Interrupted
+from rankfold.pipeline.machine import machine_facts
 from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.pipeline.storage.journal import epoch_of
-from rankfold.pipeline.storage.machine import machine_facts
 from rankfold.workflows.cli import app
 from rankfold.workflows.reports.history import Event, History, RunAttempt, Segment
 from rankfold.workflows.reports.measures import stage_facts

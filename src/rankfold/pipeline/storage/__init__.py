@@ -11,6 +11,5 @@ owner           whose a folder of a run is
 lock            who writes an output
 run_directory   the folder of a run, its record
 temporary       folders of results that nobody keeps
-machine         where an attempt is made, when and by which command
 journal         what happened when, and where
 """

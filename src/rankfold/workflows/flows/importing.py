@@ -22,9 +22,9 @@ from rankfold.pipeline.importing.chunking import chunks_of
 from rankfold.pipeline.importing.identity import file_mark
 from rankfold.pipeline.importing.readers import open_reader
 from rankfold.pipeline.importing.readers.reader import EntryReader, ImportOptions
+from rankfold.pipeline.machine import machine_facts
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
-from rankfold.pipeline.storage.machine import machine_facts
 from rankfold.workflows.flows.stage_models import Import
 from rankfold.workflows.flows.stage_tasks import StageInputs, StageResult
 

@@ -20,9 +20,9 @@ from typing import Any
 
 from rankfold._version import __version__
 from rankfold.pipeline.errors import OutputError
+from rankfold.pipeline.machine import command_line
 from rankfold.pipeline.storage.checkpoint import load_with_checksum, save_with_checksum
 from rankfold.pipeline.storage.journal import is_number, is_text
-from rankfold.pipeline.storage.machine import command_line
 
 LOG = logging.getLogger("rankfold")
 

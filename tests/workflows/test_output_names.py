@@ -275,13 +275,14 @@ def test_what_appears_during_the_run_stays(
             appear()
         real_tree(path)
 
-    monkeypatch.setattr(outputs, "flush", flush)
-    monkeypatch.setattr(run_directory, "flush_tree", flush_tree)
-    monkeypatch.setattr(tiles, "flush_tree", flush_tree)
-    if not exchanges:
-        monkeypatch.setattr(outputs, "exchange", lambda one, other: False)
     before = contents(here.parent)
-    run = rankfold(*words)
+    with monkeypatch.context() as patched:
+        patched.setattr(outputs, "flush", flush)
+        patched.setattr(run_directory, "flush_tree", flush_tree)
+        patched.setattr(tiles, "flush_tree", flush_tree)
+        if not exchanges:
+            patched.setattr(outputs, "exchange", lambda one, other: False)
+        run = rankfold(*words)
     after = contents(here.parent)
     assert lost(before, after) == [] and run.exit_code == 2, run.output
     assert os.path.lexists(name) and str(name) in run.stderr
@@ -293,16 +294,14 @@ def test_what_appears_during_the_run_stays(
     else:
         assert os.readlink(name) == "x.npy"
     if door in ("pca --out", "import"):
-        stays_finished(run.stderr, name, words, monkeypatch)
+        stays_finished(run.stderr, name, words)
 
 
-def stays_finished(said: str, name: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def stays_finished(said: str, name: Path, words: list[str]) -> None:
     """What was made is whole where the message says, and the same command takes it once the name is free."""
     place = next(word.rstrip(":.,") for word in said.split() if ".run/result-" in word or f"{name}." in word)
     assert rf.verify(place) == []
     if words[0] == "pca":
-        monkeypatch.undo()
-        os.chdir(Path(place).parents[1])
         name.rename("aside")
         assert rankfold(*words).exit_code == 0 and rf.open_result(name).attrs["kind"] == "pca"
 
