@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 TOLD = ("method", "passes", "rank", "captured", "largest_error_estimate", "relative_error", "converged")
 """Facts that notebooks show."""
-
 LAZY_BYTES = 64 * 2**20
 """Arrays above this stay on disk until sliced."""
 
