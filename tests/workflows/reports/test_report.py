@@ -10,6 +10,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from rankfold.pipeline.exporting.plots.files import picture_output
 from rankfold.workflows.reports.page import (
     DARK,
     LIGHT,
@@ -18,6 +19,7 @@ from rankfold.workflows.reports.page import (
     ImageTile,
     Page,
     Picture,
+    page_output,
     plain_text,
     render,
     scree,
@@ -46,7 +48,7 @@ class Elements(HTMLParser):
 def picture(folder: Path) -> Picture:
     tiles = [ImageTile(np.full((2, 2, 3), shade), "left", "right") for shade in (0.0, 0.5, 1.0)]
     return take_picture(
-        folder / "tiles.png",
+        picture_output(folder / "tiles.png", overwrite=True),
         lambda theme: tile_grid(tiles, 3, "Three", theme),
         title="Tiles",
         caption="Black & white",
@@ -74,7 +76,7 @@ def read_png(data: bytes) -> np.ndarray:
 
 
 def test_page_asks_for_nothing_outside_itself(tmp_path: Path) -> None:
-    text = render(page(tmp_path))
+    text = render(page(tmp_path), "demo")
     assert "http://" not in text and "https://" not in text and "url(" not in text and "@import" not in text
     tags = Elements(text).tags
     assert {tag for tag, _ in tags}.isdisjoint({"script", "link", "iframe", "object", "a"})
@@ -84,28 +86,28 @@ def test_page_asks_for_nothing_outside_itself(tmp_path: Path) -> None:
 
 
 def test_every_image_is_described_and_has_its_size(tmp_path: Path) -> None:
-    images = [attrs for tag, attrs in Elements(render(page(tmp_path))).tags if tag == "img"]
+    images = [attrs for tag, attrs in Elements(render(page(tmp_path), "demo")).tags if tag == "img"]
     assert [attrs["alt"] for attrs in images] == ["Three 'tiles'"]
     height, width = read_png((tmp_path / "tiles.png").read_bytes()).shape[:2]
     assert (images[0]["width"], images[0]["height"]) == (str(width), str(height))
 
 
 def test_text_is_escaped(tmp_path: Path) -> None:
-    text = render(page(tmp_path, title="<script>alert('&')</script>"))
+    text = render(page(tmp_path, title="<script>alert('&')</script>"), "demo")
     assert "<script" not in text
     assert "<script>alert('&')</script>" in Elements(text).text
 
 
 def test_page_shows_all_it_is_given(tmp_path: Path) -> None:
-    shown = Elements(render(page(tmp_path))).text
+    shown = Elements(render(page(tmp_path), "demo")).text
     given = {"A page", "Lead.", "3 GiB", "on disk", "something to know", "Black & white", "rankfold demo"}
     assert given <= set(shown)
 
 
 def test_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    write_page(page(tmp_path), path)
-    assert path.read_text(encoding="utf-8") == render(page(tmp_path))
+    write_page(page(tmp_path), page_output(path, "demo", overwrite=False), "demo")
+    assert path.read_text(encoding="utf-8") == render(page(tmp_path), "demo")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["report.html", "tiles.png"]
 
 

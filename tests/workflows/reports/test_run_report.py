@@ -27,7 +27,7 @@ from rankfold.workflows.reports.measures import (
     report_facts,
     segment_counts,
 )
-from rankfold.workflows.reports.page import write_page
+from rankfold.workflows.reports.page import page_output, write_page
 from rankfold.workflows.reports.run_page import TEMPLATE, _roof, run_page, subject
 
 FLOW = """\
@@ -206,7 +206,7 @@ def test_what_was_lost_is_on_the_page_of_a_run_that_did_not_finish(tmp_path: Pat
         "failed": 0,
         "lost": 1,
     }
-    write_page(page, tmp_path / "page.html", TEMPLATE)
+    write_page(page, page_output(tmp_path / "page.html", "r", overwrite=False), "r", TEMPLATE)
     text = (tmp_path / "page.html").read_text()
     assert "killed &lt;b&gt;here&lt;/b&gt;" in text and "<b>here" not in text
     assert "Not finished" in text and "interrupted" in text
