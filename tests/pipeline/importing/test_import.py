@@ -23,6 +23,7 @@ from stores import KINDS, ROWS, numbers, read, zarr_store
 from zarr.codecs import ZstdCodec
 
 import rankfold
+from rankfold.pipeline import outputs
 from rankfold.pipeline.data.describe import describe
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import ChunkError, DataError, DiskSpaceError, MemoryBudgetError, OutputError
@@ -192,19 +193,28 @@ def test_what_another_command_makes_meanwhile_is_kept(
         (tmp_path / "x.zarr" / "zarr.json").write_text("of another")
 
     monkeypatch.setattr(ingest, "flush_tree", overtaken)
-    with pytest.raises(OutputError, match="exists: another command has made it meanwhile"):
+    with pytest.raises(OutputError, match="came to be while it was made"):
         ingest.publish(tmp_path / "draft", tmp_path / "x.zarr", overwrite=False)
-    assert (tmp_path / "x.zarr" / "zarr.json").read_text() == "of another" and (tmp_path / "draft").is_dir()
+    assert (tmp_path / "x.zarr" / "zarr.json").read_text() == "of another"
+    assert [path.is_dir() for path in tmp_path.glob("x.zarr.*")] == [True]  # what was made is kept
 
 
 def test_what_exists_is_kept_unless_told(tmp_path: Path) -> None:
-    target = zarr_store(tmp_path / "x.zarr", numbers())
+    target = tmp_path / "x.zarr"
+    import_array(open_source(numbers()), target)
     with pytest.raises(OutputError, match=r"x\.zarr exists\. Say --overwrite"):
         import_array(open_source(numbers() + 1), target)
     np.testing.assert_array_equal(whole(open_source(target)), numbers())
     import_array(open_source(numbers() + 1), target, overwrite=True)
     np.testing.assert_array_equal(whole(open_source(target)), numbers() + 1)
     assert os.listdir(tmp_path) == ["x.zarr"]
+
+
+def test_a_store_of_others_is_never_replaced(tmp_path: Path) -> None:
+    target = zarr_store(tmp_path / "x.zarr", numbers())
+    with pytest.raises(OutputError, match="was not made by rankfold, so it is never replaced"):
+        import_array(open_source(numbers() + 1), target, overwrite=True)
+    np.testing.assert_array_equal(whole(open_source(target)), numbers())
 
 
 @pytest.mark.parametrize("place", ["itself", "link", "inside", "around", "array", "sparse"])
@@ -348,7 +358,7 @@ def test_what_is_published_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
-    rename, fsync = os.rename, os.fsync
+    rename, fsync = outputs.rename_new, os.fsync
 
     def note_rename(source: Path, target: Path) -> None:
         order.append(f"rename {Path(target).name}")
@@ -360,17 +370,18 @@ def test_what_is_published_is_on_the_disk_before_it_has_its_name(
 
     if not os.path.exists("/proc/self/fd"):
         pytest.skip("names of open files are told by /proc, which this system does not have")
-    monkeypatch.setattr(os, "rename", note_rename)
+    monkeypatch.setattr(outputs, "rename_new", note_rename)
     monkeypatch.setattr(os, "fsync", note_fsync)
     import_array(open_source(np.ones((700, 3))), tmp_path / "x.zarr", chunk_bytes=1)
     named = order.index("rename x.zarr")
     assert {"flush 0", "flush c", "flush zarr.json", "flush array"} <= set(order[:named])
-    assert order[named + 1 :] == [f"flush {tmp_path.name}"]
+    folders = [name.partition(".partial-")[0] for name in order[named + 1 :]]
+    assert sorted(folders) == sorted([f"flush {tmp_path.name}", "flush x.zarr"])  # its new folder and its old
 
 
 def test_a_folder_that_is_no_store_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
-    with pytest.raises(OutputError, match="not a Zarr store, so it is not replaced"):
+    with pytest.raises(OutputError, match="was not made by rankfold, so it is never replaced"):
         import_array(open_source(numbers()), tmp_path / "thesis", overwrite=True)
     with pytest.raises(OutputError, match=r"the folder .*nowhere does not exist"):
         import_array(open_source(numbers()), tmp_path / "nowhere" / "x.zarr")
