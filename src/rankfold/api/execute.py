@@ -107,6 +107,8 @@ def _execute(
     progress: Progress | bool | None,
 ) -> Result:
     with listener(progress, lambda: plan) as listen:
+        for result in values_in(task, Result):
+            result.require_edition()
         task.source.check()
         require_whole_input(getattr(task.source, "path", None))
         fingerprint = task.source.fingerprint()

@@ -83,7 +83,7 @@ def _attrs_of(output: Path) -> dict[str, Any]:
     """What an output says of itself; nothing if it is no result, or says it no more."""
     try:
         return Result(output).attrs
-    except InputError:
+    except (InputError, DataError):
         return {}
 
 

@@ -52,7 +52,8 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.storage.checkpoint import save_once
-from rankfold.pipeline.storage.result import Result, create_matrix
+from rankfold.pipeline.storage.chunk_writer import create_matrix
+from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 Float64 = npt.NDArray[np.float64]

@@ -18,8 +18,7 @@ from rankfold.pipeline.importing.csr_writer import CsrWriter
 from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import make_folder
-from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
-from rankfold.pipeline.storage.result import create_vector
+from rankfold.pipeline.storage.chunk_writer import create_vector, write_whole_chunks
 
 SORT_BYTES = 64 * 2**20
 """Memory of sorting edges, and the most that a file of them takes."""

@@ -41,8 +41,8 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.storage.checkpoint import State
-from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
-from rankfold.pipeline.storage.result import Result, create_matrix, write_matrix_facts
+from rankfold.pipeline.storage.chunk_writer import create_matrix, write_whole_chunks
+from rankfold.pipeline.storage.result import Result, write_matrix_facts
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 Array = npt.NDArray[Any]

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from rankfold.pipeline.storage.result import create_array, write_small
+from rankfold.pipeline.storage.chunk_writer import create_array
+from rankfold.pipeline.storage.result import write_small
 
 DIMENSIONS = {
     "U": ("row", "component"),

@@ -36,8 +36,7 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, plan_task
 from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_like
-from rankfold.pipeline.storage.chunk_writer import read_array, write_whole_chunks
-from rankfold.pipeline.storage.result import create_array, create_vector
+from rankfold.pipeline.storage.chunk_writer import create_array, create_vector, read_array, write_whole_chunks
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 Int64 = npt.NDArray[np.int64]

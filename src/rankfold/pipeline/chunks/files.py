@@ -163,12 +163,20 @@ def _largest_bytes(files: ChunkFiles, moment: int) -> int:
     return max((state.size for state in files.listing()), default=0)
 
 
+def _which(keys: list[str], total: int) -> str:
+    if len(keys) > 1:
+        return f"{len(keys)} of {total} chunks are missing, the first is {keys[0]}"
+    return f"chunk {keys[0]} of {total} is missing"
+
+
+def lost_message(name: str, keys: list[str], total: int) -> str:
+    """What to say of chunk files that a result has lost: all of them were written."""
+    return f"{name}: {_which(keys, total)}: the result is damaged. Give the command that made it once more"
+
+
 def missing_message(name: str, keys: list[str], total: int, fill: object) -> str:
     """What to say of chunk files that are not there."""
-    which = f"chunk {keys[0]} of {total} is missing"
-    if len(keys) > 1:
-        which = f"{len(keys)} of {total} chunks are missing, the first is {keys[0]}"
     return (
-        f"{name}: {which}; Zarr would read it as fill value {fill}. If that is meant, say missing='fill' "
-        "(--missing-chunks fill); else restore the store"
+        f"{name}: {_which(keys, total)}; Zarr would read it as fill value {fill}. If that is meant, say "
+        "missing='fill' (--missing-chunks fill); else restore the store"
     )

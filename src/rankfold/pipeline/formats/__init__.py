@@ -190,7 +190,7 @@ def _matrix(x: object, missing: str, rows: Rows) -> Source:
         return _at(os.fsdecode(x), missing, rows)
     if isinstance(x, np.ndarray):
         return _of_numpy(x, rows)
-    module = type(x).__module__.partition(".")[0]
+    module = _library(x)
     if module == "dask" and hasattr(x, "blocks"):
         return _of_dask(x, rows)
     if module == "zarr":
@@ -221,6 +221,12 @@ def _matrix(x: object, missing: str, rows: Rows) -> Source:
         f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "
         "or a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a DataFrame, an AnnData object"
     )
+
+
+def _library(x: object) -> str:
+    """The library that an object is of, or that it is made on."""
+    names = (each.__module__.partition(".")[0] for each in type(x).__mro__)
+    return next((name for name in names if name != "rankfold"), "rankfold")
 
 
 def _at(location: str, missing: str, rows: Rows) -> Source:

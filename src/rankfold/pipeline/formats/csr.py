@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.chunks.edition import edition_around
 from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece, Span
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of, join_marks
@@ -133,7 +134,8 @@ def vector_at(path: str, array: str, *, missing: str = "error") -> VectorSource:
     require_chunks(name, vector.shape, vector.chunks, vector.dtype)
     folder = os.path.join(os.path.abspath(path), array)
     document, version = metadata_version(vector, folder)
-    layout = layout_of(vector, folder, document=document, version=version, missing=missing)
+    edition = edition_around(folder)
+    layout = layout_of(vector, folder, document=document, version=version, missing=missing, edition=edition)
     layout["files"] = _files_of_row(layout["files"])
     layout["chunks"] = (1, *layout["chunks"])
     layout["format"] = f"Zarr v{vector.metadata.zarr_format}"

@@ -15,7 +15,7 @@ class ImaginedResult(Result):
     """A result that is to come: where it will be, shapes of its matrices, and facts that are known."""
 
     def __init__(self, path: Path, facts: Mapping[str, Any], matrices: Mapping[str, ShapeOnly]) -> None:
-        self._path, self._in_memory, self.attrs = path, False, dict(facts)
+        self._path, self._in_memory, self._facts = path, False, dict(facts)
         self._matrices = matrices
 
     def matrix(self, name: str) -> Source:

@@ -1,4 +1,4 @@
-"""Whole chunks of a result, written straight into their files.
+"""Arrays of a result as they are written: described, and whole chunks put straight into their files.
 
 Results are uncompressed, so a chunk is its numbers in C order, the last of an axis filled up with zeros.
 Zarr's own writer takes four times as long for the same bytes: it copies them, and opens the array anew.
@@ -6,6 +6,7 @@ Zarr's own writer takes four times as long for the same bytes: it copies them, a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -27,8 +28,78 @@ Span = tuple[int, int]
 Lengths = tuple[int, ...]
 
 
+def create_array(
+    group: Path,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    chunks: tuple[int, ...],
+    dimensions: tuple[str, ...],
+) -> Path:
+    """An empty, uncompressed array with named dimensions; chunks that an earlier attempt wrote are kept."""
+    return _describe(group / name, shape, dtype, chunks, dimensions)
+
+
+def create_vector(path: Path, length: int, dtype: npt.DTypeLike, chunk: int) -> None:
+    """An empty, uncompressed vector; chunks of an earlier attempt are kept."""
+    _describe(path, (length,), dtype, (min(chunk, length),), None)
+
+
+def create_matrix(path: Path, shape: tuple[int, int], dtype: npt.DTypeLike, chunks: tuple[int, int]) -> None:
+    """An empty, uncompressed array that is a store of its own; chunks of an earlier attempt are kept."""
+    _describe(path, shape, dtype, chunks, ("row", "column"))
+
+
+def _describe(
+    path: Path,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    chunks: tuple[int, ...],
+    names: tuple[str, ...] | None,
+) -> Path:
+    """Say what an array is, in its folder, unless that is there as it has to be."""
+    text, file = _description(shape, np.dtype(dtype).str, chunks, names), path / "zarr.json"
+    with contextlib.suppress(OSError):
+        if file.read_bytes() == text:
+            return path
+    make_folder(path)
+    with atomic_file(file, durable=False) as out:
+        out.write(text)
+    return path
+
+
+@functools.lru_cache(maxsize=256)
+def _description(
+    shape: tuple[int, ...], dtype: str, chunks: tuple[int, ...], names: tuple[str, ...] | None
+) -> bytes:
+    """The metadata of an array as Zarr writes it; to a file, it would also look for what is there."""
+    import zarr
+
+    memory: dict[str, Any] = {}
+    zarr.create_array(
+        zarr.storage.MemoryStore(memory),
+        shape=shape,
+        dtype=dtype,
+        chunks=chunks,
+        compressors=None,
+        fill_value=0,
+        dimension_names=names,
+        zarr_format=3,
+        config={"write_empty_chunks": True},
+    )
+    return bytes(memory["zarr.json"].to_bytes())
+
+
+def open_to_write(path: Path) -> zarr.Array[Any]:
+    """An array of a result, every chunk of which is written: one that is missing tells of damage."""
+    import zarr
+
+    # The trap: what an array is created with is forgotten when it is opened again.
+    return zarr.open_array(path, mode="r+").with_config({"write_empty_chunks": True})
+
+
 def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
-    """Write a block of an array that ``result.create_array`` or ``create_vector`` made, a span for each axis.
+    """Write a block of an array that ``create_array`` or ``create_vector`` made, a span for each axis.
 
     Of an array of complex numbers a real block holds the parts of each along the last axis, as its span says.
     What is not whole chunks is our own mistake, and refused.
@@ -104,3 +175,12 @@ def arrays_of(path: Path, group: zarr.Group) -> dict[str, zarr.Array[Any]]:
     names = summary.metadata if summary else [one.parent.name for one in path.glob("*/zarr.json")]
     found = {name: group[name] for name in sorted(names)}
     return {name: array for name, array in found.items() if isinstance(array, zarr.Array)}
+
+
+def groups_of(group: zarr.Group) -> tuple[str, ...]:
+    """Names of groups in a group that says what is in it."""
+    import zarr
+
+    summary = group.metadata.consolidated_metadata
+    names = summary.metadata if summary else {}
+    return tuple(name for name in sorted(names) if "/" not in name and isinstance(group[name], zarr.Group))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import html
 import json
 import math
@@ -17,12 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.chunks.edition import Edition
 from rankfold.pipeline.data.dtypes import require_chunks
 from rankfold.pipeline.errors import ArgumentError, DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.exporting.exports import Exports
 from rankfold.pipeline.removal import remove
-from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder
-from rankfold.pipeline.storage.chunk_writer import arrays_of, read_array, write_whole_chunks
+from rankfold.pipeline.storage.checkpoint import atomic_file
+from rankfold.pipeline.storage.chunk_writer import (
+    arrays_of,
+    create_array,
+    groups_of,
+    read_array,
+    write_whole_chunks,
+)
 from rankfold.pipeline.storage.journal import load_record
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.manifest import require_whole
@@ -31,6 +36,7 @@ from rankfold.pipeline.storage.temporary import TemporaryFolder
 if TYPE_CHECKING:
     import zarr
 
+    from rankfold.pipeline.chunks.edition_array import EditionArray
     from rankfold.pipeline.data.source import Source
 
 SCHEMA = 1
@@ -38,76 +44,6 @@ TOLD = ("method", "passes", "rank", "captured", "largest_error_estimate", "relat
 """Facts that notebooks show."""
 LAZY_BYTES = 64 * 2**20
 """Arrays above this stay on disk until sliced."""
-
-
-def create_array(
-    group: Path,
-    name: str,
-    shape: tuple[int, ...],
-    dtype: npt.DTypeLike,
-    chunks: tuple[int, ...],
-    dimensions: tuple[str, ...],
-) -> Path:
-    """An empty, uncompressed array with named dimensions; chunks that an earlier attempt wrote are kept."""
-    return _describe(group / name, shape, dtype, chunks, dimensions)
-
-
-def create_vector(path: Path, length: int, dtype: npt.DTypeLike, chunk: int) -> None:
-    """An empty, uncompressed vector; chunks of an earlier attempt are kept."""
-    _describe(path, (length,), dtype, (min(chunk, length),), None)
-
-
-def create_matrix(path: Path, shape: tuple[int, int], dtype: npt.DTypeLike, chunks: tuple[int, int]) -> None:
-    """An empty, uncompressed array that is a store of its own; chunks of an earlier attempt are kept."""
-    _describe(path, shape, dtype, chunks, ("row", "column"))
-
-
-def _describe(
-    path: Path,
-    shape: tuple[int, ...],
-    dtype: npt.DTypeLike,
-    chunks: tuple[int, ...],
-    names: tuple[str, ...] | None,
-) -> Path:
-    """Say what an array is, in its folder, unless that is there as it has to be."""
-    text, file = _description(shape, np.dtype(dtype).str, chunks, names), path / "zarr.json"
-    with contextlib.suppress(OSError):
-        if file.read_bytes() == text:
-            return path
-    make_folder(path)
-    with atomic_file(file, durable=False) as out:
-        out.write(text)
-    return path
-
-
-@functools.lru_cache(maxsize=256)
-def _description(
-    shape: tuple[int, ...], dtype: str, chunks: tuple[int, ...], names: tuple[str, ...] | None
-) -> bytes:
-    """The metadata of an array as Zarr writes it; to a file, it would also look for what is there."""
-    import zarr
-
-    memory: dict[str, Any] = {}
-    zarr.create_array(
-        zarr.storage.MemoryStore(memory),
-        shape=shape,
-        dtype=dtype,
-        chunks=chunks,
-        compressors=None,
-        fill_value=0,
-        dimension_names=names,
-        zarr_format=3,
-        config={"write_empty_chunks": True},
-    )
-    return bytes(memory["zarr.json"].to_bytes())
-
-
-def open_to_write(path: Path) -> zarr.Array[Any]:
-    """An array of a result, every chunk of which is written: one that is missing tells of damage."""
-    import zarr
-
-    # The trap: what an array is created with is forgotten when it is opened again.
-    return zarr.open_array(path, mode="r+").with_config({"write_empty_chunks": True})
 
 
 def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions: str) -> None:
@@ -170,6 +106,16 @@ def _has_rows(array: zarr.Array[Any]) -> bool:
     return names is not None and names[:1] == ("row",)
 
 
+def _no_result(path: Path) -> InputError | DataError:
+    """The error for a folder whose metadata are not those of a result."""
+    if (path / MANIFEST).is_file() and not (path / "zarr.json").exists():
+        return DataError(
+            f"{path} is damaged: zarr.json is missing. Give the command that made it once more: it makes it "
+            "again"
+        )
+    return InputError(f"{path} is not a result of rankfold")
+
+
 def result_of(name: str, value: object, wanted: str) -> Result:
     """A result, or that of a path; raises ``ArgumentError`` for what is neither, such as a matrix.
 
@@ -196,10 +142,18 @@ class Result(Exports):
     result, and whatever exceeds 64 MiB, are Zarr arrays, read when sliced; the rest are NumPy arrays. A
     result without ``out=`` lives in a temporary store, which goes when the result and every array taken
     from it are gone. A reconstructed matrix is a plain Zarr array, and here a result of one array, ``X``.
+
+    It belongs to the edition of the result that it was opened on: once that has been removed, moved or
+    replaced, whatever is asked of it, and of arrays taken from it, is a ``DataError``.
     """
 
-    attrs: dict[str, Any]
+    _facts: dict[str, Any]
     _arrays: dict[str, Any]
+    _edition: Edition | None = None
+    """What it was opened on; nothing where its arrays are in memory."""
+
+    _groups: tuple[str, ...] = ()
+    """Groups of arrays that it had when it was opened."""
 
     def __init__(
         self,
@@ -215,7 +169,7 @@ class Result(Exports):
         self._in_memory = False
         if facts is not None and not (self._path / "zarr.json").exists():
             self._in_memory = True
-            self.attrs = json.loads(json.dumps({"schema": SCHEMA, **facts}))
+            self._facts = json.loads(json.dumps({"schema": SCHEMA, **facts}))
             self._arrays = {
                 file.parent.name: read_array(file.parent) for file in self._path.glob("*/zarr.json")
             }
@@ -225,42 +179,54 @@ class Result(Exports):
     def _open(self) -> None:
         import zarr
 
+        from rankfold.pipeline.chunks.edition_array import EditionArray, open_edition
+
         if not self._path.exists():
             raise SourceNotFoundError(f"there is no result at {self._path}")
+        self._edition = Edition.of(self._path)
         try:
-            store = zarr.open(self._path, mode="r")
-            self.attrs = dict(store.attrs["rankfold"])  # type: ignore[arg-type]
-            _require_facts(self.attrs)
+            store = open_edition(self._edition)
+            self._facts = dict(store.attrs["rankfold"])  # type: ignore[arg-type]
+            _require_facts(self._facts)
         except PermissionError:
             raise
         except _NO_RESULT as error:
-            raise InputError(f"{self._path} is not a result of rankfold") from error
+            raise _no_result(self._path) from error
         try:
-            self._arrays = {"X": store} if isinstance(store, zarr.Array) else arrays_of(self._path, store)
-            for name, array in self._arrays.items():
+            arrays = {"X": store} if isinstance(store, zarr.Array) else arrays_of(self._path, store)
+            for name, array in arrays.items():
                 require_chunks(name, array.shape, array.shards or array.chunks, array.dtype)
         except _NO_RESULT as error:
             raise DataError(f"{self._path} is damaged: {error}. Restore the result") from error
+        self._arrays = {name: EditionArray.of(array, self._edition) for name, array in arrays.items()}
+        self._groups = () if isinstance(store, zarr.Array) else groups_of(store)
+        self._edition.require()
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Reproducible facts: what was asked, of what, how good the answer is."""
+        self.require_edition()
+        return self._facts
 
     def __getattr__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
         arrays = self.__dict__.get("_arrays", {})
         if name not in arrays:
             raise AttributeError(f"this result has no {name!r}; it has {', '.join(sorted(arrays))}")
-        array = arrays[name]
+        array: npt.NDArray[Any] | EditionArray = arrays[name]
         if isinstance(array, np.ndarray):
             return array
+        self.require_edition()
         if array.nbytes > LAZY_BYTES or (_has_rows(array) and self._temporary is None):
             self._require_whole(name)
+            array.require_files()
             if self._temporary is not None:
                 # Without its store an array would read as zeros, and say nothing.
                 weakref.finalize(array, _let_go, self._temporary).atexit = False
-            return array  # type: ignore[no-any-return]
+            return array
         if name not in self._memory:
             self._require_whole(name, sums=True)
-            try:
-                self._memory[name] = np.asarray(array[...])
-            except _NO_RESULT as error:
-                raise DataError(f"{self._path / name} cannot be read: {error}. Restore the result") from error
+            self._memory[name] = np.asarray(array[...])
+        array.require_files()
         return self._memory[name]
 
     def __getitem__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
@@ -274,17 +240,20 @@ class Result(Exports):
         """An array as something to sweep."""
         from rankfold.pipeline.formats import open_source
 
-        return open_source(getattr(self, name) if self._in_memory else f"{self._path}::{name}")
+        source = open_source(getattr(self, name) if self._in_memory else f"{self.path}::{name}")
+        self.require_edition()
+        return source
 
     def __iter__(self) -> Iterator[str]:
+        self.require_edition()
         return iter(sorted(self._arrays))
 
     def __dir__(self) -> list[str]:
         return [*(name for name in super().__dir__() if not name.startswith("require")), *self._arrays]
 
     def __repr__(self) -> str:
-        facts = self.attrs
-        arrays = ", ".join(f"{name} {self._arrays[name].shape}" for name in self)
+        facts = self._facts
+        arrays = ", ".join(f"{name} {self._arrays[name].shape}" for name in sorted(self._arrays))
         quality = ""
         if "largest_error_estimate" in facts:
             quality = f"; largest error estimate {facts['largest_error_estimate']:.1e}"
@@ -304,20 +273,21 @@ class Result(Exports):
             f"<td>{html.escape(', '.join(self.dimensions(name)))}</td></tr>"
             for name in self
         ]
-        facts = {"input": self.attrs["input"]["name"], "shape": self.attrs["input"]["shape"]}
-        facts |= {name.replace("_", " "): self.attrs[name] for name in TOLD if name in self.attrs}
-        if "prepare" in self.attrs["input"]:
-            facts["prepare"] = self.attrs["input"]["prepare"]
+        facts = {"input": self._facts["input"]["name"], "shape": self._facts["input"]["shape"]}
+        facts |= {name.replace("_", " "): self._facts[name] for name in TOLD if name in self._facts}
+        if "prepare" in self._facts["input"]:
+            facts["prepare"] = self._facts["input"]["prepare"]
         said = "; ".join(
             f"{name} {html.escape(f'{value:.3g}' if isinstance(value, float) else str(value))}"
             for name, value in facts.items()
         )
         head = "<tr><th>array</th><th>shape</th><th>type</th><th>axes</th></tr>"
-        kind = html.escape(self.attrs["kind"])
+        kind = html.escape(self._facts["kind"])
         return f"<p><b>{kind}</b>: {said}</p><table>{head}{''.join(rows)}</table>"
 
     def require_whole(self, *, sums: bool = False) -> None:
         """Raise ``DataError`` if files have gone, have another length, or with ``sums`` hold other bytes."""
+        self.require_edition()
         if self._temporary is None:
             require_whole(self._path, sums=sums)
 
@@ -327,11 +297,19 @@ class Result(Exports):
             require_whole(self._path, sums=sums, below="" if name == "X" else name)
             self._whole.add(name)
 
+    def require_edition(self) -> None:
+        """Raise ``DataError`` unless what it was opened on is still there."""
+        if self._edition is not None:
+            self._edition.require()
+
     @property
     def path(self) -> Path:
         """Where it lies; one that is in memory is put there when it is first asked for."""
+        self.require_edition()
         if self._in_memory and not (self._path / "zarr.json").exists():
-            write_group(self._path, {name: fact for name, fact in self.attrs.items() if name != "schema"})
+            if not self._path.is_dir():
+                raise DataError(f"{self._path}, where this result lay, was removed. Make it once more")
+            write_group(self._path, {name: fact for name, fact in self._facts.items() if name != "schema"})
         return self._path
 
     @property
@@ -344,19 +322,20 @@ class Result(Exports):
 
         from rankfold.pipeline.formats.csr import csr_source
 
-        if not (self._path / "graph").exists():
-            kind = self.attrs["kind"]
+        if "graph" not in self._groups and not (self.path / "graph").exists():
+            kind = self._facts["kind"]
             raise InputError(
                 f"{self._path} has no graph: it is the result of {kind}, not of knn or fuzzy_graph"
             )
-        graph = csr_source(str(self._path), "graph")
+        self._require_whole("graph")
+        graph = csr_source(str(self.path), "graph")
         graph.check()
         values, columns = graph.data.take(0, graph.nnz), graph.places(0, graph.nnz)
         return scipy.sparse.csr_array((values, columns, graph.pointers(0, graph.shape[0])), graph.shape)
 
     def dimensions(self, name: str) -> tuple[str, ...]:
         """What each axis of an array counts: ``row``, ``column``, ``component``, ``neighbor``."""
-        folder = self._path if name == "X" else self._path / name
+        folder = self.path if name == "X" else self.path / name
         try:
             document = json.loads((folder / "zarr.json").read_bytes())
             return tuple(map(str, document.get("dimension_names") or ()))
@@ -366,7 +345,7 @@ class Result(Exports):
     @property
     def run(self) -> dict[str, Any]:
         """What the attempts that made it took: time, memory, machine. Empty if that was not kept."""
-        record = load_record(self._path.with_name(self._path.name + ".run") / "run.json")
+        record = load_record(self.path.with_name(self._path.name + ".run") / "run.json")
         return record if record["attempts"] else {}
 
 

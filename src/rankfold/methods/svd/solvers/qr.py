@@ -23,7 +23,7 @@ from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.real_parts import expand, matrix_of_parts
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.storage.checkpoint import load_if_whole, save_arrays
-from rankfold.pipeline.storage.result import open_to_write
+from rankfold.pipeline.storage.chunk_writer import open_to_write
 
 Float64 = npt.NDArray[np.float64]
 

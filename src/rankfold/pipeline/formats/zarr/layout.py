@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from rankfold.pipeline.chunks.edition import edition_around
 from rankfold.pipeline.data.decoded import decode_volume, is_packed
 from rankfold.pipeline.data.dtypes import native, require_chunks, require_matrix, require_numbers
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
@@ -89,6 +90,11 @@ def _folder(array: zarr.Array[Any], name: str | None) -> str:
     """Folder of the store of an array."""
     from zarr.storage import LocalStore
 
+    from rankfold.pipeline.chunks.edition_array import EditionArray
+
+    if isinstance(array, EditionArray):
+        array.edition.require()
+        return array.edition.path
     store = array.store
     if not isinstance(store, LocalStore):
         raise InputError(
@@ -106,5 +112,6 @@ def _layout(array: zarr.Array[Any], path: str, missing: str, name: str) -> dict[
     """What a description holds whatever the number of axes."""
     folder = os.path.join(path, array.path) if array.path else path
     document, version = metadata_version(array, folder)
-    layout = layout_of(array, folder, document=document, version=version, missing=missing)
+    edition = edition_around(folder)
+    layout = layout_of(array, folder, document=document, version=version, missing=missing, edition=edition)
     return {"name": name, "path": path, "array": array.path, **layout}

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rankfold.pipeline.chunks.codecs import encoding_of
+from rankfold.pipeline.chunks.edition import Edition
 from rankfold.pipeline.chunks.encoding import Encoding
 from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece
 from rankfold.pipeline.data.dtypes import native
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, SourceNotFoundError
 
 if TYPE_CHECKING:
     import zarr
@@ -53,6 +54,9 @@ class Layout:
     version: str = field(repr=False)
     """Digest of the metadata, so that a store written anew is also opened anew."""
 
+    edition: Edition | None = field(repr=False)
+    """The result that the array is part of, every chunk of which was written; None for other stores."""
+
     @property
     def codec(self) -> str:
         """How chunks are compressed, in words; ``none`` where they are not."""
@@ -77,12 +81,19 @@ class Layout:
 
 
 def layout_of(
-    array: zarr.Array[Any], folder: str, *, document: str, version: str, missing: str, where: str = ""
+    array: zarr.Array[Any],
+    folder: str,
+    *,
+    document: str,
+    version: str,
+    missing: str,
+    where: str = "",
+    edition: Edition | None = None,
 ) -> dict[str, Any]:
     """What a ``Layout`` holds of an array that is open, other than its name, shape and place.
 
     ``folder`` is where its chunks lie or what messages call that, ``version`` the digest of its metadata in
-    ``document``, ``where`` what people are told of the store.
+    ``document``, ``where`` what people are told of the store, ``edition`` the result that it is part of.
     """
     extent = array.shards or array.chunks
     counts = tuple(-(-length // size) for length, size in zip(array.shape, extent, strict=True))
@@ -95,16 +106,20 @@ def layout_of(
         "format": f"Zarr v{array.metadata.zarr_format}{where}"
         + (f", shards of {array.shards}" if array.shards else ""),
         "fill": dtype.type(0 if array.fill_value is None else array.fill_value).item(),
-        "missing": missing,
+        "missing": missing if edition is None else "error",
         "version": version,
+        "edition": edition,
     }
 
 
 def metadata_version(array: zarr.Array[Any], folder: str) -> tuple[str, str]:
     """Document in a folder that describes the array in it, and its digest."""
     document = ".zarray" if array.metadata.zarr_format == 2 else "zarr.json"
-    with open(os.path.join(folder, document), "rb") as file:
-        return document, hashlib.blake2b(file.read(), digest_size=16).hexdigest()
+    try:
+        with open(os.path.join(folder, document), "rb") as file:
+            return document, hashlib.blake2b(file.read(), digest_size=16).hexdigest()
+    except FileNotFoundError:
+        raise SourceNotFoundError(f"{folder} was removed or moved since it was opened") from None
 
 
 def key_style(metadata: ArrayV2Metadata | ArrayV3Metadata, folder: str) -> tuple[str, str]:

@@ -29,7 +29,7 @@ from rankfold.pipeline.chunks.encoding import (
     require_whole_blosc,
     scratch,
 )
-from rankfold.pipeline.chunks.files import missing_message
+from rankfold.pipeline.chunks.files import lost_message, missing_message
 from rankfold.pipeline.chunks.geometry import Box, Piece, cells, local, requests
 from rankfold.pipeline.chunks.reads import (
     SCRATCH_BYTES,
@@ -72,12 +72,16 @@ class ZarrArray(Layout):
         """Copy every box to its place; see ``Volume``."""
         if self.encoding.reader == "zarr":
             self._read_requests(pieces)
-            return
-        for index, parts in self._cells(pieces, self.files.extent):
-            self._read_file(index, parts)
+        else:
+            for index, parts in self._cells(pieces, self.files.extent):
+                self._read_file(index, parts)
+        if self.edition is not None:
+            self.edition.require()
 
     def check(self) -> None:
         """Raise ``ChunkError`` for chunk files that are missing or of a size that cannot be right."""
+        if self.edition is not None:
+            self.edition.require()
         whole = self.encoding.reader == "plain" and not self.encoding.index_at
         self.files.check(
             self.name,
@@ -250,6 +254,9 @@ class ZarrArray(Layout):
 
     def _require_fill(self, key: str) -> None:
         """Raise for a chunk that is not there, unless it stands for fill value."""
+        if self.edition is not None:
+            self.edition.require()
+            raise ChunkError(lost_message(self.name, [key], self.files.total)) from None
         if self.missing != "fill":
             raise ChunkError(missing_message(self.name, [key], self.files.total, self.fill)) from None
 

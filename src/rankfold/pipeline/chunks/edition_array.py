@@ -1,0 +1,128 @@
+"""Zarr arrays of one edition of a result: a chunk that is not there is damage, never fill value.
+
+Imported only once Zarr is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from zarr.storage import LocalStore, WrapperStore
+
+from rankfold.pipeline.chunks.bounded_store import METADATA
+from rankfold.pipeline.chunks.edition import Edition
+from rankfold.pipeline.errors import DataError
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest
+    from zarr.core.buffer import Buffer, BufferPrototype
+
+DAMAGE = (KeyError, ValueError, OSError, RuntimeError, AttributeError, OverflowError)
+"""What reading metadata and chunks that are not whole can raise."""
+
+MOST_FILES = 16
+"""Chunk files of an array that are looked at each time it is taken from memory."""
+
+
+class WholeStore(WrapperStore[Any]):
+    """The folder of a result, of which every chunk must be there."""
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """The bytes of a file; ``DataError`` if there is none and it is not metadata."""
+        value = await super().get(key, prototype, byte_range)
+        if value is None and key.rpartition("/")[2] not in METADATA:
+            raise _damage(os.path.join(self._store.root, key), "is missing")
+        return value
+
+
+def open_edition(edition: Edition) -> zarr.Array[Any] | zarr.Group:
+    """The array or group at the path of an edition, to be read."""
+    return zarr.open(WholeStore(LocalStore(edition.path, read_only=True)), mode="r")
+
+
+@dataclass(frozen=False, eq=False)
+class EditionArray(zarr.Array[Any]):
+    """An array that reads numbers of its edition alone, or raises ``DataError``."""
+
+    edition: Edition
+
+    @classmethod
+    def of(cls, array: zarr.Array[Any], edition: Edition) -> EditionArray:
+        """An array that is open in a ``WholeStore``."""
+        return cls(array.async_array, edition)
+
+    def require_files(self) -> None:
+        """Raise ``DataError`` unless the first files of the array are there."""
+        grid = (range(-(-n // size)) for n, size in zip(self.shape, self.shards or self.chunks, strict=True))
+        keys = ("/".join(map(str, ("c", *place))) for place in itertools.product(*grid))
+        folder = os.path.join(self.edition.path, self.path)
+        for name in ("zarr.json", *itertools.islice(keys, MOST_FILES)):
+            path = os.path.join(folder, name)
+            if self.metadata.zarr_format == 3 and not os.path.exists(path):
+                raise _damage(path, "is missing")
+
+    def get_basic_selection(self, *args: Any, **options: Any) -> Any:
+        """See ``zarr.Array``."""
+        with self._same_edition(options):
+            return super().get_basic_selection(*args, **options)
+
+    def get_orthogonal_selection(self, *args: Any, **options: Any) -> Any:
+        """See ``zarr.Array``."""
+        with self._same_edition(options):
+            return super().get_orthogonal_selection(*args, **options)
+
+    def get_mask_selection(self, *args: Any, **options: Any) -> Any:
+        """See ``zarr.Array``."""
+        with self._same_edition(options):
+            return super().get_mask_selection(*args, **options)
+
+    def get_coordinate_selection(self, *args: Any, **options: Any) -> Any:
+        """See ``zarr.Array``."""
+        with self._same_edition(options):
+            return super().get_coordinate_selection(*args, **options)
+
+    def get_block_selection(self, *args: Any, **options: Any) -> Any:
+        """See ``zarr.Array``."""
+        with self._same_edition(options):
+            return super().get_block_selection(*args, **options)
+
+    @contextlib.contextmanager
+    def _same_edition(self, options: Mapping[str, Any]) -> Iterator[None]:
+        """Compare editions before and after a read, and say what a chunk that cannot be read means."""
+        self.edition.require()
+        try:
+            yield
+        except DAMAGE as error:
+            self.edition.require()
+            if isinstance(error, DataError) or options.get("out") is not None:
+                raise
+            raise _damage(os.path.join(self.edition.path, self.path), f"cannot be read ({error})") from error
+        self.edition.require()
+
+
+def read_vectors(
+    edition: Edition, group: str, names: Sequence[str]
+) -> tuple[tuple[npt.NDArray[Any], ...], tuple[int, ...]]:
+    """Vectors of a sparse group of a result, in memory, and the shape of the matrix."""
+    try:
+        node: Any = open_edition(edition)[group]  # type: ignore[index]
+        arrays = [EditionArray.of(node[name], edition) for name in names]
+        shape = tuple(map(int, node.attrs["shape"]))
+    except DAMAGE as error:
+        edition.require()
+        raise _damage(os.path.join(edition.path, group), f"cannot be opened ({error})") from error
+    return tuple(np.asarray(array[...]) for array in arrays), shape
+
+
+def _damage(path: str, what: str) -> DataError:
+    return DataError(f"{path} {what}: the result is damaged. Give the command that made it once more")
