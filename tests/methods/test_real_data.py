@@ -42,7 +42,7 @@ def test_descriptors(method: str, kind: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_cells_by_genes_from_a_native_store_with_empty_columns(method: str) -> None:
     store = real("pbmc10k_subset.zarr")
-    array = rf.open(f"{store}::X", missing="fill")
+    array = rf.open(f"{store}::X", missing_chunks="fill")
     x = np.empty(array.shape, array.dtype)
     array.read_into(x, (0, x.shape[0]), (0, x.shape[1]))
     agrees(x, rf.pca(array, 30, solver=method, tol=1e-5, passes=12), "pca", 30, 1e-5)

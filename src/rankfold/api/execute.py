@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,10 +19,11 @@ from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.chain import Chain
 from rankfold.methods.growth.growth import grow
 from rankfold.methods.registry import edition_of
-from rankfold.methods.task import Task, make_plan
+from rankfold.methods.task import Task, absences_of, make_plan
 from rankfold.methods.warm import MethodWarmup
 from rankfold.pipeline.blas import one_blas_thread
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.chunks.absence import REFUSAL, Absence
+from rankfold.pipeline.data.source import MOST_FILES, Source
 from rankfold.pipeline.engine.keeping import Background, Keeping
 from rankfold.pipeline.engine.memory import bound_heaps, watched_memory
 from rankfold.pipeline.engine.run import Progress, Run, values_in
@@ -112,6 +114,7 @@ def _execute(
         task.source.check()
         require_whole_input(getattr(task.source, "path", None))
         fingerprint = task.source.fingerprint()
+        lacking = absences_of(task, MOST_FILES)
         identity = identity_of(task.request(), fingerprint, executor.budget.device)
         temporary = TemporaryFolder() if out is None else None
         output = temporary.path / "result.zarr" if temporary is not None else Path(out or "").absolute()
@@ -137,7 +140,7 @@ def _execute(
                 executor = _with_work(executor, plan)
                 check_disk(plan, _free(folder.scratch), folder.scratch, folder.stored_bytes)
             with listener(listen or False, lambda: plan) as hear:
-                facts = _carry_out(task, held, plan, executor, fingerprint, hear)
+                facts = _carry_out(task, held, plan, executor, fingerprint, lacking, hear)
         return Result(output, temporary=temporary, facts=None if temporary is None else facts)
 
 
@@ -211,9 +214,10 @@ def _carry_out(
     plan: Plan,
     executor: Executor,
     fingerprint: str,
+    lacking: Mapping[str, Absence],
     progress: Progress | None,
 ) -> dict[str, Any]:
-    """Its facts."""
+    """Its facts; ``lacking`` are chunks that stores of its matrices do not hold."""
     bound_heaps()
     loops = task.loops() if hasattr(task, "loops") else {}
     kernels = MethodWarmup(task.source.dtype, {**task.request(), **loops}, task.source.shape)
@@ -225,7 +229,7 @@ def _carry_out(
         with executor.open_scheduler(folder, kernels) as scheduler, watched_memory() as memory:
             began = time.perf_counter()
             with one_blas_thread():  # between sweeps too
-                run, outcome = _work(task, folder, plan, executor, scheduler, fingerprint, progress)
+                run, outcome = _work(task, folder, plan, executor, scheduler, fingerprint, lacking, progress)
             seconds = time.perf_counter() - began
     except DataError:
         folder.discard()
@@ -266,6 +270,7 @@ def _work(
     executor: Executor,
     scheduler: Scheduler,
     fingerprint: str,
+    lacking: Mapping[str, Absence],
     progress: Progress | None,
 ) -> tuple[Run, dict[str, Any]]:
     """A run that has come to its end with nothing damaged, and its facts.
@@ -294,6 +299,8 @@ def _work(
                 edition,
                 executor.budget.device,
                 require_held=folder.require_held,
+                warnings=[f"{name.rpartition('/')[2]}: {each}; {REFUSAL}" for name, each in lacking.items()],
+                missing_chunks=lacking[task.source.name].as_dict() if task.source.name in lacking else {},
             )
             try:
                 facts = task.work(run, fingerprint)

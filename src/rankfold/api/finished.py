@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.api.identity import difference_of
-from rankfold.pipeline.errors import InputError, OutputError
+from rankfold.pipeline.errors import DataError, InputError, OutputError
 from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.journal import load_record
 from rankfold.pipeline.storage.manifest import damage_in_words, damage_of, not_ours, request_in

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rankfold.pipeline.formats import Mask
     from rankfold.pipeline.prepare.words import Prepare
 
-VIEW = ("prepare", "mask_var", "mask_obs")
+VIEW = ("missing_chunks", "prepare", "mask_var", "mask_obs")
 """Arguments of ``rankfold.open`` that functions of a matrix take too."""
 
 
@@ -34,6 +34,7 @@ class Where(TypedDict, total=False):
 class OfMatrix(Where, total=False):
     """The same, and what becomes of a matrix before it is reduced: arguments of ``rankfold.open``."""
 
+    missing_chunks: str | None
     prepare: Prepare
     mask_var: Mask
     mask_obs: Mask

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from rankfold.pipeline.chunks.absence import Absence
+from rankfold.pipeline.data.source import Chunked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,6 +72,24 @@ class Task(Protocol):
         """Write the result into ``run.result``; its facts, ``warnings`` among them."""
 
 
+FILES_OF_A_PLAN = 1024
+"""Files of a store that a plan looks at, to say how many chunks are not in it."""
+
+
+def absences_of(task: object, most: int) -> dict[str, Absence]:
+    """Chunks that stores of the matrices of a task lack, by the name of the matrix, where some lack any."""
+    from rankfold.pipeline.engine.run import values_in
+
+    kind: Any = Chunked  # a protocol, which type checkers let no function take
+    source = getattr(task, "source", None)
+    found = {}
+    for each in [*([] if source is None else [source]), *values_in(task, kind)]:
+        absence = each.absent_chunks(most) if isinstance(each, Chunked) and each.name not in found else None
+        if absence is not None and absence.count:
+            found[each.name] = absence
+    return found
+
+
 def make_plan(task: Task, budget: Budget) -> Plan:
     """The plan of a task.
 
@@ -79,6 +101,9 @@ def make_plan(task: Task, budget: Budget) -> Plan:
     from rankfold.pipeline.errors import InputError
 
     plan = task.plan(budget)
+    absences = absences_of(task, FILES_OF_A_PLAN)
+    notes = tuple(f"{name}: {absence}" for name, absence in absences.items())
+    plan = dataclasses.replace(plan, notes=notes) if notes else plan
     if plan.device != "cpu" and not any(each.on_device for each in plan.passes):
         raise InputError(
             f"this {plan.kind} by {plan.method} has no code for a GPU, which would stand idle: leave out "

@@ -98,8 +98,9 @@ def view(
         bool, typer.Option("--drop-missing-columns", help="leave out columns of NaN, such as land")
     ] = False,
     missing_chunks: Annotated[
-        str, typer.Option("--missing-chunks", help="error, or fill to read the fill value")
-    ] = "error",
+        str | None,
+        typer.Option(metavar="fill|error", help="chunks not in the store: their fill value, or refused"),
+    ] = None,
     prepare: Annotated[
         str | None, typer.Option(metavar="STEPS", help='such as "normalize_total(1e4), log1p"')
     ] = None,
@@ -117,7 +118,7 @@ def view(
         "select_rows": select_rows,
         "select_columns": select_columns,
         "drop_missing_columns": drop_missing_columns,
-        "missing": missing_chunks,
+        "missing_chunks": missing_chunks,
         "prepare": prepare,
         "mask_var": mask_var,
         "mask_obs": mask_obs,

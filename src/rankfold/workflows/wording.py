@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from rankfold.pipeline.errors import Interrupted, PlanError, RankfoldError
 from rankfold.settings.yaml_file import Document, Keys, SettingsError
 
-KEYS = {"out": "outputs", "missing-chunks": "missing", "no-rows": "with_rows: false"}
+KEYS = {"out": "outputs", "no-rows": "with_rows: false"}
 """Options that have another name in a file."""
 
-SAME = "memory rank tol passes k row-axes select-rows select-columns drop-missing-columns scratch"
-SAME += " oversampling seed workers threads time-limit grad-tol base queries columns without header"
+SAME = "memory rank tol passes k row-axes select-rows select-columns drop-missing-columns missing-chunks"
+SAME += " scratch oversampling seed workers threads time-limit grad-tol base queries columns without header"
 SAME += " layout dtype metric solver"
 """Options that have the same name in a file."""
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from stores import read
 
 import rankfold as rf
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.chunks.absence import Absence
+from rankfold.pipeline.data.source import Source, absence_of
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
 from rankfold.pipeline.formats import handles as libraries
 from rankfold.pipeline.formats import open_source
@@ -283,12 +284,13 @@ def test_chunks_that_were_never_written(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", SHAPE, "f4", chunks=(4, 5, 6), fillvalue=3)[:8] = field()[:8]
         file.create_dataset("y", SHAPE, "f4")
-    with pytest.raises(ChunkError, match=r"3 of 5 chunks were never written; .*missing='fill'"):
-        open_source(f"{tmp_path / 'a.h5'}::x", row_axes=0).check()
+    with pytest.raises(ChunkError, match=r"3 of 5 chunks were never written; .*missing_chunks='fill'"):
+        open_source(f"{tmp_path / 'a.h5'}::x", row_axes=0, missing_chunks="error").check()
     with pytest.raises(ChunkError, match="y was never written"):
-        open_source(f"{tmp_path / 'a.h5'}::y", row_axes=0).check()
-    filled = open_source(f"{tmp_path / 'a.h5'}::x", row_axes=0, missing="fill")
+        open_source(f"{tmp_path / 'a.h5'}::y", row_axes=0, missing_chunks="error").check()
+    filled = open_source(f"{tmp_path / 'a.h5'}::x", row_axes=0)
     filled.check()
+    assert absence_of(filled) == Absence(3, 5, ("3.0",))
     assert (read(filled, (8, 20), (0, 30)) == 3).all()
 
 

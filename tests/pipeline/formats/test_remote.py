@@ -126,17 +126,17 @@ def test_a_reduction_and_two_axes(bucket: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "gzip", "shards", "v2"])
-def test_missing_objects_are_errors_or_fill_value(bucket: str, kind: str) -> None:
+def test_missing_objects_are_fill_value_or_errors(bucket: str, kind: str) -> None:
     place = store(f"{bucket}/gaps-{kind}.zarr", field(), **KINDS[kind])
     key = {"shards": "c/1/0/0", "v2": "2.0.0"}.get(kind, "c/2/0/0")
     before = open_source(place, row_axes=0).fingerprint()
     delete(place, key)
-    source = open_source(place, row_axes=0)
+    source = open_source(place, row_axes=0, missing_chunks="error")
     for attempt in (source.check, lambda: read(source, (8, 12), (0, 30))):
-        with pytest.raises(ChunkError, match=rf"chunk {key} of \d+ is missing; .* missing='fill'"):
+        with pytest.raises(ChunkError, match=rf"chunk {key} of \d+ is missing; .* missing_chunks='fill'"):
             attempt()
     assert source.fingerprint() != before
-    filled = open_source(place, row_axes=0, missing="fill")
+    filled = open_source(place, row_axes=0)
     filled.check()
     assert (read(filled, (8, 12), (0, 3)) == 0).all()
 

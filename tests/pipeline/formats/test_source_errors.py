@@ -19,17 +19,17 @@ from rankfold.pipeline.formats import csr, open_source
 
 
 @pytest.mark.parametrize("kind", ["v3 rows", "v3 blosc rows", "v3 gzip", "v3 shards", "v2 rows"])
-def test_a_missing_chunk_is_an_error_that_names_it_or_fill_value(tmp_path: Path, kind: str) -> None:
+def test_a_missing_chunk_is_fill_value_or_an_error_that_names_it(tmp_path: Path, kind: str) -> None:
     path = KINDS[kind](tmp_path, numbers())
     key = {"v2 rows": "3.0", "v3 shards": "c/2/0"}.get(kind, "c/3/0")
     (path / key).unlink()
-    source = open_source(path)
+    source = open_source(path, missing_chunks="error")
     for attempt in (source.check, lambda: read(source, (0, ROWS), (0, COLUMNS))):
         with pytest.raises(
-            ChunkError, match=rf"chunk {key} of \d+ is missing; .* fill value 0\.0.* missing='fill'"
+            ChunkError, match=rf"chunk {key} of \d+ is missing; .* fill value 0\.0.* missing_chunks='fill'"
         ):
             attempt()
-    filled = open_source(path, missing="fill")
+    filled = open_source(path)
     filled.check()
     expected = zarr.open_array(path, mode="r")[:]
     np.testing.assert_array_equal(read(filled, (0, ROWS), (0, COLUMNS), apart=2), expected)
@@ -41,13 +41,13 @@ def test_missing_chunks_are_counted(tmp_path: Path) -> None:
     for key in ("c/1/2", "c/4/0"):
         (path / key).unlink()
     with pytest.raises(ChunkError, match="2 of 30 chunks are missing, the first is c/1/2"):
-        open_source(path).check()
+        open_source(path, missing_chunks="error").check()
 
 
 def test_the_fill_value_of_the_store_is_used(tmp_path: Path) -> None:
     path = zarr_store(tmp_path / "x.zarr", numbers(), fill_value=float("nan"))
     (path / "c/0/0").unlink()
-    assert np.isnan(read(open_source(path, missing="fill"), (0, 10), (0, COLUMNS))).all()
+    assert np.isnan(read(open_source(path), (0, 10), (0, COLUMNS))).all()
 
 
 def test_an_inner_chunk_left_out_of_its_shard_is_fill_value(tmp_path: Path) -> None:
@@ -165,8 +165,10 @@ def test_objects_masks_and_the_unknown_are_refused() -> None:
         open_source(np.ma.masked_array(np.zeros((2, 2)), mask=True))
     with pytest.raises(InputError, match=r"cannot read a builtins\.dict; give the path of a Zarr store"):
         open_source({"x": [[1.0]]})
-    with pytest.raises(InputError, match=r"missing='skip' is not known; say one of 'error', 'fill'"):
-        open_source(np.zeros((2, 2)), missing="skip")
+    with pytest.raises(InputError, match=r"missing_chunks='skip' is not known; say one of 'fill', 'error'"):
+        open_source(np.zeros((2, 2)), missing_chunks="skip")
+    with pytest.raises(InputError, match="is open already: say missing_chunks='error' where it is opened"):
+        open_source(open_source(np.zeros((2, 2))), missing_chunks="error")
 
 
 def test_stores_elsewhere_are_refused() -> None:

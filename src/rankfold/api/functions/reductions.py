@@ -33,8 +33,9 @@ def svd(
     ----------
     x : path, array or Source, (m, n)
         ``"STORE.zarr::array"``, a ``.npy`` file, a NumPy, Zarr or Dask array, or what ``rf.open`` gave.
-    prepare, mask_var, mask_obs : optional
-        Steps that numbers go through as they are read, and which columns and rows are kept: see ``open``.
+    missing_chunks, prepare, mask_var, mask_obs : optional
+        What chunks are that the store does not hold, steps that numbers go through as they are read, and
+        which columns and rows are kept: see ``open``.
     rank, tol : int; float, default 1e-4
         Number of triplets; relative error at which one counts as found. ``tol`` alone: as many as leave
         out that share of the Frobenius norm; neither: all, by "tsqr", of up to 16384 rows or columns.

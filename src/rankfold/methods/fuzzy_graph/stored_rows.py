@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import DataError
-from rankfold.pipeline.formats.csr import VectorSource, csr_source
+from rankfold.pipeline.formats.csr import csr_source
+from rankfold.pipeline.formats.zarr.vector import VectorSource
 from rankfold.pipeline.law import LARGEST, outside
 
 Array = npt.NDArray[Any]

@@ -28,7 +28,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats.csr import vector_at
+from rankfold.pipeline.formats.zarr.vector import vector_at
 from rankfold.pipeline.planning.passes import numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.result import Result

@@ -8,8 +8,11 @@
     decoders        decoders that stop at the bytes that a chunk must have
     reads           positioned reads of rectangles and boxes of plain files
     row_marks       what tells whether the first rows of an array are still what they were
+    absence         chunks that a store does not hold, counted
+    edition         which edition of a result a handle belongs to
+    edition_array   Zarr arrays that read numbers of that edition alone
     bounded_store   the same bounds where Zarr itself reads
 
 Zarr's own reading takes a third more time and five times the memory for compressed chunks, and 0.65 s where
-plain reads into buffers that are used again take 0.24 s; it also reads a chunk that is gone as fill value.
+plain reads into buffers that are used again take 0.24 s.
 """

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from rankfold.pipeline.chunks.codecs import byte_codecs, encoding_of
 from rankfold.pipeline.chunks.decoders import Bytes
 from rankfold.pipeline.chunks.encoding import decode_within, encoded_bound, require_bounded
 from rankfold.pipeline.chunks.shard import ABSENT
+from rankfold.pipeline.errors import DataError
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 """What Zarr looks for and may well not find."""
+
+
+SEEN_SECONDS = 2.0
+"""For so long metadata count as there once they were seen."""
 
 
 class MissingChunk(Exception):
@@ -51,6 +57,26 @@ class StrictStore(WrapperStore[Any]):
         value = await super().get(key, prototype, byte_range)
         if value is None and key.rpartition("/")[2] not in METADATA:
             raise MissingChunk(key)
+        return value
+
+
+class DescribedStore(WrapperStore[Any]):
+    """Another store, which may lack chunks as long as the array itself is there."""
+
+    document = ""
+    """Key of the metadata, which is looked for where a chunk is not there."""
+
+    _seen = -math.inf
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """The bytes of an object; ``DataError`` if neither it is there nor the metadata."""
+        value = await super().get(key, prototype, byte_range)
+        if value is None and key.rpartition("/")[2] not in METADATA:
+            if time.monotonic() - self._seen > SEEN_SECONDS and not await self.exists(self.document):
+                raise DataError(f"{self.document} is no longer in the store: the array was removed or moved")
+            self._seen = time.monotonic()
         return value
 
 

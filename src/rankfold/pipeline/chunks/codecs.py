@@ -6,6 +6,7 @@ transpose or a checksum each make the bytes of a chunk something else.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import sys
 from typing import TYPE_CHECKING, Any, cast
@@ -44,14 +45,16 @@ def _version_3(metadata: ArrayV3Metadata) -> Encoding:
     outer, inner = _chain(metadata.codecs), _chain(metadata.inner_codecs)
     swapped = any(_endian(settings) != sys.byteorder for name, settings in inner if name == "bytes")
     own = inner[0][0] == "bytes"
-    index_at, index_checked = "", False
+    index_at, index_checked, index_plain = "", False, True
     if outer[0][0] == "sharding_indexed":
         index = _chain(outer[0][1]["index_codecs"])
-        own = own and [name for name, _ in index] in (["bytes"], ["bytes", "crc32c"])
-        own = own and _endian(index[0][1]) == "little"
+        index_plain = [name for name, _ in index] in (["bytes"], ["bytes", "crc32c"])
+        index_plain = index_plain and _endian(index[0][1]) == "little"
+        own = own and index_plain
         index_at, index_checked = str(outer[0][1]["index_location"]), len(index) == 2
     rest = [codec for codec in inner if codec[0] != "bytes"]
-    return _encoding(rest, own=own, swapped=swapped, index_at=index_at, index_checked=index_checked)
+    encoding = _encoding(rest, own=own, swapped=swapped, index_at=index_at, index_checked=index_checked)
+    return dataclasses.replace(encoding, index_plain=index_plain)
 
 
 def _encoding(
@@ -68,7 +71,7 @@ def _encoding(
     # Compressed, decoded, one more for a second codec, one more where Zarr puts a shard together.
     stages = 2 + (len(chain) > 1) + 2 * any(_plain_name(name) in STREAMS for name in names) + bool(index_at)
     codec = names[-1] if names and (reader == "codec" or not index_at) else ""
-    return Encoding(words, reader, codec, swapped, index_at, index_checked, stages)
+    return Encoding(words, reader, codec, swapped, index_at, index_checked, stages=stages)
 
 
 def is_told(name: str, settings: dict[str, Any]) -> bool:

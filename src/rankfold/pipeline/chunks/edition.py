@@ -5,15 +5,18 @@ handle. An edition is what was there when the handle was opened, known again by 
 beginning of its manifest, which holds a checksum over those of all files. Files that were copied back byte by
 byte are the same edition.
 
-The check takes two calls of ``stat``, so whoever reads compares before and after.
+The check takes one call of ``stat``, so whoever reads compares before and after: whoever replaces a result
+writes its metadata anew. Only where these are another file is their content compared.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
+import stat
 from dataclasses import dataclass
 
 from rankfold.pipeline.errors import DataError
@@ -22,17 +25,19 @@ METADATA = "zarr.json"
 MANIFEST = "manifest.json"
 """Files of a result that tell one edition from another."""
 
+METADATA_BYTES = 2**26
+"""Of metadata that are looked at, at most."""
+
 HEAD_BYTES = 4096
 """Of a manifest, whose checksum of everything comes first."""
 
 DEPTH = 3
 """Folders between an array and its result, at most."""
 
-WRITTEN = ("rankfold", "rankfold_import")
-"""Attributes of stores that this package wrote, every chunk of them."""
+ATTRIBUTE = "rankfold"
+"""Of results, every chunk of which was written."""
 
 FileState = tuple[int, int, int, int, int]
-States = tuple[FileState | None, FileState | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,9 @@ class Edition:
     path: str
     """Folder of the result."""
 
-    states: States
+    state: FileState | None
+    """Of its metadata, as the file system tells it."""
+
     content: str
     """Digest of what tells editions apart."""
 
@@ -50,17 +57,17 @@ class Edition:
     def of(cls, path: str | os.PathLike[str]) -> Edition:
         """The edition that lies at a path now."""
         folder = os.path.abspath(path)
-        states = _states(folder)
-        return cls(folder, states, _content(folder, states))
+        state = _state(f"{folder}/{METADATA}")
+        return cls(folder, state, _content(folder, state, _state(f"{folder}/{MANIFEST}")))
 
     def require(self) -> None:
         """Raise ``DataError`` unless that edition is still there."""
-        states = _states(self.path)
-        if states == self.states:
+        state = _state(f"{self.path}/{METADATA}")
+        if state == self.state:
             return
-        if states[0] is None:
+        if state is None:
             raise DataError(self._loss())
-        if _content(self.path, states) != self.content:
+        if _content(self.path, state, _state(f"{self.path}/{MANIFEST}")) != self.content:
             raise DataError(
                 f"{self.path} is not what it was when it was opened: it was replaced or changed, and numbers "
                 "of two results do not belong together. Open it again"
@@ -79,10 +86,10 @@ class Edition:
 
 
 def edition_around(folder: str) -> Edition | None:
-    """The edition of the store of this package that an array or a group is part of; None for other stores."""
+    """The edition of the result that an array or a group is part of; None for other stores."""
     folder = os.path.abspath(folder)
     for _ in range(DEPTH):
-        if _is_written(folder, _states(folder)):
+        if _is_written(folder, _state(f"{folder}/{METADATA}")):
             return Edition.of(folder)
         if not os.path.isfile(os.path.join(os.path.dirname(folder), METADATA)):
             return None
@@ -90,43 +97,42 @@ def edition_around(folder: str) -> Edition | None:
     return None
 
 
-def _states(folder: str) -> States:
-    return _state(f"{folder}/{METADATA}"), _state(f"{folder}/{MANIFEST}")
-
-
 def _state(path: str) -> FileState | None:
-    """What tells one file from another of the same name; None if there is none."""
+    """What tells one file from another of the same name; None if there is none, or something else."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(found.st_mode):
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 @functools.lru_cache(maxsize=64)
-def _content(folder: str, states: States) -> str:
-    """Digest of the metadata and of the beginning of the manifest; ``states`` are those of the files."""
+def _content(folder: str, metadata: FileState | None, manifest: FileState | None) -> str:
+    """Digest of the metadata and of the beginning of the manifest, which are files in these states."""
     digest = hashlib.blake2b(digest_size=16)
-    for name, most, state in zip((METADATA, MANIFEST), (-1, HEAD_BYTES), states, strict=True):
-        if state is None:
-            digest.update(b"\0none")
-            continue
-        try:
-            with open(f"{folder}/{name}", "rb") as file:
-                digest.update(b"\0" + file.read(most))
-        except (FileNotFoundError, NotADirectoryError):
-            digest.update(b"\0none")
+    files = (METADATA, METADATA_BYTES, metadata), (MANIFEST, HEAD_BYTES, manifest)
+    for name, most, state in files:
+        text = b"none"
+        if state is not None:
+            with (
+                contextlib.suppress(FileNotFoundError, NotADirectoryError),
+                open(f"{folder}/{name}", "rb") as file,
+            ):
+                text = file.read(most)
+        digest.update(b"\0" + text)
     return digest.hexdigest()
 
 
 @functools.lru_cache(maxsize=256)
-def _is_written(folder: str, states: States) -> bool:
-    """Whether the metadata in a folder are those of a store that this package wrote."""
-    if states[0] is None:
+def _is_written(folder: str, state: FileState | None) -> bool:
+    """Whether the metadata in a folder are those of a result."""
+    if state is None or state[2] > METADATA_BYTES:
         return False
     try:
         with open(f"{folder}/{METADATA}", "rb") as file:
             attributes = json.load(file).get("attributes")
     except (OSError, ValueError, AttributeError, RecursionError):
         return False
-    return isinstance(attributes, dict) and any(name in attributes for name in WRITTEN)
+    return isinstance(attributes, dict) and ATTRIBUTE in attributes

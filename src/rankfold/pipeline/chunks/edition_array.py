@@ -8,12 +8,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 import zarr
 from zarr.storage import LocalStore, WrapperStore
 
@@ -45,9 +44,14 @@ class WholeStore(WrapperStore[Any]):
         return value
 
 
+def open_whole(folder: str | Path) -> zarr.Array[Any] | zarr.Group:
+    """The array or group in a folder of which every chunk was written, to be read."""
+    return zarr.open(WholeStore(LocalStore(folder, read_only=True)), mode="r")
+
+
 def open_edition(edition: Edition) -> zarr.Array[Any] | zarr.Group:
     """The array or group at the path of an edition, to be read."""
-    return zarr.open(WholeStore(LocalStore(edition.path, read_only=True)), mode="r")
+    return open_whole(edition.path)
 
 
 @dataclass(frozen=False, eq=False)
@@ -108,20 +112,6 @@ class EditionArray(zarr.Array[Any]):
                 raise
             raise _damage(os.path.join(self.edition.path, self.path), f"cannot be read ({error})") from error
         self.edition.require()
-
-
-def read_vectors(
-    edition: Edition, group: str, names: Sequence[str]
-) -> tuple[tuple[npt.NDArray[Any], ...], tuple[int, ...]]:
-    """Vectors of a sparse group of a result, in memory, and the shape of the matrix."""
-    try:
-        node: Any = open_edition(edition)[group]  # type: ignore[index]
-        arrays = [EditionArray.of(node[name], edition) for name in names]
-        shape = tuple(map(int, node.attrs["shape"]))
-    except DAMAGE as error:
-        edition.require()
-        raise _damage(os.path.join(edition.path, group), f"cannot be opened ({error})") from error
-    return tuple(np.asarray(array[...]) for array in arrays), shape
 
 
 def _damage(path: str, what: str) -> DataError:

@@ -59,6 +59,9 @@ class Encoding:
     index_checked: bool = False
     """Whether the index is followed by its CRC-32C."""
 
+    index_plain: bool = True
+    """Whether the index is plain numbers, so that it is read here."""
+
     stages: int = 1
     """Times the size of a chunk that Zarr holds while it decodes one, compressed bytes included."""
 

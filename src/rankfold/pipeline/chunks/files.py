@@ -84,17 +84,25 @@ class ChunkFiles:
         total = self.total if first is None else first
         count = min(total, LISTING_LIMIT)
         for index in range(count):
-            key = self.key(*self._place(index * total // count))
-            try:
-                state = os.stat(self.path(key))
-            except (FileNotFoundError, NotADirectoryError):
-                yield FileState(key, ABSENT, 0)
-            except OSError as error:
-                raise ChunkError(
-                    f"chunk {key} cannot be read ({self.path(key)}): {error.strerror}. Restore the store"
-                ) from error
-            else:
-                yield FileState(key, state.st_size, state.st_mtime_ns)
+            yield self._state(self.key(*self._place(index * total // count)))
+
+    def sample(self, most: int) -> Iterator[tuple[tuple[int, ...], FileState]]:
+        """Place in the grid and state of ``most`` files at most, evenly spaced."""
+        count = min(self.total, most, LISTING_LIMIT)
+        for index in range(count):
+            place = tuple(self._place(index * self.total // count))
+            yield place, self._state(self.key(*place))
+
+    def _state(self, key: str) -> FileState:
+        try:
+            state = os.stat(self.path(key))
+        except (FileNotFoundError, NotADirectoryError):
+            return FileState(key, ABSENT, 0)
+        except OSError as error:
+            raise ChunkError(
+                f"chunk {key} cannot be read ({self.path(key)}): {error.strerror}. Restore the store"
+            ) from error
+        return FileState(key, state.st_size, state.st_mtime_ns)
 
     def fingerprint(self) -> str:
         """Digest of the metadata text and of name, size and time of every file listed."""
@@ -174,9 +182,18 @@ def lost_message(name: str, keys: list[str], total: int) -> str:
     return f"{name}: {_which(keys, total)}: the result is damaged. Give the command that made it once more"
 
 
+def absent_message(name: str, count: int, total: int, fill: object) -> str:
+    """What to say of chunks that neither a file nor a shard holds."""
+    return _refusal(name, f"{count} of {total} chunks are missing, inner ones of shards", fill)
+
+
 def missing_message(name: str, keys: list[str], total: int, fill: object) -> str:
     """What to say of chunk files that are not there."""
+    return _refusal(name, _which(keys, total), fill)
+
+
+def _refusal(name: str, which: str, fill: object) -> str:
     return (
-        f"{name}: {_which(keys, total)}; Zarr would read it as fill value {fill}. If that is meant, say "
-        "missing='fill' (--missing-chunks fill); else restore the store"
+        f"{name}: {which}; Zarr would read it as fill value {fill}. If that is meant, say "
+        "missing_chunks='fill' (--missing-chunks fill); else restore the store"
     )

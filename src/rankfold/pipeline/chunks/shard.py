@@ -19,11 +19,24 @@ ABSENT = 2**64 - 1
 
 def read_index(fd: int, size: int, count: int, encoding: Encoding) -> npt.NDArray[np.uint64]:
     """Offset and bytes of the ``count`` inner chunks of a shard of ``size`` bytes, (count, 2)."""
+    start, stop = index_span(size, count, encoding)
+    head = np.empty(stop - start, np.uint8)
+    read_run(fd, head, start)
+    return decode_index(head, size, count, encoding)
+
+
+def index_span(size: int, count: int, encoding: Encoding) -> tuple[int, int]:
+    """First byte of the index of a shard, and one past its last."""
     length = 16 * count + 4 * encoding.index_checked
     if size < length:
         raise ValueError(f"it holds {size} bytes, less than the {length} of its index")
-    head = np.empty(length, np.uint8)
-    read_run(fd, head, 0 if encoding.index_at == "start" else size - length)
+    return (0, length) if encoding.index_at == "start" else (size - length, size)
+
+
+def decode_index(
+    head: npt.NDArray[np.uint8], size: int, count: int, encoding: Encoding
+) -> npt.NDArray[np.uint64]:
+    """The numbers of an index that was read; see ``read_index``."""
     if encoding.index_checked:
         import google_crc32c
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from rankfold.pipeline.chunks.absence import REFUSAL
 from rankfold.pipeline.data.grid import GRAIN_BYTES_CEILING
-from rankfold.pipeline.data.source import Source, compressed
+from rankfold.pipeline.data.source import Source, absence_of, compressed
 from rankfold.pipeline.units import format_bytes
 
 
@@ -117,6 +118,8 @@ def _remarks(source: Source) -> list[str]:
             "Rows lie apart in the file, so reading them takes many small reads; "
             "rankfold import SRC STORE.zarr makes every pass faster."
         )
+    if (absence := absence_of(source)) is not None and absence.count:
+        remarks.append(f"{str(absence).capitalize()}; {REFUSAL}.")
     if source.dtype.kind in "iub":
         remarks.append("Whole numbers are converted to floating point panel by panel.")
     return remarks

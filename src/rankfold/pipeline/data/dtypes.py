@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.chunks.absence import Absence
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Source, in_one_line, row_marks
+from rankfold.pipeline.data.source import MOST_FILES, Source, absence_of, in_one_line, row_marks
 from rankfold.pipeline.errors import DataError, InputError
 
 SUPPORTED_DTYPES = (
@@ -212,6 +213,10 @@ class ConvertedSource:
     def check(self) -> None:
         """See the source."""
         self.source.check()
+
+    def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
+        """See the source."""
+        return absence_of(self.source, most)
 
     def fingerprint(self) -> str:
         """That of the source, and the type."""

@@ -24,6 +24,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 from rankfold.kernels.sparse.products import are_in_order
+from rankfold.pipeline.chunks.absence import Absence
 from rankfold.pipeline.chunks.geometry import Piece, Span
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
@@ -266,6 +267,27 @@ class Volume(Protocol):
         """Bytes on disk, 0 where there are none."""
 
 
+MOST_FILES = 100_000
+"""Files of a store that are looked at, evenly spaced where there are more."""
+
+
+@runtime_checkable
+class Chunked(Protocol):
+    """What may lie in a store that does not hold all of its chunks."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
+        """Chunks that its store lacks, by at most ``most`` of its files; None where it has no chunks."""
+
+
+def absence_of(source: Source | Volume, most: int = MOST_FILES) -> Absence | None:
+    """Chunks that the store of a matrix lacks, by at most ``most`` of its files; None where it has none."""
+    return source.absent_chunks(most) if isinstance(source, Chunked) else None
+
+
 class Wrapper:
     """What is taken over as it is by a source or volume that is read through ``inner``, another one."""
 
@@ -290,6 +312,10 @@ class Wrapper:
     def check(self) -> None:
         """Raise ``ChunkError`` for what can be found wrong, also in what is left out."""
         self.inner.check()
+
+    def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
+        """Chunks that its store lacks; see ``absence_of``."""
+        return absence_of(self.inner, most)
 
     def stored_bytes(self) -> int:
         """Bytes on disk of all that is read from."""

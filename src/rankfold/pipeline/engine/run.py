@@ -108,6 +108,9 @@ class Run:
     request: dict[str, Any] | None = None
     """What was asked, where that is not what is carried out."""
 
+    missing_chunks: dict[str, Any] = field(default_factory=dict)
+    """Chunks of the matrix that its store does not hold; nothing where it holds all."""
+
     growth: dict[str, Any] | None = None
     """What a result says of the rows that it stands on, where it is to grow; nothing elsewhere."""
 
@@ -277,6 +280,7 @@ class Run:
                 "fingerprint": fingerprint,
                 **described(source),
                 **layout_of(source),
+                **({"missing_chunks": self.missing_chunks} if self.missing_chunks else {}),
             },
             "version": __version__,
             "passes": self.earlier_passes + self.passes,

@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 
+from rankfold.pipeline.chunks.absence import CHOICES
 from rankfold.pipeline.data.missing_columns import without_missing_columns
 from rankfold.pipeline.data.picks import Selection
 from rankfold.pipeline.data.places import column_coordinates
@@ -64,8 +65,6 @@ from rankfold.pipeline.prepare.words import Prepare, Steps, parse_steps
 
 __all__ = ["ViewOptions", "open_source"]
 
-MISSING = ("error", "fill")
-
 Mask = str | Sequence[bool] | npt.NDArray[np.bool_] | None
 """A name in ``obs`` or ``var`` of AnnData, or True and False for each row or column."""
 
@@ -76,7 +75,8 @@ IMPORT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".mt
 class ViewOptions(TypedDict, total=False):
     """What ``open_source`` takes besides the matrix."""
 
-    missing: str
+    missing_chunks: str | None
+    missing: str | None
     row_axes: Rows
     select_rows: Selection
     select_columns: Selection
@@ -89,7 +89,7 @@ class ViewOptions(TypedDict, total=False):
 def open_source(
     x: object,
     *,
-    missing: str = "error",
+    missing_chunks: str | None = None,
     row_axes: Rows = None,
     select_rows: Selection = None,
     select_columns: Selection = None,
@@ -97,6 +97,7 @@ def open_source(
     prepare: Prepare = None,
     mask_var: Mask = None,
     mask_obs: Mask = None,
+    missing: str | None = None,
 ) -> Source:
     """Open a matrix.
 
@@ -109,8 +110,10 @@ def open_source(
         array, an h5py dataset, a pandas or polars DataFrame of numbers, an AnnData object (its X), a
         ``Source``. Several files are one matrix, rows of one below those of the other: a list of paths, or
         a name with ``*`` (``"days-*.nc::t2m"``), sorted.
-    missing : {"error", "fill"}
-        What a Zarr or HDF5 chunk is that was never written: an error, or its fill value.
+    missing_chunks : {"fill", "error"}
+        What a Zarr or HDF5 chunk, or an inner chunk of a shard, is that the store does not hold: its fill
+        value, as the format says, counted and said in the result; or an error. Of a result of rankfold it
+        is an error in any case.
     row_axes : str, int or list of them, optional
         Axes that become the rows, by name or number, as ``"time"`` or ``"time,level"``; the others are
         stacked into columns in their order. Needed for arrays of more than two axes.
@@ -130,6 +133,8 @@ def open_source(
         Which columns, or rows, are kept: by the name of a column of ``var`` or ``obs`` of AnnData, or True
         and False for each. Rows are chosen before all steps; columns after those that see whole rows, as
         normalize_total does, and new rows are taken with all of them.
+    missing : {"fill", "error"}, optional
+        The former name of ``missing_chunks``.
 
     Returns
     -------
@@ -146,9 +151,8 @@ def open_source(
     Reads metadata alone; of ``drop_missing_columns`` one row, of sparse matrices where rows begin. Measured
     steps, and columns of a sparse matrix that are selected, read the matrix once each.
     """
-    if missing not in MISSING:
-        raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")
-    source, steps = _matrix(x, missing, row_axes), parse_steps(prepare)
+    choice = require_choice(x, missing if missing_chunks is None else missing_chunks)
+    source, steps = _matrix(x, choice, row_axes), parse_steps(prepare)
     _require_one_choice("rows", select_rows, "mask_obs", mask_obs)
     _require_one_choice("columns", select_columns, "mask_var", mask_var)
     if mask_obs is not None:
@@ -168,6 +172,19 @@ def open_source(
     return prepare_source(source, _with_latitudes(x, source, steps))
 
 
+def require_choice(x: object, missing_chunks: str | None) -> str | None:
+    """What is said of chunks that are not there, checked; nothing where nothing is said."""
+    if missing_chunks is not None and missing_chunks not in CHOICES:
+        words = ", ".join(map(repr, CHOICES))
+        raise InputError(f"missing_chunks={missing_chunks!r} is not known; say one of {words}")
+    if missing_chunks is not None and isinstance(x, Source):
+        raise InputError(
+            f"{x.name} is open already: say missing_chunks={missing_chunks!r} where it is opened, "
+            f"rankfold.open(x, missing_chunks={missing_chunks!r})"
+        )
+    return missing_chunks
+
+
 def _require_one_choice(what: str, selection: Selection, name: str, mask: Mask) -> None:
     if selection is not None and mask is not None:
         raise InputError(f"select_{what}= and {name}= both choose {what}: say one of them")
@@ -184,7 +201,7 @@ def _with_latitudes(x: object, source: Source, steps: Steps) -> Steps:
     return tuple(found)
 
 
-def _matrix(x: object, missing: str, rows: Rows) -> Source:
+def _matrix(x: object, missing: str | None, rows: Rows) -> Source:
     """All of ``x`` as a matrix."""
     if isinstance(x, str | os.PathLike):
         return _at(os.fsdecode(x), missing, rows)
@@ -229,7 +246,7 @@ def _library(x: object) -> str:
     return next((name for name in names if name != "rankfold"), "rankfold")
 
 
-def _at(location: str, missing: str, rows: Rows) -> Source:
+def _at(location: str, missing: str | None, rows: Rows) -> Source:
     """What lies at a path, or at all that a name with * stands for."""
     if (locations := matching_files(location)) is not None:
         return _series(locations, missing, rows)
@@ -256,7 +273,7 @@ def _at(location: str, missing: str, rows: Rows) -> Source:
     return OPENERS[suffix](store, array, missing, rows)
 
 
-def _series(locations: Sequence[str], missing: str, rows: Rows) -> Source:
+def _series(locations: Sequence[str], missing: str | None, rows: Rows) -> Source:
     """What lies at several paths, rows of one below those of the other."""
     name = locations[0] if len(locations) == 1 else f"{locations[0]} to {os.path.basename(locations[-1])}"
     return series(name, [_at(each, missing, rows) for each in locations])
@@ -267,37 +284,37 @@ def _refuse_axes(name: str, rows: Rows) -> None:
         raise InputError(f"{name} is a matrix already: leave out --row-axes (row_axes={rows!r})")
 
 
-def _npz(path: str, array: str, missing: str, rows: Rows) -> Source:
+def _npz(path: str, array: str, missing: str | None, rows: Rows) -> Source:
     _refuse_axes(path, rows)
     return npz_source(path, array)
 
 
-def _big_ann(path: str, array: str, missing: str, rows: Rows) -> Source:
+def _big_ann(path: str, array: str, missing: str | None, rows: Rows) -> Source:
     _refuse_axes(path, rows)
     if array:
         raise InputError(f"{path} is a file, not a Zarr store, so it holds no array {array}")
     return big_ann_source(path)
 
 
-def _npy(path: str, array: str, missing: str, rows: Rows) -> Source:
+def _npy(path: str, array: str, missing: str | None, rows: Rows) -> Source:
     if array:
         raise InputError(f"{path} is a file, not a Zarr store, so it holds no array {array}")
     return npy_matrix(path, rows)
 
 
-def _hdf5(path: str, array: str, missing: str, rows: Rows) -> Source:
+def _hdf5(path: str, array: str, missing: str | None, rows: Rows) -> Source:
     return hdf5_matrix(path, array, missing=missing, rows=rows)
 
 
-def _h5ad(path: str, array: str, missing: str, rows: Rows) -> Source:
+def _h5ad(path: str, array: str, missing: str | None, rows: Rows) -> Source:
     return h5ad_matrix(path, array, missing=missing, rows=rows)
 
 
-def _netcdf(path: str, array: str, missing: str, rows: Rows) -> Source:
+def _netcdf(path: str, array: str, missing: str | None, rows: Rows) -> Source:
     return netcdf_matrix(path, array, rows=rows)
 
 
-OPENERS: dict[str, Callable[[str, str, str, Rows], Source]] = {
+OPENERS: dict[str, Callable[[str, str, str | None, Rows], Source]] = {
     ".npy": _npy,
     ".npz": _npz,
     **dict.fromkeys(TYPES, _big_ann),
@@ -326,13 +343,13 @@ def _of_dask(x: Any, rows: Rows) -> Source:
     return stack_volume(dask_volume(x, axes), rows)
 
 
-def _of_hdf5(dataset: Any, missing: str, rows: Rows) -> Source:
+def _of_hdf5(dataset: Any, missing: str | None, rows: Rows) -> Source:
     """A dataset of an HDF5 file that someone has opened, by its place."""
     dataset.file.flush()
     return hdf5_matrix(dataset.file.filename, dataset.name.strip("/"), missing=missing, rows=rows)
 
 
-def _of_kept_sparse(x: Any, missing: str) -> Source:
+def _of_kept_sparse(x: Any, missing: str | None) -> Source:
     """A sparse matrix that AnnData has left on disk: by its place in a Zarr folder, or in memory."""
     group = x.group
     root = getattr(getattr(group, "store", None), "root", None)
@@ -343,7 +360,7 @@ def _of_kept_sparse(x: Any, missing: str) -> Source:
     return sparse_source(x.to_memory())
 
 
-def _of_zarr(x: object, missing: str, rows: Rows) -> Source:
+def _of_zarr(x: object, missing: str | None, rows: Rows) -> Source:
     """A Zarr object that someone has opened."""
     import zarr
 

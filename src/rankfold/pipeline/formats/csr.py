@@ -5,9 +5,6 @@ or ``csc_matrix``), ``encoding-version`` and ``shape``. Panels of rows (CSR) or 
 dense in the caller's buffer; a panel the other way costs reading everything, so the grid says not to.
 
 The trap: ``indptr`` has a number for every row. It is read by the slice, never kept.
-
-Each of the three is read as a matrix of one row: all that is true of reading chunks of a matrix is true of
-these, only their names have one number instead of two.
 """
 
 from __future__ import annotations
@@ -21,137 +18,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.chunks.edition import edition_around
-from rankfold.pipeline.chunks.files import ChunkFiles
-from rankfold.pipeline.chunks.geometry import Piece, Span
-from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of, join_marks
-from rankfold.pipeline.data.dtypes import cut, require_chunks, require_matrix, whole_lengths
+from rankfold.pipeline.chunks.absence import Absence, joined
+from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.chunks.row_marks import RowMarks, join_marks
+from rankfold.pipeline.data.dtypes import cut, require_matrix, whole_lengths
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Csr, in_one_line, index_dtype
-from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
-from rankfold.pipeline.formats.locate import node_kind, zarr_refusal
-from rankfold.pipeline.formats.zarr.metadata import layout_of, metadata_version, read_through_zarr
-from rankfold.pipeline.formats.zarr.source import ZarrSource
+from rankfold.pipeline.data.source import MOST_FILES, Csr, in_one_line, index_dtype
+from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.formats.locate import node_kind
+from rankfold.pipeline.formats.zarr.vector import Vector, vector_at
 from rankfold.pipeline.law import falls, outside
 
 if TYPE_CHECKING:
-    import zarr
-
-
-@dataclass(frozen=True, slots=True)
-class VectorFiles(ChunkFiles):
-    """Chunk files with one number in their names."""
-
-    def key(self, *index: int) -> str:
-        """Key of the file in the only row of the grid."""
-        return f"{self.prefix}{index[-1]}"
-
-
-class Vector:
-    """What a source of shape ``(1, n)`` can do as a vector."""
-
-    __slots__ = ()
-
-    if TYPE_CHECKING:
-        name: str
-        shape: tuple[int, int]
-
-        @property
-        def dtype(self) -> np.dtype[Any]: ...
-
-        @property
-        def path(self) -> str: ...
-
-        @property
-        def format(self) -> str: ...
-
-        @property
-        def codec(self) -> str: ...
-
-        def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None: ...
-
-        def read_bytes(self, rows: int, columns: int) -> int: ...
-
-        def check(self) -> None: ...
-
-        def fingerprint(self) -> str: ...
-
-        def row_marks(self, rows: int) -> RowMarks: ...
-
-        def stored_bytes(self) -> int: ...
-
-    @property
-    def length(self) -> int:
-        """Number of elements."""
-        return self.shape[1]
-
-    def take(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Elements ``start:stop``, in new memory."""
-        out: npt.NDArray[Any] = np.empty(stop - start, self.dtype)
-        if stop > start:
-            self.read_into(out[np.newaxis], (0, 1), (start, stop))
-        return out
-
-
-@dataclass(frozen=True, slots=True)
-class VectorSource(Vector, ZarrSource):
-    """A Zarr array of shape ``(n,)`` as a matrix of shape ``(1, n)``, which may be empty."""
-
-    def stored_bytes(self) -> int:
-        """Bytes of the chunk files on disk."""
-        return self.files.stored_bytes() if self.length else 0
-
-    def row_marks(self, rows: int) -> RowMarks:
-        """What tells whether the first numbers have changed."""
-        tall = self.files.extent[1]
-        whole = rows // tall
-        rest = hashlib.blake2b(self.take(whole * tall, rows).data, digest_size=16).hexdigest()
-        facts = self.dtype.str, self.chunks, tall, self.codec
-        return RowMarks(digest_of(*facts), self.files.first_fingerprint(whole), rest)
-
-    def _select(self, array: zarr.Array[Any], request: Piece) -> None:
-        """The columns of a request, which are all the axes that the array has."""
-        read_through_zarr(array, Piece(request.box[1:], request.out[0]))
-
-
-def vector_at(path: str, array: str, *, missing: str = "error") -> VectorSource:
-    """The vector ``array`` of the store in the folder ``path``."""
-    import zarr
-    from zarr.storage import LocalStore
-
-    name = f"{path}::{array}"
-    if node_kind(os.path.join(path, array)) != "array":
-        raise InputError(f"{name} is not there, so the sparse matrix is not whole. Restore the store")
-    try:
-        vector = zarr.open_array(LocalStore(path, read_only=True), path=array, mode="r")
-    except (RankfoldError, OSError, MemoryError):
-        raise
-    except Exception as error:
-        raise zarr_refusal(name, error) from error
-    if vector.ndim != 1 or vector.dtype.kind not in "fiub":
-        raise InputError(f"{name} is {vector.dtype} {vector.shape}, but should be a vector of numbers")
-    require_chunks(name, vector.shape, vector.shards or vector.chunks, vector.dtype)
-    require_chunks(name, vector.shape, vector.chunks, vector.dtype)
-    folder = os.path.join(os.path.abspath(path), array)
-    document, version = metadata_version(vector, folder)
-    edition = edition_around(folder)
-    layout = layout_of(vector, folder, document=document, version=version, missing=missing, edition=edition)
-    layout["files"] = _files_of_row(layout["files"])
-    layout["chunks"] = (1, *layout["chunks"])
-    layout["format"] = f"Zarr v{vector.metadata.zarr_format}"
-    return VectorSource(
-        name=name,
-        shape=(1, vector.shape[0]),
-        path=os.path.abspath(path),
-        array=array,
-        **layout,
-    )
-
-
-def _files_of_row(files: ChunkFiles) -> VectorFiles:
-    """The files of a vector as those of a grid of one row."""
-    counts, extent = (1, *files.counts), (1, *files.extent)
-    return VectorFiles(files.folder, files.metadata, extent, counts, files.prefix, files.separator)
+    pass
 
 
 # The group of three vectors -----------------------------------------------------------------------
@@ -320,6 +199,10 @@ class CsrSource:
                 "more. Restore the store"
             )
 
+    def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
+        """Those of all three vectors."""
+        return joined(v.absent_chunks(most) for v in (self.data, self.indices, self.indptr) if v.length)
+
     def fingerprint(self) -> str:
         """Digest of shape, layout, and the fingerprints of the vectors."""
         parts = [str(self.shape), self.by]
@@ -369,7 +252,7 @@ def compressed_kind(folder: str) -> str | None:
     return ENCODINGS.get(str(_attributes(folder).get("encoding-type")))
 
 
-def csr_source(path: str, group: str, missing: str = "error") -> CsrSource:
+def csr_source(path: str, group: str, missing: str | None = "error") -> CsrSource:
     """The sparse matrix in a group of the store in the folder ``path``."""
     folder = os.path.join(path, group)
     name = f"{path}::{group}" if group else path

@@ -19,14 +19,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.chunks.absence import Absence, chunk_count
 from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.data.dtypes import native, require_matrix, require_numbers, whole_lengths
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import MOST_FILES, Source
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
-from rankfold.pipeline.formats.csr import ENCODINGS, CsrSource, Vector
+from rankfold.pipeline.formats.csr import ENCODINGS, CsrSource
 from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, library, refuse_damage
+from rankfold.pipeline.formats.zarr.vector import Vector
 
 REQUEST_BYTES = 8 * 2**20
 """Chunks smaller than this are read together."""
@@ -121,16 +123,17 @@ class Hdf5Volume:
     def _require_written(self, dataset: Any) -> None:
         if self.missing == "fill":
             return
-        if not self.chunked:
-            # Small datasets lie in the header and have no offset of their own.
-            exists = dataset.id.get_offset() is not None or dataset.id.get_storage_size() > 0
-            if not exists:
-                raise ChunkError(f"{self.name} was never written; {_FILL}")
-            return
-        total = math.prod(-(-length // chunk) for length, chunk in zip(self.shape, self.chunks, strict=True))
-        count = dataset.id.get_num_chunks()
+        total, count = _written(dataset)
         if count < total:
-            raise ChunkError(f"{self.name}: {total - count} of {total} chunks were never written; {_FILL}")
+            which = f": {total - count} of {total} chunks were" if self.chunked else " was"
+            raise ChunkError(f"{self.name}{which} never written; {_FILL}")
+
+    def absent_chunks(self, most: int = MOST_FILES) -> Absence:
+        """Chunks that were never written; the file knows their number."""
+        with refuse_damage(self.name):
+            dataset = self._open()
+            total, there = _written(dataset)
+            return Absence(total - there, total, (str(dataset.fillvalue),))
 
     def fingerprint(self) -> str:
         """Digest of the dataset's shape and type, and of size and time of the file.
@@ -168,13 +171,23 @@ class Hdf5Volume:
             raise ChunkError(f"{self.name} cannot be read: {error}. Restore the file") from error
 
 
+def _written(dataset: Any) -> tuple[int, int]:
+    """Chunks of a dataset, and those of them that were written; a dataset without chunks is one."""
+    if dataset.is_virtual:
+        return 1, 1
+    if dataset.chunks is None:
+        # Small datasets lie in the header and have no offset of their own.
+        return 1, int(dataset.id.get_offset() is not None or dataset.id.get_storage_size() > 0)
+    return chunk_count(dataset.shape, dataset.chunks), dataset.id.get_num_chunks()
+
+
 _FILL = (
-    "HDF5 would read them as fill value. If that is meant, say missing='fill' (--missing-chunks fill); else "
-    "restore the file"
+    "HDF5 would read them as fill value. If that is meant, say missing_chunks='fill' (--missing-chunks "
+    "fill); else restore the file"
 )
 
 
-def hdf5_matrix(path: str, text: str, *, missing: str, rows: Rows = None) -> StackedSource:
+def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None) -> StackedSource:
     """A dataset of an HDF5 file as a matrix whose rows are the axes that ``rows`` names."""
     h5py = library("h5py", extra="formats", what=f"reading {path}")
     try:
@@ -189,12 +202,14 @@ def hdf5_matrix(path: str, text: str, *, missing: str, rows: Rows = None) -> Sta
     return stack_volume(volume, rows)
 
 
-def _volume(dataset: Any, name: str, path: str, missing: str, *, has_neighbors: bool = False) -> Hdf5Volume:
+def _volume(
+    dataset: Any, name: str, path: str, missing: str | None, *, has_neighbors: bool = False
+) -> Hdf5Volume:
     """A dataset that is open, as strings and numbers."""
     if dataset.is_virtual and missing != "fill":
         raise InputError(
             f"{name} is a virtual dataset: HDF5 reads parts whose files are not there as fill value. Say "
-            "missing='fill' (--missing-chunks fill) to read it nevertheless"
+            "missing_chunks='fill' (--missing-chunks fill) to read it nevertheless"
         )
     require_numbers(name, dataset.dtype)
     return Hdf5Volume(
@@ -208,7 +223,7 @@ def _volume(dataset: Any, name: str, path: str, missing: str, *, has_neighbors: 
         chunked=dataset.chunks is not None,
         filters=dataset.id.get_create_plist().get_nfilters() > 0,
         codec=_codec(dataset),
-        missing=missing,
+        missing=missing or "fill",
         has_neighbors=has_neighbors,
     )
 
@@ -256,6 +271,10 @@ class Hdf5Vector(Vector):
         """See ``Volume``."""
         self.volume.check()
 
+    def absent_chunks(self, most: int = MOST_FILES) -> Absence:
+        """See ``Hdf5Volume``."""
+        return self.volume.absent_chunks(most)
+
     def fingerprint(self) -> str:
         """See ``Volume``."""
         return self.volume.fingerprint()
@@ -265,7 +284,7 @@ class Hdf5Vector(Vector):
         return self.volume.stored_bytes()
 
 
-def h5ad_matrix(path: str, text: str, *, missing: str, rows: Rows = None) -> Source:
+def h5ad_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None) -> Source:
     """A matrix of a file that AnnData wrote, ``X`` if none is named: dense, CSR or CSC, where it lies."""
     h5py = library("h5py", extra="formats", what=f"reading {path}")
     text = text or "X"
@@ -287,7 +306,7 @@ def h5ad_matrix(path: str, text: str, *, missing: str, rows: Rows = None) -> Sou
     return stack_volume(volume, rows)
 
 
-def _compressed(group: Any, path: str, text: str, missing: str) -> CsrSource:
+def _compressed(group: Any, path: str, text: str, missing: str | None) -> CsrSource:
     name, by = f"{path}::{text}", ENCODINGS.get(str(group.attrs.get("encoding-type")))
     if by is None:
         raise InputError(f"{name} is a group of {', '.join(group)}, not a matrix; name one with ::")

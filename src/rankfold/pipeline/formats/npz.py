@@ -23,8 +23,9 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import require_matrix, whole_lengths
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
-from rankfold.pipeline.formats.csr import CsrSource, Vector
+from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.npy import NO_HEADER, NpySource, header_in, matrix_in, vector_in
+from rankfold.pipeline.formats.zarr.vector import Vector
 
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 """Of a member: its signature, and the lengths of the name and of the extra field that follow."""

@@ -15,17 +15,21 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from rankfold.pipeline.chunks.files import missing_message
+from rankfold.pipeline.chunks.absence import Absence
+from rankfold.pipeline.chunks.files import absent_message, missing_message
 from rankfold.pipeline.chunks.geometry import Piece, requests
+from rankfold.pipeline.chunks.shard import decode_index, index_span
 from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import require_chunks, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
+from rankfold.pipeline.data.source import MOST_FILES
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
 from rankfold.pipeline.errors import (
     ChunkError,
@@ -36,6 +40,7 @@ from rankfold.pipeline.errors import (
 )
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.locate import zarr_refusal
+from rankfold.pipeline.formats.zarr.absent_chunks import count_listed
 from rankfold.pipeline.formats.zarr.metadata import (
     Layout,
     dimension_names,
@@ -49,6 +54,9 @@ if TYPE_CHECKING:
 
 REQUEST_BYTES = 32 * 2**20
 """Chunks smaller than this are fetched together, at the same time."""
+
+MOST_INDEXES = 1024
+"""Shards whose indexes are fetched to count the chunks that they lack."""
 
 OVERHEAD_BYTES = 8 * 2**20
 """Connections, tasks and futures of requests."""
@@ -95,23 +103,51 @@ class RemoteVolume(Layout):
         return OVERHEAD_BYTES + self.decoding_bytes(self.request_bytes(REQUEST_BYTES), more=1)
 
     def check(self) -> None:
-        """Raise ``ChunkError`` for objects that are missing or of a size that cannot be right."""
+        """Raise ``ChunkError`` for objects of a size that cannot be right, or missing and not to be."""
         plain = self.encoding.reader == "plain" and not self.encoding.index_at
-        there = np.zeros(self.files.counts, bool)
+        present = dict[tuple[int, ...], int]()
         for state in self._objects():
             place = self._place(state.key)
             if place is None:
                 continue
-            there[place] = True
+            if self.missing != "fill":
+                present[place] = state.size
             if not state.size or (plain and state.size != self.chunk_bytes):
                 size = self.chunk_bytes if plain else "at least 1"
                 raise ChunkError(
                     f"{self.name}: chunk {state.key} holds {state.size} bytes instead of {size}. "
                     "Restore the store"
                 )
-        if self.missing != "fill" and not there.all():
-            keys = [self.files.key(*index.tolist()) for index in np.argwhere(~there)]
+        if self.missing != "fill":
+            self._require_all(present)
+
+    def _require_all(self, present: Mapping[tuple[int, ...], int]) -> None:
+        """Raise ``ChunkError`` unless all objects are there, and shards of them hold all of their chunks."""
+        if lacks := self.files.total - len(present):
+            first = next(place for place in np.ndindex(self.files.counts) if place not in present)
+            keys = [self.files.key(*first)] * lacks
             raise ChunkError(missing_message(self.name, keys, self.files.total, self.fill))
+        absence = count_listed(self, present, self._read_index, len(present))
+        if absence.count:
+            raise ChunkError(absent_message(self.name, absence.count, absence.total, self.fill))
+
+    def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
+        """Chunks that are fill value since no object holds them; None where there are more than ``most``."""
+        if self.missing != "fill" or (most < MOST_FILES and self.files.total > most):
+            return None
+        present = {place: s.size for s in self._objects() if (place := self._place(s.key)) is not None}
+        return count_listed(self, present, self._read_index, min(most, MOST_INDEXES))
+
+    def _read_index(self, key: str, size: int, count: int) -> npt.NDArray[np.uint64]:
+        import obstore
+
+        start, stop = index_span(size, count, self.encoding)
+        path = f"{self.array}/{key}" if self.array else key
+        try:
+            head = bytes(obstore.get_range(connect(self.url), path, start=start, end=stop))
+        except Exception as error:
+            raise unreachable(self.name, error) from error
+        return decode_index(np.frombuffer(head, np.uint8), size, count, self.encoding)
 
     def fingerprint(self) -> str:
         """Digest of the metadata and of size, time and tag of every object, in whatever order they come."""
@@ -197,14 +233,20 @@ def _connect(url: str, process: int) -> Any:
 
 
 @functools.lru_cache(maxsize=16)
-def open_array(url: str, array: str, missing: str, version: str, process: int) -> zarr.Array[Any]:
+def open_array(url: str, array: str, missing: str | None, version: str, process: int) -> zarr.Array[Any]:
     """The array, opened once in a process for every state of its metadata."""
     from zarr.storage import ObjectStore
 
-    from rankfold.pipeline.chunks.bounded_store import StrictStore, open_bounded
+    from rankfold.pipeline.chunks.bounded_store import DescribedStore, StrictStore, open_bounded
 
-    store: Any = ObjectStore(connect(url), read_only=True)
-    return open_bounded(store if missing == "fill" else StrictStore(store), array)
+    objects = ObjectStore(connect(url), read_only=True)
+    if missing == "error":
+        return open_bounded(StrictStore(objects), array)
+    store = DescribedStore(objects)
+    opened_array = open_bounded(store, array)
+    document = ".zarray" if opened_array.metadata.zarr_format == 2 else "zarr.json"
+    store.document = f"{array}/{document}" if array else document
+    return opened_array
 
 
 def from_obstore(error: Exception) -> bool:
@@ -238,7 +280,7 @@ LOOKED_AT = 2000
 """Most objects that are looked at to find arrays for a message."""
 
 
-def remote_matrix(url: str, array: str, *, missing: str, rows: Rows = None) -> StackedSource:
+def remote_matrix(url: str, array: str, *, missing: str | None, rows: Rows = None) -> StackedSource:
     """The array ``array`` of the store at an address as a matrix."""
     scheme = url.partition("://")[0]
     _require_no_secret(url)

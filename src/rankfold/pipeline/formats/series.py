@@ -16,13 +16,16 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.chunks.absence import Absence, joined
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import (
+    MOST_FILES,
     CompressedSource,
     Csr,
     Source,
+    absence_of,
     compressed,
     index_dtype,
     require_compressed,
@@ -130,6 +133,11 @@ class Series:
         """Raise ``ChunkError`` for what can be found wrong with any of them."""
         for part in self.parts:
             part.check()
+
+    def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
+        """Those of all parts together."""
+        share = -(-most // len(self.parts))
+        return joined(absence_of(part, share) for part in self.parts)
 
     def fingerprint(self) -> str:
         """Digest of those of all parts."""

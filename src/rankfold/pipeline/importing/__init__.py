@@ -27,13 +27,15 @@ from typing import Any, Unpack, cast
 
 import numpy as np
 
+from rankfold.pipeline.chunks.absence import REFUSAL
 from rankfold.pipeline.data.dtypes import ConvertedSource, parse_dtype
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, absence_of
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import ViewOptions, open_source
-from rankfold.pipeline.formats.csr import CsrSource, VectorSource
+from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.locate import is_address, split_location
 from rankfold.pipeline.formats.zarr.source import ZarrSource
+from rankfold.pipeline.formats.zarr.vector import VectorSource
 from rankfold.pipeline.importing.csr_writer import copy_entries
 from rankfold.pipeline.importing.identity import (
     file_mark,
@@ -63,6 +65,10 @@ from rankfold.pipeline.storage.manifest import damage_in_words, damage_of, requi
 LOG = logging.getLogger("rankfold")
 
 LAYOUTS = ("auto", "dense")
+
+
+CHUNKS = ("missing_chunks", "missing")
+"""Names of what is said of chunks that are not there, which says nothing of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,32 +217,39 @@ def _import(matrix: object, options: ImportOptions, view: ViewOptions, job: _Job
     if reader is None:
         source = open_source(matrix, **view)
         require_apart(job.target, place or getattr(source, "path", None))
-        job = _with_identity(job, view, lambda: source_mark(source))
+        absence = absence_of(source)
+        lacking = absence is not None and absence.count > 0
+        job = _with_identity(job, _choice(view, lacking=lacking), lambda: source_mark(source))
         job, before = _before(job, start)
         if before is not None:
             return before
         source.check()
         require_whole_input(getattr(source, "path", None))
         if not isinstance(source, CsrSource) or job.dense:
-            return _import_tiles(source, job, start)
+            return _import_tiles(source, job, start, (f"{absence}; {REFUSAL}",) if lacking else ())
         reader = sparse_reader(source)
-    elif any(value not in (None, False) for name, value in view.items() if name != "missing"):
+    elif any(value not in (None, False) for name, value in view.items() if name not in CHUNKS):
         raise InputError(
             f"{reader.name} is read from its beginning, so --row-axes, --select-rows, --select-columns and "
             "--drop-missing-columns do not apply: import it, and select when the store is read"
         )
     else:
         require_apart(job.target, place)
-        job = _with_identity(job, view, lambda: file_mark(location))
+        job = _with_identity(job, _choice(view), lambda: file_mark(location))
         job, before = _before(job, start)
         if before is not None:
             return before
     return _import_file(reader, job, start)
 
 
-def _with_identity(job: _Job, view: ViewOptions, mark_source: Callable[[], str | None]) -> _Job:
+def _choice(view: ViewOptions, *, lacking: bool = False) -> str:
+    """What a request says of chunks that are not there: the same of a store that has them all as ever."""
+    return view.get("missing_chunks") or view.get("missing") or ("fill" if lacking else "error")
+
+
+def _with_identity(job: _Job, missing: str, mark_source: Callable[[], str | None]) -> _Job:
     """With the identity of what is made of a source by its mark."""
-    request = {**job.request, "missing": view.get("missing", "error")}
+    request = {**job.request, "missing": missing}
 
     def identify() -> str | None:
         mark = mark_source()
@@ -245,14 +258,14 @@ def _with_identity(job: _Job, view: ViewOptions, mark_source: Callable[[], str |
     return dataclasses.replace(job, identity=identify(), identify=identify)
 
 
-def _import_tiles(source: Source, job: _Job, start: float) -> ImportReport:
+def _import_tiles(source: Source, job: _Job, start: float, notes: tuple[str, ...]) -> ImportReport:
     """What can be read at any place."""
     plan = plan_tiles(_convert(source, job), job.target.parent, job.memory_bytes, job.chunk_bytes)
     ticker = Ticker(job.progress, plan.ticks)
     with working_folder(job.target, plan.need) as folder:
         copy = copy_tiles(plan, folder, ticker)
         job.publish(folder / "array")
-    return _dense_report(copy, start, ())
+    return _dense_report(copy, start, notes)
 
 
 def _import_file(reader: Reader, job: _Job, start: float) -> ImportReport:

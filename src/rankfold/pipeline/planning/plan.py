@@ -85,6 +85,9 @@ class Plan:
     details: tuple[tuple[str, str], ...] = ()
     """Lines of its table that take the place of the width of blocks."""
 
+    notes: tuple[str, ...] = ()
+    """What is worth knowing of the matrix before it is read."""
+
     bandwidth: float = 0.0
     """Bytes per second that the file system gives all workers together; 0 where nobody said."""
 

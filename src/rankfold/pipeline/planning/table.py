@@ -46,6 +46,7 @@ def table(plan: Plan) -> str:
         lines.append(f"time                     about {plan.seconds:.3g} s with the data in page cache")
     if plan.shares is not None:
         lines.append(f"seconds                  {plan.shares}")
+    lines += [f"note                     {note}" for note in plan.notes]
     lines.append("")
     for row in rows:
         cells = [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in range(1, 6))]

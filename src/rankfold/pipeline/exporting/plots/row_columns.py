@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.chunks.edition import edition_around
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.formats.handles import library, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
@@ -137,7 +138,10 @@ def _at(place: str) -> Column:
     if os.path.isdir(store) and node_kind(store) is not None:
         import zarr
 
-        node: Any = zarr.open(store, mode="r")
+        from rankfold.pipeline.chunks.edition_array import open_edition
+
+        edition = edition_around(store)
+        node: Any = zarr.open(store, mode="r") if edition is None else open_edition(edition)
         return _in_group(node, store, name) if node_kind(store) == "group" else _array(node, store, name)
     if suffix == ".npy":
         return _npy(store, name)

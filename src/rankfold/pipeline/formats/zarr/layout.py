@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     import zarr
 
 
-def source_at(path: str, array: str, *, missing: str) -> ZarrSource:
+def source_at(path: str, array: str, *, missing: str | None) -> ZarrSource:
     """The matrix ``array`` of the store in the folder ``path``."""
     name = f"{path}::{array}" if array else path
     with _explain(name):
         return source_of(_open(path, array), missing=missing, name=name)
 
 
-def matrix_at(path: str, array: str, *, missing: str, rows: Rows = None) -> ZarrSource | StackedSource:
+def matrix_at(path: str, array: str, *, missing: str | None, rows: Rows = None) -> ZarrSource | StackedSource:
     """The array ``array`` of the store in the folder ``path``, as a matrix."""
     name = f"{path}::{array}" if array else path
     with _explain(name):
@@ -40,7 +40,7 @@ def matrix_at(path: str, array: str, *, missing: str, rows: Rows = None) -> Zarr
 
 
 def matrix_of(
-    array: zarr.Array[Any], *, missing: str, rows: Rows = None, name: str | None = None
+    array: zarr.Array[Any], *, missing: str | None, rows: Rows = None, name: str | None = None
 ) -> ZarrSource | StackedSource:
     """An array that is open, as a matrix whose rows are the axes that ``rows`` names."""
     path = _folder(array, name)
@@ -56,7 +56,7 @@ def matrix_of(
     return stack_volume(decode_volume(volume, array.attrs, fill=store_fill(array)), rows)
 
 
-def source_of(array: zarr.Array[Any], *, missing: str, name: str | None = None) -> ZarrSource:
+def source_of(array: zarr.Array[Any], *, missing: str | None, name: str | None = None) -> ZarrSource:
     """A matrix that is open, as a description; its store must be a folder."""
     path = _folder(array, name)
     name = name or _name(path, array)
@@ -108,7 +108,7 @@ def _name(path: str, array: zarr.Array[Any]) -> str:
     return f"{path}::{array.path}" if array.path else path
 
 
-def _layout(array: zarr.Array[Any], path: str, missing: str, name: str) -> dict[str, Any]:
+def _layout(array: zarr.Array[Any], path: str, missing: str | None, name: str) -> dict[str, Any]:
     """What a description holds whatever the number of axes."""
     folder = os.path.join(path, array.path) if array.path else path
     document, version = metadata_version(array, folder)

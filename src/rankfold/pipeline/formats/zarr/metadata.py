@@ -20,7 +20,7 @@ from rankfold.pipeline.chunks.encoding import Encoding
 from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece
 from rankfold.pipeline.data.dtypes import native
-from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
 
 if TYPE_CHECKING:
     import zarr
@@ -49,7 +49,7 @@ class Layout:
 
     fill: float | int | bool
     missing: str
-    """``error`` or ``fill``: what a chunk without a file is."""
+    """``error`` or ``fill``: what a chunk is that the store does not hold."""
 
     version: str = field(repr=False)
     """Digest of the metadata, so that a store written anew is also opened anew."""
@@ -86,7 +86,7 @@ def layout_of(
     *,
     document: str,
     version: str,
-    missing: str,
+    missing: str | None,
     where: str = "",
     edition: Edition | None = None,
 ) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def layout_of(
         "format": f"Zarr v{array.metadata.zarr_format}{where}"
         + (f", shards of {array.shards}" if array.shards else ""),
         "fill": dtype.type(0 if array.fill_value is None else array.fill_value).item(),
-        "missing": missing if edition is None else "error",
+        "missing": (missing or "fill") if edition is None else "error",
         "version": version,
         "edition": edition,
     }
@@ -120,6 +120,24 @@ def metadata_version(array: zarr.Array[Any], folder: str) -> tuple[str, str]:
             return document, hashlib.blake2b(file.read(), digest_size=16).hexdigest()
     except FileNotFoundError:
         raise SourceNotFoundError(f"{folder} was removed or moved since it was opened") from None
+
+
+def require_described(layout: Layout) -> None:
+    """Raise ``DataError`` where the folder of an array has gone, in which every chunk would be fill value."""
+    if not os.path.exists(layout.files.path(layout.files.metadata)):
+        raise DataError(
+            f"{layout.name} is no longer there: it was removed or moved since it was opened. Open it where "
+            "it is now"
+        )
+
+
+def require_same_metadata(layout: Layout) -> None:
+    """Raise ``DataError`` for an array that is not described as it was when it was opened."""
+    require_described(layout)
+    with open(layout.files.path(layout.files.metadata), "rb") as file:
+        version = hashlib.blake2b(file.read(), digest_size=16).hexdigest()
+    if version != layout.version:
+        raise DataError(f"{layout.name} was changed since it was opened: its metadata differ. Open it again")
 
 
 def key_style(metadata: ArrayV2Metadata | ArrayV3Metadata, folder: str) -> tuple[str, str]:

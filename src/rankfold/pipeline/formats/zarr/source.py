@@ -4,9 +4,9 @@ Uncompressed chunks are read by the system straight into the caller's buffer, an
 under one common codec are decoded whole, once for all boxes of a read that meet them, also straight into
 their place if they fill it. What is encoded in any other way goes through Zarr's own reader.
 
-Zarr reads a chunk that is not there as fill value, without a word: after a killed writer that is
-silent corruption, so here it is an error unless ``missing="fill"``. An inner chunk that is absent
-from a shard that is there remains fill value: a shard is written at once.
+Zarr reads a chunk that is not there as fill value, without a word, and so does this: zarr does not write
+chunks, and inner chunks of shards, that are all fill value. They are counted, and refused where that is asked
+for. In a result they are damage.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.chunks.absence import Absence
 from rankfold.pipeline.chunks.encoding import (
     codec_bytes,
     decode_into,
@@ -29,7 +30,7 @@ from rankfold.pipeline.chunks.encoding import (
     require_whole_blosc,
     scratch,
 )
-from rankfold.pipeline.chunks.files import lost_message, missing_message
+from rankfold.pipeline.chunks.files import LISTING_LIMIT, absent_message, lost_message, missing_message
 from rankfold.pipeline.chunks.geometry import Box, Piece, cells, local, requests
 from rankfold.pipeline.chunks.reads import (
     SCRATCH_BYTES,
@@ -44,7 +45,13 @@ from rankfold.pipeline.chunks.shard import ABSENT, read_index
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Matrix, in_one_line
 from rankfold.pipeline.errors import ChunkError
-from rankfold.pipeline.formats.zarr.metadata import Layout, read_through_zarr
+from rankfold.pipeline.formats.zarr.absent_chunks import count_absent, is_indexed, require_inner
+from rankfold.pipeline.formats.zarr.metadata import (
+    Layout,
+    read_through_zarr,
+    require_described,
+    require_same_metadata,
+)
 
 if TYPE_CHECKING:
     import zarr
@@ -79,9 +86,10 @@ class ZarrArray(Layout):
             self.edition.require()
 
     def check(self) -> None:
-        """Raise ``ChunkError`` for chunk files that are missing or of a size that cannot be right."""
+        """Raise ``ChunkError`` for chunk files of a size that cannot be right, or missing and not to be."""
         if self.edition is not None:
             self.edition.require()
+        require_same_metadata(self)
         whole = self.encoding.reader == "plain" and not self.encoding.index_at
         self.files.check(
             self.name,
@@ -89,6 +97,12 @@ class ZarrArray(Layout):
             fill=self.fill,
             allow_missing=self.missing == "fill",
         )
+        if self.missing != "fill" and is_indexed(self) and (absence := count_absent(self)).count:
+            raise ChunkError(absent_message(self.name, absence.count, absence.total, self.fill))
+
+    def absent_chunks(self, most: int = LISTING_LIMIT) -> Absence:
+        """Chunks that are fill value since no file holds them, by at most ``most`` of the files."""
+        return count_absent(self, most if self.missing == "fill" else 0)
 
     def fingerprint(self) -> str:
         """Digest of the metadata and of name, size and time of the chunk files."""
@@ -148,6 +162,7 @@ class ZarrArray(Layout):
             place = tuple(i - at * count for i, at, count in zip(inner, index, counts, strict=True))
             offset, length = table[place].tolist()
             if offset == ABSENT:
+                self._require_fill(f"{'/'.join(map(str, inner))}, in shard {self.files.key(*index)}")
                 self._fill(inside)
             else:
                 self._read_chunk(fd, inner, inside, offset=offset, size=length)
@@ -210,10 +225,14 @@ class ZarrArray(Layout):
         """Whole chunks through Zarr, as many to a request as fit into ``REQUEST_BYTES``."""
         for index, parts in cells(pieces, self.files.extent):
             self._require_file(self.files.key(*index), parts[0])
+            if self.missing != "fill" and is_indexed(self):
+                require_inner(self, index)
+        require_described(self)
         array = open_array(self.path, self.array, self.version)
         for piece in pieces:
             for request in self._requests(piece):
                 self._decode_request(array, request)
+        require_described(self)
 
     def _requests(self, piece: Piece) -> Iterator[Piece]:
         """Parts of a piece that are asked of Zarr at once."""
@@ -259,6 +278,7 @@ class ZarrArray(Layout):
             raise ChunkError(lost_message(self.name, [key], self.files.total)) from None
         if self.missing != "fill":
             raise ChunkError(missing_message(self.name, [key], self.files.total, self.fill)) from None
+        require_described(self)
 
     def _broken(self, key: str, part: Piece, error: Exception) -> ChunkError:
         """The error for a chunk file that is there but cannot be made sense of."""

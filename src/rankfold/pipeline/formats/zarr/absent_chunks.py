@@ -1,0 +1,109 @@
+"""Chunks of a Zarr array that no file holds: whole ones by a listing, inner ones by indexes of shards."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.absence import Absence, chunk_count, inner_counts, scaled
+from rankfold.pipeline.chunks.files import ABSENT as NO_FILE
+from rankfold.pipeline.chunks.files import LISTING_LIMIT, absent_message
+from rankfold.pipeline.chunks.shard import ABSENT, read_index
+from rankfold.pipeline.errors import ChunkError, RankfoldError
+from rankfold.pipeline.formats.zarr.metadata import Layout
+
+FETCHES = 16
+"""Indexes that are fetched at the same time."""
+
+ReadIndex = Callable[[str, int, int], npt.NDArray[np.uint64]]
+"""Index of the shard of a key, of so many bytes and inner chunks."""
+
+
+def count_absent(layout: Layout, most: int = LISTING_LIMIT) -> Absence:
+    """Chunks that the files of an array lack, by at most ``most`` of the files; none where 0 are looked at.
+
+    Raises
+    ------
+    ChunkError
+        The index of a shard cannot be read.
+    """
+    absent = examined = 0
+    for place, state in layout.files.sample(most):
+        inside = chunks_inside(layout, place)
+        examined += math.prod(inside)
+        if state.size == NO_FILE:
+            absent += math.prod(inside)
+        elif is_indexed(layout):
+            absent += absent_inside(layout, state.key, state.size, inside, _reader(layout))
+    return scaled(absent, examined, chunk_count(layout.shape, layout.chunks), layout.fill)
+
+
+def count_listed(
+    layout: Layout, present: Mapping[tuple[int, ...], int], read: ReadIndex, most: int
+) -> Absence:
+    """Chunks that an array lacks by the places and sizes of its files, and by ``most`` indexes of shards."""
+    total, places = chunk_count(layout.shape, layout.chunks), sorted(present)
+    inside = sum(math.prod(chunks_inside(layout, place)) for place in places)
+    count = min(len(places), most) if is_indexed(layout) else 0
+    if not count:
+        return scaled(total - inside, total, total, layout.fill)
+    sample = [places[i * len(places) // count] for i in range(count)]
+
+    def absent(place: tuple[int, ...]) -> int:
+        key, within = layout.files.key(*place), chunks_inside(layout, place)
+        return absent_inside(layout, key, present[place], within, read)
+
+    with ThreadPoolExecutor(FETCHES) as pool:
+        found = sum(pool.map(absent, sample))
+    examined = sum(math.prod(chunks_inside(layout, place)) for place in sample)
+    inner = scaled(found, examined, inside, layout.fill)
+    return Absence(total - inside + inner.count, total, inner.fills, inner.sampled)
+
+
+def is_indexed(layout: Layout) -> bool:
+    """Whether files are shards whose indexes are read here."""
+    return bool(layout.encoding.index_at) and layout.encoding.index_plain
+
+
+def chunks_inside(layout: Layout, place: tuple[int, ...]) -> tuple[int, ...]:
+    """Chunks that the file at a place of the grid has within the array, along every axis."""
+    return inner_counts(layout.shape, layout.files.extent, layout.chunks, place)
+
+
+def absent_inside(layout: Layout, key: str, size: int, inside: tuple[int, ...], read: ReadIndex) -> int:
+    """Inner chunks that a shard lacks, without those beyond the end of the array."""
+    counts = [extent // chunk for extent, chunk in zip(layout.files.extent, layout.chunks, strict=True)]
+    try:
+        offsets = read(key, size, math.prod(counts))[:, 0].reshape(counts)
+    except RankfoldError:
+        raise
+    except (ValueError, EOFError, OSError) as error:
+        raise ChunkError(
+            f"{layout.name}: the index of chunk {key} cannot be read: {error}. Restore the store"
+        ) from error
+    return int((offsets[tuple(map(slice, inside))] == ABSENT).sum())
+
+
+def require_inner(layout: Layout, place: tuple[int, ...]) -> None:
+    """Raise ``ChunkError`` for a shard that lacks chunks."""
+    key, inside = layout.files.key(*place), chunks_inside(layout, place)
+    size = os.stat(layout.files.path(key)).st_size
+    if absent := absent_inside(layout, key, size, inside, _reader(layout)):
+        name = f"{layout.name}, shard {key}"
+        raise ChunkError(absent_message(name, absent, math.prod(inside), layout.fill))
+
+
+def _reader(layout: Layout) -> ReadIndex:
+    def read(key: str, size: int, count: int) -> npt.NDArray[np.uint64]:
+        fd = os.open(layout.files.path(key), os.O_RDONLY)
+        try:
+            return read_index(fd, size, count, layout.encoding)
+        finally:
+            os.close(fd)
+
+    return read

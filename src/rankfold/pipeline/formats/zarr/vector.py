@@ -1,0 +1,139 @@
+"""Zarr arrays of one axis as matrices of one row: what is true of chunks of a matrix is true of these."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.chunks.absence import Absence
+from rankfold.pipeline.chunks.edition import edition_around
+from rankfold.pipeline.chunks.files import ChunkFiles
+from rankfold.pipeline.chunks.geometry import Piece, Span
+from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
+from rankfold.pipeline.data.dtypes import require_chunks
+from rankfold.pipeline.errors import InputError, RankfoldError
+from rankfold.pipeline.formats.locate import node_kind, zarr_refusal
+from rankfold.pipeline.formats.zarr.metadata import layout_of, metadata_version, read_through_zarr
+from rankfold.pipeline.formats.zarr.source import ZarrSource
+
+if TYPE_CHECKING:
+    import zarr
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFiles(ChunkFiles):
+    """Chunk files with one number in their names."""
+
+    def key(self, *index: int) -> str:
+        """Key of the file in the only row of the grid."""
+        return f"{self.prefix}{index[-1]}"
+
+
+class Vector:
+    """What a source of shape ``(1, n)`` can do as a vector."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        name: str
+        shape: tuple[int, int]
+
+        @property
+        def dtype(self) -> np.dtype[Any]: ...
+
+        @property
+        def path(self) -> str: ...
+
+        @property
+        def format(self) -> str: ...
+
+        @property
+        def codec(self) -> str: ...
+
+        def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None: ...
+
+        def read_bytes(self, rows: int, columns: int) -> int: ...
+
+        def check(self) -> None: ...
+
+        def fingerprint(self) -> str: ...
+
+        def row_marks(self, rows: int) -> RowMarks: ...
+
+        def stored_bytes(self) -> int: ...
+
+        def absent_chunks(self, most: int = ...) -> Absence: ...
+
+    @property
+    def length(self) -> int:
+        """Number of elements."""
+        return self.shape[1]
+
+    def take(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Elements ``start:stop``, in new memory."""
+        out: npt.NDArray[Any] = np.empty(stop - start, self.dtype)
+        if stop > start:
+            self.read_into(out[np.newaxis], (0, 1), (start, stop))
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSource(Vector, ZarrSource):
+    """A Zarr array of shape ``(n,)`` as a matrix of shape ``(1, n)``, which may be empty."""
+
+    def stored_bytes(self) -> int:
+        """Bytes of the chunk files on disk."""
+        return self.files.stored_bytes() if self.length else 0
+
+    def row_marks(self, rows: int) -> RowMarks:
+        """What tells whether the first numbers have changed."""
+        tall = self.files.extent[1]
+        whole = rows // tall
+        rest = hashlib.blake2b(self.take(whole * tall, rows).data, digest_size=16).hexdigest()
+        facts = self.dtype.str, self.chunks, tall, self.codec
+        return RowMarks(digest_of(*facts), self.files.first_fingerprint(whole), rest)
+
+    def _select(self, array: zarr.Array[Any], request: Piece) -> None:
+        """The columns of a request, which are all the axes that the array has."""
+        read_through_zarr(array, Piece(request.box[1:], request.out[0]))
+
+
+def vector_at(path: str, array: str, *, missing: str | None = "error") -> VectorSource:
+    """The vector ``array`` of the store in the folder ``path``."""
+    import zarr
+    from zarr.storage import LocalStore
+
+    name = f"{path}::{array}"
+    if node_kind(os.path.join(path, array)) != "array":
+        raise InputError(f"{name} is not there, so the sparse matrix is not whole. Restore the store")
+    try:
+        vector = zarr.open_array(LocalStore(path, read_only=True), path=array, mode="r")
+    except (RankfoldError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise zarr_refusal(name, error) from error
+    if vector.ndim != 1 or vector.dtype.kind not in "fiub":
+        raise InputError(f"{name} is {vector.dtype} {vector.shape}, but should be a vector of numbers")
+    require_chunks(name, vector.shape, vector.shards or vector.chunks, vector.dtype)
+    require_chunks(name, vector.shape, vector.chunks, vector.dtype)
+    folder = os.path.join(os.path.abspath(path), array)
+    document, version = metadata_version(vector, folder)
+    edition = edition_around(folder)
+    layout = layout_of(vector, folder, document=document, version=version, missing=missing, edition=edition)
+    files: ChunkFiles = layout["files"]  # as those of a grid of one row
+    counts, extent = (1, *files.counts), (1, *files.extent)
+    layout["files"] = VectorFiles(files.folder, document, extent, counts, files.prefix, files.separator)
+    layout["chunks"] = (1, *layout["chunks"])
+    layout["format"] = f"Zarr v{vector.metadata.zarr_format}"
+    return VectorSource(
+        name=name,
+        shape=(1, vector.shape[0]),
+        path=os.path.abspath(path),
+        array=array,
+        **layout,
+    )
