@@ -9,27 +9,25 @@ The trap: NaN is neither below nor above anything, so a fault is what is not wit
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
-    Array = npt.NDArray[Any]
+Array = npt.NDArray[Any]
 
 LARGEST = sys.float_info.max
 """Most of a number that is finite."""
 
 
-def outside(values: Array, least: float, most: float) -> int | None:
+def first_outside(values: Array, least: float, most: float) -> int | None:
     """Place, in C order, of the first number that is not between two bounds; None where all are.
 
     Complex numbers are within bounds if both of their parts are.
     """
-    import numpy as np
-
     if values.dtype.kind == "c":
         values = np.ascontiguousarray(values).view(values.real.dtype)
-        place = outside(values, least, most)
+        place = first_outside(values, least, most)
         return None if place is None else place // 2
     # Python's numbers: a bound beyond float32 would overflow in the type of the values.
     if not values.size or (values.min().item() >= least and values.max().item() <= most):
@@ -38,7 +36,7 @@ def outside(values: Array, least: float, most: float) -> int | None:
     return int(np.argmax(~((wide >= least) & (wide <= most))))
 
 
-def falls(values: Array) -> int | None:
+def first_fall(values: Array) -> int | None:
     """Place of the first number of a vector that is below the one before it; None where none is."""
     down = values[1:] < values[:-1]
     return int(down.argmax()) + 1 if down.any() else None

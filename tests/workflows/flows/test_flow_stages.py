@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +48,7 @@ ELSEWHERE = {
     "overwrite",
 }
 ELSEWHERE |= {"cluster", "workers", "threads", "device", "client", "progress", "view"}
-ELSEWHERE |= {"prepare", "mask_var", "mask_obs"}  # of an input
+ELSEWHERE |= {"missing_chunks", "prepare", "mask_var", "mask_obs"}  # of an input
 """Arguments that are no keys of a stage."""
 
 SHARED = {"method", "input", "needs", "resources", "keep", "into", "picture", "grows", "changed"}
@@ -107,14 +108,7 @@ def test_a_profile_lies_beside_the_file(flow: Path, monkeypatch: pytest.MonkeyPa
         assert Workflow.read(flow).flow.profile == str(flow.parent / "site.yaml")
 
 
-def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Path) -> None:
-    """Whether its inputs are there or imagined, the plan says much the same."""
-    (flow.parent / "y.csv").write_text("a,b\n" + "\n".join(f"{i},{i * i % 7}" for i in range(300)))
-    flow.write_text(
-        FLOW.replace(
-            "  counts: x.zarr", "  counts: x.zarr\n  table: y.csv\n  more: {store: x.zarr, select_rows: 0:40}"
-        )
-        + """\
+MATRICES = """\
   low: {method: svd, input: counts, rank: 4}
   square: {method: qr, input: low.U}
   table-store: {method: import, input: table}
@@ -130,13 +124,29 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   again: {method: reconstruct, result: low, rank: 3, row_range: "10:900"}
   of-again: {method: pca, input: again, rank: 2}
   parts: {method: reconstruct, result: positive}
+  spectrum: {method: svd, input: near.graph, rank: 3}
+  grown: {method: knn, input: components.scores, base: near, k: 2}
+  beside: {method: knn, input: components.scores, queries: new.scores, k: 2}
+  start: {method: pca, input: counts, rank: 2}
+  pull: {method: kernel_sum, input: start.scores, kernel: gaussian, bandwidth: 0.5}
+  bent: {method: kernel_pca, input: counts, rank: 2}
+  bent-new: {method: transform, result: bent, input: more}
+  bent-rows: {method: svd, input: bent-new.scores, rank: 1}
+  marks: {method: nystroem, input: counts, rank: 9, landmarks: rpcholesky}
+  marks-new: {method: transform, result: marks, input: more}
+  means: {method: nystroem, input: counts, rank: 9}
+  of-marks: {method: pca, input: means.features, rank: 2}
+  stored: {method: index, input: counts, partition_rows: 100}
+  looked-up: {method: knn, input: more, index: stored, k: 3}
+  most: {method: knn, input: counts, index: stored, k: 3, min_recall: 0.8}
+  of-rows: {method: pca, input: stored.rows, rank: 2}
+"""
+MAPS = """\
+  groups: {method: kmeans, input: components.scores, k: 3}
   trust: {method: trustworthiness, input: counts, embedding: components.scores, k: 4}
   some: {method: continuity, input: counts, embedding: components.scores, sample_rows: 400, metric: cosine}
   near-all: {method: knn, input: counts, k: 4}
   kept: {method: neighborhood_preservation, first: near-all, second: near}
-  spectrum: {method: svd, input: near.graph, rank: 3}
-  grown: {method: knn, input: components.scores, base: near, k: 2}
-  beside: {method: knn, input: components.scores, queries: new.scores, k: 2}
   weights: {method: fuzzy_graph, neighbors: near-all}
   as-numbers: {method: fuzzy_graph, neighbors: near-all, targets: components.scores, target_metric: euclidean}
   both: {method: combine_graphs, first: weights, second: as-numbers}
@@ -159,30 +169,20 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
   down-from: {method: tsne, neighbors: near-all, perplexity: "1,1.2", n_iter: 5, init: start}
   settled: {method: transform, result: down, neighbors: near-new}
   start: {method: pca, input: counts, rank: 2}
-  pull: {method: kernel_sum, input: start.scores, kernel: gaussian, bandwidth: 0.5}
   dense: {method: density, input: start.scores, bandwidth: 0.5, targets: placed.embedding}
   of-placed: {method: svd, input: placed.embedding, rank: 1}
   trusted: {method: trustworthiness, input: counts, embedding: picture.embedding, k: 4}
   of-weights: {method: svd, input: weights.graph, rank: 2}
-  bent: {method: kernel_pca, input: counts, rank: 2}
-  bent-new: {method: transform, result: bent, input: more}
-  bent-rows: {method: svd, input: bent-new.scores, rank: 1}
-  marks: {method: nystroem, input: counts, rank: 9, landmarks: rpcholesky}
-  marks-new: {method: transform, result: marks, input: more}
-  means: {method: nystroem, input: counts, rank: 9}
-  of-marks: {method: pca, input: means.features, rank: 2}
-  stored: {method: index, input: counts, partition_rows: 100}
-  looked-up: {method: knn, input: more, index: stored, k: 3}
-  most: {method: knn, input: counts, index: stored, k: 3, min_recall: 0.8}
-  of-rows: {method: pca, input: stored.rows, rank: 2}
 """
-    )
+KINDS = set(re.findall(r"method: (\w+)", FLOW + MATRICES + MAPS))
+
+
+def leaves_what_was_planned(flow: Path) -> list[str]:
+    """Run a workflow and compare what it leaves with its plan; stages that had none before."""
     before = json.loads(rankfold("plan", flow, "--json").stdout)["stages"]
     run = rankfold("run", flow)
     assert run.exit_code == 0, run.output
     assert set(actions(flow).values()) == {("skip", "finished")}
-    unknown = [stage["stage"] for stage in before if stage["plan"] is None]
-    assert unknown == ["table-store", "of-table", "copy"]
     for stage in before:
         if stage["plan"] is not None:
             kept = json.loads((Path(stage["out"] + ".run") / "run.json").read_text())
@@ -193,12 +193,35 @@ def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Pat
             assert made[-1]["shape"] == stage["plan"]["shape"]
             files = sum(path.is_file() for path in Path(stage["out"]).rglob("*"))
             assert files == stage["numbers"]["files"], stage["stage"]
+    return [stage["stage"] for stage in before if stage["plan"] is None]
+
+
+def with_more_inputs(flow: Path, stages: str) -> Path:
+    """A workflow of more stages, of a table and of some rows besides."""
+    (flow.parent / "y.csv").write_text("a,b\n" + "\n".join(f"{i},{i * i % 7}" for i in range(300)))
+    inputs = "  counts: x.zarr\n  table: y.csv\n  more: {store: x.zarr, select_rows: 0:40}"
+    flow.write_text(FLOW.replace("  counts: x.zarr", inputs) + stages)
+    return flow
+
+
+def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Path) -> None:
+    """Whether its inputs are there or imagined, the plan says much the same."""
+    of_unknown_size = {"radius_neighbors"}  # its files are known once neighbors are counted
+    assert set(models.STAGES) == KINDS | of_unknown_size
+    with_more_inputs(flow, MATRICES)
+    assert leaves_what_was_planned(flow) == ["table-store", "of-table", "copy"]
     changed(flow, ("dtype: float32", "dtype: float64"))
     assert actions(flow)["copy"] == ("run", "parameter dtype: float32 -> float64")
     os.utime(flow.parent / "y.csv", (time.time(), 0))
     assert actions(flow)["table-store"] == ("run", "input table changed")
     assert actions(flow)["of-table"] == ("run", "known when table-store has run")
     assert rankfold("run", flow).exit_code == 0
+
+
+def test_maps_are_planned_before_and_after_the_neighbors_they_need(flow: Path) -> None:
+    """The same of stages that follow neighbors."""
+    with_more_inputs(flow, MAPS)
+    assert leaves_what_was_planned(flow) == []
 
 
 # Reconstructions and measures of an embedding ------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.formats.csr import csr_source
 from rankfold.pipeline.formats.zarr.vector import VectorSource
-from rankfold.pipeline.law import LARGEST, outside
+from rankfold.pipeline.law import LARGEST, first_outside
 
 Array = npt.NDArray[Any]
 
@@ -57,7 +57,7 @@ class StoredRows:
     def weights(self, some: slice) -> Array:
         """What some edges weigh; finite, and not negative."""
         values = self.source.data.take(some.start, some.stop)
-        if (place := outside(values, 0, LARGEST)) is not None:
+        if (place := first_outside(values, 0, LARGEST)) is not None:
             raise DataError(
                 f"{self.source.name}: data[{some.start + place}] is {values[place]}: weights of a graph are "
                 "finite, and not negative. Restore the result, or make it again"

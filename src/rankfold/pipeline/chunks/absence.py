@@ -43,7 +43,7 @@ class Absence:
         )
 
 
-def scaled(absent: int, examined: int, total: int, fill: object) -> Absence:
+def estimate_absence(absent: int, examined: int, total: int, fill: object) -> Absence:
     """Absence of ``total`` chunks, of which so many were looked at."""
     if examined in (0, total):
         return Absence(absent, total, (str(fill),))
@@ -52,7 +52,7 @@ def scaled(absent: int, examined: int, total: int, fill: object) -> Absence:
     return Absence(count, total, (str(fill),), sampled=True)
 
 
-def joined(parts: Iterable[Absence | None]) -> Absence | None:
+def sum_absences(parts: Iterable[Absence | None]) -> Absence | None:
     """Absence of several arrays together; None where chunks of none are known."""
     known = [part for part in parts if part is not None]
     if not known:

@@ -10,7 +10,6 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import zarr
@@ -44,14 +43,9 @@ class WholeStore(WrapperStore[Any]):
         return value
 
 
-def open_whole(folder: str | Path) -> zarr.Array[Any] | zarr.Group:
-    """The array or group in a folder of which every chunk was written, to be read."""
-    return zarr.open(WholeStore(LocalStore(folder, read_only=True)), mode="r")
-
-
-def open_edition(edition: Edition) -> zarr.Array[Any] | zarr.Group:
-    """The array or group at the path of an edition, to be read."""
-    return open_whole(edition.path)
+def open_edition(edition: Edition, path: str = "") -> zarr.Array[Any] | zarr.Group:
+    """Open a result to read it, or the array or group at a path in it."""
+    return zarr.open(WholeStore(LocalStore(edition.path, read_only=True)), path=path, mode="r")
 
 
 @dataclass(frozen=False, eq=False)

@@ -81,16 +81,14 @@ class ChunkFiles:
         """State of every file, or of the ``first`` ones, in grid order; of ``LISTING_LIMIT`` at most of them,
         evenly spaced.
         """
-        total = self.total if first is None else first
-        count = min(total, LISTING_LIMIT)
-        for index in range(count):
-            yield self._state(self.key(*self._place(index * total // count)))
+        return (state for _, state in self.sample(LISTING_LIMIT, first))
 
-    def sample(self, most: int) -> Iterator[tuple[tuple[int, ...], FileState]]:
-        """Place in the grid and state of ``most`` files at most, evenly spaced."""
-        count = min(self.total, most, LISTING_LIMIT)
+    def sample(self, most: int, first: int | None = None) -> Iterator[tuple[tuple[int, ...], FileState]]:
+        """Place in the grid and state of at most ``most`` files, evenly spaced among all or the ``first``."""
+        total = self.total if first is None else first
+        count = min(total, most, LISTING_LIMIT)
         for index in range(count):
-            place = tuple(self._place(index * self.total // count))
+            place = tuple(self._place(index * total // count))
             yield place, self._state(self.key(*place))
 
     def _state(self, key: str) -> FileState:

@@ -283,7 +283,7 @@ class Chunked(Protocol):
         """Chunks that its store lacks, by at most ``most`` of its files; None where it has no chunks."""
 
 
-def absence_of(source: Source | Volume, most: int = MOST_FILES) -> Absence | None:
+def absence_of(source: object, most: int = MOST_FILES) -> Absence | None:
     """Chunks that the store of a matrix lacks, by at most ``most`` of its files; None where it has none."""
     return source.absent_chunks(most) if isinstance(source, Chunked) else None
 

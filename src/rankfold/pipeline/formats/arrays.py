@@ -25,7 +25,7 @@ from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Csr, Matrix, in_one_line
 from rankfold.pipeline.errors import ChunkError, InputError
-from rankfold.pipeline.law import falls, outside
+from rankfold.pipeline.law import first_fall, first_outside
 
 DIGEST_BYTES = 4 * 2**20
 """Rows are hashed in blocks of this size, so that no second copy of the matrix is ever made."""
@@ -254,7 +254,12 @@ def _require_places(x: Any) -> None:
     if x.format in ("csr", "csc"):
         lines, short = (rows, columns) if x.format == "csr" else (columns, rows)
         ends, fits = x.indptr, len(x.indptr) == lines + 1
-        if not fits or ends[0] != 0 or ends[-1] > min(len(x.indices), len(x.data)) or falls(ends) is not None:
+        if (
+            not fits
+            or ends[0] != 0
+            or ends[-1] > min(len(x.indices), len(x.data))
+            or first_fall(ends) is not None
+        ):
             raise ChunkError(
                 f"sparse {x.format}: indptr is not increasing from 0 to {len(x.data)} in {lines + 1}"
             )
@@ -262,7 +267,7 @@ def _require_places(x: Any) -> None:
     else:
         found = [("row", x.row, rows), ("col", x.col, columns)] if x.format == "coo" else []
     for name, places, length in found:
-        if (wrong := outside(places, 0, length - 1)) is not None:
+        if (wrong := first_outside(places, 0, length - 1)) is not None:
             raise ChunkError(
                 f"sparse {x.format}: {name}[{wrong}] is {places[wrong]}, but is to be below {length}"
             )

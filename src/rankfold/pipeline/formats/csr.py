@@ -13,25 +13,21 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.chunks.absence import Absence, joined
+from rankfold.pipeline.chunks.absence import Absence, sum_absences
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks, join_marks
 from rankfold.pipeline.data.dtypes import cut, require_matrix, whole_lengths
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import MOST_FILES, Csr, in_one_line, index_dtype
+from rankfold.pipeline.data.source import MOST_FILES, Csr, absence_of, in_one_line, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.zarr.vector import Vector, vector_at
-from rankfold.pipeline.law import falls, outside
-
-if TYPE_CHECKING:
-    pass
-
+from rankfold.pipeline.law import first_fall, first_outside
 
 # The group of three vectors -----------------------------------------------------------------------
 
@@ -128,7 +124,7 @@ class CsrSource:
         """Where lines ``top:bottom`` begin, and where the last one ends; checked."""
         ends, lines = self.indptr.take(top, bottom + 1).astype(np.int64, copy=False), self.indptr.length - 1
         first, last = (0 if top == 0 else ends[0]), (self.nnz if bottom == lines else ends[-1])
-        if not 0 <= ends[0] == first <= last == ends[-1] <= self.nnz or falls(ends) is not None:
+        if not 0 <= ends[0] == first <= last == ends[-1] <= self.nnz or first_fall(ends) is not None:
             raise ChunkError(
                 f"{self.name}: indptr[{top}:{bottom + 1}] is not increasing from 0 to {self.nnz}, the length "
                 "of data. Restore the store"
@@ -142,7 +138,7 @@ class CsrSource:
     def places(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Indices of stored numbers ``start:stop`` in the type that they are stored in; checked."""
         indices, short = self.indices.take(start, stop), self.shape[1 if self.by == "rows" else 0]
-        if (wrong := outside(indices, 0, short - 1)) is not None:
+        if (wrong := first_outside(indices, 0, short - 1)) is not None:
             raise ChunkError(
                 f"{self.name}: indices[{start + wrong}] is {indices[wrong]}, but the matrix has {short} "
                 f"{'columns' if self.by == 'rows' else 'rows'}. Restore the store"
@@ -201,7 +197,7 @@ class CsrSource:
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
         """Those of all three vectors."""
-        return joined(v.absent_chunks(most) for v in (self.data, self.indices, self.indptr) if v.length)
+        return sum_absences(absence_of(v, most) for v in (self.data, self.indices, self.indptr) if v.length)
 
     def fingerprint(self) -> str:
         """Digest of shape, layout, and the fingerprints of the vectors."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.chunks.absence import Absence, joined
+from rankfold.pipeline.chunks.absence import Absence, sum_absences
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.grid import Grid
@@ -137,7 +137,7 @@ class Series:
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
         """Those of all parts together."""
         share = -(-most // len(self.parts))
-        return joined(absence_of(part, share) for part in self.parts)
+        return sum_absences(absence_of(part, share) for part in self.parts)
 
     def fingerprint(self) -> str:
         """Digest of those of all parts."""

@@ -8,7 +8,6 @@ those of the small files that say what arrays are always.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankfold.pipeline.chunks.absence import chunk_count
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import atomic_file
@@ -271,8 +271,7 @@ def _missing_chunks(result: Path) -> Iterator[str]:
             if isinstance(array, zarr.Array):
                 # Files are counted, and not asked for by name: a damaged shape may have any number of chunks.
                 stored = sum(path.name != "zarr.json" for _, path in _files(folder))
-                grid = zip(array.shape, array.shards or array.chunks, strict=True)
-                count = math.prod(-(-length // chunk) for length, chunk in grid)
+                count = chunk_count(array.shape, array.shards or array.chunks)
                 if stored < count:
                     name = "the matrix" if folder == result else folder.relative_to(result).as_posix()
                     yield f"{count - stored} of {count} chunks of {name} have gone"

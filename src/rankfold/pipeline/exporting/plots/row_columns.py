@@ -141,7 +141,12 @@ def _at(place: str) -> Column:
         from rankfold.pipeline.chunks.edition_array import open_edition
 
         edition = edition_around(store)
-        node: Any = zarr.open(store, mode="r") if edition is None else open_edition(edition)
+        node: Any
+        if edition is None:
+            node = zarr.open(store, mode="r")
+        else:
+            path = os.path.relpath(os.path.abspath(store), edition.path)
+            node = open_edition(edition, "" if path == os.curdir else path)
         return _in_group(node, store, name) if node_kind(store) == "group" else _array(node, store, name)
     if suffix == ".npy":
         return _npy(store, name)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.chunks.absence import Absence, chunk_count, inner_counts, scaled
+from rankfold.pipeline.chunks.absence import Absence, chunk_count, estimate_absence, inner_counts
 from rankfold.pipeline.chunks.files import ABSENT as NO_FILE
 from rankfold.pipeline.chunks.files import LISTING_LIMIT, absent_message
 from rankfold.pipeline.chunks.shard import ABSENT, read_index
@@ -40,7 +40,7 @@ def count_absent(layout: Layout, most: int = LISTING_LIMIT) -> Absence:
             absent += math.prod(inside)
         elif is_indexed(layout):
             absent += absent_inside(layout, state.key, state.size, inside, _reader(layout))
-    return scaled(absent, examined, chunk_count(layout.shape, layout.chunks), layout.fill)
+    return estimate_absence(absent, examined, chunk_count(layout.shape, layout.chunks), layout.fill)
 
 
 def count_listed(
@@ -51,7 +51,7 @@ def count_listed(
     inside = sum(math.prod(chunks_inside(layout, place)) for place in places)
     count = min(len(places), most) if is_indexed(layout) else 0
     if not count:
-        return scaled(total - inside, total, total, layout.fill)
+        return estimate_absence(total - inside, total, total, layout.fill)
     sample = [places[i * len(places) // count] for i in range(count)]
 
     def absent(place: tuple[int, ...]) -> int:
@@ -61,7 +61,7 @@ def count_listed(
     with ThreadPoolExecutor(FETCHES) as pool:
         found = sum(pool.map(absent, sample))
     examined = sum(math.prod(chunks_inside(layout, place)) for place in sample)
-    inner = scaled(found, examined, inside, layout.fill)
+    inner = estimate_absence(found, examined, inside, layout.fill)
     return Absence(total - inside + inner.count, total, inner.fills, inner.sampled)
 
 

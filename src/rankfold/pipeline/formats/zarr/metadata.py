@@ -116,10 +116,14 @@ def metadata_version(array: zarr.Array[Any], folder: str) -> tuple[str, str]:
     """Document in a folder that describes the array in it, and its digest."""
     document = ".zarray" if array.metadata.zarr_format == 2 else "zarr.json"
     try:
-        with open(os.path.join(folder, document), "rb") as file:
-            return document, hashlib.blake2b(file.read(), digest_size=16).hexdigest()
+        return document, _digest_of(os.path.join(folder, document))
     except FileNotFoundError:
         raise SourceNotFoundError(f"{folder} was removed or moved since it was opened") from None
+
+
+def _digest_of(document: str) -> str:
+    with open(document, "rb") as file:
+        return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
 
 
 def require_described(layout: Layout) -> None:
@@ -134,9 +138,7 @@ def require_described(layout: Layout) -> None:
 def require_same_metadata(layout: Layout) -> None:
     """Raise ``DataError`` for an array that is not described as it was when it was opened."""
     require_described(layout)
-    with open(layout.files.path(layout.files.metadata), "rb") as file:
-        version = hashlib.blake2b(file.read(), digest_size=16).hexdigest()
-    if version != layout.version:
+    if _digest_of(layout.files.path(layout.files.metadata)) != layout.version:
         raise DataError(f"{layout.name} was changed since it was opened: its metadata differ. Open it again")
 
 

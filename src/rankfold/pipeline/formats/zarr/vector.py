@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.chunks.absence import Absence
 from rankfold.pipeline.chunks.edition import edition_around
 from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece, Span
@@ -66,8 +65,6 @@ class Vector:
         def row_marks(self, rows: int) -> RowMarks: ...
 
         def stored_bytes(self) -> int: ...
-
-        def absent_chunks(self, most: int = ...) -> Absence: ...
 
     @property
     def length(self) -> int:
