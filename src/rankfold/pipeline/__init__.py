@@ -16,6 +16,7 @@
     removal     the only module that removes files and folders
     errors      the tree of errors
     law         what arrays and facts of a result may be, before a kernel follows them
+    regular     files opened for reading: regular ones alone, documents of bounded size
     blas        one thread, everywhere
     gpu         a device to compute on: whether there is one, arrays there, panels that stay
     units       bytes as people write them

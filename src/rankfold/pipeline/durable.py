@@ -19,6 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from rankfold.pipeline.regular import open_regular
+
 FLUSHES_AT_ONCE = 16
 """Flushes that wait for the disk together."""
 
@@ -35,7 +37,7 @@ def begin_flush(path: str | os.PathLike[str], start: int, length: int) -> None:
     begin = _sync_file_range()
     if length < LEAST_BYTES or begin is None:
         return
-    with contextlib.suppress(OSError), open(path, "rb", 0) as file:
+    with contextlib.suppress(OSError), open_regular(path, buffering=0) as file:
         begin(file.fileno(), start, length, WRITE)  # what a file system does not know it may leave
 
 
@@ -51,7 +53,7 @@ def _sync_file_range() -> Any:
 def flush(path: str | os.PathLike[str]) -> None:
     """Have a file, or the names in a folder, on the disk; one that is gone needs no flushing."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return
     try:

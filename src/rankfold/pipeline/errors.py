@@ -3,6 +3,7 @@
     RankfoldError
     ├── InputError (ValueError)             2   what was asked cannot be: rank, type, shape, option
     │   ├── SourceNotFoundError             2   no such store, array or file
+    │   ├── UnfitFileError (OSError)        2   no regular file where one belongs, or one too large
     │   ├── ArgumentError (TypeError)       2   a function does not take that name, or that kind of value
     │   └── SettingsError                   2   a workflow or a profile, with file and line
     ├── OutputError                         2   the output exists, or cannot be written
@@ -24,6 +25,7 @@ A message says what was asked, what was found, and what to change, with the numb
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _CONTROL = {
@@ -57,6 +59,22 @@ class InputError(RankfoldError, ValueError):
 
 class SourceNotFoundError(InputError, FileNotFoundError):
     """There is no matrix where the caller pointed."""
+
+
+class UnfitFileError(InputError, OSError):
+    """What has the name of a file is no regular file, or a document that is too large."""
+
+    def __init__(self, path: str | os.PathLike[str], found: str, most_bytes: int | None = None) -> None:
+        name = os.fsencode(path).decode("utf-8", "backslashreplace")
+        limit = most_bytes and f"and at most {most_bytes >> 20} MiB of such a file are read"
+        super().__init__(
+            f"{name} is {found}, {limit or 'where a regular file belongs'}. Name or restore the file"
+        )
+        self.path, self.found, self.most_bytes = path, found, most_bytes
+        self.strerror = f"it is {found}"
+
+    def __reduce__(self) -> tuple[type[UnfitFileError], tuple[str | os.PathLike[str], str, int | None]]:
+        return UnfitFileError, (self.path, self.found, self.most_bytes)
 
 
 class ArgumentError(InputError, TypeError):

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rankfold.pipeline.durable import exchange, flush, flush_names, rename, rename_new
 from rankfold.pipeline.errors import OutputError, RankfoldError
+from rankfold.pipeline.regular import open_regular
 from rankfold.pipeline.removal import remove
 
 HEAD_BYTES = 2**16
@@ -39,8 +40,9 @@ def carries(mark: str, otherwise: str = "was not made by rankfold") -> Foreign:
 
 def head_of(path: Path) -> bytes:
     """The part of a file in which a mark stands."""
-    with open(path, "rb") as file:
-        return file.read(HEAD_BYTES)
+    with open_regular(path) as file:
+        head: bytes = file.read(HEAD_BYTES)
+    return head
 
 
 # Files --------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ValidationError, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, UnfitFileError
+from rankfold.pipeline.regular import read_text
 from rankfold.pipeline.units import SIZES, parse_bytes
 from rankfold.settings.yaml_words import cut, in_plain_words, oddity
 
@@ -164,19 +165,18 @@ def require_file(path: Path, what: str) -> Path:
 
 def _text_of(path: Path, what: str) -> str:
     try:
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise SettingsError(
-                f"{path}: holds {size} bytes, and a {what} at most {MOST_BYTES}. Is it the right file?"
-            )
-        return path.read_text(encoding="utf-8")
+        return read_text(path, MOST_BYTES)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         byte = f"here is the byte 0x{error.object[error.start]:02x}"
         message = f"{path}:{line}: is not text: {byte}. A {what} is a text file, saved as UTF-8"
         raise SettingsError(message) from error
-    except IsADirectoryError as error:
-        raise SettingsError(f"{path}: a {what} is a YAML file, and here is a folder. Name a file") from error
+    except UnfitFileError as error:
+        message = f"a {what} is a YAML file, and here is {error.found}. Name a file"
+        if error.most_bytes:
+            size = path.stat().st_size
+            message = f"holds {size} bytes, and a {what} at most {MOST_BYTES}. Is it the right file?"
+        raise SettingsError(f"{path}: {message}") from error
     except PermissionError as error:
         raise SettingsError(
             f"{path}: may not be read by you. Allow it with chmod u+r, or ask its owner"

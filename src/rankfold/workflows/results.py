@@ -240,9 +240,9 @@ def description_facts(result: Result) -> dict[str, Any]:
 
 def _shapes(result: Result) -> dict[str, tuple[int, ...]]:
     """Of its arrays, by name; the graph of neighbors among them. No array is read."""
-    import zarr
+    from rankfold.pipeline.chunks.regular_store import zarr_group
 
-    shapes = {name: array.shape for name, array in sorted(zarr.open_group(result.path, mode="r").arrays())}
+    shapes = {name: array.shape for name, array in sorted(zarr_group(result.path).arrays())}
     if result.attrs["kind"] == "knn":
         shapes["graph"] = (shapes["indices"][0], result.attrs["input"]["shape"][0])
     return shapes

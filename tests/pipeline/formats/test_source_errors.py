@@ -13,6 +13,7 @@ import pytest
 import zarr
 from stores import COLUMNS, KINDS, ROWS, Matrix, npy, numbers, read, zarr_store
 
+from rankfold.pipeline import regular
 from rankfold.pipeline.chunks.encoding import decode_into
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
 from rankfold.pipeline.formats import csr, open_source
@@ -291,6 +292,6 @@ def test_a_document_that_is_stale_is_no_missing_one(tmp_path: Path, monkeypatch:
     def stale(path: str, *_: object, **__: object) -> None:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path)
 
-    monkeypatch.setattr(csr, "open", stale, raising=False)
+    monkeypatch.setattr(regular, "open_descriptor", stale)
     with pytest.raises(OSError, match="Stale file handle"):
         csr.compressed_kind(str(tmp_path / "x.zarr"))

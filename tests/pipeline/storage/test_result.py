@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rankfold as rf
+from rankfold.pipeline import regular
 
 X = np.random.default_rng(0).standard_normal((60, 8))
 
@@ -61,14 +62,14 @@ def test_what_may_not_be_read_is_not_called_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Told by the system: a test that takes the right away says nothing where root runs it."""
-    x, read = np.eye(30, 5), Path.read_bytes
+    x, opens = np.eye(30, 5), regular.open_descriptor
     rf.pca(x, rank=2, out=tmp_path / "r.zarr")
 
-    def refuses(self: Path) -> bytes:
-        if self == tmp_path / "r.zarr" / name:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
-        return read(self)
+    def refuses(path: str, *flags: int) -> int:
+        if Path(path) == tmp_path / "r.zarr" / name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return opens(path, *flags)
 
-    monkeypatch.setattr(Path, "read_bytes", refuses)
+    monkeypatch.setattr(regular, "open_descriptor", refuses)
     with pytest.raises(PermissionError, match=name):
         rf.transform(tmp_path / "r.zarr", x)

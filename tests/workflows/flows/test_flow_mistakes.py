@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from flow_commands import FLOW, begun, rankfold
 
+from rankfold.pipeline import regular
 from rankfold.workflows.wording import in_file
 
 CRON = 'what begins with * needs quotes: write "*/5 * * * *"'
@@ -206,14 +206,14 @@ def test_a_file_that_may_not_be_read(flow: Path, kind: str, monkeypatch: pytest.
     """Told by the system: a test that takes the right away says nothing where root runs it."""
     site = flow.parent / "site.yaml"
     site.write_text("cores: 1\n")
-    closed, read = (flow if kind == "workflow" else site), Path.read_text
+    closed, opens = (flow if kind == "workflow" else site), regular.open_descriptor
 
-    def refuses(self: Path, *arguments: Any, **options: Any) -> str:
-        if self == closed:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
-        return read(self, *arguments, **options)
+    def refuses(path: str, *flags: int) -> int:
+        if Path(path) == closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return opens(path, *flags)
 
-    monkeypatch.setattr(Path, "read_text", refuses)
+    monkeypatch.setattr(regular, "open_descriptor", refuses)
     message = f"{closed}: may not be read by you. Allow it with chmod u+r, or ask its owner"
     assert said("run", flow, "--cluster", site) == message
 

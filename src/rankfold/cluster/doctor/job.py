@@ -28,6 +28,7 @@ from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import ask
 from rankfold.cluster.slurm.shell_lines import exports, in_directive, log_pattern
 from rankfold.pipeline.errors import ClusterError, RankfoldError
+from rankfold.pipeline.regular import read_last_lines, read_text
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
@@ -173,13 +174,13 @@ def describe_job(job: str) -> str:
 
 def _read(path: Path) -> str:
     with contextlib.suppress(OSError):
-        return path.read_text(errors="replace")
+        return read_text(path, errors="replace")
     return ""
 
 
 def _last_words(folder: Path) -> str:
     with contextlib.suppress(OSError):
-        lines = (folder / JOB_OUTPUT).read_text(errors="replace").strip().splitlines()
+        lines = [line for line in read_last_lines(folder / JOB_OUTPUT) if line.strip()]
         if lines:
             return lines[-1]
     return "it left no file that is seen here: is the working folder shared?"

@@ -27,6 +27,7 @@ from rankfold.pipeline.durable import rename
 from rankfold.pipeline.engine.memory import available_bytes
 from rankfold.pipeline.errors import DeviceError
 from rankfold.pipeline.gpu import require_device
+from rankfold.pipeline.regular import read_bounded
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
 
@@ -189,7 +190,7 @@ def check_writing(folder: Path) -> Finding:
         doing = "rename"
         rename(one, two)
         doing = "read back"
-        if two.read_bytes() != b"rankfold":
+        if read_bounded(two) != b"rankfold":
             raise OSError("other bytes than were written")
     except OSError as error:
         advice = "Runs cannot work here: choose another folder, such as scratch of the site"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from distributed.deploy.spec import ProcessInterface
 
+from rankfold.pipeline.regular import open_regular, read_last_lines
+
 GRACE_SECONDS = 10.0
 """For the segments of a worker to leave a checkpoint."""
 
@@ -52,7 +54,7 @@ class WorkerProcess(ProcessInterface):
         """Start the process; it registers by itself."""
         end, self._lifeline = os.pipe()
         try:
-            with open(self._log, "wb") as log:
+            with open_regular(self._log, "wb") as log:
                 self._process = await asyncio.create_subprocess_exec(
                     *self._command,
                     stdin=end,
@@ -90,5 +92,5 @@ class WorkerProcess(ProcessInterface):
         code = self._process.returncode if self._process is not None else None
         if code is not None and code < 0:
             return f"killed by {signal.Signals(-code).name}"
-        lines = self._log.read_text(errors="replace").strip().splitlines()[-1:] if self._log.exists() else []
-        return ": ".join([f"exit status {code}", *lines])
+        lines = [line for line in read_last_lines(self._log) if line.strip()] if self._log.exists() else []
+        return ": ".join([f"exit status {code}", *lines[-1:]])

@@ -14,6 +14,7 @@ from types import FrameType
 
 from rankfold.cluster.mpi.rendezvous import Call, come, read_beat, read_call, require_own
 from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.regular import open_regular
 
 LOG = logging.getLogger("rankfold")
 
@@ -78,7 +79,7 @@ def _calls(folder: Path, number: int) -> Iterator[Call | None]:
 
 
 def _start(call: Call, number: int) -> subprocess.Popen[bytes]:
-    with open(Path(call.logs) / f"worker-{call.name[:8]}-{number}.log", "ab") as log:
+    with open_regular(Path(call.logs) / f"worker-{call.name[:8]}-{number}.log", "ab") as log:
         return subprocess.Popen(
             call.command,
             stdin=subprocess.DEVNULL,

@@ -18,6 +18,7 @@ from typing import Any
 
 from rankfold.cluster.slurm.profile import walltime_seconds
 from rankfold.pipeline.errors import ClusterError
+from rankfold.pipeline.regular import read_last_lines
 
 GONE_SECONDS = 60.0
 """A job that SLURM does not know for so long has ended; its answers may be some seconds old."""
@@ -75,7 +76,7 @@ class Jobs:
 
     def _last_words(self, job_id: str) -> str:
         for path in self._logs.glob(f"*-{job_id}.err"):
-            lines = [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
+            lines = [line for line in read_last_lines(path) if line.strip()]
             telling = [line for line in lines if " - INFO - " not in line] or lines
             if telling:
                 return f": {telling[-1].strip()}"

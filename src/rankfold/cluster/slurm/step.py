@@ -12,6 +12,7 @@ from typing import Self
 
 from rankfold.cluster.slurm.shell_lines import log_pattern
 from rankfold.pipeline.errors import ClusterError, NoWorkersError
+from rankfold.pipeline.regular import open_regular, read_last_lines
 
 END_SECONDS = 20.0
 """How long workers may take to end by themselves when their scheduler has ended."""
@@ -35,7 +36,7 @@ class SrunStep:
 
     def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
         """Start the tasks, whose environment has some settings besides; they register by themselves."""
-        with open(self._log, "wb") as log:
+        with open_regular(self._log, "wb") as log:
             # Of its own session: Ctrl-C is for the driver, which lets segments end first.
             self._process = subprocess.Popen(
                 command,
@@ -59,7 +60,7 @@ class SrunStep:
     def _last_words(self) -> str:
         logs = [*self.logs.glob(f"worker-{self._tag}-*.log"), self._log]
         for log in logs:
-            lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+            lines = [line for line in read_last_lines(log) if line.strip()]
             telling = [line for line in lines if " - INFO - " not in line]
             if telling:
                 return telling[-1].strip()

@@ -123,10 +123,10 @@ class Geodesics:
 
     def nearest(self, run: Run) -> tuple[Int64, float]:
         """(l,) rows that are nearest to each landmark, the first of several; the farthest of them all."""
-        import zarr
+        from rankfold.pipeline.chunks.regular_store import zarr_array
 
         array, counts, radius = (
-            zarr.open_array(run.result / NAME, mode="r"),
+            zarr_array(run.result / NAME),
             np.zeros(self.landmarks, int),
             0.0,
         )

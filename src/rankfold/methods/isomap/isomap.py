@@ -269,10 +269,10 @@ class IsomapTask:
 
     def _embed(self, run: Run, scaling: Scaling, landmarks: Int64) -> dict[str, float]:
         """Write coordinates of all rows; how far they are from keeping distances."""
-        import zarr
+        from rankfold.pipeline.chunks.regular_store import zarr_array
 
         geodesics, width = self.geodesics, self.parameters.n_components
-        array = zarr.open_array(run.result / NAME, mode="r")
+        array = zarr_array(run.result / NAME)
         shape, chunk = (self.rows, width), (geodesics.chunk_rows, width)
         path = create_output(run.result, "embedding", shape, self.dtype, chunk)
         sample, in_order = self._sample(), np.sort(landmarks)

@@ -60,13 +60,13 @@ def create_graph(result: Path, shape: tuple[int, int], k: int, chunk_rows: int) 
 
 def write_symmetric_graph(result: Path, scratch: Path, shape: tuple[int, int], *, mutual: bool) -> None:
     """The group of all edges that either of two rows has in ``indices``, or both."""
-    import zarr
+    from rankfold.pipeline.chunks.regular_store import zarr_array
 
     folder, between = result / NAME, scratch / "edges"
     for old in (folder, between):
         remove(old)
     between.mkdir()
-    indices, distances = (zarr.open_array(result / name, mode="r") for name in ("indices", "distances"))
+    indices, distances = (zarr_array(result / name) for name in ("indices", "distances"))
     both = _both_ways(indices, distances)
     write_edges(both, folder, between, shape, 2 * indices.size, name=str(result), mutual=mutual)
     remove(between)
@@ -112,9 +112,11 @@ def create_group(folder: Path, shape: tuple[int, int]) -> None:
     """The group of a sparse matrix, without its arrays."""
     import zarr
 
+    from rankfold.pipeline.chunks.regular_store import RegularStore
+
     make_folder(folder)
     remove(folder / "zarr.json")
-    group = zarr.open_group(folder, mode="a", zarr_format=3)
+    group = zarr.open_group(RegularStore(folder), mode="a", zarr_format=3)
     group.attrs.update(
         {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [int(n) for n in shape]}
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ from rankfold.methods.tree.points import read_edges
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.regular import is_regular
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
@@ -130,7 +130,7 @@ def open_weights(value: object, rows: int, name: str) -> Source | None:
     if value is None:
         return None
     if isinstance(value, str | os.PathLike) and str(value).endswith(".npy"):
-        value = np.load(value, mmap_mode="r") if Path(value).exists() else value
+        value = np.load(value, mmap_mode="r") if is_regular(value) else value
     if not isinstance(value, str | os.PathLike | Source) and np.ndim(value) == 1:  # type: ignore[arg-type]
         value = np.array(value).reshape(-1, 1)
     source = open_source(value)

@@ -11,6 +11,7 @@
     absence         chunks that a store does not hold, counted
     edition         which edition of a result a handle belongs to
     edition_array   Zarr arrays that read numbers of that edition alone
+    regular_store   a folder as a store of Zarr: regular files, sensible metadata
     bounded_store   the same bounds where Zarr itself reads
 
 Zarr's own reading takes a third more time and five times the memory for compressed chunks, and 0.65 s where

@@ -24,15 +24,13 @@ from zarr.storage import WrapperStore
 from rankfold.pipeline.chunks.codecs import byte_codecs, encoding_of
 from rankfold.pipeline.chunks.decoders import Bytes
 from rankfold.pipeline.chunks.encoding import decode_within, encoded_bound, require_bounded
+from rankfold.pipeline.chunks.regular_store import METADATA
 from rankfold.pipeline.chunks.shard import ABSENT
 from rankfold.pipeline.errors import DataError
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
     from zarr.core.buffer import Buffer, BufferPrototype
-
-METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
-"""What Zarr looks for and may well not find."""
 
 
 SEEN_SECONDS = 2.0

@@ -14,19 +14,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
 import os
 import stat
 from dataclasses import dataclass
 
 from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.regular import METADATA_BYTES, open_regular, read_json
 
 METADATA = "zarr.json"
 MANIFEST = "manifest.json"
 """Files of a result that tell one edition from another."""
-
-METADATA_BYTES = 2**26
-"""Of metadata that are looked at, at most."""
 
 HEAD_BYTES = 4096
 """Of a manifest, whose checksum of everything comes first."""
@@ -118,7 +115,7 @@ def _content(folder: str, metadata: FileState | None, manifest: FileState | None
         if state is not None:
             with (
                 contextlib.suppress(FileNotFoundError, NotADirectoryError),
-                open(f"{folder}/{name}", "rb") as file,
+                open_regular(f"{folder}/{name}") as file,
             ):
                 text = file.read(most)
         digest.update(b"\0" + text)
@@ -131,8 +128,7 @@ def _is_written(folder: str, state: FileState | None) -> bool:
     if state is None or state[2] > METADATA_BYTES:
         return False
     try:
-        with open(f"{folder}/{METADATA}", "rb") as file:
-            attributes = json.load(file).get("attributes")
-    except (OSError, ValueError, AttributeError, RecursionError):
+        attributes = read_json(f"{folder}/{METADATA}").get("attributes")
+    except (OSError, ValueError, AttributeError):
         return False
     return isinstance(attributes, dict) and ATTRIBUTE in attributes

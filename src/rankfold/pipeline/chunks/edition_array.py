@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import zarr
-from zarr.storage import LocalStore, WrapperStore
+from zarr.storage import WrapperStore
 
-from rankfold.pipeline.chunks.bounded_store import METADATA
 from rankfold.pipeline.chunks.edition import Edition
+from rankfold.pipeline.chunks.regular_store import METADATA, RegularStore
 from rankfold.pipeline.errors import DataError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class WholeStore(WrapperStore[Any]):
 
 def open_edition(edition: Edition, path: str = "") -> zarr.Array[Any] | zarr.Group:
     """Open a result to read it, or the array or group at a path in it."""
-    return zarr.open(WholeStore(LocalStore(edition.path, read_only=True)), path=path, mode="r")
+    return zarr.open(WholeStore(RegularStore(edition.path, read_only=True)), path=path, mode="r")
 
 
 @dataclass(frozen=False, eq=False)

@@ -29,6 +29,7 @@ from rankfold.pipeline.chunks.decoders import (
     zstd_promise,
     zstd_size,
 )
+from rankfold.pipeline.regular import open_regular
 
 OWN = ("blosc", "zstd", "lz4", *STREAMS)
 """Codecs, by their name in numcodecs, that are decoded here; any other chain is left to Zarr."""
@@ -143,7 +144,7 @@ def _fits(encoded: Bytes, most: int) -> bool:
 
 def require_whole_blosc(path: str) -> None:
     """Raise ``ValueError`` unless a file is as long as the Blosc header in it says."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         _require_whole(np.frombuffer(file.read(16), np.uint8), os.fstat(file.fileno()).st_size)
 
 

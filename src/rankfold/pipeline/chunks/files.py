@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rankfold.pipeline.errors import ChunkError
+from rankfold.pipeline.regular import read_bounded
 
 LISTING_LIMIT = 100_000
 """Above this many files an evenly spaced sample of this size stands for all of them."""
@@ -105,8 +106,7 @@ class ChunkFiles:
     def fingerprint(self) -> str:
         """Digest of the metadata text and of name, size and time of every file listed."""
         digest = hashlib.blake2b(digest_size=16)
-        with open(self.path(self.metadata), "rb") as file:
-            digest.update(file.read())
+        digest.update(read_bounded(self.path(self.metadata)))
         _digest_states(digest, self.listing())
         return digest.hexdigest()
 

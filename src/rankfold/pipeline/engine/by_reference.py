@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import DamagedStateError
+from rankfold.pipeline.regular import open_regular
 from rankfold.pipeline.storage.checkpoint import atomic_file
 
 LARGE_BYTES = 8 * 2**20
@@ -61,7 +62,8 @@ class ByReference(Generic[T]):
 def _load(name: str, seal: str) -> ByReference[Any]:
     path = Path(name)
     try:
-        data = path.read_bytes()
+        with open_regular(path) as file:
+            data = file.read()
     except OSError as error:
         raise DamagedStateError(path, "is missing") from error
     if _seal_of(data) != seal:

@@ -24,6 +24,7 @@ from rankfold.pipeline.exporting.cells import mark_of, require_free
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
+from rankfold.pipeline.regular import open_descriptor, read_json, require_regular
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
 
@@ -131,9 +132,9 @@ def _require_ours(root: Any, elements: Mapping[str, Any], path: Path) -> None:
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[Any]:
     if path.is_dir():
-        import zarr
+        from rankfold.pipeline.chunks.regular_store import zarr_group
 
-        yield zarr.open_group(path, mode="r", use_consolidated=False)
+        yield zarr_group(path, consolidated=False)
         return
     h5py = library("h5py", extra="formats", what=f"reading {path}")
     with _opened(h5py, path, "r") as file:
@@ -174,6 +175,7 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
 
 @contextlib.contextmanager
 def _opened(h5py: Any, path: Path, mode: str, **flags: bool) -> Iterator[Any]:
+    require_regular(path)
     try:
         file = h5py.File(path, mode, **flags)
     except OSError as error:
@@ -186,7 +188,7 @@ def _opened(h5py: Any, path: Path, mode: str, **flags: bool) -> Iterator[Any]:
 def _locked(path: Path, flags: int, lock: int) -> Iterator[None]:
     """While nobody else writes the file, or with an exclusive lock has it open: HDF5 locks what it opens."""
     try:
-        descriptor = os.open(path, flags, 0o666)
+        descriptor = open_descriptor(path, flags)
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from error
     try:
@@ -216,16 +218,20 @@ def _require_room(path: Path) -> None:
 def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> None:
     import zarr
 
+    from rankfold.pipeline.chunks.regular_store import RegularStore
+
     if node_kind(str(path)) != "group":
         raise InputError(f"{path} is no Zarr group, so AnnData did not write it")
-    root = zarr.open_group(path, mode="r+", use_consolidated=False)
+    root = zarr.open_group(RegularStore(path), mode="r+", use_consolidated=False)
     found = elements(_shape_of(root, str(path)))
     require_free(found, lambda part, name: f"{part}/{name}" in root, overwrite=overwrite)
     _require_ours(root, found, path)
     work = path / WORK
     remove(work)
     try:
-        _write_elements(zarr.open_group(work, mode="w", zarr_format=root.metadata.zarr_format), found)
+        _write_elements(
+            zarr.open_group(RegularStore(work), mode="w", zarr_format=root.metadata.zarr_format), found
+        )
         flush_tree(work)
         for element in found:
             _ensure_group(root, element)
@@ -233,7 +239,7 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Non
     finally:
         remove(work)
     if _is_consolidated(path):
-        zarr.consolidate_metadata(path, zarr_format=root.metadata.zarr_format)
+        zarr.consolidate_metadata(RegularStore(path), zarr_format=root.metadata.zarr_format)
         flush(path)
 
 
@@ -250,7 +256,7 @@ def _is_consolidated(path: Path) -> bool:
     if (path / ".zmetadata").exists():
         return True
     try:
-        return bool(json.loads((path / "zarr.json").read_text()).get("consolidated_metadata"))
+        return bool(read_json(path / "zarr.json").get("consolidated_metadata"))
     except (OSError, ValueError):
         return False
 

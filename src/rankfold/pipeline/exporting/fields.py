@@ -20,6 +20,7 @@ from rankfold.pipeline.exporting.outcome import Outcome, kept_places, layout
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.outputs import file_output
 from rankfold.pipeline.prepare.words import parse_steps
+from rankfold.pipeline.regular import is_regular
 
 Array = npt.NDArray[Any]
 
@@ -160,7 +161,7 @@ def _names_with_units(result: Outcome) -> tuple[str, ...]:
 
 def facts_in_dataset(path: Path) -> dict[str, Any] | None:
     """What a netCDF file says of the result of ours that it holds; None of other files."""
-    if not path.exists():
+    if not is_regular(path):
         return None
     xarray = library("xarray", extra="xarray", what=f"reading {path}")
     try:

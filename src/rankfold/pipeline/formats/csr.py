@@ -10,7 +10,6 @@ The trap: ``indptr`` has a number for every row. It is read by the slice, never 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -24,10 +23,11 @@ from rankfold.pipeline.chunks.row_marks import RowMarks, join_marks
 from rankfold.pipeline.data.dtypes import cut, require_matrix, whole_lengths
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import MOST_FILES, Csr, absence_of, in_one_line, index_dtype
-from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.errors import ChunkError, InputError, UnfitFileError
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.zarr.vector import Vector, vector_at
 from rankfold.pipeline.law import first_fall, first_outside
+from rankfold.pipeline.regular import read_json
 
 # The group of three vectors -----------------------------------------------------------------------
 
@@ -270,9 +270,10 @@ def _attributes(folder: str) -> dict[str, Any]:
     """Attributes of a group, version 2 or 3, read without Zarr: one that is stale is not missing."""
     for document in ("zarr.json", ".zattrs"):
         try:
-            with open(os.path.join(folder, document), encoding="utf-8") as file:
-                values = json.load(file)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
+            values = read_json(os.path.join(folder, document))
+        except UnfitFileError:
+            raise
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             continue
         if not isinstance(values, dict):
             continue

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError, SourceNotFoundError
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
+from rankfold.pipeline.regular import require_regular
 
 MOST_NAMES = 8
 """Most datasets that a message names."""
@@ -69,6 +70,7 @@ class Handles:
         with self.lock:
             entry = self.entries.get(owner)
             if entry is None or entry[0] != version:
+                require_regular(path)
                 entry = self.entries[owner] = version, self.opener(path)
         return entry[1]
 
@@ -124,6 +126,8 @@ def opened(like: Any) -> Iterator[Any]:
     xarray = library("xarray", extra="xarray", what=f"reading coordinates of {like}")
     store, name = split_location(os.fsdecode(like))
     require_path(store)
+    if not os.path.isdir(store):
+        require_regular(store)
     open_ = xarray.open_zarr if os.path.isdir(store) else xarray.open_dataset
     try:
         dataset = open_(store)
@@ -191,13 +195,14 @@ def refuse_damage(place: str) -> Iterator[None]:
 def _annotated(store: str) -> Iterator[Any]:
     """The group of a file or of a Zarr folder."""
     if os.path.isdir(store):
-        import zarr
+        from rankfold.pipeline.chunks.regular_store import zarr_group
 
         if node_kind(store) != "group":
             raise InputError(f"{store} is no group of AnnData. Give an array of True and False")
-        yield zarr.open_group(store, mode="r", use_consolidated=False)
+        yield zarr_group(store, consolidated=False)
         return
     h5py = library("h5py", extra="formats", what=f"reading {store}")
+    require_regular(store)
     try:
         file = h5py.File(store, "r")
     except OSError as error:

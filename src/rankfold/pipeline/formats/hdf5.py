@@ -29,6 +29,7 @@ from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.csr import ENCODINGS, CsrSource
 from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, library, refuse_damage
 from rankfold.pipeline.formats.zarr.vector import Vector
+from rankfold.pipeline.regular import open_regular
 
 REQUEST_BYTES = 8 * 2**20
 """Chunks smaller than this are read together."""
@@ -335,7 +336,7 @@ def require_hdf5(path: str) -> None:
     of the user: https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html
     """
     size = os.path.getsize(path)
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         for at in itertools.chain([0], (512 << i for i in range(40))):
             file.seek(at)
             block = file.read(64)

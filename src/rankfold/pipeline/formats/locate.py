@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.errors import InputError, SourceNotFoundError, UnfitFileError
+from rankfold.pipeline.regular import is_regular, read_json
 
 MOST_NAMES = 8
 """Most arrays that a message names."""
@@ -94,12 +94,12 @@ def _list_arrays(path: str, arrays: dict[str, str]) -> str:
 
 def node_kind(folder: str) -> str | None:
     """``array`` or ``group`` by the metadata in a folder, ``None`` where there is none."""
-    if os.path.isfile(os.path.join(folder, "zarr.json")):
+    if is_regular(os.path.join(folder, "zarr.json")):
         # A document that cannot be read counts as an array: Zarr then says what is wrong with it.
         return "group" if _metadata(folder, "zarr.json").get("node_type") == "group" else "array"
-    if os.path.isfile(os.path.join(folder, ".zarray")):
+    if is_regular(os.path.join(folder, ".zarray")):
         return "array"
-    return "group" if os.path.isfile(os.path.join(folder, ".zgroup")) else None
+    return "group" if is_regular(os.path.join(folder, ".zgroup")) else None
 
 
 def zarr_refusal(name: str, error: Exception) -> InputError:
@@ -142,8 +142,11 @@ def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[L
     here = os.path.join(folder, array)
     for entry in sorted(entry.name for entry in os.scandir(here) if entry.is_dir()):
         path = f"{array}/{entry}" if array else entry
-        kind = node_kind(os.path.join(folder, path))
-        sparse = _sparse(os.path.join(folder, path)) if kind == "group" else None
+        try:
+            kind = node_kind(os.path.join(folder, path))
+            sparse = _sparse(os.path.join(folder, path)) if kind == "group" else None
+        except UnfitFileError:  # who asks for it is told; others are not kept from what is beside it
+            continue
         if kind == "array":
             words, shape = _describe(os.path.join(folder, path))
             yield Location(path, words, shape)
@@ -169,7 +172,7 @@ def _lengths(shape: object) -> tuple[int, ...]:
 
 def _describe(folder: str) -> tuple[str, tuple[int, ...]]:
     """Shape and type of an array, and its shape; without Zarr, which one odd neighbor would stop."""
-    name = "zarr.json" if os.path.isfile(os.path.join(folder, "zarr.json")) else ".zarray"
+    name = "zarr.json" if is_regular(os.path.join(folder, "zarr.json")) else ".zarray"
     metadata = _metadata(folder, name)
     shape = metadata.get("shape")
     lengths = tuple(shape) if isinstance(shape, list) else shape
@@ -179,8 +182,9 @@ def _describe(folder: str) -> tuple[str, tuple[int, ...]]:
 def _metadata(folder: str, name: str) -> dict[str, Any]:
     """The metadata document, empty if it cannot be read."""
     try:
-        with open(os.path.join(folder, name), encoding="utf-8") as file:
-            document = json.load(file)
-    except (FileNotFoundError, ValueError, RecursionError):
+        document = read_json(os.path.join(folder, name))
+    except UnfitFileError:
+        raise
+    except (FileNotFoundError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}

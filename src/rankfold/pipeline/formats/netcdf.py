@@ -33,6 +33,7 @@ from rankfold.pipeline.formats.arrays import array_source, array_volume
 from rankfold.pipeline.formats.dask import dask_source, dask_volume
 from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, file_version, library
 from rankfold.pipeline.formats.hdf5 import require_hdf5
+from rankfold.pipeline.regular import open_regular
 
 TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
 """Bytes of one value by the number of its type: byte, char, short, int, float, double, and those of CDF-5."""
@@ -46,7 +47,7 @@ class _Variable(NamedTuple):
 
 def expected_bytes(path: str) -> int:
     """Least bytes of a complete file; ``EOFError`` or ``ValueError`` for a header that is none."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return _Header(file).length()
 
 
@@ -320,7 +321,7 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
 
 def _require_complete(path: str) -> None:
     """Raise unless a file is netCDF and as long as it says, as far as that can be seen."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         head = file.read(3)
     if head != b"CDF":
         require_hdf5(path)

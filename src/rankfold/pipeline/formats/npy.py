@@ -34,6 +34,7 @@ from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.source import Matrix, in_one_line
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.regular import open_descriptor, open_regular
 
 COLUMN_BYTES = 4 * 2**20
 """Buffer in which columns of a Fortran file are collected before they are turned."""
@@ -89,7 +90,7 @@ class NpyArray:
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place; see ``Volume``."""
         try:
-            fd = os.open(self.path, os.O_RDONLY)
+            fd = open_descriptor(self.path)
             try:
                 for piece in pieces:
                     self._read_box(fd, piece)
@@ -201,7 +202,7 @@ class NpyVolume(NpyArray):
 
 def npy_source(path: str) -> NpySource:
     """The matrix in a ``.npy`` file, by its header."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return matrix_in(file, path, path)
 
 
@@ -216,7 +217,7 @@ class Header(NamedTuple):
 
 def read_header(path: str) -> Header:
     """The header of a file; ``InputError`` if it is none."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return _valid_header(file, path)
 
 
@@ -297,7 +298,7 @@ def big_ann_source(path: str) -> NpySource:
     """The matrix in such a file, by its header and its name."""
     ending = os.path.splitext(path)[1]
     dtype = np.dtype(TYPES[ending])
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         head, size = file.read(HEADER_BYTES), os.fstat(file.fileno()).st_size
     if len(head) < HEADER_BYTES:
         raise InputError(f"{path} holds {size} bytes, less than the {HEADER_BYTES} of its header")

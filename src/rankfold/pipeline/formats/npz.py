@@ -26,6 +26,7 @@ from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
 from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.npy import NO_HEADER, NpySource, header_in, matrix_in, vector_in
 from rankfold.pipeline.formats.zarr.vector import Vector
+from rankfold.pipeline.regular import open_regular, require_regular
 
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 """Of a member: its signature, and the lengths of the name and of the extra field that follow."""
@@ -67,6 +68,7 @@ def npz_members(path: str) -> dict[str, Member]:
 
 def open_zip(path: str) -> zipfile.ZipFile:
     """The file as a ZIP, whose table of contents lies at its end: it is found out here if cut short."""
+    require_regular(path)
     try:
         return zipfile.ZipFile(path)
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
@@ -101,7 +103,7 @@ def npz_source(path: str, text: str) -> NpySource | CsrSource:
     member = choose_member(path, text)
     name = f"{path}::{member.name}"
     _require_stored(name, member, name)
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         file.seek(_begin(path, member))
         return matrix_in(file, path, name, kind="npz")
 
@@ -118,7 +120,7 @@ def _begin(path: str, member: Member) -> int:
     """Where the header of a stored member is in the file."""
     with open_zip(path) as archive:
         start = archive.getinfo(f"{member.name}.npy").header_offset
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         file.seek(start)
         signature, name_bytes, extra_bytes = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
     if signature != b"PK\x03\x04":
@@ -185,6 +187,6 @@ def _few(path: str, member: Member) -> npt.NDArray[Any]:
 
 
 def _vector(path: str, member: Member) -> NpzVector:
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         file.seek(_begin(path, member))
         return NpzVector(*vector_in(file, path, f"{path}::{member.name}", kind="npz"))

@@ -74,10 +74,11 @@ class CsrWriter:
         self, folder: Path, shape: tuple[int, int], dtype: np.dtype[Any], entries: int, name: str
     ) -> None:
         import zarr
-        from zarr.storage import LocalStore
+
+        from rankfold.pipeline.chunks.regular_store import RegularStore
 
         self.shape, self.name = shape, name
-        group = zarr.create_group(LocalStore(folder))
+        group = zarr.create_group(RegularStore(folder))
         group.attrs.update(
             {"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": [int(n) for n in shape]}
         )

@@ -55,10 +55,11 @@ def file_mark(location: str) -> str:
 def seal(folder: Path, identity: str | None) -> None:
     """Write into a finished store of what it is made, and its manifest."""
     import zarr
-    from zarr.storage import LocalStore
+
+    from rankfold.pipeline.chunks.regular_store import RegularStore
 
     if identity is not None:
-        zarr.open(LocalStore(folder), mode="r+").update_attributes({ATTRIBUTE: identity})
+        zarr.open(RegularStore(folder), mode="r+").update_attributes({ATTRIBUTE: identity})
     write_manifest(folder, identity or "", {})
 
 

@@ -159,7 +159,8 @@ def create(
     """An empty array. Chunks of nothing but fill value are written too: a missing one is an error here."""
     import zarr
     from zarr.codecs import BloscCodec
-    from zarr.storage import LocalStore
+
+    from rankfold.pipeline.chunks.regular_store import RegularStore
 
     blosc = BloscCodec(
         cname=cast("Any", codec.name if codec.level else "lz4"),
@@ -168,7 +169,7 @@ def create(
         typesize=dtype.itemsize,
     )
     return zarr.create_array(
-        LocalStore(folder),
+        RegularStore(folder),
         shape=shape,
         chunks=chunks,
         dtype=dtype,

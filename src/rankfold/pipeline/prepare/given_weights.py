@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.places import kept_columns, kept_rows
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, UnfitFileError
 from rankfold.pipeline.prepare.measured_rows import Fitted
 from rankfold.pipeline.prepare.moments import weighted_means
 from rankfold.pipeline.prepare.steps import Numbers, Step, require_flags
+from rankfold.pipeline.regular import require_regular
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -41,7 +42,10 @@ def _take_numbers(step: Any) -> None:
 
 def _read(step: Any) -> Array:
     try:
+        require_regular(step.values)
         values = np.load(step.values)
+    except UnfitFileError:
+        raise
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{step.name}: {step.values} cannot be read as a .npy file: {error}") from error
     if not isinstance(values, np.ndarray):

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.durable import flush, rename, rename_new
 from rankfold.pipeline.errors import DamagedStateError, DiskSpaceError, OutputError
+from rankfold.pipeline.regular import METADATA_BYTES, open_regular, read_json
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checksum import checksum, flat_bytes
 
@@ -188,7 +189,7 @@ def load_arrays(path: Path, name: str | None = None) -> State:
         It is not there, or not whole: the caller's run makes it again.
     """
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             table, first = _table(file, path)
             return {key: _array(file, first, table[key]) for key in ([name] if name else table)}
     except _DAMAGE as error:
@@ -283,10 +284,10 @@ def _seal_of(values: Mapping[str, Any]) -> int:
     return checksum(json.dumps(values, sort_keys=True).encode())
 
 
-def load_json(path: Path, kind: type[Any] = object) -> Any:
+def load_json(path: Path, kind: type[Any] = object, most: int = METADATA_BYTES) -> Any:
     """Read JSON of a kind; None when there is none, or when it is damaged."""
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        value = read_json(path, most)
+    except (OSError, ValueError):
         return None
     return value if isinstance(value, kind) else None

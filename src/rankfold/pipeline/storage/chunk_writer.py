@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.regular import open_regular, read_bounded, read_json
 from rankfold.pipeline.storage.checkpoint import atomic_file, make_folder
 from rankfold.pipeline.storage.ledger import note_written
 
@@ -60,7 +60,7 @@ def _describe(
     """Say what an array is, in its folder, unless that is there as it has to be."""
     text, file = _description(shape, np.dtype(dtype).str, chunks, names), path / "zarr.json"
     with contextlib.suppress(OSError):
-        if file.read_bytes() == text:
+        if read_bounded(file) == text:
             return path
     make_folder(path)
     with atomic_file(file, durable=False) as out:
@@ -92,10 +92,10 @@ def _description(
 
 def open_to_write(path: Path) -> zarr.Array[Any]:
     """An array of a result, every chunk of which is written: one that is missing tells of damage."""
-    import zarr
+    from rankfold.pipeline.chunks.regular_store import zarr_array
 
     # The trap: what an array is created with is forgotten when it is opened again.
-    return zarr.open_array(path, mode="r+").with_config({"write_empty_chunks": True})
+    return zarr_array(path, mode="r+").with_config({"write_empty_chunks": True})
 
 
 def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
@@ -134,7 +134,9 @@ def read_array(path: Path) -> Array:
     for corner in itertools.product(*corners):
         file = path.joinpath("c", *(str(at // size) for at, size in zip(corner, chunk, strict=True)))
         part = out[tuple(slice(at, at + size) for at, size in zip(corner, chunk, strict=True))]
-        part[...] = np.fromfile(file, dtype).reshape(chunk)[tuple(map(slice, part.shape))]
+        with open_regular(file) as chunk_file:
+            numbers = np.fromfile(chunk_file, dtype)
+        part[...] = numbers.reshape(chunk)[tuple(map(slice, part.shape))]
     return out
 
 
@@ -158,7 +160,7 @@ def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transpos
 @functools.lru_cache(maxsize=64)
 def _layout(path: Path, modified: int) -> tuple[Lengths, Lengths, np.dtype[Any]]:
     """Shape, chunk and type of an array, whose chunks are plain numbers."""
-    facts = json.loads((path / "zarr.json").read_text())
+    facts = read_json(path / "zarr.json")
     codec, *others = facts["codecs"]
     little = codec.get("configuration", {}).get("endian", sys.byteorder)  # single bytes have none
     if others or codec["name"] != "bytes" or little != sys.byteorder:
@@ -167,10 +169,12 @@ def _layout(path: Path, modified: int) -> tuple[Lengths, Lengths, np.dtype[Any]]
     return tuple(facts["shape"]), tuple(chunk), np.dtype(facts["data_type"])
 
 
-def arrays_of(path: Path, group: zarr.Group) -> dict[str, zarr.Array[Any]]:
-    """Arrays of a group by name, one after the other: where many are damaged, one error is told."""
+def arrays_of(path: Path, group: zarr.Array[Any] | zarr.Group) -> dict[str, zarr.Array[Any]]:
+    """Arrays of a group by name, one after the other, or the only array, ``X``: the first error is told."""
     import zarr
 
+    if isinstance(group, zarr.Array):
+        return {"X": group}
     summary = group.metadata.consolidated_metadata
     names = summary.metadata if summary else [one.parent.name for one in path.glob("*/zarr.json")]
     found = {name: group[name] for name in sorted(names)}

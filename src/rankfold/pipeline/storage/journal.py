@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.durable import rename
+from rankfold.pipeline.regular import TABLE_BYTES, open_regular
 from rankfold.pipeline.storage.checkpoint import load_json
 
 FOLDER = "journal"
@@ -31,6 +32,9 @@ FOLDER = "journal"
 
 JOURNAL = "journal.jsonl"
 """In the folder of a run, once it has ended."""
+
+MOST_BYTES, LONGEST_LINE = 2**26, 2**16
+"""Of a journal, and of a line in it, that are read."""
 
 END_OF_TIME = 1e11
 """No line is of a later second since 1970."""
@@ -62,7 +66,10 @@ class Journal:
         if self.folder is None:
             return
         line = json.dumps({"at": time.time(), "what": what, **facts}) + "\n"
-        with contextlib.suppress(OSError), open(self.folder / f"{_process()}.jsonl", "ab", 0) as file:
+        with (
+            contextlib.suppress(OSError),
+            open_regular(self.folder / f"{_process()}.jsonl", "ab", buffering=0) as file,
+        ):
             file.write(line.encode())
 
     @contextlib.contextmanager
@@ -99,12 +106,20 @@ def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
     for path in [run / JOURNAL, *itertools.chain.from_iterable(within)]:
         first = path.relative_to(run).parts[0]
         own = {"run": first.removeprefix("state-")} if first.startswith("state-") else {}
-        with contextlib.suppress(OSError):
-            for text in path.read_text(errors="replace").splitlines():
-                line = _line(text, {"process": path.stem}, own)
-                if line is not None and (request is None or line.get("run") == request):
-                    lines[line["process"], line["at"], line["what"]] = line
+        for text in _texts(path):
+            line = _line(text, {"process": path.stem}, own)
+            if line is not None and (request is None or line.get("run") == request):
+                lines[line["process"], line["at"], line["what"]] = line
     return sorted(lines.values(), key=lambda line: line["at"])
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """Lines of a file, of its first ``MOST_BYTES`` alone: what is longer than a line is left out."""
+    length = 0
+    with contextlib.suppress(OSError), open_regular(path, "r", errors="replace") as file:
+        while length < MOST_BYTES and (text := file.readline(LONGEST_LINE)):
+            length += len(text)
+            yield text
 
 
 def _line(text: str, process: dict[str, Any], own: dict[str, Any]) -> dict[str, Any] | None:
@@ -139,7 +154,7 @@ def gather(run: Path, request: str) -> None:
 
 def load_record(path: Path) -> dict[str, Any]:
     """The attempts at a result, ``{"attempts": [...]}``, and those at its ``steps``, if it has any."""
-    record = load_json(path, dict) or {}
+    record = load_json(path, dict, TABLE_BYTES) or {}
     attempts, steps = record.pop("attempts", None), record.pop("steps", None)
     if isinstance(steps, dict):
         record["steps"] = {name: _attempts(one) for name, one in steps.items()}

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.durable import begin_flush
+from rankfold.pipeline.regular import open_regular
 from rankfold.pipeline.storage.checkpoint import State, name_in_run
 from rankfold.pipeline.storage.checksum import checksum, file_checksum
 
@@ -91,7 +92,7 @@ def note_written(path: Path, start: int, data: npt.NDArray[Any]) -> None:
 def damaged_block(path: Path, blocks: Iterable[tuple[int, tuple[int, int]]]) -> str | None:
     """What is wrong with a file that should hold these blocks, in words; None if nothing is."""
     try:
-        with open(path, "rb", 0) as file:
+        with open_regular(path, buffering=0) as file:
             for start, (length, block_sum) in sorted(blocks):
                 value = file_checksum(file.fileno(), start, length)
                 if value != block_sum:

@@ -18,7 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankfold.pipeline.errors import LockedError, OutputError
+from rankfold.pipeline.regular import open_regular, read_text
 from rankfold.pipeline.storage.checkpoint import disk_errors, move_aside
+
+HOLDER_LENGTH = 2**12
+"""Characters of a lock that say who holds it, and more."""
 
 PATIENCE = 2.0
 """Seconds: whoever looks who holds a lock holds it for a moment, so one refusal tells nothing."""
@@ -39,7 +43,7 @@ class Lock:
     def other(self) -> str | None:
         """Who has taken it as well, since; None where nobody has, or the whole run is gone."""
         try:
-            found = self.path.read_text(errors="replace")
+            found = read_text(self.path, errors="replace")
         except OSError:
             return None
         return None if found == self.text else _holder(found)
@@ -61,7 +65,7 @@ def hold_lock(path: Path, output: Path) -> Iterator[Lock]:
         if path.is_dir() or path.is_symlink():
             move_aside(path)
         path.touch()
-    with open(path, "r+", errors="replace") as file:
+    with open_regular(path, "r+", errors="replace") as file:
         until = time.monotonic() + PATIENCE
         while True:
             try:
@@ -75,8 +79,8 @@ def hold_lock(path: Path, output: Path) -> Iterator[Lock]:
                     ) from error
                 if time.monotonic() > until:
                     raise LockedError(
-                        f"another run is writing {output} ({_holder(file.read())}). Wait for it, or choose "
-                        "another --out."
+                        f"another run is writing {output} ({_holder(file.read(HOLDER_LENGTH))}). Wait for "
+                        "it, or choose another --out."
                     ) from error
             time.sleep(0.02)
         text = f"process {os.getpid()} on {socket.gethostname()}\n{uuid.uuid4().hex}\n"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankfold.pipeline.chunks.absence import chunk_count
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, SourceNotFoundError
+from rankfold.pipeline.regular import TABLE_BYTES, open_regular, read_json
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import atomic_file
 from rankfold.pipeline.storage.checksum import checksum, file_checksum
@@ -101,7 +102,7 @@ def read_manifest(result: Path) -> Manifest | None:
     """
     path = result / NAME
     try:
-        record = json.loads(path.read_bytes())
+        record = read_json(path, TABLE_BYTES)
         files = {str(name): (int(size), int(file_sum)) for name, (size, file_sum) in record["files"].items()}
         if record["checksum"] == _own_sum(record["request"], record["files"]):
             return Manifest(str(record["request"]), files)
@@ -262,12 +263,14 @@ def _missing_chunks(result: Path) -> Iterator[str]:
     """Chunks that results without a manifest lack: Zarr would read them as zeros."""
     import zarr
 
+    from rankfold.pipeline.chunks.regular_store import zarr_node
+
     folders = sorted(path.parent for _, path in _files(result) if path.name == "zarr.json")
     if result not in folders:
         yield "zarr.json is missing"
     try:
         for folder in folders:
-            array = zarr.open(folder, mode="r")
+            array = zarr_node(folder)
             if isinstance(array, zarr.Array):
                 # Files are counted, and not asked for by name: a damaged shape may have any number of chunks.
                 stored = sum(path.name != "zarr.json" for _, path in _files(folder))
@@ -287,7 +290,7 @@ def _files(result: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _sum_of(path: Path, size: int) -> int:
-    with open(path, "rb", 0) as file:
+    with open_regular(path, buffering=0) as file:
         value = file_checksum(file.fileno(), 0, size)
     if value is None:
         raise DamagedStateError(path, "has lost its end")

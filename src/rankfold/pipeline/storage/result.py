@@ -19,6 +19,7 @@ from rankfold.pipeline.chunks.edition import Edition
 from rankfold.pipeline.data.dtypes import require_chunks
 from rankfold.pipeline.errors import ArgumentError, DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.exporting.exports import Exports
+from rankfold.pipeline.regular import read_bounded, read_json
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import atomic_file
 from rankfold.pipeline.storage.chunk_writer import (
@@ -64,7 +65,7 @@ def write_group(group: Path, facts: Mapping[str, Any]) -> None:
 
     remove(group / MANIFEST)  # of an earlier attempt
     nodes = (path for pattern in ("*/zarr.json", "*/*/zarr.json") for path in group.glob(pattern))
-    files: dict[str, Any] = {str(p.relative_to(group)): Buffer.from_bytes(p.read_bytes()) for p in nodes}
+    files: dict[str, Any] = {str(p.relative_to(group)): Buffer.from_bytes(read_bounded(p)) for p in nodes}
     store = zarr.storage.MemoryStore(files)
     zarr.open_group(store, mode="a", zarr_format=3).attrs["rankfold"] = {"schema": SCHEMA, **facts}
     with warnings.catch_warnings(), atomic_file(group / "zarr.json", durable=False) as file:
@@ -75,9 +76,9 @@ def write_group(group: Path, facts: Mapping[str, Any]) -> None:
 
 def write_matrix_facts(path: Path, facts: Mapping[str, Any]) -> None:
     """Let an array carry the reproducible facts of how it was made."""
-    import zarr
+    from rankfold.pipeline.chunks.regular_store import zarr_array
 
-    zarr.open_array(path, mode="r+").attrs["rankfold"] = {"schema": SCHEMA, **facts}
+    zarr_array(path, mode="r+").attrs["rankfold"] = {"schema": SCHEMA, **facts}
 
 
 ESTIMATES = ("largest_error_estimate", "relative_error")
@@ -177,8 +178,6 @@ class Result(Exports):
             self._open()
 
     def _open(self) -> None:
-        import zarr
-
         from rankfold.pipeline.chunks.edition_array import EditionArray, open_edition
 
         if not self._path.exists():
@@ -188,7 +187,7 @@ class Result(Exports):
             store = open_edition(self._edition)
             self._facts = dict(store.attrs["rankfold"])  # type: ignore[arg-type]
             _require_facts(self._facts)
-        except PermissionError:
+        except (PermissionError, InputError):
             raise
         except _NO_RESULT as error:
             raise _no_result(self._path) from error
@@ -337,9 +336,9 @@ class Result(Exports):
         """What each axis of an array counts: ``row``, ``column``, ``component``, ``neighbor``."""
         folder = self.path if name == "X" else self.path / name
         try:
-            document = json.loads((folder / "zarr.json").read_bytes())
+            document = read_json(folder / "zarr.json")
             return tuple(map(str, document.get("dimension_names") or ()))
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, AttributeError) as error:
             raise DataError(f"{folder}/zarr.json is not whole, so nothing can be said of its axes") from error
 
     @property

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import DamagedStateError
+from rankfold.pipeline.regular import open_descriptor
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.ledger import note_written
@@ -51,7 +52,7 @@ class ScratchMatrix:
         with disk_errors(self.path):
             if self.path.is_dir():
                 remove(self.path)
-            file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+            file = open_descriptor(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
             try:
                 _write_all(file, memoryview(values.data).cast("B"), start * self.row_bytes)
             finally:
@@ -61,7 +62,7 @@ class ScratchMatrix:
     def read_into(self, out: Array, start: int) -> None:
         """Fill C-contiguous ``out`` with the rows from ``start`` on."""
         try:
-            file = os.open(self.path, os.O_RDONLY)
+            file = open_descriptor(self.path)
             try:
                 _read_all(file, memoryview(out.data).cast("B"), start * self.row_bytes, self.path)
             finally:

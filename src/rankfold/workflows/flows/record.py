@@ -21,6 +21,7 @@ from typing import Any
 from rankfold._version import __version__
 from rankfold.pipeline.errors import OutputError
 from rankfold.pipeline.machine import command_line
+from rankfold.pipeline.regular import read_text
 from rankfold.pipeline.storage.checkpoint import load_with_checksum, save_with_checksum
 from rankfold.pipeline.storage.journal import is_number, is_text
 
@@ -184,7 +185,7 @@ class Record:
             if stage.get("state") == "running":
                 stage["state"] = "interrupted"
         self.values |= {"workflow": workflow, "file": str(file), "version": __version__, "read": read}
-        self.values |= {"steps": steps, "text": file.read_text(), "command": command_line()}
+        self.values |= {"steps": steps, "text": read_text(file), "command": command_line()}
         self.save()
 
     def begin(

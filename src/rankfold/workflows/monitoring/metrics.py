@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankfold.pipeline.errors import RankfoldError
+from rankfold.pipeline.regular import TABLE_BYTES, is_regular, read_bounded
 from rankfold.pipeline.storage.checkpoint import atomic_file
 from rankfold.workflows.flows.retention.earlier import EarlierResults
 from rankfold.workflows.flows.space import free_bytes
@@ -75,7 +76,7 @@ def write_metrics(record: Record) -> None:
     """Bring the file up to date. Where it cannot be written that is said, and no reason to stop."""
     path = record.outputs / FILE
     try:
-        if path.exists() and not path.read_bytes().startswith(OWN.encode()):
+        if is_regular(path) and not read_bounded(path, TABLE_BYTES).startswith(OWN.encode()):
             LOG.warning("%s is not of a workflow, so no metrics are written", path)
             return
         text = metrics_text(record)

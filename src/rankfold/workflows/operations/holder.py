@@ -15,6 +15,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankfold.pipeline.regular import open_regular
+from rankfold.pipeline.storage.lock import HOLDER_LENGTH
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -48,10 +51,10 @@ class Holder:
 
 def holder_of(lock: Path) -> Holder | None:
     """The process that holds a lock, as it says itself; None where nobody does."""
-    with contextlib.suppress(FileNotFoundError), open(lock) as file:
+    with contextlib.suppress(FileNotFoundError), open_regular(lock, "r", errors="replace") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            read = re.match(r"process (\d+) on (\S+)", file.read())
+            read = re.match(r"process (\d+) on (\S+)", file.read(HOLDER_LENGTH))
             return Holder(int(read[1]), read[2]) if read else Holder(0, "")
     return None

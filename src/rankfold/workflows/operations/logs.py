@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import os
 import stat
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from rankfold.cluster.slurm.job_script import PREFIX
 from rankfold.cluster.slurm.queue import list_jobs
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.regular import open_regular, read_last_lines
 from rankfold.settings.yaml_file import no_such
 from rankfold.workflows.operations.whereabouts import RUN, Work, with_parts
 
@@ -25,8 +25,8 @@ POLL_SECONDS = 0.5
 ASK_SECONDS = 5.0
 """Between two questions whether anybody still works."""
 
-TAIL_BYTES = 2**16
-"""Of the end of a log, where its last lines are looked for."""
+LOOK_BYTES = 2**22
+"""Most of a log that is read at a time as it grows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,7 @@ def _by_age(folder: Path, pattern: str) -> list[Path]:
 
 def last_lines(path: Path, count: int) -> list[str]:
     """The last lines of a log."""
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - TAIL_BYTES))
-        text = file.read().decode(errors="replace")
-    lines = text.splitlines()
-    return lines[-count:] if count else []
+    return read_last_lines(path)[-count:] if count else []
 
 
 @dataclass(slots=True)
@@ -122,10 +117,11 @@ class Follower:
     def _look(self) -> None:
         for path in find_logs(self.work, self.stage).paths:
             offset, new = self._read.get(path, 0), b""
-            with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+            with contextlib.suppress(FileNotFoundError), open_regular(path) as file:
                 file.seek(offset)
-                new = file.read()
-            whole = new[: new.rfind(b"\n") + 1]  # a line that is being written is told when it is whole
+                new = file.read(LOOK_BYTES)
+            # A line that is being written is told when it is whole, or longer than any.
+            whole = new if len(new) == LOOK_BYTES else new[: new.rfind(b"\n") + 1]
             self._read[path] = offset + len(whole)
             self._show(path, whole.decode(errors="replace").splitlines())
 

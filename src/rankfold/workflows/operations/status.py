@@ -11,6 +11,7 @@ from typing import Any
 
 from rankfold.cluster.slurm.queue import list_jobs
 from rankfold.pipeline.planning.sweep_words import words_of
+from rankfold.pipeline.regular import read_last_lines
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.flows.retention.earlier import EarlierResults
@@ -132,7 +133,7 @@ def _far(progress: dict[str, Any]) -> str:
 def _last_said(log: str | Path) -> str:
     """The last line of a log, which tells most of a job that died at once."""
     try:
-        lines = [line for line in Path(log).read_text(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in read_last_lines(log) if line.strip()]
     except OSError:
         return ""
     return f", which ends with: {lines[-1].strip()[:200]}" if lines else ""

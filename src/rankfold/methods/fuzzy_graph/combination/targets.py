@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from rankfold.methods.fuzzy_graph.combination.rules import UNKNOWN
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.regular import is_regular
 
 Int64 = npt.NDArray[np.int64]
 
@@ -62,7 +62,7 @@ def label_codes(targets: object, rows: int) -> Int64:
 
 def _opened(targets: object) -> object:
     """What a ``.npy`` file of a vector holds; columns of frames as their numbers or words."""
-    if isinstance(targets, str | os.PathLike) and str(targets).endswith(".npy") and Path(targets).exists():
+    if isinstance(targets, str | os.PathLike) and str(targets).endswith(".npy") and is_regular(targets):
         targets = np.load(targets, mmap_mode="r")
     if isinstance(targets, str | os.PathLike | Source) or hasattr(targets, "chunks"):
         return targets

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.regular import is_regular
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.manifest import require_whole_input
 from rankfold.pipeline.storage.scratch import ScratchMatrix
@@ -187,7 +187,7 @@ def scale_rows(source: Source, weights: RowWeights) -> ScaledRows:
 def open_row_weights(value: object, rows: int, name: str, *, root: bool) -> RowWeights:
     """Weights of rows, checked for their number: m of them, or a matrix of one column."""
     if isinstance(value, str | os.PathLike) and str(value).endswith(".npy"):
-        value = np.load(value, mmap_mode="r") if Path(value).exists() else value
+        value = np.load(value, mmap_mode="r") if is_regular(value) else value
     if not isinstance(value, str | os.PathLike | Source) and np.ndim(value) == 1:  # type: ignore[arg-type]
         value = np.array(value).reshape(-1, 1)
     source = open_source(value)

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.regular import open_descriptor, open_regular
 from rankfold.pipeline.storage.checkpoint import disk_errors, make_folder
 from rankfold.pipeline.storage.checksum import checksum, flat_bytes
 
@@ -59,7 +60,7 @@ class Exchange:
         parts = tuple(cls(folder, part, tuple(capacities)) for part in range(len(capacities)))
         for each in parts:
             path = each.path(each.part)
-            with disk_errors(path), open(path, "wb") as file:
+            with disk_errors(path), open_regular(path, "wb") as file:
                 file.truncate(each._start(each.part, 2))
                 os.fsync(file.fileno())
         return parts
@@ -119,7 +120,7 @@ class Exchange:
     @contextlib.contextmanager
     def _opened(self, part: int, flags: int) -> Iterator[int]:
         try:
-            file = os.open(self.path(part), flags)
+            file = open_descriptor(self.path(part), flags)
         except FileNotFoundError:
             raise PeerLeft(f"{self.folder} has gone with its attempt") from None
         try:

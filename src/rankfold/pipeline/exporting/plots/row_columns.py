@@ -21,6 +21,7 @@ from rankfold.pipeline.chunks.edition import edition_around
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.formats.handles import library, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
+from rankfold.pipeline.regular import bounded_lines, open_regular, require_regular
 
 Array = npt.NDArray[Any]
 
@@ -136,18 +137,18 @@ def _at(place: str) -> Column:
     require_path(store)
     suffix = Path(store).suffix.lower()
     if os.path.isdir(store) and node_kind(store) is not None:
-        import zarr
-
         from rankfold.pipeline.chunks.edition_array import open_edition
+        from rankfold.pipeline.chunks.regular_store import zarr_node
 
         edition = edition_around(store)
         node: Any
         if edition is None:
-            node = zarr.open(store, mode="r")
+            node = zarr_node(store)
         else:
             path = os.path.relpath(os.path.abspath(store), edition.path)
             node = open_edition(edition, "" if path == os.curdir else path)
         return _in_group(node, store, name) if node_kind(store) == "group" else _array(node, store, name)
+    require_regular(store)
     if suffix == ".npy":
         return _npy(store, name)
     if suffix in SEPARATORS:
@@ -213,8 +214,8 @@ def _words(categories: Any) -> tuple[str, ...]:
 
 def _table(store: str, name: str, separator: str) -> Column:
     """A column of a table below a line of names: numbers if all are, else words."""
-    with open(store, newline="", encoding="utf-8-sig") as file:
-        header = next(csv.reader(file, delimiter=separator), [])
+    with _opened(store) as file:
+        header = next(csv.reader(bounded_lines(file, store), delimiter=separator), [])
     if not name and len(header) != 1:
         shown = ", ".join(header[:MOST_NAMES]) or "none"
         raise InputError(f"{store} has {len(header)} columns: name one after ::, of {shown}")
@@ -225,8 +226,8 @@ def _table(store: str, name: str, separator: str) -> Column:
     at = header.index(name) if name else 0
 
     def fields() -> Iterator[str]:
-        with open(store, newline="", encoding="utf-8-sig") as file:
-            lines = csv.reader(file, delimiter=separator)
+        with _opened(store) as file:
+            lines = csv.reader(bounded_lines(file, store), delimiter=separator)
             next(lines)
             for line in lines:
                 if line and at >= len(line):
@@ -235,6 +236,10 @@ def _table(store: str, name: str, separator: str) -> Column:
                     yield line[at].strip() if line else ""
 
     return replace(_numbers(fields, place) or _coded(fields, place), has_header=True)
+
+
+def _opened(store: str) -> Any:
+    return open_regular(store, "r", newline="", encoding="utf-8-sig")
 
 
 def _numbers(fields: Callable[[], Iterator[str]], place: str) -> Column | None:

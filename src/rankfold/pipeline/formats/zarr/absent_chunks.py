@@ -16,6 +16,7 @@ from rankfold.pipeline.chunks.files import LISTING_LIMIT, absent_message
 from rankfold.pipeline.chunks.shard import ABSENT, read_index
 from rankfold.pipeline.errors import ChunkError, RankfoldError
 from rankfold.pipeline.formats.zarr.metadata import Layout
+from rankfold.pipeline.regular import open_descriptor
 
 FETCHES = 16
 """Indexes that are fetched at the same time."""
@@ -100,7 +101,7 @@ def require_inner(layout: Layout, place: tuple[int, ...]) -> None:
 
 def _reader(layout: Layout) -> ReadIndex:
     def read(key: str, size: int, count: int) -> npt.NDArray[np.uint64]:
-        fd = os.open(layout.files.path(key), os.O_RDONLY)
+        fd = open_descriptor(layout.files.path(key))
         try:
             return read_index(fd, size, count, layout.encoding)
         finally:

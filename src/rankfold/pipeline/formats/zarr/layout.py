@@ -68,11 +68,10 @@ def source_of(array: zarr.Array[Any], *, missing: str | None, name: str | None =
 
 def _open(path: str, array: str) -> zarr.Array[Any]:
     """The array, opened through Zarr."""
-    import zarr
-    from zarr.storage import LocalStore
+    from rankfold.pipeline.chunks.regular_store import zarr_array
 
     require_array(path, array)
-    return zarr.open_array(LocalStore(path, read_only=True), path=array, mode="r")
+    return zarr_array(path, array)
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece
 from rankfold.pipeline.data.dtypes import native
 from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
+from rankfold.pipeline.regular import read_bounded
 
 if TYPE_CHECKING:
     import zarr
@@ -122,8 +123,7 @@ def metadata_version(array: zarr.Array[Any], folder: str) -> tuple[str, str]:
 
 
 def _digest_of(document: str) -> str:
-    with open(document, "rb") as file:
-        return hashlib.blake2b(file.read(), digest_size=16).hexdigest()
+    return hashlib.blake2b(read_bounded(document), digest_size=16).hexdigest()
 
 
 def require_described(layout: Layout) -> None:

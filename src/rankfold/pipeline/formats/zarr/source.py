@@ -52,6 +52,7 @@ from rankfold.pipeline.formats.zarr.metadata import (
     require_described,
     require_same_metadata,
 )
+from rankfold.pipeline.regular import open_descriptor
 
 if TYPE_CHECKING:
     import zarr
@@ -134,7 +135,7 @@ class ZarrArray(Layout):
         """What lies in one file, which is a chunk or a shard."""
         key = self.files.key(*index)
         try:
-            fd = os.open(self.files.path(key), os.O_RDONLY)
+            fd = open_descriptor(self.files.path(key))
         except FileNotFoundError:
             self._require_fill(key)
             self._fill(parts)
@@ -389,8 +390,7 @@ class ZarrVolume(ZarrArray):
 @functools.lru_cache(maxsize=32)
 def open_array(path: str, array: str, version: str) -> zarr.Array[Any]:
     """The array, opened once in a process; ``version`` only tells one state of a store from the next."""
-    from zarr.storage import LocalStore
-
     from rankfold.pipeline.chunks.bounded_store import open_bounded
+    from rankfold.pipeline.chunks.regular_store import RegularStore
 
-    return open_bounded(LocalStore(path, read_only=True), array)
+    return open_bounded(RegularStore(path, read_only=True), array)

@@ -102,14 +102,13 @@ class VectorSource(Vector, ZarrSource):
 
 def vector_at(path: str, array: str, *, missing: str | None = "error") -> VectorSource:
     """The vector ``array`` of the store in the folder ``path``."""
-    import zarr
-    from zarr.storage import LocalStore
+    from rankfold.pipeline.chunks.regular_store import zarr_array
 
     name = f"{path}::{array}"
     if node_kind(os.path.join(path, array)) != "array":
         raise InputError(f"{name} is not there, so the sparse matrix is not whole. Restore the store")
     try:
-        vector = zarr.open_array(LocalStore(path, read_only=True), path=array, mode="r")
+        vector = zarr_array(path, array)
     except (RankfoldError, OSError, MemoryError):
         raise
     except Exception as error:

@@ -25,6 +25,7 @@ from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_text, unpack_stream
 from rankfold.pipeline.importing.readers.reader import HEADERS, ImportOptions, choose_columns, list_names
 from rankfold.pipeline.importing.readers.tables import Batch, NumericTable, clip_bytes, load_arrow
+from rankfold.pipeline.regular import open_regular
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 """What separates cells, by the end of the name. In a .csv a semicolon or a tab is noticed."""
@@ -100,7 +101,7 @@ class DelimitedReader(NumericTable):
         """
         line = self.header_lines + 1
         try:
-            with open(self.name, "rb") as raw:
+            with open_regular(self.name) as raw:
                 file: Any = unpack_stream(raw)
                 for _ in range(self.header_lines):
                     file.readline(LONGEST_LINE)

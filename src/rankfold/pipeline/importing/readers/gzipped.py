@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, Any
 
+from rankfold.pipeline.regular import open_regular
+
 GZIP_MAGIC = b"\x1f\x8b"
 
 GZIP_ERRORS = (OSError, EOFError, zlib.error)
@@ -24,5 +26,5 @@ def unpack_stream(raw: IO[bytes]) -> Any:
 @contextlib.contextmanager
 def open_text(path: str) -> Iterator[Any]:
     """The text of the file at a path."""
-    with open(path, "rb") as raw:
+    with open_regular(path) as raw:
         yield unpack_stream(raw)

@@ -26,6 +26,7 @@ from rankfold.pipeline.errors import (
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.hdf5 import DAMAGE
 from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector, require_vectors
+from rankfold.pipeline.regular import require_regular
 from rankfold.pipeline.units import format_bytes
 
 GROUP_LAYOUTS = {"csr_matrix": "rows", "csc_matrix": "columns", "csr": "rows", "csc": "columns"}
@@ -138,6 +139,7 @@ def _vectors(path: str, key: str) -> Iterator[dict[str, Vector]]:
 @contextlib.contextmanager
 def _file(path: str) -> Iterator[Any]:
     h5py = library("h5py", extra="formats", what=f"reading {path}")
+    require_regular(path)
     try:
         file = h5py.File(path, "r")
     except OSError as error:

@@ -27,6 +27,7 @@ from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.formats.npy import npy_source
 from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_text, unpack_stream
 from rankfold.pipeline.importing.readers.reader import Archive, Entries, ImportOptions, write_columns_header
+from rankfold.pipeline.regular import open_regular
 
 MATRIX_MARKET_ENDINGS = (".mtx", ".mtx.gz")
 
@@ -240,7 +241,7 @@ def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, i
     size = min(max(memory_bytes // LINE_FACTOR, TEXT_BYTES[0]), TEXT_BYTES[1])
     line = head.lines + 1
     try:
-        with open(path, "rb") as raw:
+        with open_regular(path) as raw:
             file: Any = unpack_stream(raw)
             for _ in range(head.lines):
                 file.readline(HEAD_LINE)

@@ -28,6 +28,7 @@ from rankfold.pipeline.importing.readers.reader import (
     write_columns_header,
 )
 from rankfold.pipeline.importing.readers.tables import Batch, NumericTable, clip_bytes, load_arrow
+from rankfold.pipeline.regular import require_regular
 
 PARQUET_ENDINGS = (".parquet", ".pq")
 
@@ -205,6 +206,7 @@ def parquet_reader(path: str, options: ImportOptions) -> ParquetReader | WideTab
 def open_parquet(path: str, buffer_bytes: int) -> Iterator[Any]:
     """A Parquet file, each column of which is read by a buffer of so many bytes."""
     arrow, parquet = load_arrow(path), load_arrow(path, "parquet")
+    require_regular(path)
     try:
         with parquet.ParquetFile(path, pre_buffer=False, buffer_size=buffer_bytes, memory_map=False) as file:
             yield file

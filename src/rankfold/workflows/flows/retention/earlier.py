@@ -26,6 +26,7 @@ from typing import Any
 
 from rankfold.pipeline.durable import flush, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError
+from rankfold.pipeline.regular import TABLE_BYTES, read_bounded
 from rankfold.pipeline.removal import remove, remove_empty
 from rankfold.pipeline.storage.checkpoint import load_json, load_with_checksum, save_with_checksum
 from rankfold.pipeline.storage.manifest import DRAFT_NAME, damage_of, foreign_entries
@@ -205,7 +206,7 @@ def seal_of(result: Path) -> str:
     """Digest of what a result consists of; empty where there is none."""
     for name in (MANIFEST, "zarr.json"):
         with suppress(OSError):
-            return hashlib.blake2b((result / name).read_bytes(), digest_size=16).hexdigest()
+            return hashlib.blake2b(read_bounded(result / name, TABLE_BYTES), digest_size=16).hexdigest()
     return ""
 
 

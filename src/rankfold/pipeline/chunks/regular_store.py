@@ -1,0 +1,148 @@
+"""A folder as a store of Zarr that opens regular files alone, and metadata of sensible size alone.
+
+Zarr opens whatever has the name of a chunk or of metadata: a pipe makes it wait for ever, and metadata with
+100 000 codecs take it half a minute. Every store in a folder is opened by way of this one.
+
+Imported only once Zarr is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import zarr
+from zarr.core.buffer import default_buffer_prototype
+from zarr.storage import LocalStore
+
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.regular import is_regular, read_bounded
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest
+    from zarr.core.buffer import Buffer, BufferPrototype
+
+METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+"""Names of the documents that say what an array or a group is."""
+
+MOST_AXES = 64
+"""NumPy has arrays of no more."""
+
+MOST_CODECS = 32
+"""Codecs of an array, those within shards included."""
+
+MOST_ENTRIES = 1024
+"""Of any list that says what an array is, as the fields of a structured type."""
+
+
+class RegularStore(LocalStore):
+    """A folder of regular files."""
+
+    async def get(
+        self,
+        key: str,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """The bytes of a file or of a part of it; nothing where there is none."""
+        path = self.root / key
+        if key.rpartition("/")[2] in METADATA:
+            data = await asyncio.to_thread(_metadata, path)
+            buffer = (prototype or default_buffer_prototype()).buffer
+            return None if data is None else buffer.from_bytes(data)
+        if not path.is_dir() and not await asyncio.to_thread(is_regular, path):
+            return None
+        return await super().get(key, prototype, byte_range)
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        """Parts of several files."""
+        return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
+
+    def get_sync(
+        self,
+        key: str,
+        *,
+        prototype: BufferPrototype | None = None,
+        byte_range: ByteRequest | None = None,
+    ) -> Buffer | None:
+        """The same, at once."""
+        return asyncio.run(self.get(key, prototype, byte_range))
+
+
+def zarr_array(path: str | Path, array: str = "", *, mode: Literal["r", "r+"] = "r") -> zarr.Array[Any]:
+    """The array in a folder, or within the store there, to be read unless ``mode`` says more."""
+    return zarr.open_array(RegularStore(path, read_only=mode == "r"), path=array, mode=mode)
+
+
+def zarr_group(path: str | Path, *, consolidated: bool | None = None) -> zarr.Group:
+    """The group in a folder, to be read."""
+    return zarr.open_group(RegularStore(path, read_only=True), mode="r", use_consolidated=consolidated)
+
+
+def zarr_node(path: str | Path) -> zarr.Array[Any] | zarr.Group:
+    """The array or group in a folder, to be read."""
+    return zarr.open(RegularStore(path, read_only=True), mode="r")
+
+
+def _metadata(path: Path) -> bytes | None:
+    """A document, looked through before Zarr sees it."""
+    try:
+        data = read_bounded(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return data  # Zarr says what is wrong with it
+    require_sensible(str(path), document)
+    return data
+
+
+def require_sensible(name: str, document: Any) -> None:
+    """Raise ``InputError`` for metadata, consolidated ones as well, that no array has."""
+    if not isinstance(document, dict):
+        return
+    _require_array(name, document)
+    for whole in (document.get("consolidated_metadata"), document):
+        nodes = whole.get("metadata") if isinstance(whole, dict) else None
+        for node in nodes.values() if isinstance(nodes, dict) else ():
+            if isinstance(node, dict):
+                _require_array(name, node)
+
+
+def _require_array(name: str, node: dict[str, Any]) -> None:
+    """Raise for an array of more axes or codecs than there are, or with a list beyond reason."""
+    for key in ("shape", "dimension_names", "chunks"):
+        axes = node.get(key)
+        if isinstance(axes, list) and len(axes) > MOST_AXES:
+            raise InputError(f"{name} is of an array of {len(axes)} axes, and at most {MOST_AXES} are read")
+    codecs = 0
+    # Not by recursion: a document may be nested as deeply as its parser allows.
+    parts = [(key, value) for key, value in node.items() if key not in _OTHERS]
+    while parts:
+        key, part = parts.pop()
+        if isinstance(part, dict):
+            parts += part.items()
+        elif isinstance(part, list):
+            codecs += len(part) * (key in _CHAINS)
+            if codecs > MOST_CODECS:
+                raise InputError(
+                    f"{name} is of an array of {codecs} codecs, and read are at most {MOST_CODECS}"
+                )
+            if len(part) > MOST_ENTRIES:
+                raise InputError(
+                    f"{name} has a list of {len(part)} entries, which says nothing of an array. Restore it"
+                )
+            parts += (("", each) for each in part)
+
+
+_OTHERS = ("attributes", "consolidated_metadata", "metadata", "fill_value")
+"""Parts of metadata that do not say how chunks are decoded."""
+
+_CHAINS = ("codecs", "index_codecs", "filters")
+"""Names of lists of codecs."""

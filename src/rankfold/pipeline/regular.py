@@ -1,0 +1,151 @@
+"""Regular files alone: the one way to open a file for reading.
+
+Opening a pipe waits for its writer, and a device may give bytes without end. So a file is opened without
+waiting, looked at, and refused by name unless it is regular. Documents that are read whole, as metadata,
+workflows, manifests and notes are, have a largest size: what is larger is refused before it is read.
+
+Libraries that open by path themselves get ``require_regular`` just before.
+
+The trap: ``os.path.isfile`` is False of a pipe as it is of nothing at all. Ask ``is_regular``, which raises.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator
+from typing import IO, Any
+
+from rankfold.pipeline.errors import UnfitFileError
+from rankfold.pipeline.units import format_bytes
+
+Path = str | os.PathLike[str]
+
+METADATA_BYTES = 8 * 2**20
+"""Most bytes of a document that says what something is: Zarr's metadata, workflows, notes of runs."""
+
+TABLE_BYTES = 32 * 2**20
+"""Most bytes of a document that has an entry for every file or row: manifests, tables of names, logs."""
+
+TAIL_BYTES = 2**16
+"""Of the end of a log, where its last lines are looked for."""
+
+LINE_LENGTH = 2**24
+"""Most characters of a line of a table."""
+
+_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_descriptor(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
+    """A descriptor of a regular file, opened without waiting; ``UnfitFileError`` for anything else.
+
+    For files, ``O_NONBLOCK`` means nothing once they are open.
+    """
+    try:
+        descriptor = os.open(path, flags | _FLAGS, mode)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENODEV, errno.EISDIR, errno.ELOOP, errno.EOPNOTSUPP):
+            raise UnfitFileError(path, _kind_at(path)) from error
+        raise
+    about = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(about):
+        os.close(descriptor)
+        raise UnfitFileError(path, _kind_of(about))
+    return descriptor
+
+
+def _opener(path: str, flags: int) -> int:
+    return open_descriptor(path, flags)
+
+
+def open_regular(path: Path, mode: str = "rb", **options: Any) -> Any:
+    """A regular file as ``open`` gives it, to be read or written; ``UnfitFileError`` for anything else."""
+    return open(path, mode, opener=_opener, **options)
+
+
+def require_regular(path: Path) -> None:
+    """Raise unless there is a regular file, which a library then opens; ``FileNotFoundError`` for nothing."""
+    try:
+        about = os.stat(path).st_mode
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UnfitFileError(path, _kind_at(path)) from error
+        raise
+    if not stat.S_ISREG(about):
+        raise UnfitFileError(path, _kind_of(about))
+
+
+def is_regular(path: Path) -> bool:
+    """Whether there is a file; ``UnfitFileError`` where something else has its name."""
+    try:
+        require_regular(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def read_bounded(path: Path, most: int = METADATA_BYTES) -> bytes:
+    """All bytes of a document of at most ``most`` bytes."""
+    with open_regular(path, buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise UnfitFileError(path, f"{format_bytes(size)} large", most)
+        parts, rest = [], most + 1  # it may grow while it is read
+        while rest and (part := file.read(rest)):
+            parts.append(part)
+            rest -= len(part)
+        if not rest:
+            raise UnfitFileError(path, f"over {format_bytes(most)} large", most)
+        return b"".join(parts)
+
+
+def read_text(path: Path, most: int = METADATA_BYTES, *, errors: str = "strict") -> str:
+    """All text of a document of at most ``most`` bytes; every end of a line is a line feed."""
+    text = read_bounded(path, most).decode("utf-8", errors)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_json(path: Path, most: int = METADATA_BYTES) -> Any:
+    """What a document of JSON holds; ``ValueError`` for what is no JSON, or nested beyond reason."""
+    try:
+        return json.loads(read_bounded(path, most))
+    except RecursionError:
+        raise ValueError(f"{os.fsdecode(path)} is nested too deeply") from None
+
+
+def read_last_lines(path: Path, most: int = TAIL_BYTES) -> list[str]:
+    """The lines in the last ``most`` bytes of a log, the first of which may have lost its beginning."""
+    with open_regular(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+        text: bytes = file.read(most)
+    return text.decode(errors="replace").splitlines()
+
+
+def bounded_lines(file: IO[str], path: Path) -> Iterator[str]:
+    """The lines of a text; ``UnfitFileError`` for one that no table has."""
+    while line := file.readline(LINE_LENGTH):
+        if len(line) == LINE_LENGTH and not line.endswith("\n"):
+            raise UnfitFileError(path, f"a text with a line of over {LINE_LENGTH} characters")
+        yield line
+
+
+def _kind_of(mode: int) -> str:
+    return next((words for is_kind, words in _KINDS if is_kind(mode)), "no regular file")
+
+
+def _kind_at(path: Path) -> str:
+    """What has a name that could not be opened, in words."""
+    try:
+        return _kind_of(os.stat(path).st_mode)
+    except OSError as error:
+        return "a link that leads to itself" if error.errno == errno.ELOOP else "no regular file"
