@@ -67,9 +67,7 @@ class UnfitFileError(InputError, OSError):
     def __init__(self, path: str | os.PathLike[str], found: str, most_bytes: int | None = None) -> None:
         name = os.fsencode(path).decode("utf-8", "backslashreplace")
         limit = most_bytes and f"and at most {most_bytes >> 20} MiB of such a file are read"
-        super().__init__(
-            f"{name} is {found}, {limit or 'where a regular file belongs'}. Name or restore the file"
-        )
+        super().__init__(f"{name} is {found}, {limit or 'where a regular file belongs'}")
         self.path, self.found, self.most_bytes = path, found, most_bytes
         self.strerror = f"it is {found}"
 

@@ -81,7 +81,7 @@ def describe(source: Source) -> SourceInfo:
         shape=source.shape,
         dtype=source.dtype.name,
         chunks=(rows.longest, columns.longest),
-        chunk_count=(len(rows.edges) - 1) * (len(columns.edges) - 1),
+        chunk_count=rows.count * columns.count,
         codec=facts.codec if facts else "unknown",
         splittable=rows.splittable and columns.splittable,
         memory_bytes=source.shape[0] * source.shape[1] * source.dtype.itemsize,

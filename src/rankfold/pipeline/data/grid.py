@@ -1,23 +1,40 @@
-"""The cut of one axis of a store into native chunks."""
+"""The cut of one axis of a store into native chunks.
+
+What a header declares costs no memory: chunks of one length are two numbers, of which edges are worked out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.errors import PlanError
+
 GRAIN_BYTES_CEILING = 256 * 2**20
 """Above this the floor on rows gives way: rows are then so long that memory decides."""
+
+
+MOST_EDGES = 2**24
+"""Edges that are written out: they take 128 MiB."""
+
+
+class Even(NamedTuple):
+    """Edges at multiples of ``chunk``, and at the length of the axis."""
+
+    length: int
+    chunk: int
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """The cut of one axis of a store into native chunks."""
 
-    edges: npt.NDArray[np.int64]
-    """Increasing, from 0 to the length of the axis: chunk ``i`` spans ``edges[i]:edges[i + 1]``."""
+    cuts: npt.NDArray[np.int64] | Even
+    """See ``edges``, or the rule that they follow."""
 
     splittable: bool
     """Whether a part of a chunk can be read without reading the rest."""
@@ -32,19 +49,60 @@ class Grid:
         >>> Grid.regular(10, 4, splittable=False).edges.tolist()
         [0, 4, 8, 10]
         """
+        return cls(Even(int(length), int(chunk)), splittable)
+
+    @property
+    def edges(self) -> npt.NDArray[np.int64]:
+        """Increasing, from 0 to the length of the axis: chunk ``i`` spans ``edges[i]:edges[i + 1]``.
+
+        Raises
+        ------
+        PlanError
+            There are more than ``MOST_EDGES``.
+        """
+        if not isinstance(self.cuts, Even):
+            return self.cuts
+        require_few_edges(self.count)
+        length, chunk = self.cuts
         edges = np.arange(0, length + chunk, chunk, dtype=np.int64)
         edges[-1] = length
-        return cls(edges, splittable)
+        return edges
+
+    @property
+    def count(self) -> int:
+        """Number of chunks."""
+        return -(-self.cuts.length // self.cuts.chunk) if isinstance(self.cuts, Even) else len(self.cuts) - 1
 
     @property
     def length(self) -> int:
         """Extent of the axis."""
-        return int(self.edges[-1])
+        return self.cuts.length if isinstance(self.cuts, Even) else int(self.cuts[-1])
 
     @property
     def longest(self) -> int:
         """Extent of the longest chunk."""
-        return int(np.diff(self.edges).max())
+        return min(self.cuts) if isinstance(self.cuts, Even) else int(np.diff(self.cuts).max())
+
+    def chunk_of(self, place: int) -> tuple[int, int]:
+        """First place of the chunk that holds a place of the axis, and of the next chunk.
+
+        >>> Grid.regular(10, 4, splittable=False).chunk_of(9)
+        (8, 10)
+        """
+        if isinstance(self.cuts, Even):
+            first = place - place % self.cuts.chunk
+            return first, min(first + self.cuts.chunk, self.cuts.length)
+        after = int(np.searchsorted(self.cuts, place, side="right"))
+        return int(self.cuts[after - 1]), int(self.cuts[after])
+
+
+def require_few_edges(count: int) -> None:
+    """Raise ``PlanError`` for more pieces of an axis than are written out."""
+    if count > MOST_EDGES:
+        raise PlanError(
+            f"an axis falls into {count} pieces, and at most {MOST_EDGES} are planned. Is its shape right? "
+            "Select some rows or columns, or write it in larger chunks"
+        )
 
 
 def regular_grids(shape: Sequence[int], chunks: Sequence[int], *, splittable: bool) -> tuple[Grid, ...]:

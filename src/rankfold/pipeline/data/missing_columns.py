@@ -166,8 +166,7 @@ class WithoutMissing(Wrapper):
         if index == self.chosen.count:
             return self.chosen.length
         place, before = self.chosen.place(index), self.chosen.place(index - 1)
-        edges = self.inner.column_grid.edges
-        edge = int(edges[np.searchsorted(edges, place, side="right") - 1])
+        edge, _ = self.inner.column_grid.chunk_of(place)
         return edge if edge > before else place
 
     def _sift(

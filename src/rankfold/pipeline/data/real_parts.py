@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.chunks.geometry import Span
-from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.grid import Even, Grid
 from rankfold.pipeline.data.source import Source, Wrapper
 from rankfold.pipeline.data.view import Orientation
 
@@ -151,7 +151,9 @@ class Expanded(Wrapper):
 
 
 def _twice_as_long(grid: Grid) -> Grid:
-    return Grid(2 * grid.edges, grid.splittable, grid.scattered)
+    cuts = grid.cuts
+    twice = Even(2 * cuts.length, 2 * cuts.chunk) if isinstance(cuts, Even) else 2 * cuts
+    return Grid(twice, grid.splittable, grid.scattered)
 
 
 def _whole(length: int) -> Grid:

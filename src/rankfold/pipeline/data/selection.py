@@ -48,9 +48,9 @@ def steps(span: Span, grid: Grid, most: int) -> Iterator[Span]:
     while start < stop:
         end = min(stop, start + max(1, most))
         if not grid.splittable and end < stop:
-            end = int(grid.edges[np.searchsorted(grid.edges, end, side="right") - 1])
+            end, _ = grid.chunk_of(end)
             if end <= start:
-                end = min(stop, int(grid.edges[np.searchsorted(grid.edges, start, side="right")]))
+                end = min(stop, grid.chunk_of(start)[1])
         yield start, end
         start = end
 

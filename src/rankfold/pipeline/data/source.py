@@ -27,7 +27,7 @@ from rankfold.kernels.sparse.products import are_in_order
 from rankfold.pipeline.chunks.absence import Absence
 from rankfold.pipeline.chunks.geometry import Piece, Span
 from rankfold.pipeline.chunks.row_marks import RowMarks
-from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.grid import Even, Grid, require_few_edges
 from rankfold.pipeline.errors import InputError
 
 
@@ -387,6 +387,10 @@ def stack_grids(grids: Sequence[Grid]) -> Grid:
     at = next((i for i, grid in enumerate(grids) if grid.longest > 1), len(grids) - 1)
     before = math.prod(grid.length for grid in grids[:at])
     inner = math.prod(grid.length for grid in grids[at + 1 :])
+    splittable, whole = all(grid.splittable for grid in grids), grids[at].length * inner
+    if isinstance(grids[at].cuts, Even) and (before == 1 or grids[at].length % grids[at].longest == 0):
+        return Grid.regular(before * whole, grids[at].longest * inner, splittable=splittable)
+    require_few_edges(before * grids[at].count)
     steps = grids[at].edges[1:] * inner
-    edges = (np.arange(before, dtype=np.int64)[:, None] * (grids[at].length * inner) + steps).ravel()
-    return Grid(np.concatenate([[0], edges]), splittable=all(grid.splittable for grid in grids))
+    edges = (np.arange(before, dtype=np.int64)[:, None] * whole + steps).ravel()
+    return Grid(np.concatenate([[0], edges]), splittable)

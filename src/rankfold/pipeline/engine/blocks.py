@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.grid import GRAIN_BYTES_CEILING, Grid
+from rankfold.pipeline.data.grid import GRAIN_BYTES_CEILING, Even, Grid, require_few_edges
 
 Int64 = npt.NDArray[np.int64]
 
@@ -118,6 +118,8 @@ def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
     >>> panel_edges(Grid.regular(20, 10, splittable=False), 4).tolist()
     [0, 10, 20]
     """
+    if isinstance(grid.cuts, Even):
+        return _even_panels(*grid.cuts, rows, splittable=grid.splittable)
     lengths = np.diff(grid.edges)
     if np.all(lengths[:-1] + lengths[1:] > rows):
         return _split(grid.edges, lengths, rows) if grid.splittable else grid.edges
@@ -132,6 +134,29 @@ def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
     if edges[-1] != grid.length:
         edges.append(grid.length)
     return np.asarray(edges, dtype=np.int64)
+
+
+def _even_panels(length: int, chunk: int, rows: int, *, splittable: bool) -> Int64:
+    """Edges of the panels of chunks of one length, without those of the chunks that are joined."""
+    count, chunk = -(-length // chunk), min(chunk, length)
+    last = length - (count - 1) * chunk
+    if count == 1 or (chunk + last > rows and (count == 2 or 2 * chunk > rows)):
+        if not splittable:
+            return Grid.regular(length, chunk, splittable=False).edges
+        pieces, rest = -(-chunk // rows), -(-last // rows)
+        require_few_edges((count - 1) * pieces + rest)
+        edges = np.empty((count - 1) * pieces + rest + 1, np.int64)
+        within = np.arange(pieces) * chunk // pieces
+        edges[: (count - 1) * pieces].reshape(-1, pieces)[...] = within
+        edges[: (count - 1) * pieces].reshape(-1, pieces)[...] += chunk * np.arange(count - 1)[:, None]
+        edges[(count - 1) * pieces :] = length - last + np.arange(rest + 1) * last // rest
+        return edges
+    joined = rows // chunk * chunk
+    require_few_edges(-(-length // joined))
+    starts = np.arange(0, length, joined, dtype=np.int64)
+    if len(starts) > 1 and starts[-1] == length - last and length - starts[-2] <= rows:
+        starts = starts[:-1]
+    return np.append(starts, length)
 
 
 def _split(edges: Int64, lengths: Int64, rows: int) -> Int64:
@@ -190,12 +215,20 @@ def cut(
     rows = max(grain_rows(row_bytes, device), least_rows)
     reads_per_byte *= READ_SPEED[device]
     edges = panel_edges(grid, rows)
-    total = int((-(-np.diff(edges) // rows)).sum())
+    total = sum(_grains_between(edges[i : i + SLICE + 1], rows) for i in range(0, len(edges) - 1, SLICE))
     count = stream_count(
         len(edges) - 1, total, grid.length * row_bytes, accumulator_bytes, reads_per_byte=reads_per_byte
     )
     streams = np.arange(count + 1, dtype=np.int64) * (len(edges) - 1) // count
     return Cut(edges, streams, rows)
+
+
+SLICE = 2**18
+"""Panels that are counted together: there may be millions."""
+
+
+def _grains_between(edges: Int64, rows: int) -> int:
+    return int((-(-np.diff(edges) // rows)).sum())
 
 
 # Stored numbers -----------------------------------------------------------------------------------

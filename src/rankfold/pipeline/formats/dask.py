@@ -134,7 +134,7 @@ class DaskSparse(DaskSource):
 
     def _grid(self, axis: int) -> Grid:
         grid = self.grids[axis]
-        return grid if axis == self._axis else Grid(grid.edges, grid.splittable, scattered=True)
+        return grid if axis == self._axis else Grid(grid.cuts, grid.splittable, scattered=True)
 
     @property
     def _axis(self) -> int:

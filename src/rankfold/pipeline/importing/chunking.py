@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.grid import Even, Grid
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.engine.blocks import grain_rows
@@ -44,6 +44,9 @@ WRITE_COPIES = 3
 WRITE_OVERHEAD = 8 * 2**20
 
 MOST_THREADS = 8
+
+MOST_TILES = 2**20
+"""Tiles along an axis that are looked at: more are like these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +186,13 @@ def decoded_again(source: Source, tile: tuple[int, int]) -> float:
 def _axis(grid: Grid, step: int) -> float:
     if grid.splittable:
         return 1.0
-    starts = np.arange(0, grid.length, step)
-    stops = np.minimum(starts + step, grid.length)
-    first = grid.edges[np.searchsorted(grid.edges, starts, side="right") - 1]
-    last = grid.edges[np.searchsorted(grid.edges, stops, side="left")]
-    return float((last - first).sum() / grid.length)
+    length = min(grid.length, MOST_TILES * step)
+    starts = np.arange(0, length, step)
+    stops = np.minimum(starts + step, length)
+    if isinstance(grid.cuts, Even):
+        chunk = grid.cuts.chunk
+        first, last = starts // chunk * chunk, np.minimum(-(-stops // chunk) * chunk, grid.length)
+    else:
+        first = grid.cuts[np.searchsorted(grid.cuts, starts, side="right") - 1]
+        last = grid.cuts[np.searchsorted(grid.cuts, stops, side="left")]
+    return float((last - first).sum() / length)

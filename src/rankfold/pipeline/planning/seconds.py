@@ -99,10 +99,9 @@ def measured_reading(source: Source, orientation: Orientation, panel_rows: int) 
     rows = _probed_rows(view, panel_rows)
     if not rows:
         return None
-    edges = view.grid.edges
     start = min(view.long // 2, view.long - rows)
     if not view.grid.splittable:
-        start = int(edges[np.searchsorted(edges, start, side="right") - 1])
+        start, _ = view.grid.chunk_of(start)
     stop = min(view.long, start + rows)
     seconds = 0.0
     try:

@@ -87,7 +87,7 @@ class PreparedSource(SamePlaces):
     def column_grid(self) -> Grid:
         """Chunks along the columns; where rows are read whole, none is read for less than all of them."""
         grid = self.inner.column_grid
-        return Grid(grid.edges, grid.splittable, scattered=True) if self.takes_rows else grid
+        return Grid(grid.cuts, grid.splittable, scattered=True) if self.takes_rows else grid
 
     @property
     def takes_rows(self) -> bool:

@@ -171,13 +171,13 @@ def common_grid(x: Grid, weights: Grid) -> Grid:
     """
     scattered = x.scattered or weights.scattered
     if weights.splittable:
-        return Grid(x.edges, x.splittable, scattered)
+        return Grid(x.cuts, x.splittable, scattered)
     if x.splittable:
-        return Grid(weights.edges, splittable=False, scattered=scattered)
+        return Grid(weights.cuts, splittable=False, scattered=scattered)
     common = Grid(np.intersect1d(x.edges, weights.edges), splittable=False, scattered=scattered)
     if common.longest <= TALLER * x.longest:
         return common
-    return Grid(x.edges, x.splittable, scattered)
+    return Grid(x.cuts, x.splittable, scattered)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
