@@ -64,15 +64,20 @@ class SourceNotFoundError(InputError, FileNotFoundError):
 class UnfitFileError(InputError, OSError):
     """What has the name of a file is no regular file, or a document that is too large."""
 
-    def __init__(self, path: str | os.PathLike[str], found: str, most_bytes: int | None = None) -> None:
+    found: str = ""
+    """What there is, in words."""
+
+    most_bytes: int | None = None
+    """Most of a document, where this one is larger."""
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str], found: str, most_bytes: int | None = None) -> UnfitFileError:
+        """The error for what lies at a path."""
         name = os.fsencode(path).decode("utf-8", "backslashreplace")
         limit = most_bytes and f"and at most {most_bytes >> 20} MiB of such a file are read"
-        super().__init__(f"{name} is {found}, {limit or 'where a regular file belongs'}")
-        self.path, self.found, self.most_bytes = path, found, most_bytes
-        self.strerror = f"it is {found}"
-
-    def __reduce__(self) -> tuple[type[UnfitFileError], tuple[str | os.PathLike[str], str, int | None]]:
-        return UnfitFileError, (self.path, self.found, self.most_bytes)
+        error = cls(f"{name} is {found}, {limit or 'where a regular file belongs'}")
+        error.found, error.most_bytes, error.strerror = found, most_bytes, f"it is {found}"
+        return error
 
 
 class ArgumentError(InputError, TypeError):

@@ -55,12 +55,12 @@ def open_descriptor(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> 
         descriptor = os.open(path, flags | _FLAGS, mode)
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.ENODEV, errno.EISDIR, errno.ELOOP, errno.EOPNOTSUPP):
-            raise UnfitFileError(path, _kind_at(path)) from error
+            raise UnfitFileError.at(path, _kind_at(path)) from error
         raise
     about = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(about):
         os.close(descriptor)
-        raise UnfitFileError(path, _kind_of(about))
+        raise UnfitFileError.at(path, _kind_of(about))
     return descriptor
 
 
@@ -79,10 +79,10 @@ def require_regular(path: Path) -> None:
         about = os.stat(path).st_mode
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise UnfitFileError(path, _kind_at(path)) from error
+            raise UnfitFileError.at(path, _kind_at(path)) from error
         raise
     if not stat.S_ISREG(about):
-        raise UnfitFileError(path, _kind_of(about))
+        raise UnfitFileError.at(path, _kind_of(about))
 
 
 def is_regular(path: Path) -> bool:
@@ -99,13 +99,13 @@ def read_bounded(path: Path, most: int = METADATA_BYTES) -> bytes:
     with open_regular(path, buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise UnfitFileError(path, f"{format_bytes(size)} large", most)
+            raise UnfitFileError.at(path, f"{format_bytes(size)} large", most)
         parts, rest = [], most + 1  # it may grow while it is read
         while rest and (part := file.read(rest)):
             parts.append(part)
             rest -= len(part)
         if not rest:
-            raise UnfitFileError(path, f"over {format_bytes(most)} large", most)
+            raise UnfitFileError.at(path, f"over {format_bytes(most)} large", most)
         return b"".join(parts)
 
 
@@ -135,7 +135,7 @@ def bounded_lines(file: IO[str], path: Path) -> Iterator[str]:
     """The lines of a text; ``UnfitFileError`` for one that no table has."""
     while line := file.readline(LINE_LENGTH):
         if len(line) == LINE_LENGTH and not line.endswith("\n"):
-            raise UnfitFileError(path, f"a text with a line of over {LINE_LENGTH} characters")
+            raise UnfitFileError.at(path, f"a text with a line of over {LINE_LENGTH} characters")
         yield line
 
 
