@@ -54,7 +54,6 @@ EXCEPTIONS = {
     "pipeline/importing/coo_sort.py _sort_blocks": "made by this process, in a folder of its own",
     "pipeline/importing/coo_sort.py _pieces": "made by this process, in a folder of its own",
     "pipeline/exporting/plots/row_columns.py _npy": "its only caller has looked",
-    "pipeline/formats/hdf5.py _open_file": "opened by Handles, which look",
     "pipeline/formats/netcdf.py _open": "its only caller, and Handles, have looked",
     "pipeline/chunks/bounded_store.py open_bounded": "a store is given, of regular files or of objects",
 }

@@ -21,6 +21,7 @@ Kinds are modules of ``attacks``:
     lost_locks     the same command twice at once, where locks keep nobody out
     folds          panels that are folded twice after kills
     hostile        words, workflows and places nobody would give
+    special_files  pipes, devices, sockets and documents without end in place of files
     names          what others put, or have, under the name of an output
 
 With ``all`` the trials are shared out among the kinds; a kind that takes root, loop devices, a compiler or a
@@ -55,6 +56,7 @@ from attacks.names import names
 from attacks.power_loss import open_bench, power_loss
 from attacks.slow_files import slow_files
 from attacks.slurm import SlurmBench, slurm
+from attacks.special_files import special_files
 from attacks.two_drivers import two_drivers
 from attacks.workers import workers
 from loop_device import clear_stale, missing_loop
@@ -97,6 +99,7 @@ KINDS: dict[str, Kind] = {
     "power_loss": Kind(power_loss, 10, open_bench, missing_loop),
     "slow_files": Kind(slow_files, 10, missing=lambda folder: missing_compiler()),
     "slurm": Kind(slurm, 2, SlurmBench, lambda folder: missing_slurm(), alone=True),
+    "special_files": Kind(special_files, 10),
     "two_drivers": Kind(two_drivers, 10),
     "workers": Kind(workers, 4, missing=lambda folder: missing_compiler()),
 }

@@ -33,6 +33,7 @@ SHORT = {
     "power_loss": 8,
     "slow_files": 8,
     "slurm": 2,
+    "special_files": 20,
     "two_drivers": 8,
     "workers": 3,
 }

@@ -24,7 +24,7 @@ from rankfold.pipeline.regular import (
     require_regular,
 )
 
-SECONDS = 5
+SECONDS = 60
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import zarr
 from command_line import rankfold
-from special_files import CLAIMS, GUISES, opened_below, put
+from guises import CLAIMS, GUISES, opened_below, put
 
 SECONDS, MEBIBYTES = 10, 300
 """Most of a command, interpreter and imports included."""
@@ -69,7 +69,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "status result": ("status", "pca.zarr"),
     "logs": ("logs", "flow.yaml"),
     "report flow": ("report", "flow.yaml", "--json"),
-    "profile": ("submit", "flow.yaml", "--profile", "site.yaml", "--print"),
+    "profile": ("doctor", "--profile", "site.yaml"),
 }
 
 

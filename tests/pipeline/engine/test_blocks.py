@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from rankfold.pipeline.engine.blocks import (
     panel_edges,
     stream_count,
 )
+from rankfold.pipeline.errors import PlanError
 
 ROW_BYTES = st.integers(1, 10**7) | st.sampled_from([1, 4, 2**20, 2**28, 2**29])
 
@@ -48,6 +50,21 @@ def test_regular_chunks_cover_the_axis(length: int, chunk: int) -> None:
     assert grid.edges[0] == 0 and grid.length == length
     assert set(sizes(grid.edges)[:-1]) <= {chunk} and 0 < sizes(grid.edges)[-1] <= chunk
     assert grid.longest == min(length, chunk)
+
+
+@given(length=st.integers(1, 60), chunk=st.integers(1, 70), rows=st.integers(1, 40), split=st.booleans())
+def test_chunks_of_one_length_are_as_if_written_out(length: int, chunk: int, rows: int, split: bool) -> None:
+    even = Grid.regular(length, chunk, splittable=split)
+    written = Grid(even.edges, split)
+    assert (even.length, even.longest, even.count) == (written.length, written.longest, written.count)
+    assert panel_edges(even, rows).tolist() == panel_edges(written, rows).tolist()
+    assert all(even.chunk_of(place) == written.chunk_of(place) for place in range(length))
+
+
+@pytest.mark.parametrize("chunk", [1, 1000, 10**12])
+def test_more_panels_than_can_be_planned_are_refused(chunk: int) -> None:
+    with pytest.raises(PlanError, match=r"an axis falls into \d+ pieces, and at most 16777216"):
+        cut(Grid.regular(10**12, chunk, splittable=True), 8000, 8000)
 
 
 @given(grid=grids(), rows=st.integers(1, 10**5))

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 from rankfold.pipeline.durable import flush, flush_tree, rename, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, SourceNotFoundError
 from rankfold.pipeline.exporting.cells import mark_of, require_free
-from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.handles import library, open_hdf5
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
-from rankfold.pipeline.regular import open_descriptor, read_json, require_regular
+from rankfold.pipeline.regular import open_descriptor, read_json
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
 
@@ -63,7 +63,7 @@ def write_into(path: Path, elements: Elements, *, overwrite: bool, in_place: boo
         room for a copy.
     """
     library("anndata", extra="cells", what=f"writing into {path}")
-    path = path.resolve()  # what a link leads to is written, not the link
+    path = Path(os.path.realpath(path))  # what a link leads to is written, not the link
     if not path.exists():
         raise SourceNotFoundError(f"{path} does not exist: results are added to a file that AnnData wrote")
     if path.is_dir():
@@ -136,8 +136,7 @@ def _reading(path: Path) -> Iterator[Any]:
 
         yield zarr_group(path, consolidated=False)
         return
-    h5py = library("h5py", extra="formats", what=f"reading {path}")
-    with _opened(h5py, path, "r") as file:
+    with _opened(path, "r") as file:
         yield file
 
 
@@ -145,17 +144,16 @@ def _reading(path: Path) -> Iterator[Any]:
 
 
 def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_place: bool) -> None:
-    h5py = library("h5py", extra="formats", what=f"writing into {path}")
     if in_place:
         close(path)
     with _locked(path, os.O_RDWR, fcntl.LOCK_EX if in_place else fcntl.LOCK_SH):
         unlocked = {"locking": False} if in_place else {}  # HDF5 would wait for our own lock
-        with _opened(h5py, path, "r", **unlocked) as file:
+        with _opened(path, "r", **unlocked) as file:
             found = elements(_shape_of(file, str(path)))
             require_free(found, lambda part, name: part in file and name in file[part], overwrite=overwrite)
             _require_ours(file, found, path)
         if in_place:
-            with _opened(h5py, path, "r+", locking=False) as file:
+            with _opened(path, "r+", locking=False) as file:
                 _write_elements(file, found)
             flush(path)
             return
@@ -165,7 +163,7 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
             try:
                 shutil.copyfile(path, copy)
                 shutil.copymode(path, copy)
-                with _opened(h5py, copy, "r+", locking=False) as file:
+                with _opened(copy, "r+", locking=False) as file:
                     _write_elements(file, found)
                 flush(copy)
                 rename_durably(copy, path)
@@ -174,10 +172,9 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
 
 
 @contextlib.contextmanager
-def _opened(h5py: Any, path: Path, mode: str, **flags: bool) -> Iterator[Any]:
-    require_regular(path)
+def _opened(path: Path, mode: str, **flags: bool) -> Iterator[Any]:
     try:
-        file = h5py.File(path, mode, **flags)
+        file = open_hdf5(path, mode, **flags)
     except OSError as error:
         raise InputError(f"{path} is not an HDF5 file that can be opened: {error}") from error
     with file:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError, SourceNotFoundError
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
-from rankfold.pipeline.regular import require_regular
+from rankfold.pipeline.regular import is_regular, require_regular
 
 MOST_NAMES = 8
 """Most datasets that a message names."""
@@ -114,6 +114,45 @@ def library(module: str, *, extra: str, what: str) -> Any:
         ) from error
 
 
+def open_hdf5(path: str | os.PathLike[str], mode: str = "r", **flags: Any) -> Any:
+    """An HDF5 file whose links to other files lead to regular ones: HDF5 opens what is asked for by a link.
+
+    Raises
+    ------
+    UnfitFileError
+        It is no file, or one of its links names something else.
+    """
+    h5py = library("h5py", extra="formats", what=f"reading {path}")
+    require_regular(path)
+    file, places = h5py.File(path, mode, **flags), set[str]()
+
+    def look(name: str, link: Any) -> None:
+        if isinstance(link, h5py.ExternalLink):
+            places.add(_beside(path, link.filename))
+
+    try:
+        file.visititems_links(look)
+        for place in sorted(places):
+            is_regular(place)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def require_regular_parts(path: str, dataset: Any) -> None:
+    """Raise ``UnfitFileError`` unless the files that a dataset of an HDF5 file is spread over are regular."""
+    parts = [name for name, *_ in dataset.external or ()]
+    parts += [part.file_name for part in dataset.virtual_sources()] if dataset.is_virtual else []
+    for part in sorted({*parts} - {"."}):
+        for place in (part, _beside(path, part)):  # by the working folder, or that of the file
+            is_regular(place)
+
+
+def _beside(path: str | os.PathLike[str], name: str) -> str:
+    return os.path.join(os.path.dirname(os.path.abspath(path)), name)
+
+
 # Coordinates --------------------------------------------------------------------------------------
 
 
@@ -201,10 +240,8 @@ def _annotated(store: str) -> Iterator[Any]:
             raise InputError(f"{store} is no group of AnnData. Give an array of True and False")
         yield zarr_group(store, consolidated=False)
         return
-    h5py = library("h5py", extra="formats", what=f"reading {store}")
-    require_regular(store)
     try:
-        file = h5py.File(store, "r")
+        file = open_hdf5(store)
     except OSError as error:
         raise InputError(
             f"{store} has no obs and var: it is not HDF5. Give an array of True and False"

@@ -27,7 +27,15 @@ from rankfold.pipeline.data.source import MOST_FILES, Source
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.csr import ENCODINGS, CsrSource
-from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, library, refuse_damage
+from rankfold.pipeline.formats.handles import (
+    Handles,
+    choose,
+    file_fingerprint,
+    library,
+    open_hdf5,
+    refuse_damage,
+    require_regular_parts,
+)
 from rankfold.pipeline.formats.zarr.vector import Vector
 from rankfold.pipeline.regular import open_regular
 
@@ -193,7 +201,7 @@ def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None)
     h5py = library("h5py", extra="formats", what=f"reading {path}")
     try:
         require_hdf5(path)
-        with h5py.File(path, "r") as file:
+        with open_hdf5(path) as file:
             name = choose(path, text, _datasets(h5py, file))
             volume = _volume(file[name], f"{path}::{name}", os.path.abspath(path), missing)
     except RankfoldError:
@@ -213,6 +221,7 @@ def _volume(
             "missing_chunks='fill' (--missing-chunks fill) to read it nevertheless"
         )
     require_numbers(name, dataset.dtype)
+    require_regular_parts(path, dataset)
     return Hdf5Volume(
         name=name,
         path=path,
@@ -291,7 +300,7 @@ def h5ad_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None)
     text = text or "X"
     try:
         require_hdf5(path)
-        with h5py.File(path, "r") as file:
+        with open_hdf5(path) as file:
             if isinstance(file.get(text), h5py.Group):
                 if rows is not None:
                     raise InputError(f"{path} is a matrix already: leave out --row-axes (row_axes={rows!r})")
@@ -382,9 +391,7 @@ def _codec(dataset: Any) -> str:
 
 
 def _open_file(path: str) -> Any:
-    import h5py  # type: ignore[import-untyped,import-not-found,unused-ignore]  # optional
-
-    return h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
+    return open_hdf5(path, rdcc_nbytes=CACHE_BYTES)
 
 
 _handles = Handles(_open_file)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.edition import edition_around
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
-from rankfold.pipeline.formats.handles import library, refuse_damage
+from rankfold.pipeline.formats.handles import open_hdf5, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
 from rankfold.pipeline.regular import bounded_lines, open_regular, require_regular
 
@@ -154,9 +154,8 @@ def _at(place: str) -> Column:
     if suffix in SEPARATORS:
         return _table(store, name, SEPARATORS[suffix])
     if suffix in HDF5:
-        h5py = library("h5py", extra="formats", what=f"reading {store}")
         # The file is open as long as the column is.
-        return _in_group(h5py.File(store, "r"), store, name)
+        return _in_group(open_hdf5(store), store, name)
     raise InputError(f"{store} is no file of labels that is known: give {FILES}")
 
 

@@ -23,10 +23,9 @@ from rankfold.pipeline.errors import (
     RankfoldError,
     SourceNotFoundError,
 )
-from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.handles import library, open_hdf5, require_regular_parts
 from rankfold.pipeline.formats.hdf5 import DAMAGE
 from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector, require_vectors
-from rankfold.pipeline.regular import require_regular
 from rankfold.pipeline.units import format_bytes
 
 GROUP_LAYOUTS = {"csr_matrix": "rows", "csc_matrix": "columns", "csr": "rows", "csc": "columns"}
@@ -97,6 +96,7 @@ def h5ad_reader(path: str, key: str) -> DatasetReader | CompressedReader:
         node = file[key]
         if isinstance(node, h5py.Dataset):
             require_matrix(name, node.shape, node.dtype)
+            require_regular_parts(path, node)
             rows, columns = node.shape
             chunk = node.chunks or (1, 1)
             return DatasetReader(name, path, key, rows, columns, native(node.dtype), chunk)
@@ -138,10 +138,10 @@ def _vectors(path: str, key: str) -> Iterator[dict[str, Vector]]:
 
 @contextlib.contextmanager
 def _file(path: str) -> Iterator[Any]:
-    h5py = library("h5py", extra="formats", what=f"reading {path}")
-    require_regular(path)
     try:
-        file = h5py.File(path, "r")
+        file = open_hdf5(path)
+    except RankfoldError:
+        raise
     except OSError as error:
         raise ChunkError(f"{path} cannot be opened as HDF5: {error}. Restore the file") from error
     try:
