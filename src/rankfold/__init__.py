@@ -42,6 +42,7 @@ from rankfold._version import __version__
 if TYPE_CHECKING:
     from rankfold.api.call import plan
     from rankfold.api.execute import RankfoldWarning
+    from rankfold.api.finished import verify
     from rankfold.api.functions.clusters import kmeans
     from rankfold.api.functions.eigenmaps import diffusion_map, spectral
     from rankfold.api.functions.embedding_quality import (
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from rankfold.api.matrices import import_array
     from rankfold.api.matrices import open_matrix as open
     from rankfold.pipeline.errors import RankfoldError
-    from rankfold.pipeline.storage.manifest import verify
     from rankfold.pipeline.storage.result import Result, open_result
 
 _HOMES = {
@@ -95,7 +95,7 @@ _HOMES = {
     "tsne": "rankfold.api.functions.embeddings",
     "umap": "rankfold.api.functions.embeddings",
     "update": "rankfold.api.functions.models",
-    "verify": "rankfold.pipeline.storage.manifest",
+    "verify": "rankfold.api.finished",
 }
 
 __all__ = [
@@ -142,6 +142,7 @@ def __getattr__(name: str) -> Any:
         return _theirs(name)
     import importlib
 
+    importlib.import_module("rankfold.methods")  # which say what results are
     module, _, attribute = _HOMES[name].partition(":")
     value = getattr(importlib.import_module(module), attribute or name)
     globals()[name] = value

@@ -20,6 +20,7 @@ Kinds are modules of ``attacks``:
     file_server    names that other processes see late
     lost_locks     the same command twice at once, where locks keep nobody out
     folds          panels that are folded twice after kills
+    forged         results with one array or attribute changed, and no manifest
     hostile        words, workflows and places nobody would give
     special_files  pipes, devices, sockets and documents without end in place of files
     names          what others put, or have, under the name of an output
@@ -48,6 +49,7 @@ from attacks.clock import clock
 from attacks.damage import damage
 from attacks.file_server import file_server
 from attacks.folds import folds
+from attacks.forged import forged
 from attacks.full_disk import full_disk, missing_mount
 from attacks.hostile import hostile
 from attacks.kills import kills
@@ -90,6 +92,7 @@ KINDS: dict[str, Kind] = {
     "damage": Kind(damage, 20),
     "file_server": Kind(file_server, 4, missing=lambda folder: missing_compiler()),
     "folds": Kind(folds, 1),
+    "forged": Kind(forged, 10),
     "full_disk": Kind(full_disk, 12, missing=missing_mount),
     "hostile": Kind(hostile, 10),
     "input_damage": Kind(input_damage, 12),

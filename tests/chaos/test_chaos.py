@@ -24,6 +24,7 @@ SHORT = {
     "damage": 16,
     "file_server": 4,
     "folds": 1,
+    "forged": 16,
     "full_disk": 10,
     "hostile": 48,
     "input_damage": 8,

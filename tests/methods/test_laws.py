@@ -19,7 +19,7 @@ from result_format import dimensions, require_format, validators
 from stand_in import ON_PATH
 
 import rankfold as rf
-from rankfold.methods.parts.outputs import DIMENSIONS
+from rankfold.methods.parts.outputs import LAWS as OUTPUTS
 from rankfold.methods.registry import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
@@ -73,7 +73,7 @@ def test_every_method_has_a_line() -> None:
 
 
 def test_every_axis_of_a_result_is_documented() -> None:
-    assert dimensions() == {name for axes in DIMENSIONS.values() for name in axes}
+    assert dimensions() == {name for law in OUTPUTS.values() for name in law.axes or ()}
     assert set(validators()) == {"facts", "manifest", "run"}
 
 

@@ -1,4 +1,4 @@
-"""Whether an output is there already, the finished answer to what is asked, and whole."""
+"""Whether an output is there already, the finished answer to what is asked, and whole and lawful."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from rankfold.api.identity import difference_of
 from rankfold.pipeline.errors import DataError, InputError, OutputError
 from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.journal import load_record
-from rankfold.pipeline.storage.manifest import damage_in_words, damage_of, not_ours, request_in
+from rankfold.pipeline.storage.manifest import (
+    changed_files,
+    damage_in_words,
+    damage_of,
+    not_ours,
+    request_in,
+)
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import RunDirectory
 
@@ -43,7 +49,7 @@ def is_done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) 
         and attrs.get("edition", 1) == identity["edition"]
         and attrs.get("device", "cpu") == identity.get("device", "cpu")
     ):
-        damage = damage_of(output, sums=overwrite)
+        damage = damage_of(output, sums=overwrite) or fault_of(output)
         if damage:
             require_replaceable(output)
             LOG.warning("%s. It is made again", damage_in_words(output, damage))
@@ -63,6 +69,45 @@ def require_replaceable(output: Path) -> None:
         raise OutputError(
             f"{output} {reason}, so it is never replaced. Choose another --out, or move that away first"
         )
+
+
+def fault_of(output: Path) -> list[str]:
+    """What arrays or facts of a result hold that they may not, in one line; nothing if all is well."""
+    try:
+        result = Result(output)
+        result.require_lawful(*result)
+    except DataError as error:
+        return [str(error).removeprefix(f"{output}: ").removeprefix(f"{output} is damaged: ")]
+    except InputError:  # a matrix that was imported
+        return []
+    return []
+
+
+def verify(result: Result | str | Path) -> list[str]:
+    """What is damaged of a result: every file is read and compared with what was written.
+
+    Parameters
+    ----------
+    result : Result or path
+        What any function or command of rankfold wrote.
+
+    Returns
+    -------
+    list of str
+        A line for each file that is missing, has another length, or holds other bytes; where all are whole,
+        one for the first array or fact that holds what no result of its kind holds. Empty if all is well.
+
+    Raises
+    ------
+    SourceNotFoundError
+        There is no such folder.
+
+    Notes
+    -----
+    Reads the result once. The same call, or command, that made a damaged result makes it again.
+    """
+    path = Path(result if isinstance(result, str | Path) else result.path)
+    return changed_files(path) or fault_of(path)
 
 
 def has_come(held: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> bool:

@@ -33,3 +33,15 @@
 
 Imports ``kernels`` and ``pipeline``; knows no cluster.
 """
+
+from rankfold.pipeline.law import SOURCES, ResultLaw
+
+
+def _law_of_results(kind: str) -> ResultLaw | None:
+    """What results of a method are, for who opens one."""
+    from rankfold.methods.parts.outputs import law_of_results
+
+    return law_of_results(kind)
+
+
+SOURCES.append(_law_of_results)

@@ -12,13 +12,14 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rankfold.methods.argument import Parameter, parameters_of
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.law import Law
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,6 +136,13 @@ class Method:
     inputs: tuple[Input, ...] = (X,)
     matrices: tuple[str, ...] = ()
     """Matrices in its result, that of the rows first."""
+
+    arrays: tuple[str, ...] = ()
+    """All arrays in its result, as ``"s"``; as ``"U if rows"`` and ``"W if of=nmf"`` those that depend on its
+    request; as ``"residuals?"`` those that only some have. See ``rankfold.methods.parts.outputs``."""
+
+    laws: Mapping[str, Law] = field(default_factory=dict, hash=False)
+    """What some of them are, where that is not what arrays of that name are elsewhere."""
 
     in_process: bool = False
     """Whether the process that asks for it does all of it, wherever workers are."""

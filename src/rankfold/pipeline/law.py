@@ -1,23 +1,44 @@
 """What the arrays and facts of a result may be, looked at before a kernel follows them.
 
 A file may hold any number. An index beyond the rows, a NaN or a pointer that falls is found here by comparing
-the least and the most number of a panel with bounds, which is cheap beside reading it.
+the least and the most number of a panel with bounds, which is cheap beside reading it. Laws are declared
+beside the outputs of methods; a method of another package that declares none has arrays of finite numbers.
 
 The trap: NaN is neither below nor above anything, so a fault is what is not within bounds.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 import sys
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from rankfold.pipeline.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Array = npt.NDArray[Any]
 
 LARGEST = sys.float_info.max
 """Most of a number that is finite."""
+
+PANEL_NUMBERS = 2**20
+"""Numbers of an array that are looked at together."""
+
+REMEDY = "Restore the result, or make it again"
+
+REAL, NUMBER = ("float32", "float64"), ("float32", "float64", "complex64", "complex128")
+WHOLE = ("int32", "int64")
+
+Lengths = Mapping[str, int]
+"""Length of each axis, and ``other``, the rows that neighbors are among."""
 
 
 def first_outside(values: Array, least: float, most: float) -> int | None:
@@ -40,3 +61,325 @@ def first_fall(values: Array) -> int | None:
     """Place of the first number of a vector that is below the one before it; None where none is."""
     down = values[1:] < values[:-1]
     return int(down.argmax()) + 1 if down.any() else None
+
+
+class Stored(Protocol):
+    """An array in a file, or in memory."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of each axis."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of its numbers."""
+
+    def __getitem__(self, part: Any) -> Any:
+        """Part of it, in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """What an array of a result is."""
+
+    axes: tuple[str, ...] | None = None
+    """Names of its axes; any where nobody has said."""
+
+    types: tuple[str, ...] = NUMBER
+    least: float = -LARGEST
+    most: float = LARGEST
+    below: tuple[str, ...] = ()
+    """Axes of the result, of the first known of which each number is a place."""
+
+    reaches: tuple[str, ...] = ()
+    """The same, where a number may be the length itself."""
+
+    rising: bool = False
+    """Whether numbers never fall along the last axis."""
+
+    falling: bool = False
+
+    def bounds(self, lengths: Lengths) -> tuple[float, float]:
+        """Least and most number."""
+        known = [lengths[axis] - 1 for axis in self.below if axis in lengths]
+        known += [lengths[axis] for axis in self.reaches if axis in lengths]
+        return self.least, (known[0] if known else self.most)
+
+    def fault(self, values: Array, lengths: Lengths) -> tuple[int, str] | None:
+        """Place of the first number of a panel that breaks the law, and what is allowed there."""
+        least, most = self.bounds(lengths)
+        if (place := first_outside(values, least, most)) is not None:
+            return place, _range_in_words(least, most, whole=values.dtype.kind in "iu")
+        if (self.rising or self.falling) and values.ndim:
+            lines = values if self.rising else -values
+            down = lines[..., 1:] < lines[..., :-1]
+            if down.any():
+                line, at = np.argwhere(down.reshape(-1, down.shape[-1]))[0].tolist()
+                return line * values.shape[-1] + at + 1, f"at {'least' if self.rising else 'most'} " + (
+                    f"the number before it, {values.reshape(-1)[line * values.shape[-1] + at]}"
+                )
+        return None
+
+    def require(self, name: str, values: Array, lengths: Lengths, *, first: int = 0) -> None:
+        """Raise ``DataError`` for a panel, of rows from ``first`` on, that breaks the law."""
+        if (fault := self.fault(values, lengths)) is not None:
+            place, allowed = np.unravel_index(fault[0], values.shape), fault[1]
+            shown = ", ".join(str(int(at) + (first if axis == 0 else 0)) for axis, at in enumerate(place))
+            raise DataError(
+                f"{name}[{shown}] is {values.reshape(-1)[fault[0]]}, but is to be {allowed}. {REMEDY}"
+            )
+
+    def require_some(self, name: str, lengths: Lengths, values: Array) -> None:
+        """Raise ``DataError`` for numbers from anywhere in an array that are not within its bounds."""
+        bounds, some = self.bounds(lengths), np.asarray(values)
+        if (place := first_outside(some, *bounds)) is not None:
+            allowed = _range_in_words(*bounds, whole=some.dtype.kind in "iu")
+            raise DataError(f"{name} holds {some.reshape(-1)[place]}, but is to be {allowed}. {REMEDY}")
+
+    def require_all(self, name: str, array: Stored, lengths: Lengths) -> None:
+        """Raise ``DataError`` if an array breaks the law; it is read a panel at a time."""
+        step = max(1, PANEL_NUMBERS // max(1, math.prod(array.shape[1:])))
+        if (self.rising or self.falling) and len(array.shape) == 1:
+            step = max(1, array.shape[0])  # in order from the first to the last
+        for start in range(0, array.shape[0], step):
+            try:
+                values = np.asarray(array[start : start + step])
+            except DataError:
+                raise
+            except (OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
+                raise DataError(f"{name} cannot be read: {error}. {REMEDY}") from error
+            self.require(name, values, lengths, first=start)
+
+
+def _range_in_words(least: float, most: float, *, whole: bool) -> str:
+    if not whole:
+        below = "" if least == -LARGEST else f", at least {least:g}"
+        return "finite" + below + ("" if most == LARGEST else f", at most {most:g}")
+    return f"from {int(least)} to {int(most)}" if most < LARGEST else f"at least {int(least)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What an attribute of a result is."""
+
+    types: tuple[type, ...]
+    least: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()
+    many: bool = False
+    """Whether it is a list of such."""
+
+    may_lack: bool = False
+    """Whether it may be null."""
+
+    unbounded: bool = False
+    """Whether it may be infinite, as a bound where nothing is known."""
+
+    def fits(self, value: object) -> bool:
+        """Whether a value is such a fact."""
+        if value is None:
+            return self.may_lack
+        if self.many:
+            one = Fact(self.types, self.least, self.below, self.choices)
+            return isinstance(value, list) and all(one.fits(each) for each in value)
+        if isinstance(value, bool):
+            return bool in self.types
+        if isinstance(value, str):
+            return str in self.types and (not self.choices or value in self.choices)
+        if isinstance(value, int | float) and (float in self.types or type(value) in self.types):
+            above = self.least is None or value >= self.least
+            finite = math.isfinite(value) or (self.unbounded and value == math.inf)
+            return finite and above and (self.below is None or value < self.below)
+        return isinstance(value, self.types)
+
+    def in_words(self) -> str:
+        """What it is to be."""
+        words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "facts"}
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        kinds = " or ".join(words.get(each, each.__name__) for each in self.types)
+        low = f" of at least {self.least:g}" if self.least is not None else ""
+        return ("a list, each " if self.many else "") + kinds + low + " or null" * self.may_lack
+
+
+FLAG, TEXT, FACTS = Fact((bool,)), Fact((str,)), Fact((dict,))
+COUNT, REAL_FACT = Fact((int,), least=0), Fact((float,))
+TEXTS, COUNTS, REALS = (Fact(one.types, one.least, many=True) for one in (TEXT, COUNT, REAL_FACT))
+MAYBE_REAL, BOUND = Fact((float,), may_lack=True), Fact((float,), least=0, unbounded=True)
+"""Whole numbers are real ones too."""
+
+COMMON = {
+    "schema": COUNT,
+    "kind": TEXT,
+    "method": TEXT,
+    "edition": COUNT,
+    "device": TEXT,
+    "request": FACTS,
+    "input": FACTS,
+    "version": TEXT,
+    "passes": COUNT,
+    "warnings": TEXTS,
+}
+"""Facts of every result; ``edition`` and ``device`` may be missing."""
+
+INPUT = {"name": TEXT, "shape": COUNTS, "dtype": TEXT, "fingerprint": TEXT}
+
+Condition = Callable[[Mapping[str, Any]], bool]
+"""Whether a result of a request has an array."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultLaw:
+    """What results of one kind are."""
+
+    arrays: Mapping[str, Law] = field(default_factory=dict)
+    needed: Mapping[str, Condition] = field(default_factory=dict)
+    """Arrays that they lack only where something was done to them, unless the request says otherwise."""
+
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    request: Mapping[str, Fact] = field(default_factory=dict)
+
+    def of(self, name: str) -> Law:
+        """The law of an array."""
+        return self.arrays.get(name, Law())
+
+
+SOURCES: list[Callable[[str], ResultLaw | None]] = []
+"""Where methods say what their results are."""
+
+
+def result_law(kind: str) -> ResultLaw:
+    """What results of a kind are; numbers of those of no method are finite."""
+    return _result_law(kind, len(SOURCES))
+
+
+@functools.lru_cache(maxsize=128)
+def _result_law(kind: str, sources: int) -> ResultLaw:
+    found = (source(kind) for source in SOURCES[:sources])
+    return next((law for law in found if law is not None), ResultLaw())
+
+
+class Facts(dict[str, Any]):
+    """Attributes of a result: one that is asked for and is not there is damage."""
+
+    place = ""
+
+    @classmethod
+    def of(cls, path: Path, facts: Mapping[str, Any], within: str = "") -> Facts:
+        """The same, and all that is within."""
+        made = cls()
+        made.place = f"{path} is damaged: its facts lack {within}"
+        for name, value in facts.items():
+            inside = isinstance(value, dict) and value
+            made[name] = cls.of(path, value, f"{within}{name}.") if inside else value
+        return made
+
+    def __missing__(self, name: str) -> Any:
+        raise MissingError(f"{self.place}{name}. {REMEDY}")
+
+
+class MissingError(DataError, AttributeError, KeyError):
+    """An array or an attribute that results of a kind have is not there."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+# What is looked at when a result is opened: metadata alone -------------------------------------------
+
+
+def require_facts(path: Path, facts: Any) -> None:
+    """Raise ``DataError`` for facts that no result has."""
+    if not isinstance(facts, dict):
+        raise DataError(f"{path} is damaged: its facts are {facts!r:.60}. {REMEDY}")
+    for name, law in COMMON.items():
+        if name in facts or name not in ("edition", "device"):
+            _require_fact(path, name, facts, law)
+    for name, law in INPUT.items():
+        _require_fact(path, f"input.{name}", facts["input"], law)
+    shape = facts["input"]["shape"]
+    if len(shape) != 2 or not all(0 < length < 2**63 for length in shape):
+        raise _of_facts(path, "input.shape", shape, "two whole numbers of at least 1")
+    kind, asked = facts["kind"], facts["request"].get("kind")
+    if asked != kind:
+        raise _of_facts(path, "request.kind", asked, repr(kind))
+    own = result_law(kind)
+    for name in own.facts.keys() & facts.keys() - COMMON.keys():
+        _require_fact(path, name, facts, own.facts[name])
+    for name in own.request.keys() & facts["request"].keys():
+        _require_fact(path, f"request.{name}", facts["request"], own.request[name])
+    bounds = [name for name, each in own.facts.items() if each.unbounded]
+    _require_finite(path, "", {name: value for name, value in facts.items() if name not in bounds})
+
+
+def _require_fact(path: Path, name: str, facts: Mapping[str, Any], law: Fact) -> None:
+    last = name.rpartition(".")[2]
+    if last not in facts:
+        raise DataError(f"{path} is damaged: its facts lack {name}. {REMEDY}")
+    if not law.fits(facts[last]):
+        raise _of_facts(path, name, facts[last], law.in_words())
+
+
+def _of_facts(path: Path, name: str, value: object, allowed: str) -> DataError:
+    said = repr(value)
+    shown = said if len(said) < 60 else f"{said[:60]}..."
+    return DataError(f"{path} is damaged: its fact {name} is {shown}, but is to be {allowed}. {REMEDY}")
+
+
+def _require_finite(path: Path, name: str, value: object) -> None:
+    """No number among facts, at any depth, is NaN or infinite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _of_facts(path, name, value, "a finite number")
+    inside: Iterable[tuple[str, object]] = ()
+    if isinstance(value, dict):
+        inside = ((f"{name}.{key}" if name else str(key), each) for key, each in value.items())
+    elif isinstance(value, list):
+        inside = ((f"{name}[{at}]", each) for at, each in enumerate(value))
+    for key, each in inside:
+        _require_finite(path, key, each)
+
+
+def require_arrays(
+    path: Path, facts: Mapping[str, Any], arrays: Mapping[str, Stored], graph: tuple[int, int] | None
+) -> dict[str, int]:
+    """Length of each axis; raises ``DataError`` for arrays that are missing, or of other types or shapes.
+
+    ``graph`` is the shape of the graph, if there is one.
+    """
+    law, request = result_law(facts["kind"]), facts["request"]
+    for name, condition in law.needed.items():
+        if name not in arrays and condition(facts) and not (name == "graph" and graph):
+            raise DataError(f"{path} is damaged: it has no {name}. {REMEDY}")
+    rows, columns = facts["input"]["shape"]
+    lengths = {"row": rows, "column": columns, "place": rows, "one": 1}
+    said = dict.fromkeys(("row", "column", "place"), "the matrix")
+    if request.get("queries") is not None or request.get("targets") is not None:
+        del lengths["row"]
+    for name, array in arrays.items():
+        axes, types = law.of(name).axes, law.of(name).types
+        if array.dtype.name not in types:
+            raise DataError(f"{path} is damaged: {name} is of {array.dtype}, not of {types[-1]}. {REMEDY}")
+        if axes is None:
+            continue
+        if len(axes) != len(array.shape):
+            raise DataError(
+                f"{path} is damaged: {name} is of shape {tuple(array.shape)}, but has the axes "
+                f"{', '.join(axes)}. {REMEDY}"
+            )
+        for axis, length in zip(axes, array.shape, strict=True):
+            if lengths.setdefault(axis, length) != length:
+                raise DataError(
+                    f"{path} is damaged: {name} is of shape {tuple(array.shape)}, with {length} along "
+                    f"{axis}, of which {said.get(axis, 'a result')} has {lengths[axis]}. {REMEDY}"
+                )
+            said.setdefault(axis, name)
+    if "edge" in lengths and lengths["edge"] != lengths.get("cluster", -1) + 1:
+        partitions, edges = lengths.get("cluster", 0), lengths["edge"]
+        raise DataError(f"{path} is damaged: {partitions} partitions have {edges} edges. {REMEDY}")
+    if graph is not None:
+        own = lengths.get("row", graph[0]), (graph[1] if request.get("queries") == "input" else rows)
+        if graph != own:
+            raise DataError(
+                f"{path} is damaged: its graph is {graph[0]} x {graph[1]}, not {own[0]} x {own[1]}. {REMEDY}"
+            )
+    return lengths | {"other": rows if graph is None else graph[1]}

@@ -23,6 +23,7 @@ from stores import KINDS, ROWS, numbers, read, zarr_store
 from zarr.codecs import ZstdCodec
 
 import rankfold
+from rankfold.api.finished import verify
 from rankfold.pipeline import outputs
 from rankfold.pipeline.data.describe import describe
 from rankfold.pipeline.data.source import Source
@@ -37,7 +38,6 @@ from rankfold.pipeline.importing.chunking import (
     fit_tile,
     memory_need,
 )
-from rankfold.pipeline.storage.manifest import verify
 
 GENEROUS = 256 * 2**20
 

@@ -73,6 +73,7 @@ FUZZY_GRAPH = Method(
     "rankfold.methods.fuzzy_graph.tasks:fuzzy_graph_task",
     inputs=(Input("neighbors", ("knn",)),),
     matrices=("graph",),
+    arrays=("graph", "radius_data if radii"),
     in_process=True,
     loops="rankfold.methods.fuzzy_graph.warm:warm_weights",
 )
@@ -86,5 +87,6 @@ COMBINE_GRAPHS = Method(
         Input("second", GRAPHS),
     ),
     matrices=("graph",),
+    arrays=("graph", "radius_data?"),
     in_process=True,
 )

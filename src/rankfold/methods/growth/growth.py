@@ -134,6 +134,7 @@ def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> Growi
     if damage:
         LOG.warning("%s. It is made again", damage_in_words(out, damage))
         return replacement
+    earlier.require_lawful(*earlier)
     if earlier.attrs["input"]["fingerprint"] == task.source.fingerprint():
         return None
     first, last = int(earlier.attrs["input"]["shape"][0]), task.source.shape[0]

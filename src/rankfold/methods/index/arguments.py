@@ -27,5 +27,6 @@ INDEX = Method(
     IndexArguments,
     "rankfold.methods.index.build:index_task",
     matrices=("rows", "ids", "centers"),
+    arrays=("rows", "ids", "edges", "radii", "centers"),
     loops="rankfold.methods.index.warm:warm_index",
 )

@@ -50,6 +50,7 @@ ISOMAP = Method(
     "rankfold.methods.isomap.isomap:isomap_task",
     inputs=(Input("neighbors", ("knn", "radius_neighbors")),),
     matrices=("embedding", "geodesics"),
+    arrays=("embedding", "geodesics", "landmarks", "landmark_eigenvalues", "projection", "mean_squares"),
     in_process=True,
     loops="rankfold.methods.isomap.warm:warm_paths",
 )

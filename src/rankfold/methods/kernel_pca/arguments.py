@@ -33,6 +33,7 @@ KERNEL_PCA = Method(
     KernelPcaArguments,
     "rankfold.methods.kernel_pca.kernel_pca:kernel_pca_task",
     matrices=("scores",),
+    arrays=("scores", "eigenvalues", "rows", "offset", "shift", "residuals", "error_estimates"),
     in_process=True,
     loops="rankfold.methods.similarity.warm:warm_similarities",
 )

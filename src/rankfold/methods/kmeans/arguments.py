@@ -7,6 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.registry import Method
+from rankfold.pipeline.law import WHOLE, Law
 
 INITS = ("k-means||", "sample", "custom")
 """Where centers begin; the last has no name for callers, who give centers."""
@@ -51,6 +52,8 @@ KMEANS = Method(
     KMeansArguments,
     "rankfold.methods.kmeans.kmeans:kmeans_task",
     matrices=("centers",),
+    laws={"labels": Law(("row",), WHOLE, 0, below=("cluster",))},
+    arrays=("labels", "centers", "counts", "inertia", "means?"),
     growth="rankfold.methods.growth.clusters:grow_clusters",
     edition=2,  # centers are exchanged on the sample
     loops="rankfold.methods.kmeans.warm:warm_clusters",

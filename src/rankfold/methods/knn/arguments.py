@@ -88,6 +88,7 @@ KNN = Method(
     KnnArguments,
     "rankfold.methods.knn.knn:knn_task",
     matrices=("distances", "indices", "graph"),
+    arrays=("distances", "indices", "graph"),
     growth="rankfold.methods.growth.lists:grow_lists",
     loops="rankfold.methods.knn.warm:warm_neighbors",
 )

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.registry import Input, Method, X
+from rankfold.pipeline.law import Law
 
 HOME = "rankfold.methods.model"
 
@@ -43,7 +44,16 @@ TRANSFORM = Method(
     "Coordinates of new rows in the components of a result, or in an embedding.",
     NoArguments,
     f"{HOME}.transform:transform_task",
+    laws={"U": Law(("row", "component"))},
     inputs=(Input("result", ("svd", "pca", "nmf", "kernel_pca", "nystroem")), X),
+    arrays=(
+        "scores if of=pca",
+        "scores if of=kernel_pca",
+        "U if of=svd",
+        "W if of=nmf",
+        "features if of=nystroem",
+        *(f"embedding if of={name}" for name in EMBEDDINGS),
+    ),
     loops=f"{HOME}.transform:warm_transform",
 )
 UPDATE = Method(
@@ -60,6 +70,7 @@ CHECK = Method(
     NoArguments,
     f"{HOME}.check:check_task",
     inputs=(Input("result", ("svd", "pca")), X),
+    arrays=("left_residuals", "right_residuals"),
 )
 RECONSTRUCT = Method(
     "reconstruct",
@@ -67,4 +78,6 @@ RECONSTRUCT = Method(
     ReconstructArguments,
     f"{HOME}.reconstruct:reconstruct_task",
     inputs=(Input("result", ("svd", "pca", "nmf")),),
+    laws={"X": Law(("row", "column"))},
+    arrays=("X",),
 )

@@ -69,6 +69,7 @@ NMF = Method(
     NmfArguments,
     "rankfold.methods.nmf.task:nmf_task",
     matrices=("W", "H"),
+    arrays=("W", "H", "W_gram?", "W_product?"),
     growth="rankfold.methods.growth.factors:grow_factors",
     loops="rankfold.methods.nmf.warm:warm_factors",
 )

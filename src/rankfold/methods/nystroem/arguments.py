@@ -41,5 +41,6 @@ NYSTROEM = Method(
     NystroemArguments,
     "rankfold.methods.nystroem.nystroem:nystroem_task",
     matrices=("features",),
+    arrays=("features", "points", "landmarks", "normalization", "shift"),
     loops="rankfold.methods.similarity.warm:warm_similarities",
 )

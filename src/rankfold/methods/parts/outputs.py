@@ -1,80 +1,218 @@
-"""Arrays of results, whose dimensions are named by what the array is called."""
+"""Arrays and facts of results: what each is, by what it is called.
+
+A method names its arrays where it says all else of itself; what they may hold is said here once for all. Who
+opens a result compares it with this before anything is made of it: see ``rankfold.pipeline.law``.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
+from rankfold.methods.argument import Parameter
+from rankfold.methods.registry import METHODS
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.law import (
+    BOUND,
+    COUNT,
+    COUNTS,
+    FACTS,
+    FLAG,
+    LARGEST,
+    MAYBE_REAL,
+    NUMBER,
+    REAL,
+    REAL_FACT,
+    REALS,
+    TEXT,
+    WHOLE,
+    Condition,
+    Fact,
+    Law,
+    ResultLaw,
+    first_outside,
+)
 from rankfold.pipeline.storage.chunk_writer import create_array
 from rankfold.pipeline.storage.result import write_small
 
-DIMENSIONS = {
-    "U": ("row", "component"),
-    "s": ("component",),
-    "Vt": ("component", "column"),
-    "Q": ("row", "component"),
-    "R": ("component", "column"),
-    "W": ("row", "component"),
-    "H": ("component", "column"),
-    "W_gram": ("component", "other_component"),
-    "W_product": ("component", "column"),
-    "scores": ("row", "component"),
-    "components": ("component", "column"),
-    "mean": ("column",),
-    "scale": ("column",),
-    "explained_variance": ("component",),
-    "explained_variance_ratio": ("component",),
-    "singular_values": ("component",),
-    "eigenvalues": ("component",),
-    "residuals": ("component",),
-    "left_residuals": ("component",),
-    "right_residuals": ("component",),
-    "error_estimates": ("component",),
-    "convergence": ("pass",),
-    "labels": ("row",),
-    "centers": ("cluster", "column"),
-    "means": ("cluster", "column"),
-    "counts": ("cluster",),
-    "inertia": ("pass",),
-    "history": ("measure", "quantity"),
-    "indices": ("row", "neighbor"),
-    "distances": ("row", "neighbor"),
-    "degrees": ("row",),
-    "density": ("row",),
-    "embedding": ("row", "component"),
-    "radius_data": ("row",),
-    "radius_embedding": ("row",),
-    "sums": ("row",),
-    "forces": ("row", "column"),
-    "log_density": ("row",),
-    "geodesics": ("row", "landmark"),
-    "landmarks": ("landmark",),
-    "landmark_eigenvalues": ("landmark",),
-    "projection": ("landmark", "component"),
-    "mean_squares": ("landmark",),
-    "rows": ("place", "column"),
-    "ids": ("place", "one"),
-    "edges": ("edge",),
-    "radii": ("cluster",),
-    "offset": ("component",),
-    "shift": ("column",),
-    "features": ("row", "component"),
-    "points": ("landmark", "column"),
-    "normalization": ("landmark", "component"),
+LAWS = {
+    # Numbers of orthonormal vectors are at most 1, but for rounding.
+    "U": Law(("row", "component"), NUMBER, -2, 2),
+    "s": Law(("component",), REAL, 0, falling=True),
+    "Vt": Law(("component", "column"), NUMBER, -2, 2),
+    "Q": Law(("row", "component"), NUMBER, -2, 2),
+    "R": Law(("component", "column"), NUMBER),
+    "W": Law(("row", "component"), REAL, 0),
+    "H": Law(("component", "column"), REAL, 0),
+    "W_gram": Law(("component", "other_component"), REAL),
+    "W_product": Law(("component", "column"), REAL),
+    "scores": Law(("row", "component"), NUMBER),
+    "components": Law(("component", "column"), NUMBER, -2, 2),
+    "mean": Law(("column",), NUMBER),
+    "scale": Law(("column",), REAL, 0),
+    "explained_variance": Law(("component",), REAL, 0),
+    "explained_variance_ratio": Law(("component",), REAL, 0),
+    "singular_values": Law(("component",), REAL, 0, falling=True),
+    "eigenvalues": Law(("component",), REAL),
+    "residuals": Law(("component",), REAL, 0),
+    "left_residuals": Law(("component",), REAL, 0),
+    "right_residuals": Law(("component",), REAL, 0),
+    "error_estimates": Law(("component",), REAL, 0),
+    "convergence": Law(("pass",), REAL),
+    "labels": Law(("row",), WHOLE, -1, below=("cluster", "row")),
+    "centers": Law(("cluster", "column"), REAL),
+    "means": Law(("cluster", "column"), REAL),
+    "counts": Law(("cluster",), WHOLE, 0),
+    "inertia": Law(("pass",), REAL, 0),
+    "history": Law(("measure", "quantity"), REAL),
+    "indices": Law(("row", "neighbor"), WHOLE, 0, below=("other",)),
+    "distances": Law(("row", "neighbor"), REAL),
+    "degrees": Law(("row",), WHOLE, 0),
+    "density": Law(("row",), REAL, 0),
+    "embedding": Law(("row", "component"), REAL),
+    "radius_data": Law(("row",), REAL),
+    "radius_embedding": Law(("row",), REAL),
+    "sums": Law(("row",), REAL),
+    "forces": Law(("row", "column"), REAL),
+    "log_density": Law(("row",), REAL, -math.inf),
+    "geodesics": Law(("row", "landmark"), REAL, 0),
+    "landmarks": Law(("landmark",), WHOLE, -1, below=("row",)),
+    "landmark_eigenvalues": Law(("landmark",), REAL),
+    "projection": Law(("landmark", "component"), REAL),
+    "mean_squares": Law(("landmark",), REAL, 0),
+    "rows": Law(("place", "column"), REAL),
+    "ids": Law(("place", "one"), WHOLE, 0, below=("place",)),
+    "edges": Law(("edge",), WHOLE, 0, reaches=("place",), rising=True),
+    "radii": Law(("cluster",), REAL, 0),
+    "offset": Law(("component",), REAL),
+    "shift": Law(("column",), REAL),
+    "features": Law(("row", "component"), REAL),
+    "points": Law(("landmark", "column"), REAL),
+    "normalization": Law(("landmark", "component"), REAL),
 }
+"""What an array of that name is in the result of any of our methods."""
+
+ATTRIBUTES: dict[str, Fact] = {
+    **dict.fromkeys(
+        (
+            *("rank", "block_width", "products", "added_rows", "sample_rows", "components", "directions"),
+            *("landmarks", "negative_eigenvalues", "connected_components", "largest_component", "isolated"),
+            *("error_sample", "order", "pairs", "nodes", "weights", "edges", "most_neighbors", "steps"),
+            *("empty_clusters", "affinities", "quality_rows", "quality_k", "epochs", "edges_that_pull"),
+            *("rows_at_random", "compressed_iterations", "partitions", "largest_partition", "recall_rows"),
+            *("rounds", "probes", "rows_of_the_fit"),
+        ),
+        COUNT,
+    ),
+    **dict.fromkeys(
+        (
+            *("largest_error_estimate", "squared_norm", "captured", "approximation_error", "relative_error"),
+            *("relative_error_floor", "residual_variance", "standard_error", "covering_radius"),
+            *("reconstruction_error", "negative_share", "condition", "trace", "trace_error", "pair_error"),
+            *("explained_share", "least_eigenvalue", "largest_residual", "left_orthogonality"),
+            *("right_orthogonality", "mean_distance", "local_connectivity", "opening", "largest_weight"),
+            *("final_inertia", "change", "kl_divergence", "gradient_norm", "repulsion_error", "edge_loss"),
+            *(
+                "pair_loss",
+                "density_correlation",
+                "density_correlation_error",
+                "trustworthiness",
+                "continuity",
+            ),
+            *("trustworthiness_error", "continuity_error", "preservation", "preservation_error", "cost"),
+            *("product_norm", "recall", "value"),
+        ),
+        REAL_FACT,
+    ),
+    **dict.fromkeys(("orthogonality", "stationarity"), MAYBE_REAL),
+    **dict.fromkeys(("error", "error_bound"), BOUND),
+    **dict.fromkeys(("converged", "all_eigenvalues"), FLAG),
+    **dict.fromkeys(("metric", "stopped"), TEXT),
+    **dict.fromkeys(("matrix", "carried"), FACTS),
+    **dict.fromkeys(
+        ("convergence", "errors", "curve", "recall_interval", "trace_error_interval", "pair_error_interval"),
+        REALS,
+    ),
+    "unscaled": COUNTS,
+}
+"""What an attribute of that name is, in the result of any of our methods."""
+
+REQUEST: dict[str, Fact] = {
+    **dict.fromkeys(("k", "rank", "n_components", "passes", "n_landmarks", "indices_k"), COUNT),
+    **dict.fromkeys(("center", "scale", "whiten", "adaptive", "forces", "radii"), FLAG),
+    **dict.fromkeys(("of", "metric", "loss", "rule", "constraint_w", "result"), TEXT),
+    **dict.fromkeys(("local_connectivity", "radius", "tol", "alpha"), REAL_FACT),
+}
+"""The same of what was asked for, besides what arguments say of themselves."""
+
+
+def law_of_results(kind: str) -> ResultLaw | None:
+    """What results of a method are; None where no method has that name."""
+    if kind not in METHODS:
+        return None
+    method, conditions, is_ours = METHODS[kind], dict[str, list[Condition]](), kind in METHODS.ours
+    for said in method.arrays:
+        name, _, condition = said.rstrip("?").partition(" if ")
+        conditions.setdefault(name, [])
+        if not said.endswith("?"):
+            conditions[name].append(_condition(condition))
+    return ResultLaw(
+        {name: method.laws.get(name) or LAWS.get(name, Law()) for name in conditions},
+        {name: _any_of(several) for name, several in conditions.items() if several},
+        ATTRIBUTES if is_ours else {},
+        {**_asked(method.parameters()), **REQUEST} if is_ours else {},
+    )
+
+
+def _condition(said: str) -> Condition:
+    """Whether the request of a result says ``name=value``, or anything of ``name``; always, of no words."""
+    name, _, value = said.partition("=")
+    if not name:
+        return lambda facts: True
+    if value:
+        return lambda facts: facts["request"].get(name) == value
+    return lambda facts: bool(facts["request"].get(name))
+
+
+def _any_of(several: list[Condition]) -> Condition:
+    return lambda facts: any(condition(facts) for condition in several)
+
+
+def _asked(parameters: tuple[Parameter, ...]) -> dict[str, Fact]:
+    """What a request holds of arguments that are numbers, or some words; others are kept in other forms."""
+    found = {}
+    for each in parameters:
+        types, said = each.types, each.argument
+        words = types == (str,) and said.choices and not said.holds
+        if words or set(types) <= {bool, int, float}:
+            bounds = (None, None) if each.default is None else (said.least, said.below)  # resolved
+            found[each.name] = Fact(types, *bounds, said.choices, may_lack=not each.is_required)
+    return found
 
 
 def create_output(
     group: Path, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike, chunks: tuple[int, ...]
 ) -> Path:
     """An array that is to be written chunk by chunk; chunks that an earlier attempt wrote are kept."""
-    return create_array(group, name, shape, dtype, chunks, DIMENSIONS[name])
+    return create_array(group, name, shape, dtype, chunks, LAWS[name].axes or ())
 
 
 def write_outputs(group: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write arrays that are in memory, each as one chunk."""
+    """Write arrays that are in memory, each as one chunk.
+
+    Raises
+    ------
+    DataError
+        Numbers overflowed.
+    """
     for name, values in arrays.items():
-        write_small(group, {name: values}, *DIMENSIONS[name])
+        if (place := first_outside(values, LAWS[name].least, LARGEST)) is not None:
+            raise DataError(
+                f"{name} has a number that is {values.reshape(-1)[place]}: the data are beyond what floating "
+                "point holds. Give them in other units"
+            )
+        write_small(group, {name: values}, *(LAWS[name].axes or ()))

@@ -40,5 +40,6 @@ RADIUS = Method(
     RadiusArguments,
     "rankfold.methods.radius.radius:radius_task",
     matrices=("graph",),
+    arrays=("degrees", "graph"),
     loops="rankfold.methods.radius.warm:warm_radius",
 )

@@ -73,6 +73,7 @@ KERNEL_SUM = Method(
     KernelSumArguments,
     "rankfold.methods.sums.kernel_sum:kernel_sum_task",
     matrices=("forces",),
+    arrays=("sums", "forces if forces"),
     loops="rankfold.methods.sums.warm:warm_sums",
 )
 
@@ -81,5 +82,6 @@ DENSITY = Method(
     "Densities of samples by a kernel, as logarithms.",
     DensityArguments,
     "rankfold.methods.sums.density:density_task",
+    arrays=("log_density",),
     loops="rankfold.methods.sums.warm:warm_sums",
 )

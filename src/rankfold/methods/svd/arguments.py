@@ -97,6 +97,7 @@ SVD = Method(
     SvdArguments,
     f"{HOME}:svd_task",
     matrices=("U", "Vt"),
+    arrays=("U if rows", "s", "Vt", "residuals", "error_estimates"),
     growth="rankfold.methods.growth.components:grow_components",
     loops=f"{HOME}:warm_solver",
     edition=3,  # bounds of errors by a sketch are closer
@@ -107,6 +108,17 @@ PCA = Method(
     PcaArguments,
     f"{HOME}:pca_task",
     matrices=("scores", "components"),
+    arrays=(
+        "scores if rows",
+        "components",
+        "mean",
+        "scale if scale",
+        "singular_values",
+        "explained_variance",
+        "explained_variance_ratio",
+        "residuals",
+        "error_estimates",
+    ),
     growth="rankfold.methods.growth.components:grow_components",
     loops=f"{HOME}:warm_solver",
     edition=3,  # bounds of errors by a sketch are closer
@@ -117,4 +129,5 @@ QR = Method(
     QrArguments,
     f"{HOME}:qr_task",
     matrices=("Q", "R"),
+    arrays=("Q if rows", "R"),
 )

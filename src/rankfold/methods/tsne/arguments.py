@@ -58,5 +58,6 @@ TSNE = Method(
     "rankfold.methods.tsne.tasks:tsne_task",
     inputs=(Input("neighbors", ("knn",)),),
     matrices=("embedding",),
+    arrays=("embedding", "history"),
     loops="rankfold.methods.tsne.warm:warm_descent",
 )

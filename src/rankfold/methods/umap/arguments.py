@@ -63,5 +63,6 @@ UMAP = Method(
     "rankfold.methods.umap.umap:umap_task",
     inputs=(Input("neighbors", (*GRAPHS, "knn")),),
     matrices=("embedding",),
+    arrays=("embedding", "radius_data if density", "radius_embedding if density"),
     loops="rankfold.methods.umap.warm:warm_layout",
 )

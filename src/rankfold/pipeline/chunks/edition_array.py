@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +43,18 @@ class WholeStore(WrapperStore[Any]):
         return value
 
 
-def open_edition(edition: Edition, path: str = "") -> zarr.Array[Any] | zarr.Group:
-    """Open a result to read it, or the array or group at a path in it."""
-    return zarr.open(WholeStore(RegularStore(edition.path, read_only=True)), path=path, mode="r")
+def open_edition(
+    edition: Edition, path: str = "", *, consolidated: bool = True
+) -> zarr.Array[Any] | zarr.Group:
+    """Open a result to read it, or the array or group at a path in it.
+
+    Without ``consolidated``, metadata are read where they belong, and not from their copy in the group.
+    """
+    store = WholeStore(RegularStore(edition.path, read_only=True))
+    node = zarr.open(store, path=path, mode="r")
+    if consolidated or isinstance(node, zarr.Array):
+        return node
+    return zarr.open_group(store, path=path, mode="r", use_consolidated=False)
 
 
 @dataclass(frozen=False, eq=False)
@@ -53,6 +62,8 @@ class EditionArray(zarr.Array[Any]):
     """An array that reads numbers of its edition alone, or raises ``DataError``."""
 
     edition: Edition
+    check: Callable[[Any], None] | None = None
+    """Raises ``DataError`` for numbers that were read and may not be there; of large arrays, part by part."""
 
     @classmethod
     def of(cls, array: zarr.Array[Any], edition: Edition) -> EditionArray:
@@ -72,27 +83,37 @@ class EditionArray(zarr.Array[Any]):
     def get_basic_selection(self, *args: Any, **options: Any) -> Any:
         """See ``zarr.Array``."""
         with self._same_edition(options):
-            return super().get_basic_selection(*args, **options)
+            values = super().get_basic_selection(*args, **options)
+        return self._checked(values)
 
     def get_orthogonal_selection(self, *args: Any, **options: Any) -> Any:
         """See ``zarr.Array``."""
         with self._same_edition(options):
-            return super().get_orthogonal_selection(*args, **options)
+            values = super().get_orthogonal_selection(*args, **options)
+        return self._checked(values)
 
     def get_mask_selection(self, *args: Any, **options: Any) -> Any:
         """See ``zarr.Array``."""
         with self._same_edition(options):
-            return super().get_mask_selection(*args, **options)
+            values = super().get_mask_selection(*args, **options)
+        return self._checked(values)
 
     def get_coordinate_selection(self, *args: Any, **options: Any) -> Any:
         """See ``zarr.Array``."""
         with self._same_edition(options):
-            return super().get_coordinate_selection(*args, **options)
+            values = super().get_coordinate_selection(*args, **options)
+        return self._checked(values)
 
     def get_block_selection(self, *args: Any, **options: Any) -> Any:
         """See ``zarr.Array``."""
         with self._same_edition(options):
-            return super().get_block_selection(*args, **options)
+            values = super().get_block_selection(*args, **options)
+        return self._checked(values)
+
+    def _checked(self, values: Any) -> Any:
+        if self.check is not None:
+            self.check(values)
+        return values
 
     @contextlib.contextmanager
     def _same_edition(self, options: Mapping[str, Any]) -> Iterator[None]:

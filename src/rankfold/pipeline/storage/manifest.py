@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rankfold.pipeline.chunks.absence import chunk_count
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, SourceNotFoundError
@@ -23,9 +23,6 @@ from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import atomic_file
 from rankfold.pipeline.storage.checksum import checksum, file_checksum
 from rankfold.pipeline.storage.ledger import damaged_block
-
-if TYPE_CHECKING:
-    from rankfold.pipeline.storage.result import Result
 
 NAME = "manifest.json"
 
@@ -198,29 +195,14 @@ def damage_of(result: Path, *, sums: bool = False, below: str = "") -> list[str]
     return faults
 
 
-def verify(result: Result | str | Path) -> list[str]:
-    """What is damaged of a result: every file is read and compared with what was written.
-
-    Parameters
-    ----------
-    result : Result or path
-        What any function or command of rankfold wrote.
-
-    Returns
-    -------
-    list of str
-        A line for each file that is missing, has another length, or holds other bytes; empty if all is well.
+def changed_files(path: Path) -> list[str]:
+    """Files of a result that are not what was written: all are read.
 
     Raises
     ------
     SourceNotFoundError
         There is no such folder.
-
-    Notes
-    -----
-    Reads the result once. The same call, or command, that made a damaged result makes it again.
     """
-    path = Path(result if isinstance(result, str | Path) else result.path)
     if not path.exists():
         raise SourceNotFoundError(f"there is no result at {path}")
     if not path.is_dir() or not ((path / NAME).exists() or (path / "zarr.json").exists()):
@@ -251,6 +233,20 @@ def require_whole_input(path: str | None) -> None:
             f"{damage_in_words(store, damage)}. Restore it, or make it again. If it was changed on purpose, "
             f"remove its {NAME}, which says what was written"
         )
+
+
+def graph_shape(result: Path) -> tuple[int, int] | None:
+    """Rows and columns of the graph of a result, if it has one; ``DataError`` where that is not whole."""
+    from rankfold.pipeline.formats.csr import csr_source
+
+    if not (result / "graph").exists():
+        return None
+    try:
+        graph = csr_source(str(result), "graph")
+        graph.check_lengths()
+    except InputError as error:
+        raise DataError(f"{result} is damaged: {error}") from error
+    return graph.shape
 
 
 def damage_in_words(result: Path, damage: list[str]) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import json
-import math
 import os
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from rankfold.pipeline.chunks.edition import Edition
 from rankfold.pipeline.data.dtypes import require_chunks
 from rankfold.pipeline.errors import ArgumentError, DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.exporting.exports import Exports
+from rankfold.pipeline.law import Facts, MissingError, require_arrays, require_facts, result_law
 from rankfold.pipeline.regular import read_bounded, read_json
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import atomic_file
@@ -31,7 +32,7 @@ from rankfold.pipeline.storage.chunk_writer import (
 )
 from rankfold.pipeline.storage.journal import load_record
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
-from rankfold.pipeline.storage.manifest import require_whole
+from rankfold.pipeline.storage.manifest import graph_shape, require_whole
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -81,24 +82,8 @@ def write_matrix_facts(path: Path, facts: Mapping[str, Any]) -> None:
     zarr_array(path, mode="r+").attrs["rankfold"] = {"schema": SCHEMA, **facts}
 
 
-ESTIMATES = ("largest_error_estimate", "relative_error")
-"""Facts that short descriptions tell."""
-
 _NO_RESULT = (KeyError, ValueError, OSError, TypeError, AttributeError, RecursionError, OverflowError)
 """What opening something else, or a result that is damaged, can raise."""
-
-
-def _require_facts(facts: dict[str, Any]) -> None:
-    """Raise what is among ``_NO_RESULT`` for facts that no result has."""
-    texts = [facts["kind"], facts["method"], facts["input"]["name"]]
-    numbers = [facts["passes"], *(facts[name] for name in ESTIMATES if name in facts)]
-    shape = facts["input"]["shape"]
-    if not all(isinstance(text, str) for text in texts) or not isinstance(facts["request"], dict):
-        raise TypeError("its facts are of other types")
-    rows, columns = shape
-    if not all(isinstance(number, int) and 0 < number < 2**63 for number in (rows, columns)):
-        raise TypeError("what it was made of is no matrix")
-    [math.fabs(number) for number in numbers]
 
 
 def _has_rows(array: zarr.Array[Any]) -> bool:
@@ -167,6 +152,7 @@ class Result(Exports):
         self._temporary = temporary
         self._memory: dict[str, npt.NDArray[Any]] = {}
         self._whole: set[str] = set()
+        self._lawful: set[str] = set()
         self._in_memory = False
         if facts is not None and not (self._path / "zarr.json").exists():
             self._in_memory = True
@@ -184,13 +170,15 @@ class Result(Exports):
             raise SourceNotFoundError(f"there is no result at {self._path}")
         self._edition = Edition.of(self._path)
         try:
-            store = open_edition(self._edition)
-            self._facts = dict(store.attrs["rankfold"])  # type: ignore[arg-type]
-            _require_facts(self._facts)
+            store = open_edition(self._edition, consolidated=(self._path / MANIFEST).is_file())
+            facts = store.attrs["rankfold"]
         except (PermissionError, InputError):
             raise
         except _NO_RESULT as error:
             raise _no_result(self._path) from error
+        if self._temporary is None:  # else it was made by this process
+            require_facts(self._path, facts)
+        self._facts = Facts.of(self._path, facts)  # type: ignore[arg-type]
         try:
             arrays = {"X": store} if isinstance(store, zarr.Array) else arrays_of(self._path, store)
             for name, array in arrays.items():
@@ -199,6 +187,12 @@ class Result(Exports):
             raise DataError(f"{self._path} is damaged: {error}. Restore the result") from error
         self._arrays = {name: EditionArray.of(array, self._edition) for name, array in arrays.items()}
         self._groups = () if isinstance(store, zarr.Array) else groups_of(store)
+        if self._temporary is None:
+            self._lengths = require_arrays(self._path, self._facts, self._arrays, graph_shape(self._path))
+            law = result_law(self._facts["kind"])
+            for name, array in self._arrays.items():
+                if array.nbytes > LAZY_BYTES:
+                    array.check = partial(law.of(name).require_some, f"{self._path}: {name}", self._lengths)
         self._edition.require()
 
     @property
@@ -210,7 +204,7 @@ class Result(Exports):
     def __getattr__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
         arrays = self.__dict__.get("_arrays", {})
         if name not in arrays:
-            raise AttributeError(f"this result has no {name!r}; it has {', '.join(sorted(arrays))}")
+            raise self._missing(name, AttributeError)
         array: npt.NDArray[Any] | EditionArray = arrays[name]
         if isinstance(array, np.ndarray):
             return array
@@ -228,10 +222,17 @@ class Result(Exports):
         array.require_files()
         return self._memory[name]
 
+    def _missing(self, name: str, kind: type[Exception]) -> Exception:
+        """The error for an array that is not there: damage, if results of its method have such."""
+        arrays = self.__dict__.get("_arrays", {})
+        declared = arrays and name in result_law(self._facts["kind"]).arrays
+        error = MissingError if declared else kind
+        return error(f"this result has no {name!r}; it has {', '.join(sorted(arrays))}")
+
     def __getitem__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
         """An array by a name that is not known before."""
         if name not in self._arrays:
-            raise KeyError(f"this result has no {name!r}; it has {', '.join(self)}")
+            raise self._missing(name, KeyError)
         array: npt.NDArray[Any] | zarr.Array[Any] = getattr(self, name)
         return array
 
@@ -239,6 +240,7 @@ class Result(Exports):
         """An array as something to sweep."""
         from rankfold.pipeline.formats import open_source
 
+        self.require_lawful(*{name} & self._arrays.keys())
         source = open_source(getattr(self, name) if self._in_memory else f"{self.path}::{name}")
         self.require_edition()
         return source
@@ -289,11 +291,22 @@ class Result(Exports):
         self.require_edition()
         if self._temporary is None:
             require_whole(self._path, sums=sums)
+            self.require_lawful(*self._arrays)
+
+    def require_lawful(self, *names: str) -> None:
+        """Raise ``DataError`` for arrays that hold what they may not; each is looked at once."""
+        law = result_law(self.attrs["kind"])
+        mine = set(names) & self._arrays.keys() - self._lawful
+        for name in mine if self._temporary is None else ():
+            if (array := self._arrays[name]).nbytes <= LAZY_BYTES:
+                law.of(name).require_all(f"{self._path}: {name}", array, self._lengths)
+            self._lawful.add(name)
 
     def _require_whole(self, name: str, *, sums: bool = False) -> None:
-        """Look once at the files of an array: loops slice it again and again."""
+        """Look once at the files of an array, and at its numbers: loops slice it again and again."""
         if self._temporary is None and name not in self._whole:
             require_whole(self._path, sums=sums, below="" if name == "X" else name)
+            self.require_lawful(name)
             self._whole.add(name)
 
     def require_edition(self) -> None:

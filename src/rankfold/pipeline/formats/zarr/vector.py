@@ -15,7 +15,7 @@ from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece, Span
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.dtypes import require_chunks
-from rankfold.pipeline.errors import InputError, RankfoldError
+from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.locate import node_kind, zarr_refusal
 from rankfold.pipeline.formats.zarr.metadata import layout_of, metadata_version, read_through_zarr
 from rankfold.pipeline.formats.zarr.source import ZarrSource
@@ -106,7 +106,7 @@ def vector_at(path: str, array: str, *, missing: str | None = "error") -> Vector
 
     name = f"{path}::{array}"
     if node_kind(os.path.join(path, array)) != "array":
-        raise InputError(f"{name} is not there, so the sparse matrix is not whole. Restore the store")
+        raise ChunkError(f"{name} is not there, so the sparse matrix is not whole. Restore the store")
     try:
         vector = zarr_array(path, array)
     except (RankfoldError, OSError, MemoryError):
