@@ -12,7 +12,6 @@ import inspect
 import operator
 import os
 import re
-import shlex
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +20,7 @@ from rankfold.api.where import signature_of
 from rankfold.methods.svd.request import is_share, share_as_tol
 from rankfold.pipeline.errors import ArgumentError, InputError, OutputError
 from rankfold.pipeline.formats.locate import require_text
+from rankfold.pipeline.text import shell_words
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -161,5 +161,5 @@ def require_output(name: str, out: object) -> None:
         return
     raise OutputError(
         f"{folder}, in which {Path(text).name} is to be written, does not exist. Make it: mkdir -p "
-        f"{shlex.quote(str(folder))}"
+        f"{shell_words([str(folder)])}"
     )

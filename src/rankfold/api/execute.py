@@ -39,12 +39,16 @@ from rankfold.pipeline.storage.manifest import (
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import RunDirectory, digest, lies_in
 from rankfold.pipeline.storage.temporary import TemporaryFolder
+from rankfold.pipeline.text import printable
 
 LOG = logging.getLogger("rankfold")
 
 
 class RankfoldWarning(UserWarning):
     """Something was done that the caller should know of; also kept in the result."""
+
+    def __init__(self, *values: object) -> None:
+        super().__init__(*(printable(value) if isinstance(value, str) else value for value in values))
 
 
 def run(task: Task, where: Growable | Where) -> Result:

@@ -28,24 +28,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-_CONTROL = {
-    sign: f"\\x{sign:02x}" if sign < 256 else f"\\u{sign:04x}"
-    for sign in (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-}
-"""Characters that a terminal obeys, or that turn the direction of a line, and what is shown instead."""
-
-
-def printable(text: str) -> str:
-    """A text whose characters a terminal shows and does not obey: names in files of others may hold any.
-
-    >>> print(printable("chunk \\x1b[2J0.0\\n"), end="")
-    chunk \\x1b[2J0.0
-    """
-    return text.translate(_CONTROL)
+from rankfold.pipeline.text import printable
 
 
 class RankfoldError(Exception):
-    """Root of all errors raised on purpose. Messages hold no characters that a terminal would obey."""
+    """Root of all errors raised on purpose. A message is one printable line, or ``Lines``."""
 
     exit_code = 2
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
 import socket
 import sys
 import time
@@ -12,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.blas import core_type
+from rankfold.pipeline.text import shell_words
 
 
 def command_line() -> str:
     """What was typed, as it can be typed again."""
     program = Path(sys.argv[0] if sys.argv else "")
     if program.name == "rankfold" or program.parts[-2:] == ("rankfold", "__main__.py"):
-        return shlex.join(["rankfold", *sys.argv[1:]])
-    return shlex.join(sys.orig_argv)
+        return shell_words(["rankfold", *sys.argv[1:]])
+    return shell_words(sys.orig_argv)
 
 
 def machine_facts() -> dict[str, Any]:

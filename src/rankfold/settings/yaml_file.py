@@ -22,6 +22,7 @@ from pydantic_core import PydanticKnownError
 
 from rankfold.pipeline.errors import InputError, UnfitFileError
 from rankfold.pipeline.regular import read_text
+from rankfold.pipeline.text import Lines
 from rankfold.pipeline.units import SIZES, parse_bytes
 from rankfold.settings.yaml_words import cut, in_plain_words, oddity
 
@@ -31,7 +32,6 @@ Keys = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
 SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB")
-
 
 MOST_BYTES = 2**18
 """Most of a file: the parser takes some ten seconds for a MiB."""
@@ -230,7 +230,7 @@ def fill_model(document: Document, model: type[Model], **defaults: Any) -> Model
     except ValidationError as error:
         mistakes = reversed(_gather_mistakes(error))
         messages = {_place(each): explain_mistake(document, model, each) for each in mistakes}
-        raise SettingsError("\n".join(reversed(messages.values()))) from None
+        raise SettingsError(Lines(*reversed(messages.values()))) from None
 
 
 def _gather_mistakes(error: ValidationError) -> list[dict[str, Any]]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 # One thread for every library below, before any is loaded: parallelism is that of the sweeps.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_variable] = "1"
 
 import typer
+from typer.core import TyperGroup
 
 from rankfold._version import __version__
 from rankfold.workflows.commands import (
@@ -30,9 +31,24 @@ from rankfold.workflows.commands import (
     submit,
     verify,
 )
+from rankfold.workflows.reporting import plain, quoting_words, say
+
+
+class _Commands(TyperGroup):
+    """Commands whose usage errors quote words of the user as printable text."""
+
+    def make_context(self, *arguments: Any, **others: Any) -> Any:
+        with quoting_words():
+            return super().make_context(*arguments, **others)
+
+    def invoke(self, ctx: Any) -> Any:
+        with quoting_words():
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
     name="rankfold",
+    cls=_Commands,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -45,7 +61,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False,
 ) -> None:
     if version:
-        typer.echo(f"rankfold {__version__}")
+        say(f"rankfold {__version__}")
         raise typer.Exit
 
 
@@ -81,4 +97,5 @@ def main() -> None:
     """Entry point of the ``rankfold`` command."""
     if sys.stderr is None:  # closed by the caller
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    sys.stdout, sys.stderr = map(plain, (sys.stdout, sys.stderr))
     app()

@@ -8,7 +8,6 @@ result appear under their names by one rename each.
 from __future__ import annotations
 
 import os
-import shlex
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from rankfold.pipeline.exporting.plots.files import picture_output
 from rankfold.pipeline.outputs import FileOutput
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.text import Lines, printable, shell_words
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.patches import (
     COLUMNS,
@@ -35,6 +35,7 @@ from rankfold.workflows.patches import (
     sample_photographs,
     write_patches,
 )
+from rankfold.workflows.reporting import say
 from rankfold.workflows.reports.page import (
     Fact,
     Float64,
@@ -78,7 +79,7 @@ def run_demo(
     memory: str = "256MiB",
     threads: int | None = None,
     progress: Progress | None = None,
-    say: Callable[[str], None] = print,
+    say: Callable[[str], None] = say,
     load: Load | None = None,
 ) -> Path:
     """Write patches, reduce them, draw the components; the page that shows all of it.
@@ -118,7 +119,7 @@ def run_demo(
     write_page(shown, page, SUBJECT)
     for message in result.attrs["warnings"]:
         say(f"warning: {message}")
-    say("\n" + plain_text(facts))
+    say(Lines("", plain_text(facts)))
     return folder / "report.html"
 
 
@@ -277,9 +278,14 @@ def _page(
         facts=facts,
         remarks=result.attrs["warnings"],
         pictures=pictures,
-        command=f"rankfold demo --out {shlex.quote(str(home))} --memory {shlex.quote(memory)}",
-        script=_SCRIPT.format(
-            store=str(home / "patches.zarr"), rank=RANK, memory=memory, out=str(home / "pca.zarr")
+        command=shell_words(["rankfold", "demo", "--out", str(home), "--memory", memory]),
+        script=Lines.of(
+            _SCRIPT.format(
+                store=printable(str(home / "patches.zarr")),
+                rank=RANK,
+                memory=memory,
+                out=printable(str(home / "pca.zarr")),
+            )
         ),
         origin=", ".join([f"rankfold {result.attrs['version']}", *origin]),
     )

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
-from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError, printable
+from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError
+from rankfold.pipeline.text import Lines, harmless, printable
 
 DRAINS = (signal.SIGTERM, signal.SIGUSR1)
 """Signals by which SLURM, and others, ask for an orderly end."""
@@ -25,7 +26,7 @@ KEYBOARD = 130
 
 
 class PlainText:
-    """A stream that shows control characters instead of passing them to the terminal; see ``printable``."""
+    """A stream that shows control characters, and what its encoding lacks, as escapes; see ``printable``."""
 
     def __init__(self, stream: Any) -> None:
         self.rich_proxied_file = stream  # rich draws bars by control characters of its own: past this
@@ -33,15 +34,30 @@ class PlainText:
 
     def write(self, text: str) -> int:
         """Write a text; returns its length, as streams do."""
-        self._stream.write(printable(text))
+        shown = harmless(text)
+        try:
+            self._stream.write(shown)
+        except UnicodeEncodeError as error:
+            self._stream.write(shown.encode(error.encoding, "backslashreplace").decode(error.encoding))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
-def _plain(stream: TextIO) -> TextIO:
-    return cast("TextIO", PlainText(stream)) if stream is not None else stream  # closed by the caller
+def plain(stream: TextIO) -> TextIO:
+    """A stream as ``PlainText``."""
+    if stream is None or isinstance(stream, PlainText):  # closed by the caller
+        return stream
+    return cast("TextIO", PlainText(stream))
+
+
+def say(text: str, *, err: bool = False, end: str = "\n") -> None:
+    """Write a line, or ``Lines``, to stdout or stderr: newlines that others chose begin no line."""
+    stream = sys.stderr if err else sys.stdout
+    if stream is not None:
+        stream.write(printable(text) + end)
+        stream.flush()
 
 
 class Stop(BaseException):
@@ -66,7 +82,7 @@ def report_errors(debug: bool) -> Iterator[None]:
         signal.signal(number, _drain)
     unraisable, sys.unraisablehook = sys.unraisablehook, _resend_signal
     streams = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = map(_plain, streams)
+    sys.stdout, sys.stderr = map(plain, streams)
     try:
         yield
         _disregard(*DRAINS)  # all is done: nothing is left to stop
@@ -83,6 +99,19 @@ def report_errors(debug: bool) -> Iterator[None]:
     finally:
         sys.unraisablehook = unraisable
         sys.stdout, sys.stderr = streams
+
+
+@contextlib.contextmanager
+def quoting_words() -> Iterator[None]:
+    """Have words of the user that are no such command, option or value quoted as printable text."""
+    from typer import BadParameter
+
+    usage_error: Any = BadParameter.__base__  # typer names it in a private module only
+    try:
+        yield
+    except usage_error as error:
+        vars(error)["message"] = printable(error.message)
+        raise
 
 
 RESUME_HINT = "what was finished is kept, and the same command goes on from there"
@@ -160,5 +189,5 @@ def _fail(message: str, code: int, error: BaseException | None) -> None:
     if error is not None:
         raise error
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"rankfold: {message}\n")
+        say(Lines.joined("rankfold: ", message), err=True)
     raise SystemExit(code) from None

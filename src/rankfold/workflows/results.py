@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankfold.pipeline.text import Lines
+
 if TYPE_CHECKING:
     from rankfold.pipeline.storage.result import Result
 
@@ -14,10 +16,10 @@ PICTURED = ("fuzzy_graph", "combine_graphs", "umap", "tsne", "spectral", "diffus
 """Methods of graphs of neighbors."""
 
 
-def summary(result: Result, *, already_done: bool) -> str:
+def summary(result: Result, *, already_done: bool) -> Lines:
     """The closing lines of a command that made a result."""
     how = "already done" if already_done else "done"
-    return "\n".join([f"{result.path}: {how}", headline(result), *took(result)])
+    return Lines(f"{result.path}: {how}", headline(result), *took(result))
 
 
 def headline(result: Result) -> str:
@@ -216,7 +218,7 @@ def result_at(path: Path | str) -> Result | None:
     return None if result is None or "kind" not in result.attrs or [*result] == ["X"] else result
 
 
-def description(result: Result) -> str:
+def description(result: Result) -> Lines:
     """What a finished result is: of what, how good, when it was made, its arrays."""
     result.require_whole()
     facts = result.attrs
@@ -228,7 +230,7 @@ def description(result: Result) -> str:
         f"made      {_when(result)}, by rankfold {facts['version']}",
     ]
     lines += [f"took      {line}" for line in took(result)]
-    return "\n".join([*lines, *(f"warning   {message}" for message in facts["warnings"])])
+    return Lines(*lines, *(f"warning   {message}" for message in facts["warnings"]))
 
 
 def description_facts(result: Result) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from rankfold.pipeline.errors import Interrupted, PlanError, RankfoldError
+from rankfold.pipeline.text import Lines, printable
 from rankfold.settings.yaml_file import Document, Keys, SettingsError
 
 KEYS = {"out": "outputs", "no-rows": "with_rows: false"}
@@ -38,9 +39,11 @@ def in_file(message: str) -> str:
         name = KEYS.get(match[1], match[1].replace("-", "_"))
         return f"{name}: {match[2]}" if match[2] else name
 
+    kind = type(message)
     message = re.sub(r"\banother --out\b", "other --out", message)
     message = re.sub(rf"(?<![\w-])--([a-z][a-z-]*)(?: ({VALUE.pattern})(?!\w))?", key, message)
-    return re.sub(r"\b(\w+)= \(\1\)", r"\1", message)
+    message = re.sub(r"\b(\w+)= \(\1\)", r"\1", message)
+    return Lines.of(message) if kind is Lines else message
 
 
 def with_place(error: RankfoldError, name: str, stage_name: str, document: Document) -> RankfoldError:
@@ -58,11 +61,12 @@ def with_place(error: RankfoldError, name: str, stage_name: str, document: Docum
         goes_over = name != stage_name and isinstance(grid, Mapping) and key in grid
         keys = ("sweep", key) if goes_over else (*keys, key)
     key = f".{key}" if key else ""
-    return type(error)(f"{document.at(*keys)}: stages.{name}{key}: {message}")
+    return type(error)(Lines.joined(f"{document.at(*keys)}: stages.{name}{key}: ", message))
 
 
-def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Lines:
     """Rows of a table, the first its heading; columns named in ``right`` end at one line."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -71,4 +75,4 @@ def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
             for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    return Lines(*lines)

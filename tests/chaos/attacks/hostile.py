@@ -47,6 +47,8 @@ def hostile(bench: Bench, seed: int, number: int) -> Trial:
     verdict = ANSWERED if verdict == SAME else verdict
     if verdict != FAULT and outcome.peak_bytes > MOST_BYTES:
         verdict, said = FAULT, f"takes {outcome.peak_bytes / 2**20:.0f} MiB"
+    if verdict != FAULT and (sign := OBEYED.search(outcome.out + outcome.err)):
+        verdict, said = FAULT, f"says {sign[0]!a} as it is"
     said = said.replace(str(bench.trial), "TRIAL")
     seconds = time.monotonic() - began
     return Trial("hostile", seed, number, given[0], what, family, verdict, outcome.code, said, seconds)
@@ -65,7 +67,20 @@ NAMES = (
     "\udcff",
     "~",
     "s3://x",
+    "a\x1b[2J\x1b]0;t\x07",
+    "a\nrankfold: all is well",
+    "a\rrankfold: all is well",
+    "a\u202egnp.\u2066",
+    "a\u2028\u2029\x85b",
+    "a\x9b31m",
+    "a\u200b\ufeff\U000e0041",
+    "a\ufffe\x7f",
 )
+
+OBEYED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffe\uffff\U000e0000-\U000e0fff]"
+)
+"""What a terminal obeys, or shows as nothing."""
 
 
 def _workflow(folder: Path, draw: random.Random) -> Drawn:

@@ -29,6 +29,7 @@ from rankfold.pipeline.errors import DeviceError
 from rankfold.pipeline.gpu import require_device
 from rankfold.pipeline.regular import read_bounded
 from rankfold.pipeline.removal import remove
+from rankfold.pipeline.text import Lines
 from rankfold.pipeline.units import format_bytes
 
 Verdict = Literal["ok", "warning", "failed", "not checked"]
@@ -59,7 +60,8 @@ class Finding:
     """What to do, where something is to be done."""
 
     def __str__(self) -> str:
-        return f"{self.verdict:<11}  {self.check:<27}  {self.found}{f'. {self.advice}' * bool(self.advice)}"
+        advice = f". {self.advice}" * bool(self.advice)
+        return Lines.joined(f"{self.verdict:<11}  {self.check:<27}  ", self.found, advice)
 
 
 def local_findings(folder: Path) -> Iterator[Finding]:

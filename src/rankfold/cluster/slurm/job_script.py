@@ -10,7 +10,6 @@ The trap: bash leaves ``wait`` when a signal comes, long before the driver has e
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 
 from rankfold.cluster.queues.registry import require_slurm
@@ -21,6 +20,7 @@ from rankfold.cluster.slurm.queue import ask, require_commands
 from rankfold.cluster.slurm.shell_lines import in_directive
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import ClusterError, InputError
+from rankfold.pipeline.text import shell_words
 from rankfold.pipeline.units import format_bytes, parse_bytes
 
 PREFIX = "rankfold-"
@@ -72,11 +72,11 @@ def job_script(
     that it will have.
     """
     options = [*directives(profile, name=name, log=log or log_name(name)), "--requeue"]
-    setup = [f"export {PROFILE}={shlex.quote(known_as)}", *profile.prologue, *first]
+    setup = [f"export {PROFILE}={shell_words([known_as])}", *profile.prologue, *first]
     return SCRIPT.format(
         directives="\n".join(f"#SBATCH {option}" for option in [*options, *profile.directives, *more]),
         setup="\n".join(setup),
-        command=shlex.join(command),
+        command=shell_words(command),
         requeue=profile.requeue,
     )
 

@@ -32,6 +32,7 @@ from rankfold.cluster.slurm.shell_lines import exports, node_folder
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
 from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
 from rankfold.pipeline.storage.run_directory import RunDirectory
+from rankfold.pipeline.text import Lines
 from rankfold.pipeline.units import format_bytes, parse_bytes
 
 LOG = logging.getLogger("rankfold")
@@ -235,10 +236,11 @@ def _require_acceptance(system: QueueSystem, script: str) -> None:
     if (message := system.refused(script)) is not None:
         from rankfold.cluster.slurm.jobqueue import refusal
 
-        raise ClusterError(
+        words = (
             f"{system.TITLE} refuses the worker job: {refusal(message)}. Change the profile: rankfold doctor "
-            f"--cluster PROFILE says what there is. Its job script was:\n{script}"
+            f"--cluster PROFILE says what there is. Its job script was:"
         )
+        raise ClusterError(Lines(words, Lines.of(script)))
 
 
 def address_of(interface: str | None) -> str:

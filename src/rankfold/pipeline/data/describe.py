@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from rankfold.pipeline.chunks.absence import REFUSAL
 from rankfold.pipeline.data.grid import GRAIN_BYTES_CEILING
 from rankfold.pipeline.data.source import Source, absence_of, compressed
+from rankfold.pipeline.text import Lines
 from rankfold.pipeline.units import format_bytes
 
 
@@ -64,7 +65,7 @@ class SourceInfo:
             f"chunks    {self.chunk_count} of {self.chunks[0]} x {self.chunks[1]}, {self.codec}",
             *(f"note      {remark}" for remark in self.remarks),
         ]
-        return "\n".join(lines)
+        return Lines(*lines)
 
     def as_dict(self) -> dict[str, Any]:
         """All of it for ``json.dumps``."""

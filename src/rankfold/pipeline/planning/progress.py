@@ -18,9 +18,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rankfold.pipeline.engine.run import Progress
-from rankfold.pipeline.errors import ArgumentError, printable
+from rankfold.pipeline.errors import ArgumentError
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.planning.sweep_words import over_matrix, words_of
+from rankfold.pipeline.text import printable
 from rankfold.pipeline.units import about, format_bytes
 
 if TYPE_CHECKING:
@@ -55,8 +56,7 @@ class _News(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line; nobody may be listening any more."""
         with contextlib.suppress(OSError, ValueError):
-            text = printable(record.getMessage())
-            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._progress.console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
         if LOG.parent is not None and LOG.parent.handlers and record.levelno >= self._level:
             LOG.parent.callHandlers(record)
 
@@ -190,7 +190,7 @@ class SweepProgress:
         if self._plan is not None and self._forecast.plan is None:
             self._forecast.plan = self._plan()
             self._unit = _unit_of(self._forecast.plan)
-        title = f"{stage}: " * bool(stage) + self._forecast.title(sweep)
+        title = printable(f"{stage}: " * bool(stage) + self._forecast.title(sweep))
         speed = (done - before) / (now - began) if now > began else 0.0
         rate = f"{self._amount(speed)}/s" if speed > 0 else ""
         left = self._time_left(done, total, speed)
@@ -201,7 +201,7 @@ class SweepProgress:
             parts = [f"{title}: {self._count(done)} of {self._amount(total)}", rate, left]
             # Nobody may be listening any more: no reason to stop working.
             with contextlib.suppress(OSError, ValueError, AttributeError):
-                sys.stderr.write(", ".join(filter(None, parts)) + "\n")
+                sys.stderr.write(printable(", ".join(filter(None, parts))) + "\n")
                 sys.stderr.flush()
 
     @cached_property

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.sweep_words import words_of
+from rankfold.pipeline.text import Lines
 from rankfold.pipeline.units import format_bytes
 
 if TYPE_CHECKING:
     from rankfold.pipeline.planning.plan import Plan
 
 
-def table(plan: Plan) -> str:
+def table(plan: Plan) -> Lines:
     """The numbers of a plan, one sweep a line."""
     rows = [("sweep", "reads", "writes", "flops", "memory of a segment", "tasks")]
     for name, p in _groups(plan.passes):
@@ -51,7 +52,7 @@ def table(plan: Plan) -> str:
     for row in rows:
         cells = [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in range(1, 6))]
         lines.append("  ".join(cells))
-    return "\n".join(lines)
+    return Lines(*lines)
 
 
 def _reading(plan: Plan) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import warnings
@@ -19,6 +18,7 @@ from rankfold.pipeline.chunks.edition import Edition
 from rankfold.pipeline.data.dtypes import require_chunks
 from rankfold.pipeline.errors import ArgumentError, DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.exporting.exports import Exports
+from rankfold.pipeline.exporting.glance import html_table, one_line
 from rankfold.pipeline.law import Facts, MissingError, require_arrays, require_facts, result_law
 from rankfold.pipeline.regular import read_bounded, read_json
 from rankfold.pipeline.removal import remove
@@ -34,6 +34,7 @@ from rankfold.pipeline.storage.journal import load_record
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.manifest import graph_shape, require_whole
 from rankfold.pipeline.storage.temporary import TemporaryFolder
+from rankfold.pipeline.text import printable
 
 if TYPE_CHECKING:
     import zarr
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from rankfold.pipeline.data.source import Source
 
 SCHEMA = 1
-TOLD = ("method", "passes", "rank", "captured", "largest_error_estimate", "relative_error", "converged")
-"""Facts that notebooks show."""
 LAZY_BYTES = 64 * 2**20
 """Arrays above this stay on disk until sliced."""
 
@@ -227,7 +226,7 @@ class Result(Exports):
         arrays = self.__dict__.get("_arrays", {})
         declared = arrays and name in result_law(self._facts["kind"]).arrays
         error = MissingError if declared else kind
-        return error(f"this result has no {name!r}; it has {', '.join(sorted(arrays))}")
+        return error(printable(f"this result has no {name!r}; it has {', '.join(sorted(arrays))}"))
 
     def __getitem__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
         """An array by a name that is not known before."""
@@ -253,38 +252,11 @@ class Result(Exports):
         return [*(name for name in super().__dir__() if not name.startswith("require")), *self._arrays]
 
     def __repr__(self) -> str:
-        facts = self._facts
-        arrays = ", ".join(f"{name} {self._arrays[name].shape}" for name in sorted(self._arrays))
-        quality = ""
-        if "largest_error_estimate" in facts:
-            quality = f"; largest error estimate {facts['largest_error_estimate']:.1e}"
-        elif "relative_error" in facts:
-            quality = f"; relative error {facts['relative_error']:.1e}"
-        return (
-            f"<{facts['kind']} of {facts['input']['name']} by {facts['method']} in {facts['passes']} "
-            f"pass{'es' if facts['passes'] != 1 else ''}: {arrays}{quality}>"
-        )
+        return one_line(self._facts, self._arrays)
 
     def _repr_html_(self) -> str:
         """The same for notebooks: arrays, and what the result says of itself."""
-        rows = [
-            f"<tr><td><code>{html.escape(name)}</code></td>"
-            f"<td>{' &times; '.join(map(str, self._arrays[name].shape))}</td>"
-            f"<td>{self._arrays[name].dtype}</td>"
-            f"<td>{html.escape(', '.join(self.dimensions(name)))}</td></tr>"
-            for name in self
-        ]
-        facts = {"input": self._facts["input"]["name"], "shape": self._facts["input"]["shape"]}
-        facts |= {name.replace("_", " "): self._facts[name] for name in TOLD if name in self._facts}
-        if "prepare" in self._facts["input"]:
-            facts["prepare"] = self._facts["input"]["prepare"]
-        said = "; ".join(
-            f"{name} {html.escape(f'{value:.3g}' if isinstance(value, float) else str(value))}"
-            for name, value in facts.items()
-        )
-        head = "<tr><th>array</th><th>shape</th><th>type</th><th>axes</th></tr>"
-        kind = html.escape(self._facts["kind"])
-        return f"<p><b>{kind}</b>: {said}</p><table>{head}{''.join(rows)}</table>"
+        return html_table(self._facts, {name: self._arrays[name] for name in self}, self.dimensions)
 
     def require_whole(self, *, sums: bool = False) -> None:
         """Raise ``DataError`` if files have gone, have another length, or with ``sums`` hold other bytes."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankfold.pipeline.text import json_text
 from rankfold.workflows.options import Json, command
+from rankfold.workflows.reporting import say
 
 if TYPE_CHECKING:
     from rankfold.cluster.doctor.local import Finding
@@ -41,9 +42,9 @@ def doctor(
     for finding in _findings(profile, folder, probe=probe, wait_seconds=seconds):
         findings.append(finding)
         if not as_json:
-            typer.echo(str(finding))
+            say(str(finding))
     if as_json:
-        typer.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
+        say(json_text([dataclasses.asdict(finding) for finding in findings], indent=1))
     if any(finding.verdict == "failed" for finding in findings):
         raise typer.Exit(2)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from rankfold.pipeline.text import json_text
 from rankfold.workflows.options import Json, command
+from rankfold.workflows.reporting import say
 
 
 @command()
@@ -47,9 +48,9 @@ def export(
     else:
         made = found.to_anndata(into, key_added=key_added, overwrite=overwrite, in_place=in_place)
     if as_json:
-        typer.echo(json.dumps({"result": str(result), "into": str(made)}))
+        say(json_text({"result": str(result), "into": str(made)}))
         return
-    typer.echo(f"{made}: {found.attrs['kind']} of {found.attrs['input']['name']} added")
+    say(f"{made}: {found.attrs['kind']} of {found.attrs['input']['name']} added")
 
 
 @command(reads_results=True)
@@ -99,7 +100,7 @@ def plot(
         out=path,
         overwrite=overwrite,
     )
-    typer.echo(json.dumps({"result": str(result), "out": str(path)}) if as_json else str(path))
+    say(json_text({"result": str(result), "out": str(path)}) if as_json else str(path))
 
 
 def _default_path(result: Path, kinds: Any) -> Path:

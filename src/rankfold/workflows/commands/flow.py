@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankfold.pipeline.text import Lines, json_text
 from rankfold.workflows.options import Json, command
+from rankfold.workflows.reporting import say
 
 if TYPE_CHECKING:
     from rankfold.pipeline.engine.run import Progress
@@ -36,7 +37,7 @@ class ConsoleListener:
         """See ``Listener``."""
         name, method = verdict.step.name, verdict.step.stage.method
         why = "; ".join(verdict.reasons)
-        typer.echo(f"stage {number} of {count}: {name}, {method}: {verdict.action} ({why})", err=True)
+        say(f"stage {number} of {count}: {name}, {method}: {verdict.action} ({why})", err=True)
 
     def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
         """See ``Listener``."""
@@ -54,10 +55,10 @@ class ConsoleListener:
         else:
             result = rankfold.open_result(verdict.path)
             for message in result.attrs["warnings"]:
-                typer.echo(f"warning: {verdict.step.name}: {message}", err=True)
+                say(f"warning: {verdict.step.name}: {message}", err=True)
             lines = summary(result, already_done=False)
         if not self._quiet:
-            typer.echo(lines)
+            say(lines)
 
 
 class WarningListener(ConsoleListener):
@@ -110,18 +111,18 @@ def run(
         if not unless_running:
             raise
         holder = holder_of(workflow.outputs / LOCK) or "another process"
-        typer.echo(f"{workflow.outputs}: {holder} runs this workflow already, so this run does nothing")
+        say(f"{workflow.outputs}: {holder} runs this workflow already, so this run does nothing")
         return
     if as_json:
-        typer.echo(
-            json.dumps(
+        say(
+            json_text(
                 {**_plan_facts(workflow.flow.workflow, verdicts), **_record(Record.of(workflow.outputs))},
                 indent=1,
             )
         )
         return
     record = Record.of(workflow.outputs)
-    typer.echo(news(workflow.outputs, verdicts, record, time.monotonic() - began))
+    say(news(workflow.outputs, verdicts, record, time.monotonic() - began))
 
 
 def _record(record: Record) -> dict[str, Any]:
@@ -145,9 +146,9 @@ def plan_flow(path: Path, cluster: str | None = None, *, as_json: bool) -> None:
     verdicts, rates = survey(workflow, record.stages), cached_rates()
     if as_json:
         facts = plan_as_dict(verdicts, workflow.outputs, rates)
-        typer.echo(json.dumps({"workflow": workflow.flow.workflow, **facts}, indent=1))
+        say(json_text({"workflow": workflow.flow.workflow, **facts}, indent=1))
         return
-    typer.echo(flow_table(verdicts, workflow.outputs, rates))
+    say(flow_table(verdicts, workflow.outputs, rates))
 
 
 @command()
@@ -173,15 +174,15 @@ def status(
 
     work = find_work(where)
     if work.output is not None:
-        text = json.dumps({**output_facts(work), **job_facts(work)}, indent=1)
-        typer.echo(text if as_json else "\n".join([*output_lines(work), *job_lines(work)]))
+        text = json_text({**output_facts(work), **job_facts(work)}, indent=1)
+        say(text if as_json else Lines(*output_lines(work), *job_lines(work)))
         return
     rows = standings(work)
     if as_json:
         stages = [dataclasses.asdict(one) for one in rows]
-        typer.echo(json.dumps({"workflow": work.workflow, "stages": stages, **job_facts(work)}, indent=1))
+        say(json_text({"workflow": work.workflow, "stages": stages, **job_facts(work)}, indent=1))
         return
-    typer.echo("\n".join([status_table(rows), *job_lines(work)]))
+    say(Lines(status_table(rows), *job_lines(work)))
 
 
 @command()
@@ -189,7 +190,7 @@ def schema() -> None:
     """The JSON Schema of a workflow, for editors."""
     from rankfold.workflows.flows.flow_file import schema as flow_schema
 
-    typer.echo(json.dumps(flow_schema(), indent=1))
+    say(json_text(flow_schema(), indent=1))
 
 
 @command()
@@ -203,10 +204,8 @@ def example(
 
     names = example_names()
     if name is None:
-        typer.echo(
-            "\n".join(f"{one}  {example_text(one).splitlines()[0].removeprefix('# ')}" for one in names)
-        )
+        say(Lines(*(f"{one}  {example_text(one).splitlines()[0].removeprefix('# ')}" for one in names)))
         return
     if name not in names:
         raise InputError(no_such("example", name, names))
-    typer.echo(example_text(name), nl=False)
+    say(Lines.of(example_text(name)), end="")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankfold.pipeline.text import json_text
 from rankfold.workflows.options import Json, command, store, view
+from rankfold.workflows.reporting import say
 
 if TYPE_CHECKING:
     from rankfold.pipeline.importing import ImportReport
@@ -71,12 +72,12 @@ def import_(
             **view,
         )
     if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(report), indent=1, default=str))
+        say(json_text(dataclasses.asdict(report), indent=1, default=str))
         return
     for note in report.notes:
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     before = "already done: " if report.done_before else ""
-    typer.echo(f"{copy[1]}: {before}{_describe_store(report)}")
+    say(f"{copy[1]}: {before}{_describe_store(report)}")
 
 
 def _describe_store(report: ImportReport) -> str:
@@ -99,9 +100,9 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
     from rankfold.workflows.results import description, description_facts, result_at
 
     if result := result_at(store):
-        typer.echo(json.dumps(description_facts(result), indent=1) if as_json else description(result))
+        say(json_text(description_facts(result), indent=1) if as_json else description(result))
         return
     source = open_source(store, **view)
     require_whole_input(getattr(source, "path", None))
     summary = describe(source)
-    typer.echo(json.dumps(dataclasses.asdict(summary), indent=1) if as_json else str(summary))
+    say(json_text(dataclasses.asdict(summary), indent=1) if as_json else str(summary))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,9 @@ from rankfold.methods.registry import Method
 from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
 from rankfold.methods.tsne.arguments import TSNE
 from rankfold.methods.umap.arguments import UMAP
+from rankfold.pipeline.text import Lines, json_text
 from rankfold.workflows.options import Json, arguments, command, output, place, store, view
+from rankfold.workflows.reporting import say
 from rankfold.workflows.results import headline, is_unchanged, last_attempt, residuals, took
 
 
@@ -94,11 +95,11 @@ def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as
     with _show_progress() as bar:
         facts = rankfold.check(fit, rankfold.open(store, **view), progress=bar, **place).attrs
     if as_json:
-        typer.echo(json.dumps(dict(facts), indent=1))
+        say(json_text(dict(facts), indent=1))
         return
     for message in facts["warnings"]:
-        typer.echo(f"warning: {message}", err=True)
-    typer.echo(f"{fit}: {residuals(facts)}")
+        say(f"warning: {message}", err=True)
+    say(f"{fit}: {residuals(facts)}")
 
 
 def lists(
@@ -213,10 +214,8 @@ def _close(result: Any, line: str, *, already_done: bool, as_json: bool) -> None
     """Say what was made, or all its facts for a machine."""
     facts = result.attrs
     if as_json:
-        typer.echo(json.dumps({"out": str(result.path), "already_done": already_done, **facts}, indent=1))
+        say(json_text({"out": str(result.path), "already_done": already_done, **facts}, indent=1))
         return
     for message in facts["warnings"]:
-        typer.echo(f"warning: {message}", err=True)
-    typer.echo(
-        "\n".join([f"{result.path}: {'already done' if already_done else 'done'}", line, *took(result)])
-    )
+        say(f"warning: {message}", err=True)
+    say(Lines(f"{result.path}: {'already done' if already_done else 'done'}", line, *took(result)))

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from rankfold.pipeline.text import Lines
 from rankfold.workflows.options import command
+from rankfold.workflows.reporting import say
 
 Where = Annotated[
     Path,
@@ -29,9 +31,9 @@ def logs(
     from rankfold.workflows.operations.whereabouts import find_work
 
     work = find_work(where)
-    follower = Follower(work, stage, typer.echo)
+    follower = Follower(work, stage, say)
     if not follower.begin(lines) and not follow:
-        typer.echo(
+        say(
             f"{where}: no logs. Jobs of SLURM and worker processes write them; threads say all where they "
             "were started"
         )
@@ -52,13 +54,13 @@ def cancel(where: Where) -> None:
     work = find_work(where)
     lines = end(work)
     for line in lines:
-        typer.echo(line)
+        say(line)
     if lines:
-        typer.echo("what was finished is kept, and the same command goes on from there")
+        say("what was finished is kept, and the same command goes on from there")
     else:
-        typer.echo(f"{where}: nothing runs, nothing to cancel")
+        say(f"{where}: nothing runs, nothing to cancel")
     for job in work.crontab_jobs(list_jobs() or ()):
-        typer.echo(f"{job}: begins again and again until its lines are taken out of scrontab -e")
+        say(f"{job}: begins again and again until its lines are taken out of scrontab -e")
 
 
 @command()
@@ -94,21 +96,21 @@ def schedule(
 
     options_schedule = None if cron is every is begin is None else Schedule.from_options(cron, every, begin)
     if following and options_schedule is not None:
-        typer.echo(format_time(options_schedule.after(datetime.now(UTC))))
+        say(format_time(options_schedule.after(datetime.now(UTC))))
         return
     if cluster == "local" and not following:
         local = Workflow.read(flow, cluster)
         text = cron_block(local, choose_schedule(local, options_schedule))
         local.check_plan()
-        typer.echo(text, nl=False)
+        say(Lines.of(text), end="")
         return
     workflow = InOneJob.read(flow, cluster)
     when = choose_schedule(workflow, options_schedule)
     if following:
-        typer.echo(format_time(when.after(datetime.now(UTC))))
+        say(format_time(when.after(datetime.now(UTC))))
         return
     workflow.check_plan()
     by_crontab = when.cron is not None and shutil.which("scrontab") is not None
     text = scron_block(workflow, when) if by_crontab else chain_script(workflow, when)
     prepare(workflow)
-    typer.echo(text, nl=False)
+    say(Lines.of(text), end="")

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from rankfold.pipeline.text import Lines
 from rankfold.workflows.options import command
+from rankfold.workflows.reporting import say
 
 
 @command()
@@ -21,8 +23,8 @@ def profile(
     profiles = shipped_profiles()
     if name is None:
         width = max(map(len, profiles))
-        typer.echo("\n".join(f"{one:<{width}}  {summary(path)}" for one, path in profiles.items()))
+        say(Lines(*(f"{one:<{width}}  {summary(path)}" for one, path in profiles.items())))
         return
     if name not in profiles:
         raise InputError(no_such("profile", name, profiles))
-    typer.echo(profiles[name].read_text(), nl=False)
+    say(Lines.of(profiles[name].read_text()), end="")

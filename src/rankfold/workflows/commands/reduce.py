@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from rankfold.methods.registry import METHODS, Method, methods
 from rankfold.methods.svd.arguments import PCA
+from rankfold.pipeline.text import json_text
 from rankfold.workflows import options
 from rankfold.workflows.options import (
     Json,
@@ -22,6 +22,7 @@ from rankfold.workflows.options import (
     store,
     view,
 )
+from rankfold.workflows.reporting import say
 from rankfold.workflows.results import is_unchanged, last_attempt, summary
 
 
@@ -111,6 +112,7 @@ def plan(
     import rankfold
     from rankfold.cluster.local.calibration import cached_rates
     from rankfold.pipeline.errors import InputError
+    from rankfold.pipeline.planning.table import table
     from rankfold.workflows.flows.flow_file import is_flow
 
     if is_flow(kind):
@@ -124,7 +126,7 @@ def plan(
         raise InputError(f"{kind} is of a result, of which all rows count: leave out options of a matrix")
     source = store if of_neighbors else rankfold.open(str(store), **view)
     method_plan = rankfold.plan(kind, source, rows=rows, **method_arguments, **place, rates=cached_rates())
-    typer.echo(json.dumps(method_plan.as_dict(), indent=1) if as_json else str(method_plan))
+    say(json_text(method_plan.as_dict(), indent=1) if as_json else table(method_plan))
 
 
 def _plan_flow(
@@ -176,8 +178,8 @@ def _reduce(
         result = getattr(rankfold, kind)(*before, source, progress=bar, **options)
     there = is_unchanged(out, earlier, overwrite=options["overwrite"])
     if as_json:
-        typer.echo(json.dumps({"out": str(result.path), "already_done": there, **result.attrs}, indent=1))
+        say(json_text({"out": str(result.path), "already_done": there, **result.attrs}, indent=1))
         return
     for message in result.attrs["warnings"]:
-        typer.echo(f"warning: {message}", err=True)
-    typer.echo(summary(result, already_done=there))
+        say(f"warning: {message}", err=True)
+    say(summary(result, already_done=there))

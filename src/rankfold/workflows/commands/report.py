@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rankfold.workflows.options import Json, command
+from rankfold.workflows.reporting import say
 
 
 @command(reads_results=True)
@@ -41,7 +42,7 @@ def report(
     others = [stage for path in beside or [] for stage in subject(path).stages]
     page = run_page(about, others)
     if output is None:
-        typer.echo(to_json(page.facts))
+        say(to_json(page.facts))
         return
     write_page(page, output, own, TEMPLATE)
-    typer.echo(str(path))
+    say(str(path))

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankfold.pipeline.text import Lines
 from rankfold.workflows.options import command
+from rankfold.workflows.reporting import say
 
 if TYPE_CHECKING:
     from rankfold.cluster.slurm.profile import Profile
@@ -81,16 +83,18 @@ def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
     workflow = InOneJob.read(Path(path), cluster)
     verdicts = workflow.check_plan()
     if show:
-        typer.echo(workflow.script(more), nl=False)
+        say(Lines.of(workflow.script(more)), end="")
         return
     if all(verdict.action == "skip" for verdict in verdicts):
-        typer.echo(f"{workflow.outputs}: {len(verdicts)} stages, all finished: nothing to submit")
+        say(f"{workflow.outputs}: {len(verdicts)} stages, all finished: nothing to submit")
         return
     submission = submit_flow(workflow, more)
-    typer.echo(
-        f"{_about(submission.job, workflow.profile)}\n"
-        f"follow it:  rankfold logs {path} --follow   or   rankfold status {path}\n"
-        f"cancel it:  rankfold cancel {path}   (the same command goes on from what it leaves)"
+    say(
+        Lines(
+            _about(submission.job, workflow.profile),
+            f"follow it:  rankfold logs {path} --follow   or   rankfold status {path}",
+            f"cancel it:  rankfold cancel {path}   (the same command goes on from what it leaves)",
+        )
     )
 
 
@@ -109,13 +113,15 @@ def _submit_command(values: dict[str, Any], what: list[str], cluster: str, *, sh
     names = {"name": job_name(what[0], out), "log": log_name(what[0])}
     script = job_script(driver, profile, known_as=absolute_profile(cluster, Path.cwd()), **names)
     if show:
-        typer.echo(script, nl=False)
+        say(Lines.of(script), end="")
         return
     submission = submit_command(what[0], out, script, profile)
-    typer.echo(
-        f"{_about(submission.job, profile)}\n"
-        f"follow it:  rankfold logs {out} --follow   or   rankfold status {out}\n"
-        f"cancel it:  rankfold cancel {out}   (the same command goes on from what it leaves)"
+    say(
+        Lines(
+            _about(submission.job, profile),
+            f"follow it:  rankfold logs {out} --follow   or   rankfold status {out}",
+            f"cancel it:  rankfold cancel {out}   (the same command goes on from what it leaves)",
+        )
     )
 
 

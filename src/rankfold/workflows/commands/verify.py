@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rankfold.pipeline.text import json_text
 from rankfold.workflows.options import Json, command
+from rankfold.workflows.reporting import say
 
 
 @command()
@@ -22,12 +23,12 @@ def verify(
 
     damages = {str(path): rankfold.verify(path) for path in results}
     if as_json:
-        typer.echo(json.dumps(damages, indent=1))
+        say(json_text(damages, indent=1))
     else:
         for path, damage in damages.items():
-            typer.echo(f"{path}: damaged" if damage else f"{path}: whole")
+            say(f"{path}: damaged" if damage else f"{path}: whole")
             for line in damage:
-                typer.echo(f"  {line}")
+                say(f"  {line}")
     damaged_paths = [path for path, damage in damages.items() if damage]
     if damaged_paths:
         raise DataError(

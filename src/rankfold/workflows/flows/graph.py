@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from rankfold.methods.model.arguments import EMBEDDINGS
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.text import Lines
 from rankfold.settings.yaml_file import Document, explain_mistake, keys_of, no_such, suggest_name
 from rankfold.workflows.flows.flow_file import Flow
 from rankfold.workflows.flows.stage_models import BaseStage
@@ -343,7 +344,7 @@ def _with(
         variant = type(stage).model_validate({**stage.model_dump(exclude_unset=True), key: value})
     except ValidationError as error:
         lines = [explain_mistake(document, type(stage), {**each, "loc": ()}, keys) for each in error.errors()]
-        raise InputError("\n".join(lines)) from None
+        raise InputError(Lines(*lines)) from None
     if key in stage.MATRICES:
         _check_matrix(str(value), keys, flow, document)  # type: ignore[arg-type]
     return variant

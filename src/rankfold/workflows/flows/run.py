@@ -18,6 +18,7 @@ from rankfold.pipeline.errors import DataError, Interrupted, LockedError, Rankfo
 from rankfold.pipeline.planning.progress import SweepProgress
 from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.lock import hold_lock
+from rankfold.pipeline.text import printable
 from rankfold.workflows.flows.destinations.into import put_into
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import (
@@ -155,7 +156,7 @@ def _open_record(workflow: Workflow) -> Iterator[Record]:
             record.describe(workflow.flow.workflow, workflow.document.path.absolute(), read, names)
             yield record
     except RankfoldError as error:
-        error.args = (in_file(str(error)),)
+        error.args = (printable(in_file(str(error))),)
         raise
 
 

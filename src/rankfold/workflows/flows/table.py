@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.planning.seconds import Rates
+from rankfold.pipeline.text import Lines, printable
 from rankfold.pipeline.units import about, format_bytes
 from rankfold.workflows.flows.cost import import_seconds
 from rankfold.workflows.flows.importing import Importing
@@ -24,7 +25,7 @@ NUMBERS = ("stage", "passes", "reads", "memory", "scratch", "result", "files", "
 ACTIONS = {"run": "to run", "resume": "to go on with", "skip": "finished", "leave": "left out"}
 
 
-def flow_table(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> str:
+def flow_table(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> Lines:
     """One line a stage that says why, one for each that runs with its numbers, and one for all."""
     counts = Counter(one.action for one in verdicts)
     summary = ", ".join(f"{counts[name]} {words}" for name, words in ACTIONS.items() if counts[name])
@@ -40,7 +41,8 @@ def flow_table(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> st
         )
         if later := [one.step.name for one in running if one.numbers is None]:
             summary += f"; not counted, since not known yet: {', '.join(later)}"
-    return "\n\n".join([*parts, "\n".join(textwrap.wrap(summary, WIDTH))])
+    blocks = [block for part in parts for block in (part, "")]
+    return Lines(*blocks, *textwrap.wrap(summary, WIDTH))
 
 
 def plan_as_dict(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> dict[str, Any]:
@@ -49,10 +51,10 @@ def plan_as_dict(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> 
     return {"stages": stages, "total": {**totals(verdicts, rates), "free_bytes": free_bytes(outputs)}}
 
 
-def _reasons(verdicts: Sequence[StagePlan]) -> str:
+def _reasons(verdicts: Sequence[StagePlan]) -> Lines:
     rows: list[tuple[str, ...]] = [("stage", "method", "", "why")]
     for one in verdicts:
-        rows.append((one.step.name, one.step.stage.method, one.action, "; ".join(one.reasons)))
+        rows.append((one.step.name, one.step.stage.method, one.action, printable("; ".join(one.reasons))))
     room = max(40, WIDTH - sum(max(len(row[i]) for row in rows) + 2 for i in range(3)))
     lines: list[tuple[str, ...]] = []
     for name, method, action, why in rows:
@@ -62,7 +64,7 @@ def _reasons(verdicts: Sequence[StagePlan]) -> str:
     return columns(lines)
 
 
-def _numbers(running: Sequence[StagePlan], rates: Rates, all_of: dict[str, Any]) -> str:
+def _numbers(running: Sequence[StagePlan], rates: Rates, all_of: dict[str, Any]) -> Lines:
     rows: list[tuple[str, ...]] = [NUMBERS]
     for one in running:
         if one.numbers is None:

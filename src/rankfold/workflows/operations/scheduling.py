@@ -17,6 +17,7 @@ from rankfold.cluster.slurm.job_script import PREFIX, directives, job_script
 from rankfold.cluster.slurm.shell_lines import require_one_line
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.checkpoint import disk_errors
+from rankfold.pipeline.text import shell_words
 from rankfold.workflows.flows.plan import Workflow
 from rankfold.workflows.operations.submitted import AGAIN, CRONTAB, InOneJob, job_name
 from rankfold.workflows.operations.timetable import Schedule, format_time
@@ -79,6 +80,7 @@ def cron_block(workflow: Workflow, schedule: Schedule) -> str:
             f"cron knows no {schedule}: give the times, such as --cron '0 3 * * *' for every night at 03:00"
         )
     path = str(workflow.document.path.absolute())
+    path = require_one_line(path, "an entry of a crontab is one line, and the path of the workflow")
     command = shlex.join([sys.executable, "-m", "rankfold", "run", path, "--quiet", QUIETLY])
     return HERE.format(
         workflow=workflow.flow.workflow,
@@ -128,7 +130,7 @@ def chain_script(workflow: InOneJob, schedule: Schedule) -> str:
         known_as=workflow.flow.profile,
         log=workflow.log,
         more=[f"--begin={first.astimezone():{LOCAL}}", "--dependency=singleton"],
-        first=SUCCESSOR.format(name=PREFIX + name, command=shlex.join(when), local=LOCAL).splitlines(),
+        first=SUCCESSOR.format(name=PREFIX + name, command=shell_words(when), local=LOCAL).splitlines(),
     )
     shebang, _, rest = script.partition("\n")
     head = CHAIN.format(workflow=workflow.flow.workflow, schedule=schedule, path=path)

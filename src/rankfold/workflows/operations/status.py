@@ -12,6 +12,7 @@ from typing import Any
 from rankfold.cluster.slurm.queue import list_jobs
 from rankfold.pipeline.planning.sweep_words import words_of
 from rankfold.pipeline.regular import read_last_lines
+from rankfold.pipeline.text import Lines
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.flows.retention.earlier import EarlierResults
@@ -172,10 +173,10 @@ def job_lines(work: Work) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def status_table(stages: list[Standing]) -> str:
+def status_table(stages: list[Standing]) -> Lines:
     """One line a stage, and below what went wrong."""
     if not stages:
-        return "no stage has begun"
+        return Lines("no stage has begun")
     rows: list[tuple[str, ...]] = [HEADINGS]
     for one in stages:
         seconds = "" if one.seconds is None else f"{one.seconds:.3g}"
@@ -183,7 +184,7 @@ def status_table(stages: list[Standing]) -> str:
         rows.append((one.stage, one.method, one.state, one.far, seconds, attempts, one.when, one.where))
     wrong = [f"{one.stage}: {one.message}" for one in stages if one.state == "failed" and one.message]
     kept = [_describe_earlier(one) for one in stages if one.earlier]
-    return "\n".join([columns(rows, right=(4, 5)), *wrong, *kept])
+    return Lines(columns(rows, right=(4, 5)), *wrong, *kept)
 
 
 def _describe_earlier(stage: Standing) -> str:

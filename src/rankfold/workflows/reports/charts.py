@@ -17,6 +17,7 @@ from rankfold.pipeline.exporting.plots.canvas import (
     MARGIN,
     WIDTH,
     Theme,
+    drawn,
     new_figure,
     place_axes,
     quiet,
@@ -69,7 +70,7 @@ def timeline(stages: Sequence[History], title: str, theme: Theme) -> Figure:
         axes.axvline(one.offset - 0.01 * _length(axis), color=theme.muted, linewidth=1, linestyle=":")
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_xlim(0, _length(axis) or 1)
-    axes.set_yticks(range(len(lines)), _line_labels(lines))
+    axes.set_yticks(range(len(lines)), [drawn(one) for one in _line_labels(lines)])
     axes.set_xlabel(label, color=theme.muted, fontsize=9)
     quiet(axes, theme, grid="x")
     _legend(axes, [(stage.name, HUES[i % len(HUES)]) for i, stage in enumerate(stages)], theme)
@@ -152,7 +153,7 @@ def memory_bars(stages: Sequence[History], title: str, theme: Theme) -> Figure:
         )
         text = f"{format_bytes(measured_bytes)} of {format_bytes(planned_bytes)}"
         axes.text(most * 1.015, number, text, va="center", fontsize=9, color=theme.ink)
-    axes.set_yticks(range(len(rows)), [one.name for one, _ in rows])
+    axes.set_yticks(range(len(rows)), [drawn(one.name) for one, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, most)
     step = 2.0 ** np.ceil(np.log2(most / 5))
@@ -183,7 +184,7 @@ def roofline(facts: dict[str, Any], title: str, theme: Theme) -> Figure:
         axes.plot(x, y, "o", color=HUES[number % len(HUES)], markersize=6)
         left = x < span[0] ** 0.4 * span[-1] ** 0.6
         axes.annotate(
-            f"{stage}: {sweep['name']}, {100 * sweep['share_of_limit']:.0f} %",
+            drawn(f"{stage}: {sweep['name']}, {100 * sweep['share_of_limit']:.0f} %"),
             (x * (1.09 if left else 1 / 1.09), np.exp(height)),
             fontsize=8.5,
             color=theme.ink,
@@ -270,7 +271,7 @@ def _legend(axes: Axes, entries: Sequence[tuple[str, str]], theme: Theme) -> Non
     from matplotlib.patches import Patch
 
     axes.legend(
-        handles=[Patch(color=color, label=name) for name, color in entries],
+        handles=[Patch(color=color, label=drawn(name)) for name, color in entries],
         loc="upper center",
         bbox_to_anchor=(0.5, -80 / axes.bbox.height),
         ncols=min(6, len(entries)),

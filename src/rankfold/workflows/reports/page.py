@@ -30,6 +30,7 @@ from rankfold.pipeline.exporting.plots.canvas import (
     quiet,
 )
 from rankfold.pipeline.outputs import FileOutput, carries, file_output, head_of
+from rankfold.pipeline.text import Lines, harmless, json_text, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,7 +131,6 @@ def _digest(subject: str) -> str:
 def render(page: Any, subject: str, template: str = "demo.html") -> str:
     """The page as HTML; templates lie beside this file."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
-    from jinja2.utils import htmlsafe_json_dumps
 
     environment = Environment(
         loader=FunctionLoader(
@@ -141,18 +141,33 @@ def render(page: Any, subject: str, template: str = "demo.html") -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_shown,
     )
     environment.filters["data_uri"] = _data_uri
-    environment.filters["to_json"] = htmlsafe_json_dumps
-    return environment.get_template(template).render(page=page, subject=_digest(subject))
+    environment.filters["to_json"] = _json
+    return harmless(environment.get_template(template).render(page=page, subject=_digest(subject)))
 
 
-def plain_text(facts: Sequence[Fact]) -> str:
+def _shown(value: Any) -> Any:
+    """What a template shows: text as one printable line; markup, ``Lines`` and numbers as they are."""
+    from markupsafe import Markup
+
+    return value if isinstance(value, Markup | Lines | int | float) else printable(str(value))
+
+
+def _json(value: Any) -> Any:
+    """JSON that no browser takes for the end of its element."""
+    from jinja2.utils import htmlsafe_json_dumps
+
+    return htmlsafe_json_dumps(value, dumps=json_text)
+
+
+def plain_text(facts: Sequence[Fact]) -> Lines:
     """Facts in aligned columns, for a terminal."""
     labels = max(len(fact.label) for fact in facts)
     values = max((len(fact.value) for fact in facts if fact.note), default=0)
     lines = [f"{fact.label:<{labels}}  {fact.value:<{values}}  {fact.note}".rstrip() for fact in facts]
-    return "\n".join(lines)
+    return Lines(*lines)
 
 
 def take_picture(output: FileOutput, draw: Draw, *, title: str, caption: str, alt: str) -> Picture:

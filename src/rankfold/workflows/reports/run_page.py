@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
-import shlex
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ from rankfold.pipeline.exporting.plots.kinds import (
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.manifest import require_whole
 from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.text import Lines, json_text, shell_words
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.flows.record import Record
 from rankfold.workflows.operations.whereabouts import find_work
@@ -321,14 +320,14 @@ def _again(about: Subject, facts: dict[str, Any]) -> Section:
     attempts = [one for stage in facts["stages"] for one in stage["attempts"]]
     commands = [about.record["command"]] if "command" in about.record else []
     commands += [one["command"] for one in attempts[-1:] if not commands and "command" in one]
-    folder = next((f"cd {shlex.quote(one['folder'])}\n" for one in reversed(attempts) if "folder" in one), "")
-    listings = [folder + one for one in commands]
+    folder = [f"cd {shell_words([one['folder']])}" for one in reversed(attempts) if "folder" in one][:1]
+    listings = [Lines(*folder, one) for one in commands]
     if "text" in about.record:
-        listings.append(about.record["text"].rstrip())
+        listings.append(Lines.of(about.record["text"].rstrip()))
     text = "Finished stages are skipped, unfinished ones go on from checkpoints; results have the same bytes."
     return Section("Do it again", [text], tables=[tables.provenance(facts["stages"])], listings=listings)
 
 
-def as_json(facts: dict[str, Any]) -> str:
+def as_json(facts: dict[str, Any]) -> Lines:
     """The numbers of a report, for machines."""
-    return json.dumps(facts, indent=1, default=str)
+    return json_text(facts, indent=1, default=str)

@@ -11,7 +11,15 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.outcome import Outcome
-from rankfold.pipeline.exporting.plots.canvas import LIGHT, Theme, label_axes, log_scale, quiet, whole_numbers
+from rankfold.pipeline.exporting.plots.canvas import (
+    LIGHT,
+    Theme,
+    drawn,
+    label_axes,
+    log_scale,
+    quiet,
+    whole_numbers,
+)
 from rankfold.pipeline.exporting.plots.coordinates import Plottable, Points
 from rankfold.pipeline.exporting.plots.density import count_points, extent_of
 from rankfold.pipeline.formats.csr import csr_source
@@ -79,7 +87,7 @@ class Bars:
             axes.xaxis.set_major_locator(whole_numbers(12))
         axes.set_xlim(self.edges[0], self.edges[-1])
         quiet(axes, theme, grid="y")
-        axes.set_title(self.note, loc="right", color=theme.muted, fontsize=9, pad=8)
+        axes.set_title(drawn(self.note), loc="right", color=theme.muted, fontsize=9, pad=8)
 
 
 def line_of(points: Points) -> Bars:

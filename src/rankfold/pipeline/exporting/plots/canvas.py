@@ -9,9 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from rankfold.pipeline.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +32,9 @@ MARGIN = 12
 
 MOST_SIGNS = 24
 """Of a name in a legend or beside an axis."""
+
+NO_GLYPH = r"(?s)Glyph \d+ .*missing from|Matplotlib currently does not"
+"""What matplotlib warns of, with a path of its source, for each sign that its font lacks."""
 
 SALT = "rankfold"
 """What names of parts of an SVG are made from: the same figure has the same bytes."""
@@ -70,7 +77,9 @@ def new_figure(height: int, title: str, theme: Theme, width: int = WIDTH) -> Fig
         (width / DPI, (TITLE + height) / DPI), dpi=DPI, facecolor=theme.paper, edgecolor=theme.paper
     )
     top = 1 - MARGIN / (TITLE + height)
-    figure.text(MARGIN / width, top, title, color=theme.ink, fontsize=11.5, fontweight="bold", va="top")
+    figure.text(
+        MARGIN / width, top, drawn(title), color=theme.ink, fontsize=11.5, fontweight="bold", va="top"
+    )
     return figure
 
 
@@ -81,10 +90,14 @@ def place_axes(figure: Figure, left: int, top: int, width: int, height: int) -> 
 
 
 def short(name: str, most: int = MOST_SIGNS) -> str:
-    """A name as long as there is room for, in one line, whose dollars begin no formula."""
-    name = " ".join(name.split())
-    name = name if len(name) <= most else f"{name[: most - 1]}…"
-    return name.replace("$", r"\$")
+    """A name as long as there is room for; see ``drawn``."""
+    name = printable(" ".join(name.split()))
+    return drawn(name if len(name) <= most else f"{name[: most - 1]}…")
+
+
+def drawn(text: str) -> str:
+    """A text as a picture shows it: printable, in one line, and its dollars begin no formula."""
+    return re.sub(r"(?<!\\)\$", r"\\$", printable(text))
 
 
 def quiet(axes: Axes, theme: Theme, *, grid: Any = None) -> None:
@@ -101,8 +114,8 @@ def quiet(axes: Axes, theme: Theme, *, grid: Any = None) -> None:
 
 def label_axes(axes: Axes, theme: Theme, x: str, y: str) -> None:
     """What is counted along both axes."""
-    axes.set_xlabel(x, color=theme.muted, fontsize=9)
-    axes.set_ylabel(y, color=theme.muted, fontsize=9)
+    axes.set_xlabel(drawn(x), color=theme.muted, fontsize=9)
+    axes.set_ylabel(drawn(y), color=theme.muted, fontsize=9)
 
 
 def log_scale(axes: Axes, least: float, most: float) -> None:
@@ -127,11 +140,17 @@ def whole_numbers(count: int) -> Any:
 
 @contextlib.contextmanager
 def own_style() -> Iterator[None]:
-    """Draw by matplotlib's defaults; what the user has set is there again when the block ends."""
+    """Draw by matplotlib's defaults; what the user has set is there again when the block ends.
+
+    A sign that its font lacks is drawn as a box, as everybody sees, without a warning for each.
+    """
     import matplotlib
 
     defaults: Any = {name: value for name, value in matplotlib.rcParamsDefault.items() if name != "backend"}
-    with matplotlib.rc_context({**defaults, "svg.hashsalt": SALT}):
+    with warnings.catch_warnings(), matplotlib.rc_context({**defaults, "svg.hashsalt": SALT}):
+        warnings.filterwarnings(
+            "ignore", message=r"(?s)(Glyph \d+ .*missing from|Matplotlib currently does not)"
+        )
         yield
 
 
@@ -142,13 +161,14 @@ def encoded(figure: Figure, kind: str, facts: Mapping[str, str] | None = None) -
     """
     buffer = io.BytesIO()
     plain = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+    more = {name: printable(text) for name, text in (facts or {}).items()}
     with own_style():
         figure.savefig(
             buffer,
             format=kind,
             dpi=DPI,
             facecolor=figure.get_facecolor(),
-            metadata={**plain, "Identifier": MARK, **(facts or {})},
+            metadata={**plain, "Identifier": MARK, **more},
         )
     return buffer.getvalue()
 

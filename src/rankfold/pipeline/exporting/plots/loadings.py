@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.outcome import Outcome
-from rankfold.pipeline.exporting.plots.canvas import LIGHT, Theme, label_axes, quiet, short
+from rankfold.pipeline.exporting.plots.canvas import LIGHT, Theme, drawn, label_axes, quiet, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +78,7 @@ class Loadings:
         bar = axes.figure.colorbar(shown, cax=place)
         bar.outline.set_visible(False)
         place.tick_params(colors=theme.muted, labelsize=9, length=0)
-        place.set_title(self.unit, loc="left", color=theme.muted, fontsize=9, pad=8)
+        place.set_title(drawn(self.unit), loc="left", color=theme.muted, fontsize=9, pad=8)
 
 
 def shades_of(weights: Float64) -> Any:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.exporting.fields import Side, sides_of
 from rankfold.pipeline.exporting.outcome import Outcome
-from rankfold.pipeline.exporting.plots.canvas import LIGHT, Theme
+from rankfold.pipeline.exporting.plots.canvas import LIGHT, Theme, drawn
 from rankfold.pipeline.exporting.plots.loadings import factor_name, leading, shades_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ class Maps:
             colors = shades_of(image).to_rgba(np.nan_to_num(image))
             colors[np.isnan(image)] = [*(int(theme.rule[i : i + 2], 16) / 255 for i in (1, 3, 5)), 1]
             axes.imshow(colors, extent=(x, x + width, y + height, y), interpolation="nearest", aspect="auto")
-            axes.text(x, y - 8, f"{self.names}{number + 1}", color=theme.muted, fontsize=8, va="bottom")
+            axes.text(
+                x, y - 8, drawn(f"{self.names}{number + 1}"), color=theme.muted, fontsize=8, va="bottom"
+            )
         axes.set_xlim(0, right)
         axes.set_ylim(bottom, 0)
         axes.set_aspect("equal")

@@ -13,7 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.exporting.plots.canvas import HUES, LIGHT, MORE_HUES, Theme, label_axes, quiet, short
+from rankfold.pipeline.exporting.plots.canvas import (
+    HUES,
+    LIGHT,
+    MORE_HUES,
+    Theme,
+    drawn,
+    label_axes,
+    quiet,
+    short,
+)
 from rankfold.pipeline.exporting.plots.coordinates import Points
 from rankfold.pipeline.exporting.plots.density import Extent, Grid, count_points, extent_of
 from rankfold.pipeline.exporting.plots.row_colors import Labels, Values
@@ -352,7 +361,7 @@ def _draw_axes_of_space(axes: Axes, points: Points, size: tuple[int, int], theme
     place.set_aspect("equal")
     for direction, name in zip(points.view.axes().T, points.names, strict=True):
         place.annotate(
-            name.partition(" (")[0],
+            drawn(name.partition(" (")[0]),
             xy=(0, 0),
             xytext=tuple(1.1 * direction),
             arrowprops={"arrowstyle": "<-", "color": theme.muted, "shrinkA": 0, "shrinkB": 0, "linewidth": 1},

@@ -1,0 +1,121 @@
+"""Text that goes out: whatever others chose in it is shown, never obeyed.
+
+Names of files, arrays, columns, labels, attributes and jobs, and messages of other libraries may hold any
+character: ESC that a terminal obeys, a newline that begins a line of its own, marks that turn the direction
+of a line, characters without width, halves of characters that no file can keep. ``printable`` makes one line
+of such a text, in which each of them is an escape such as ``\\x1b``. Only ``Lines`` has several lines, those
+that this package wrote.
+
+The root of all errors, the logger, tables, ``repr`` and pages use it, so that no message has to. The trap:
+a sum of ``Lines`` and a text is plain text, and becomes one line again. ``Lines.joined`` keeps them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shlex
+from collections.abc import Iterable
+from typing import Any, Self
+
+_UNSEEN = (
+    "\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"
+)
+"""Controls, characters without width, marks of direction, separators of lines, halves of characters, and what
+no XML may hold."""
+
+_FOREIGN = re.compile(f"[\x00-\x1f{_UNSEEN}]")
+_WRITTEN = re.compile(f"[\x00-\x08\x0b-\x1f{_UNSEEN}]")
+_SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+def printable(text: str) -> str:
+    r"""One line of text whose characters a terminal shows and does not obey; ``Lines`` stay as they are.
+
+    >>> printable("a\x1b[2J\nrankfold: done")
+    'a\\x1b[2J\\nrankfold: done'
+    >>> printable("ü 日本")
+    'ü 日本'
+    """
+    return text if isinstance(text, Lines) else _FOREIGN.sub(_escape, text)
+
+
+def harmless(text: str) -> str:
+    """A text of which lines and tabs are kept, for a stream: what has already been put together."""
+    return _WRITTEN.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    sign, number = match[0], ord(match[0])
+    width, letter = (2, "x") if number < 256 else (4, "u") if number < 2**16 else (8, "U")
+    return _SHORT.get(sign) or f"\\{letter}{number:0{width}x}"
+
+
+class Lines(str):
+    r"""Lines that this package wrote, each of them printable: what others chose in them adds no line.
+
+    >>> Lines("two", "a\nb").split("\n")
+    ['two', 'a\\nb']
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *lines: str) -> Self:
+        return super().__new__(cls, "\n".join(map(printable, lines)))
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """The lines of a file of ours, such as a script."""
+        return cls(*text.split("\n"))
+
+    @classmethod
+    def joined(cls, *parts: str) -> Self:
+        """Parts one after the other, of which those that are ``Lines`` keep their lines."""
+        return cls.of("".join(map(printable, parts)))
+
+    def __str__(self) -> str:
+        return self
+
+    def __getnewargs__(self) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(self.split("\n"))
+
+
+def json_text(value: Any, **options: Any) -> Lines:
+    r"""A value as JSON of printable characters.
+
+    >>> json_text({"a\x7f": "\x1b"})
+    '{"a\\u007f": "\\u001b"}'
+    """
+    return Lines.of(json.dumps(value, **options).replace("\x7f", "\\u007f"))
+
+
+def shell_words(words: Iterable[str]) -> str:
+    r"""Words as bash takes them, of printable characters: the very words, not what is shown of them.
+
+    >>> print(shell_words(["ls", "my data", "a\x1b'\n"]))
+    ls 'my data' $'a\x1b\'\x0a'
+    """
+    return " ".join(shlex.quote(word) if printable(word) == word else _ansi_word(word) for word in words)
+
+
+def _ansi_word(word: str) -> str:
+    word = word.replace("\\", r"\\").replace("'", r"\'")
+    return f"$'{_FOREIGN.sub(lambda sign: _bytes_of(sign[0]), word)}'"
+
+
+def _bytes_of(sign: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", "surrogateescape"))
+
+
+class _Printable(logging.Filter):
+    """Makes one line of every record, before any handler has it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = printable(record.getMessage()), None
+        return True
+
+
+logging.getLogger("rankfold").addFilter(_Printable("rankfold"))
