@@ -16,8 +16,9 @@ import zarr
 from reference import factors, same_bytes, to_group, to_zarr
 
 import rankfold as rf
-from rankfold.methods.svd.in_memory.basis import RitzPairs
+from rankfold.methods.svd.in_memory.basis import LanczosBasis, RitzPairs
 from rankfold.methods.svd.in_memory.lanczos import Probes, block_lanczos, room
+from rankfold.methods.svd.in_memory.repeated import MISS_PROBABILITY, OutsideSearch
 from rankfold.pipeline.errors import ChunkError, InputError, MemoryBudgetError, NonFiniteError
 
 Array = npt.NDArray[Any]
@@ -310,3 +311,38 @@ def test_an_answer_that_is_not_good_enough_says_so(monkeypatch: pytest.MonkeyPat
         result = rf.svd(flat, 4, solver="lanczos", tol=1e-12)
     assert not result.attrs["converged"]
     assert "above tol = 1.0e-12" in str(caught[0].message)
+
+
+@pytest.mark.parametrize("rank", [10, 30])
+@pytest.mark.parametrize("copies", [8, 9, 10, 20, 100])
+def test_copies_beyond_a_block_are_found_at_a_loose_tolerance(copies: int, rank: int) -> None:
+    """Graphs of equal components have them: a Krylov space from eight vectors holds eight of each value."""
+    values = np.r_[np.full(copies, 3.0), np.linspace(2.9, 0.01, 990 - copies)]
+    for seed in range(2):
+        x = scipy.sparse.diags_array(values).tocsr()
+        result = rf.svd(x, rank, tol=1e-4, solver="lanczos", seed=seed)
+        assert result.attrs["converged"]
+        assert np.abs(result.s / values[:rank] - 1).max() <= result.attrs["largest_error_estimate"] <= 1e-4
+
+
+def test_values_that_come_less_often_take_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a search was made")
+
+    monkeypatch.setattr("rankfold.methods.svd.in_memory.repeated.OutsideSearch.begin", refuse)
+    values = np.r_[np.full(7, 3.0), np.linspace(2.9, 0.01, 400)]
+    assert rf.svd(with_values(values, 500, 407), 10, solver="lanczos").attrs["converged"]
+
+
+def test_a_search_that_finds_nothing_says_how_likely_that_was_chance() -> None:
+    """The chance falls to what is asked for, and what is there is found, whatever the random start."""
+    for seed in range(40):
+        values = np.r_[2.0, np.linspace(1.0, 0.0, 299)] if seed % 2 else np.linspace(1.0, 0.0, 300)
+        basis = LanczosBasis.begin(300, 8, 80, seed)
+        basis.multiply(lambda q: np.zeros_like(q))
+        search = OutsideSearch.begin(basis, basis.ritz(8), 8, 2.0, 8)
+        while search.chance() > MISS_PROBABILITY:
+            search.step(lambda q, values=values: values[:, None] * q)
+            if search.ritz_values()[0] > 1.5:
+                break
+        assert (search.ritz_values()[0] > 1.5) == bool(seed % 2)

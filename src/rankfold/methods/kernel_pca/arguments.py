@@ -36,4 +36,5 @@ KERNEL_PCA = Method(
     arrays=("scores", "eigenvalues", "rows", "offset", "shift", "residuals", "error_estimates"),
     in_process=True,
     loops="rankfold.methods.similarity.warm:warm_similarities",
+    edition=2,  # copies of repeated values are looked for
 )

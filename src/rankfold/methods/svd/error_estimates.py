@@ -250,7 +250,7 @@ def estimated_errors(history: Sequence[Ritz], bound: Float64 | None = None) -> F
         relative_rise = rise / np.maximum(last, np.finfo(np.float64).tiny)
         estimate = np.minimum(estimate, np.maximum(SAFETY * remainder, least))
         estimate = np.maximum(estimate, np.where(dwells, relative_rise, 0.0))
-    return _order_errors(_smaller(estimate, bound, alone=len(history) == 1), last_pass.half_step_values)
+    return order_errors(_smaller(estimate, bound, alone=len(history) == 1), last_pass.half_step_values)
 
 
 def errors_of_iteration(ritz: Ritz, pair: Ritz | None, bound: Float64 | None = None) -> Float64:
@@ -275,7 +275,7 @@ def errors_of_iteration(ritz: Ritz, pair: Ritz | None, bound: Float64 | None = N
             pair.half_step_values, np.finfo(np.float64).tiny
         )
         estimate = distance + np.maximum(SAFETY * pair.second_order - pair.gain, 0.0)
-    return _order_errors(_smaller(estimate, bound, alone=pair is None), ritz.half_step_values)
+    return order_errors(_smaller(estimate, bound, alone=pair is None), ritz.half_step_values)
 
 
 def _smaller(estimate: Float64, bound: Float64 | None, *, alone: bool) -> Float64:
@@ -289,7 +289,7 @@ def _smaller(estimate: Float64, bound: Float64 | None, *, alone: bool) -> Float6
     return bound if alone else np.minimum(estimate.max(initial=0.0), bound)
 
 
-def _order_errors(estimate: Float64, values: Float64) -> Float64:
+def order_errors(estimate: Float64, values: Float64) -> Float64:
     """Between 0 and 1, and none known to be better than a larger one, which converges first.
 
     Nor than a smaller one that may be larger in truth: the two can be in each other's place.

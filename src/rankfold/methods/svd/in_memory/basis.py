@@ -7,7 +7,7 @@ Ritz vectors and the block that was to come (a thick restart), which loses nothi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -107,6 +107,9 @@ class LanczosBasis:
     draws: int = 0
     """How often random vectors were drawn."""
 
+    lost: Float64 = field(default_factory=lambda: np.zeros((0, 0)))
+    """(w, w) R'R of residuals R of the first columns along what was dropped: see ``narrow``."""
+
     @classmethod
     def begin(cls, short: int, columns: int, most: int, seed: int) -> LanczosBasis:
         """A basis that begins with a random block, and may have so many columns."""
@@ -200,6 +203,31 @@ class LanczosBasis:
         self.coupling = np.vstack([self.coupling, np.zeros((others.shape[1], self.width))])
         self.pending = np.hstack([self.pending, others])
 
+    def outside(self, z: Float64, vectors: Float64) -> Float64:
+        """What a block has outside (width, count) orthonormal combinations of the basis."""
+        basis = self.k[:, : self.width]
+        return np.asarray(
+            dgemm(-1.0, basis, vectors @ (vectors.T @ (basis.T @ z)), 1.0, np.array(z, order="F"))
+        )
+
+    def narrow(self, vectors: Float64, columns: int) -> None:
+        """Keep the pending directions that some Ritz vectors need most, and the lengths of what is dropped.
+
+        What the operator is on the basis stays as it is: products with blocks to come tell it anew.
+        """
+        self.rejoin()
+        u = np.linalg.svd(self.coupling @ vectors)[0]
+        dropped = u[:, columns:].T @ self.coupling
+        self.lost = self._lost() + dropped.T @ dropped
+        self.pending, self.coupling = self.pending @ u[:, :columns], u[:, :columns].T @ self.coupling
+        self.fresh = True
+
+    def _lost(self) -> Float64:
+        """Products of what was dropped, of all columns."""
+        lost = np.zeros((self.width, self.width))
+        lost[: len(self.lost), : len(self.lost)] = self.lost
+        return lost
+
     def rejoin(self) -> None:
         """Take what was left aside with the next block."""
         self.fresh, self.aside = self.fresh or self.aside > 0, 0
@@ -227,6 +255,9 @@ class LanczosBasis:
         """The last of some in increasing order, from the largest."""
         values, vectors = pairs[0][::-1][:count], pairs[1][:, ::-1][:, :count]
         residuals = np.linalg.norm(self.coupling @ vectors, axis=0)
+        if self.lost.size:
+            dropped = np.einsum("ij,ij->j", vectors, self._lost() @ vectors)
+            residuals = np.sqrt(residuals**2 + np.maximum(dropped, 0.0))
         return RitzPairs(np.maximum(values, 0.0), vectors, residuals)
 
     def restart(self, pairs: RitzPairs) -> None:
@@ -245,6 +276,8 @@ class LanczosBasis:
             rows[:, :keep] = (pairs.vectors.T @ rows[:, : self.width].T).T  # by columns, as they lie
         self.small[...] = 0.0
         np.fill_diagonal(self.small[:keep, :keep], pairs.values)
+        if self.lost.size:
+            self.lost = pairs.vectors.T @ self._lost() @ pairs.vectors
         self.coupling = self.coupling @ pairs.vectors
         self.width, self.parent, self.fresh = keep, 0, True
 

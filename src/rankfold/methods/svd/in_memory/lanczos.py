@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.svd.error_estimates import order_errors
 from rankfold.methods.svd.in_memory.basis import LanczosBasis, RitzPairs
+from rankfold.methods.svd.in_memory.repeated import MISS_PROBABILITY, OutsideSearch, repeated_value
 
 Float64 = npt.NDArray[np.float64]
 
@@ -119,15 +121,15 @@ def block_lanczos(
     """
     most = room(rank, short)
     basis = LanczosBasis.begin(short, BLOCK, most, seed)
-    progress = Progress(rank, tol, Probes(rank, tol))
     allowed = MOST_PRODUCTS * most if most_products is None else most_products
+    progress = Progress(rank, tol, allowed, Probes(rank, tol))
     while True:
         progress.products += basis.block_columns
         basis.multiply(apply)
-        progress.ends = basis.is_whole or progress.products >= allowed
+        progress.ends = basis.is_whole or progress.products >= progress.allowed
         if progress.looks_at(basis):
             pairs = basis.ritz(max(min(rank + BLOCK, short), (rank + basis.width) // 2))
-            if progress.is_enough(basis, pairs):
+            if progress.is_enough(basis, pairs, apply):
                 return progress.answer(basis, pairs)
             heard(progress.convergence[-1])
             if not basis.has_room:
@@ -141,6 +143,9 @@ class Progress:
 
     rank: int
     tol: float
+    allowed: int
+    """Columns that may be multiplied."""
+
     probes: Probes
     products: int = 0
     """Columns that were multiplied."""
@@ -157,6 +162,15 @@ class Progress:
     convergence: list[float] = field(default_factory=list)
     """Largest of them each time."""
 
+    searches: int = 0
+    """Those that found something."""
+
+    may_miss: bool = False
+    """Whether one had to end before it knew."""
+
+    lower: Float64 = field(default_factory=lambda: np.zeros(0))
+    """What the values are at least, where a search has seen that there are others."""
+
     def looks_at(self, basis: LanczosBasis) -> bool:
         """Whether all values are worth a look: the last one is, which is the last to settle."""
         if self.ends or not basis.has_room:
@@ -171,11 +185,11 @@ class Progress:
         exact = last.residuals[0] <= ROUNDING * basis.size
         return bool(exact or self.probes.are_out or _errors_of(last, 1)[0] <= self.tol)
 
-    def is_enough(self, basis: LanczosBasis, pairs: RitzPairs) -> bool:
+    def is_enough(self, basis: LanczosBasis, pairs: RitzPairs, apply: Callable[[Float64], Float64]) -> bool:
         """Whether more products would bring no more, which random vectors have a say in."""
         self.errors = _errors_of(pairs, self.rank)
         self.convergence.append(float(self.errors.max()))
-        settled = _has_settled(pairs, self.errors, self.rank, self.tol)
+        settled = _has_settled(pairs, self.errors, self.rank, self.tol) and self._has_risen(pairs)
         self.settled = settled
         if self.ends:
             return True
@@ -185,15 +199,81 @@ class Progress:
             if settled and self.probes.found_nothing(pairs):
                 return True
             self.probes.end_with(basis)
+            if settled and (value := self._repeated(pairs)) and self._misses(basis, pairs, apply, value):
+                return self.may_miss
             if settled:
                 self.probes.begin(basis, pairs, self.errors, self.products)
         return False
+
+    def _has_risen(self, pairs: RitzPairs) -> bool:
+        """Whether the values are as large as a search has seen that they are."""
+        return bool((pairs.values[: len(self.lower)] >= self.lower).all())
+
+    def _slack(self) -> float:
+        """Relative difference of squares that no claim notices."""
+        return float(np.clip(2 * self.errors.max(initial=0.0), ROUNDING, 2 * self.tol))
+
+    def _least(self, theta: Float64) -> float:
+        """What a square has to exceed to be wanted in place of the last one."""
+        return float(theta[-1]) * (1 + self._slack()) + ROUNDING * float(theta[0])
+
+    def _repeated(self, pairs: RitzPairs) -> float:
+        """The value, above the last one wanted, of which there may be copies outside; 0 for none."""
+        theta = pairs.values[: self.rank]
+        upper, lower = repeated_value(theta, BLOCK)
+        least = self._least(theta)
+        if upper <= least:
+            return 0.0
+        if upper <= theta[-1] * (1 + self.tol) ** 2:
+            return 0.0  # the claim says all of it: see ``answer``
+        return max(lower, least)
+
+    def _misses(
+        self, basis: LanczosBasis, pairs: RitzPairs, apply: Callable[[Float64], Float64], value: float
+    ) -> bool:
+        """Whether a search sees copies of a repeated value that the iteration has not: see ``repeated``.
+
+        Those that there are come in by random vectors which join the next block. Where no more may be
+        multiplied, what a missing copy would be is claimed.
+        """
+        theta = pairs.values[: self.rank]
+        search = OutsideSearch.begin(basis, pairs, self.rank, value, BLOCK)
+        while search.chance() > MISS_PROBABILITY:
+            if self.products >= self.allowed:
+                self._claim_missing(theta, value)
+                return True
+            self.products += search.block.shape[1]
+            search.step(apply)
+            found = search.ritz_values()
+            if found[0] > self._least(theta):
+                self.searches += 1
+                if self.searches > 2 * (2 + self.rank // BLOCK):
+                    self._claim_missing(theta, float(found[0]))
+                    return True
+                # Half of the way is enough to tell that they have come.
+                self.lower = (np.sort(np.append(theta, found))[::-1][: self.rank] + theta[-1]) / 2
+                self.probes.join(basis, pairs)
+                return True
+        return False
+
+    def _with_copies(self, theta: Float64) -> Float64:
+        """Errors, with those that copies which no search was made for would make."""
+        upper, _ = repeated_value(theta, BLOCK)
+        if self._least(theta) < upper <= theta[-1] * (1 + self.tol) ** 2:
+            return np.asarray(np.maximum(self.errors, np.sqrt(np.maximum(upper / theta, 1.0)) - 1))
+        return self.errors
+
+    def _claim_missing(self, theta: Float64, value: float) -> None:
+        """Claim no less than what a missing copy would be."""
+        self.errors = np.maximum(self.errors, np.sqrt(np.maximum(value / theta, 1.0)) - 1)
+        self.convergence[-1], self.settled, self.may_miss = float(self.errors.max()), False, True
 
     def answer(self, basis: LanczosBasis, pairs: RitzPairs) -> RitzVectors:
         """What has been found."""
         wanted, outside = pairs.leading(self.rank), pairs.beyond(self.rank)
         u = basis.combine(wanted.vectors)
-        found = (wanted.values, u, wanted.residuals, self.errors, outside)
+        errors = order_errors(self._with_copies(wanted.values), np.sqrt(wanted.values))
+        found = (wanted.values, u, wanted.residuals, errors, outside)
         signs = self.settled or basis.is_whole, basis.least, basis.negative
         return RitzVectors(*found, self.convergence, self.products, *signs)
 
@@ -217,16 +297,29 @@ class Probes:
 
     def begin(self, basis: LanczosBasis, pairs: RitzPairs, errors: Float64, products: int) -> None:
         """Go on with random vectors, if there is anything outside, and room."""
-        short, most = basis.k.shape
-        outside = short - basis.width - basis.pending.shape[1]
-        columns = min(BLOCK, outside, most - len(pairs.values))
-        if columns > 0:
-            basis.set_aside(columns)
+        columns = self._set_aside(basis, pairs)
         self.first = basis.width
         self.count, self.are_out = self.count + 1, columns > 0
         self.end = products + PROBE_BLOCKS * columns
         self.most = pairs.values[: self.rank] * (1 + 4 * np.maximum(errors, self.tol))
         self.most += ROUNDING * pairs.values[0]
+
+    def _set_aside(self, basis: LanczosBasis, pairs: RitzPairs) -> int:
+        """Take random vectors outside, if there is anything, and room; how many."""
+        short, most = int(basis.k.shape[0]), int(basis.k.shape[1])
+        outside = short - basis.width - basis.pending.shape[1]
+        columns = int(max(0, min(BLOCK, outside, most - len(pairs.values))))
+        if columns:
+            basis.set_aside(columns)
+        return columns
+
+    def join(self, basis: LanczosBasis, pairs: RitzPairs) -> None:
+        """Let random vectors join the next block, which leaves room for three."""
+        if 3 * (basis.pending.shape[1] + BLOCK) > basis.k.shape[1]:
+            basis.narrow(pairs.vectors[:, : self.rank], BLOCK)
+        self._set_aside(basis, pairs)
+        self.end_with(basis)
+        self.count = 0
 
     def go_on(self, pairs: RitzPairs, products: int) -> bool:
         """Whether they are still on the way to something that may be larger than the last value wanted.

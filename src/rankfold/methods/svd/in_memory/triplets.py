@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
 from rankfold.kernels.linear.qr import r_of_gram
-from rankfold.methods.svd.error_estimates import rounding
+from rankfold.methods.svd.error_estimates import order_errors, rounding
 from rankfold.methods.svd.in_memory.lanczos import BLOCK, ROUNDING, block_lanczos, estimated_errors
 from rankfold.methods.svd.in_memory.matrix import MatrixInMemory
 from rankfold.methods.svd.long_factor import ZERO
@@ -105,7 +105,8 @@ def leading_triplets(
         s, turn, long = _half_step(matrix.to_long(vectors))
         vectors = vectors @ turn
     signs, largest = fix_signs(vectors), max(float(s[0]), np.finfo(np.float64).tiny)
-    errors = np.where(s > 0, np.minimum(errors + _rounding(matrix, s), 1.0), 0.0)
+    errors = order_errors(errors + _rounding(matrix, s), s)
+    errors[s == 0] = 0.0
     long *= signs  # where it lies: it may be the largest array there is
     return TripletsInMemory(
         s, vectors * signs, long, residuals / largest, errors, ritz.convergence, ritz.products
