@@ -24,6 +24,7 @@ Kinds are modules of ``attacks``:
     hostile        words, workflows and places nobody would give
     special_files  pipes, devices, sockets and documents without end in place of files
     names          what others put, or have, under the name of an output
+    spectra        matrices whose values come many times, or in clusters
 
 With ``all`` the trials are shared out among the kinds; a kind that takes root, loop devices, a compiler or a
 SLURM, where there is none, is left out with the reason. Trials of the same kind in the file of ``--json``,
@@ -59,6 +60,7 @@ from attacks.power_loss import open_bench, power_loss
 from attacks.slow_files import slow_files
 from attacks.slurm import SlurmBench, slurm
 from attacks.special_files import special_files
+from attacks.spectra import spectra
 from attacks.two_drivers import two_drivers
 from attacks.workers import workers
 from loop_device import clear_stale, missing_loop
@@ -103,6 +105,7 @@ KINDS: dict[str, Kind] = {
     "slow_files": Kind(slow_files, 10, missing=lambda folder: missing_compiler()),
     "slurm": Kind(slurm, 2, SlurmBench, lambda folder: missing_slurm(), alone=True),
     "special_files": Kind(special_files, 10),
+    "spectra": Kind(spectra, 20),
     "two_drivers": Kind(two_drivers, 10),
     "workers": Kind(workers, 4, missing=lambda folder: missing_compiler()),
 }

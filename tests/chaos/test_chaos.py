@@ -35,6 +35,7 @@ SHORT = {
     "slow_files": 8,
     "slurm": 2,
     "special_files": 20,
+    "spectra": 60,
     "two_drivers": 8,
     "workers": 3,
 }

@@ -24,6 +24,7 @@
     growth       results that go on with rows that have come since
     parts        what several methods share
 
+    claims       what a result claims of its error, and when it has converged
     argument     what is known of an argument: type, bounds, choices, help
     registry     every method by its name, those of other packages too
     task         what every method gives: what can be planned and carried out

@@ -93,7 +93,7 @@ def test_where_another_value_may_be_hidden_nothing_is_claimed() -> None:
 
 def test_values_in_each_others_place_share_a_claim() -> None:
     values = np.array([1.0, 0.99999, 0.99998, 0.5])
-    ritz = Ritz(values, values, np.array([0.0, 1e-9, 1e-3, 1e-3]), np.zeros(4))
+    ritz = Ritz(values, values, np.array([0.0, 1e-9, 1e-3, 1e-3]), np.zeros(4), np.zeros(4))
     errors = estimated_errors([ritz])
     assert errors[0] == errors[1] == errors[2] == 2e-3
 

@@ -217,7 +217,8 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _fit_rows(self, source: Any, choice: KernelChoice, wanted: int, on_disk: bool) -> None:
         """By rankfold."""
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*no variance beyond rounding", rankfold.RankfoldWarning)
+            for words in ("no variance beyond rounding", "rounding hides what is left"):
+                warnings.filterwarnings("ignore", f".*{words}", rankfold.RankfoldWarning)
             result = rankfold.kernel_pca(
                 source,
                 wanted,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.claims import has_converged
 from rankfold.methods.growth.growth import Step
 from rankfold.methods.growth.join_rows import JoinRows
 from rankfold.methods.growth.rows import new_rows
@@ -138,7 +139,7 @@ class ClusterGrowth:
             "change": change if np.isfinite(change) else None,
             "empty_clusters": empty,
             "stopped": "rows",
-            "converged": bool(change <= parameters.tol),
+            "converged": has_converged(change, parameters.tol),
         }
 
 

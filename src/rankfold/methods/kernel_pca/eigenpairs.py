@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
 from rankfold.kernels.similarity.tiles import LOSS, evaluate
+from rankfold.methods.claims import relative_errors
 from rankfold.methods.similarity.blocks import RowBlocks
 from rankfold.methods.similarity.in_range import require_finite
 from rankfold.methods.similarity.operator import SimilarityMatrix
@@ -69,7 +70,10 @@ class Eigenpairs:
     is_whole: bool
     """Whether all eigenvalues were computed."""
 
-    converged: bool
+    @property
+    def largest_error(self) -> float:
+        """The largest error of a value, relative to it."""
+        return float(relative_errors(self.errors, self.values).max())
 
 
 def is_dense(rows: int, rank: int) -> bool:
@@ -134,7 +138,7 @@ def pairs_by_products(
     total = centered.matrix.trace() - float(centered.means.sum())
     vectors = ritz.vectors * fix_signs(ritz.vectors)
     exact = ritz.squares, vectors, ritz.residuals, errors, centered.means, total
-    return Eigenpairs(*exact, ritz.negative, min(ritz.least, 0.0), False, ritz.settled)
+    return Eigenpairs(*exact, ritz.negative, min(ritz.least, 0.0), False)
 
 
 def rounding(size: float, rows: int) -> float:
@@ -181,4 +185,4 @@ def pairs_of_dense(blocks: RowBlocks, rank: int) -> Eigenpairs:
     u *= fix_signs(u)
     errors = residuals + rounding(size, rows)
     trace = float(np.trace(k))
-    return Eigenpairs(theta, u, residuals, errors, means, trace, negative, float(values[0]), True, True)
+    return Eigenpairs(theta, u, residuals, errors, means, trace, negative, float(values[0]), True)

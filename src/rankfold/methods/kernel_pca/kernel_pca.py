@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from rankfold.methods.claims import claim, has_converged, in_words
 from rankfold.methods.kernel_pca.arguments import MOST_PASSES, TOL
 from rankfold.methods.kernel_pca.eigenpairs import (
     CenteredSimilarities,
@@ -121,7 +122,10 @@ class KernelPca:
             run.seconds["pairs"] = time.perf_counter() - began
             self._write(run, blocks, pairs)
         self._warn(run, pairs)
-        facts = {**run.facts(self.request(), method, self.source, fingerprint), **_facts(pairs)}
+        facts = {
+            **run.facts(self.request(), method, self.source, fingerprint),
+            **_facts(pairs, self.parameters.tol),
+        }
         run.describe(facts)
         return facts
 
@@ -174,24 +178,25 @@ class KernelPca:
             run.warnings.append(
                 f"{none} of {asked.rank} components have no variance beyond rounding: their scores are 0"
             )
-        if not pairs.converged:
+        if not has_converged(pairs.largest_error, asked.tol):
+            error, allowed = in_words(pairs.largest_error, asked.tol)
+            way = "rounding hides what is left: give" if pairs.is_whole else "allow more passes, or"
             run.warnings.append(
-                f"eigenvalues are off by up to {pairs.errors.max():.1e} after {asked.passes} sweeps, above "
-                f"what tol {asked.tol:g} asks for: allow more passes, or a larger tol"
+                f"eigenvalues are off by up to {error} of themselves after {run.passes} sweeps, above what "
+                f"tol {allowed} asks for: {way} a larger tol"
             )
 
 
-def _facts(pairs: Eigenpairs) -> dict[str, Any]:
+def _facts(pairs: Eigenpairs, tol: float) -> dict[str, Any]:
     """How good the pairs are, and what they leave out."""
     total = pairs.trace
     return {
         "trace": total,
         "explained_share": min(float(pairs.values.sum()) / total, 1.0) if total > 0 else 0.0,
-        "largest_error_estimate": float(pairs.errors.max()),
         "negative_eigenvalues": pairs.negative,
         "least_eigenvalue": pairs.least,
         "all_eigenvalues": pairs.is_whole,
-        "converged": pairs.converged,
+        **claim(pairs.largest_error, tol),
     }
 
 

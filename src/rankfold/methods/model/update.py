@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
+from rankfold.methods.claims import claim, has_converged, in_words
 from rankfold.methods.model.kept_rows import KeepRows
 from rankfold.methods.model.model import FACTORS, FactorModel, open_model
 from rankfold.methods.model.summary import Summary, merge_summaries
@@ -365,9 +366,10 @@ class Update:
     ) -> dict[str, Any]:
         """Facts that are the same whenever the result is updated again."""
         tol = DEFAULT_TOL if self._fit_request.get("adaptive") else self._fit_request["tol"]
-        if worst > tol:
+        if not has_converged(worst, tol):
+            error, allowed = in_words(worst, tol)
             run.warnings.append(
-                f"the largest estimated error of a singular value is {worst:.1e}, above tol = {tol:.1e}: the "
+                f"the largest estimated error of a singular value is {error}, above tol = {allowed}: the "
                 f"{self.model.rank} components of {self.model.result.path.name} leave out variance of its "
                 "samples that these values may need. Fit with more components, or all, before updating"
             )
@@ -377,8 +379,7 @@ class Update:
         return {
             **facts,
             "added_rows": self.source.shape[0],
-            "largest_error_estimate": worst,
-            "converged": worst <= tol,
+            **claim(worst, tol),
             "squared_norm": total,
             "captured": min(share, 1.0),
         }

@@ -62,7 +62,7 @@ SPECTRAL = Method(
     arrays=("embedding", "eigenvalues", "labels", "residuals", "error_estimates"),
     in_process=True,
     loops="rankfold.methods.spectral.warm:warm_walk",
-    edition=2,
+    edition=3,  # errors are relative, as tol is
 )
 
 DIFFUSION_MAP = Method(
@@ -75,5 +75,5 @@ DIFFUSION_MAP = Method(
     arrays=("embedding", "eigenvalues", "labels", "residuals", "error_estimates", "density if alpha"),
     in_process=True,
     loops="rankfold.methods.spectral.warm:warm_walk",
-    edition=2,
+    edition=3,  # errors are relative, as tol is
 )

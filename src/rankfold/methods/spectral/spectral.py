@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rankfold.methods.chain import Chain, Link
+from rankfold.methods.claims import claim, in_words
 from rankfold.methods.embedding.measured import measured_task
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, ONE_SIDED
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
@@ -154,8 +155,7 @@ class Spectral:
             "connected_components": len(vertices.sizes),
             "largest_component": int(vertices.sizes.max(initial=0)),
             "isolated": vertices.isolated,
-            "largest_error_estimate": float(found.errors.max()),
-            "converged": found.converged,
+            **claim(found.largest_error(asked.tol), asked.tol),
             **distances,
         }
         facts["warnings"] += _warnings(facts, asked)
@@ -205,9 +205,10 @@ def _warnings(facts: Mapping[str, Any], asked: SpectralRequest) -> list[str]:
     if facts["isolated"] and not asked.apart:
         said.append(f"{facts['isolated']} rows have no edges: their coordinates are 0")
     if not facts["converged"]:
+        error, allowed = in_words(facts["largest_error_estimate"], asked.tol)
         said.append(
-            f"errors are {facts['largest_error_estimate']:.1e} after {asked.passes} products with the "
-            f"graph, above what tol {asked.tol:g} asks for: allow more passes, or a larger tol"
+            f"eigenvalues are off by up to {error} of themselves after {asked.passes} products with the "
+            f"graph, above what tol {allowed} asks for: allow more passes, or a larger tol"
         )
     return said
 

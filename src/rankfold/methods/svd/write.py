@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import adjoint
+from rankfold.methods.claims import has_converged, in_words
 from rankfold.methods.parts.column_statistics import divisors
 from rankfold.methods.parts.outputs import write_outputs
 from rankfold.methods.svd.error_estimates import rounding
@@ -169,15 +170,16 @@ def _facts(
     worst, advice = float(decomposition.errors.max()), layout.solver.advice(request, layout, run.passes)
     rank = len(decomposition.s)
     final_error = float(decomposition.facts["approximation_error"]) if request.adaptive else worst
-    if request.adaptive and final_error > request.tol:
+    if request.adaptive and not has_converged(final_error, request.tol):
         run.warnings.append(
             f"the approximation of rank {rank} may leave out {final_error:.1e} of the norm, above "
             f"tol = {request.tol:.1e}: " + advice
         )
-    elif final_error > request.tol:
+    elif not has_converged(final_error, request.tol):
+        error, allowed = in_words(worst, request.tol)
         run.warnings.append(
-            f"the largest estimated error of a singular value is {worst:.1e}, above tol = {request.tol:.1e}, "
-            f"after {run.passes} passes: " + advice
+            f"the largest estimated error of a singular value is {error}, above tol = {allowed}, "
+            f"after {run.passes} passes: {advice}"
         )
     if request.adaptive and (unknown := int((decomposition.errors >= UNKNOWN).sum())):
         run.warnings.append(
@@ -195,7 +197,7 @@ def _facts(
         ),
         "block_width": layout.vectors(layout.width),
         "largest_error_estimate": worst,
-        "converged": final_error <= request.tol,
+        "converged": has_converged(final_error, request.tol),
         "rank": rank,
         "convergence": [e if np.isfinite(e) else None for e in decomposition.convergence],
         "squared_norm": decomposition.total,

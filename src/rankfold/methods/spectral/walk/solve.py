@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.claims import relative_errors
 from rankfold.methods.spectral.coordinates import contrasts
 from rankfold.methods.spectral.request import SpectralRequest
 from rankfold.methods.spectral.walk.blocks import GraphBlocks
 from rankfold.methods.spectral.walk.filter import Filter, block_width
-from rankfold.methods.spectral.walk.pairs import RitzPairs
+from rankfold.methods.spectral.walk.pairs import ROUNDING, RitzPairs
 from rankfold.methods.spectral.walk.steps import Walk
 from rankfold.methods.spectral.walk.vertices import Vertices
 
@@ -46,8 +47,13 @@ class Eigenvectors:
     reads: int
     """Of the graph."""
 
-    converged: bool
-    """Whether errors are as small as was asked."""
+    def largest_error(self, tol: float) -> float:
+        """The largest error of an eigenvalue of the Laplacian, 1 minus that of the walk, relative to it.
+
+        What rounding leaves of an eigenvalue that is nearly 0 counts as no more than ``tol``.
+        """
+        relative = relative_errors(self.errors, 1 - self.values)
+        return float(np.where(self.errors <= 2 * ROUNDING, np.minimum(relative, tol), relative).max())
 
 
 def leading_eigenvectors(
@@ -73,12 +79,10 @@ def leading_eigenvectors(
             filtered = Filter.begin(walk, vertices, groups, wanted, (asked.tol, asked.passes, asked.seed))
             filtered.run(part, tell)
             vectors, pairs, reads = filtered.x[:, :wanted], filtered.pairs, reads + walk.reads
-    return _joined(contrasts(vertices, known), vectors, pairs, reads, asked.tol)
+    return _joined(contrasts(vertices, known), vectors, pairs, reads)
 
 
-def _joined(
-    known: Float64, vectors: Float64, pairs: Sequence[RitzPairs], reads: int, tol: float
-) -> Eigenvectors:
+def _joined(known: Float64, vectors: Float64, pairs: Sequence[RitzPairs], reads: int) -> Eigenvectors:
     """Eigenvectors that are known, and those of pairs."""
     wanted, zeros = vectors.shape[1], np.zeros(known.shape[1])
     values, none = pairs[0].values[:wanted] if pairs else np.zeros(wanted), np.zeros(wanted)
@@ -88,7 +92,6 @@ def _joined(
         np.concatenate([zeros, np.max([none, *(each.residuals[:wanted] for each in pairs)], axis=0)]),
         np.concatenate([zeros, np.max([none, *(each.errors(wanted) for each in pairs)], axis=0)]),
         reads,
-        not wanted or all(each.excess(wanted, tol) <= 1 for each in pairs),
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.complete_rows import RowModel
+from rankfold.methods.claims import has_converged
 from rankfold.methods.parts.finite import refuse_infinite
 from rankfold.methods.parts.panels import Panels
 from rankfold.methods.random_keys import Purpose
@@ -244,7 +245,7 @@ class History:
     @property
     def has_converged(self) -> bool:
         """Whether no other pass is worth it."""
-        return self.remaining <= max(self.tol, BELOW_UNCERTAINTY * self.uncertainty)
+        return has_converged(self.remaining, max(self.tol, BELOW_UNCERTAINTY * self.uncertainty))
 
 
 def complete(run: Run, request: Request, source: Source) -> tuple[Source, dict[str, Any]]:

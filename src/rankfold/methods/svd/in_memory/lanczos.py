@@ -23,11 +23,16 @@ from rankfold.methods.svd.in_memory.repeated import MISS_PROBABILITY, OutsideSea
 
 Float64 = npt.NDArray[np.float64]
 
+TINY = float(np.finfo(np.float64).tiny)
+
 BLOCK = 8
 """Columns of a block."""
 
 MOST_PRODUCTS = 200
 """Columns that are multiplied at most, for each column that the basis has room for."""
+
+MOST_FOR_COPIES = 8
+"""Times the columns until copies were first seen that are multiplied for them, at most."""
 
 SETTLED = 0.03
 """Residual, relative to its value, at which values beyond those wanted count as settled, to which gaps are
@@ -67,9 +72,6 @@ class RitzVectors:
 
     products: int
     """Columns that were multiplied."""
-
-    settled: bool = True
-    """Whether that ended because more would bring no more."""
 
     least: float = 0.0
     negative: int = 0
@@ -189,7 +191,10 @@ class Progress:
         """Whether more products would bring no more, which random vectors have a say in."""
         self.errors = _errors_of(pairs, self.rank)
         self.convergence.append(float(self.errors.max()))
-        settled = _has_settled(pairs, self.errors, self.rank, self.tol) and self._has_risen(pairs)
+        risen = self._has_risen(pairs)
+        if risen and not self.probes.are_out:
+            basis.rejoin()
+        settled = _has_settled(pairs, self.errors, self.rank, self.tol) and risen
         self.settled = settled
         if self.ends:
             return True
@@ -220,7 +225,7 @@ class Progress:
     def _repeated(self, pairs: RitzPairs) -> float:
         """The value, above the last one wanted, of which there may be copies outside; 0 for none."""
         theta = pairs.values[: self.rank]
-        upper, lower = repeated_value(theta, BLOCK)
+        upper, lower = repeated_value(theta, BLOCK, self.tol)
         least = self._least(theta)
         if upper <= least:
             return 0.0
@@ -246,6 +251,8 @@ class Progress:
             search.step(apply)
             found = search.ritz_values()
             if found[0] > self._least(theta):
+                if not self.searches:
+                    self.allowed = min(self.allowed, MOST_FOR_COPIES * self.products)
                 self.searches += 1
                 if self.searches > 2 * (2 + self.rank // BLOCK):
                     self._claim_missing(theta, float(found[0]))
@@ -258,7 +265,7 @@ class Progress:
 
     def _with_copies(self, theta: Float64) -> Float64:
         """Errors, with those that copies which no search was made for would make."""
-        upper, _ = repeated_value(theta, BLOCK)
+        upper, _ = repeated_value(theta, BLOCK, self.tol)
         if self._least(theta) < upper <= theta[-1] * (1 + self.tol) ** 2:
             return np.asarray(np.maximum(self.errors, np.sqrt(np.maximum(upper / theta, 1.0)) - 1))
         return self.errors
@@ -272,10 +279,16 @@ class Progress:
         """What has been found."""
         wanted, outside = pairs.leading(self.rank), pairs.beyond(self.rank)
         u = basis.combine(wanted.vectors)
-        errors = order_errors(self._with_copies(wanted.values), np.sqrt(wanted.values))
-        found = (wanted.values, u, wanted.residuals, errors, outside)
-        signs = self.settled or basis.is_whole, basis.least, basis.negative
-        return RitzVectors(*found, self.convergence, self.products, *signs)
+        errors = self._with_copies(wanted.values)
+        if not (self.settled or basis.is_whole):  # values beyond may rise, so gaps to them tell nothing
+            by_residuals = np.where(wanted.residuals > 0, 1.0, 0.0)
+            positive = wanted.values > 0
+            np.divide(wanted.residuals, 2 * wanted.values, out=by_residuals, where=positive)
+            errors = np.maximum(errors, np.minimum(by_residuals, 1.0))
+        if not self._has_risen(pairs):  # twice, as ``lower`` is half of the way
+            errors = np.maximum(errors, np.maximum(self.lower / np.maximum(wanted.values, TINY), 1.0) - 1)
+        found = (wanted.values, u, wanted.residuals, order_errors(errors, np.sqrt(wanted.values)), outside)
+        return RitzVectors(*found, self.convergence, self.products, basis.least, basis.negative)
 
 
 @dataclass(slots=True)
@@ -314,12 +327,16 @@ class Probes:
         return columns
 
     def join(self, basis: LanczosBasis, pairs: RitzPairs) -> None:
-        """Let random vectors join the next block, which leaves room for three."""
-        if 3 * (basis.pending.shape[1] + BLOCK) > basis.k.shape[1]:
+        """Multiply random vectors alone, with room for several products, until the values have risen.
+
+        Blocks are twice as wide afterwards at most: see ``LanczosBasis.narrow``.
+        """
+        if basis.pending.shape[1] > BLOCK:
             basis.narrow(pairs.vectors[:, : self.rank], BLOCK)
+        pairs = pairs.leading(self.rank + BLOCK)
+        basis.restart(pairs)
         self._set_aside(basis, pairs)
-        self.end_with(basis)
-        self.count = 0
+        self.count, self.are_out = 0, False
 
     def go_on(self, pairs: RitzPairs, products: int) -> bool:
         """Whether they are still on the way to something that may be larger than the last value wanted.

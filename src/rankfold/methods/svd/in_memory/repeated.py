@@ -46,8 +46,11 @@ Float64 = npt.NDArray[np.float64]
 MISS_PROBABILITY = 1e-6
 """Chance at most that one search misses a copy of a value that it was made for."""
 
-CLUSTER = 1e-4
-"""Values within this of each other, relatively, count as copies of one."""
+CLUSTER = (1e-9, 1e-4)
+"""Least and most that values may differ by, relatively, and count as copies of one."""
+
+TOLERANCES = 32
+"""The same in tolerances: values that differ by more are told apart before they count as known."""
 
 KNOWN = 0.03
 """Residual, relative to the distance of a value from the one sought, of pairs that have no part of it."""
@@ -56,24 +59,27 @@ NEGLIGIBLE = 1e-12
 """Length of a new direction, relative to the operator, below which it is dropped."""
 
 
-def repeated_value(theta: Float64, copies: int) -> tuple[float, float]:
+def repeated_value(theta: Float64, copies: int, tol: float) -> tuple[float, float]:
     """The lowest group of values above the last one that come so often: its ends, or zeros.
 
     Parameters
     ----------
     theta : (k,) decreasing eigenvalues that were found
     copies : int
-        As many as searches so far could find of one value.
+        As many as the iteration could find of one value.
+    tol : float
+        Relative error at which a value counts as known.
 
-    >>> repeated_value(np.array([3.0, 2.0, 2.0, 2.0, 1.0]), 3)
+    >>> repeated_value(np.array([3.0, 2.0, 2.0, 2.0, 1.0]), 3, 1e-6)
     (2.0, 2.0)
-    >>> repeated_value(np.array([3.0, 2.0, 2.0, 2.0, 1.0]), 4)
+    >>> repeated_value(np.array([3.0, 2.0, 2.0, 2.0, 1.0]), 4, 1e-6)
     (0.0, 0.0)
     """
     if len(theta) < copies:
         return 0.0, 0.0
+    width = float(np.clip(TOLERANCES * tol, *CLUSTER))
     first, last = theta[: len(theta) - copies + 1], theta[copies - 1 :]
-    together = np.flatnonzero((first - last <= CLUSTER * first) & (first > theta[-1]))
+    together = np.flatnonzero((first - last <= width * first) & (first > theta[-1]))
     if not len(together):
         return 0.0, 0.0
     return float(first[together[-1]]), float(last[together[-1]])

@@ -28,7 +28,7 @@ from rankfold.methods.parts.conditioned import Centering, OverColumns
 from rankfold.methods.parts.finite import BAD, join_bad, refuse_bad
 from rankfold.methods.parts.panels import Grain, Panels, numbers
 from rankfold.methods.parts.start import Start
-from rankfold.methods.svd.error_estimates import Truncation
+from rankfold.methods.svd.error_estimates import SAFETY, Truncation
 from rankfold.methods.svd.operator import CenteredMatrix
 from rankfold.methods.svd.passes.sparse_gram import SparseGramPass
 from rankfold.methods.svd.request import Request
@@ -305,7 +305,10 @@ class Gram(BlockSolver):
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, columns)
         basis = Basis()
         basis.add(matrix.apply(vectors).block)
-        triplets = rayleigh_ritz(run, strategy, basis, rank, request.seed)
+        ritz = basis.ritz(rank, basis.width)
+        # All eigenvalues were computed: none is missing, and no gap below those wanted is asked for.
+        estimate = SAFETY * np.minimum(ritz.second_order, ritz.first_order)
+        triplets = rayleigh_ritz(run, strategy, basis, rank, request.seed, estimate=estimate)
         return dataclasses.replace(of_triplets(strategy, centering, triplets, columns, []), facts=facts)
 
 
