@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from rankfold.kernels.graph.perplexity import affinities
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.sides import AffinitySides
-from rankfold.methods.tsne.grid import GridRepulsion, lattice_of, most_nodes
+from rankfold.methods.tsne.grid import NODE_BYTES, GridRepulsion, lattice_of, most_nodes
 from rankfold.methods.tsne.repulsion import (
     FEW_ROWS,
     PairRepulsion,
@@ -118,6 +119,24 @@ def test_a_grid_pushes_as_all_pairs_do(width: int, scale: float, most: float) ->
         assert pairs.prepare(positions) is None and error_of(pairs, positions, 0) == 0
     pairs.push(0, push, near)
     assert total == pytest.approx(near.sum(), rel=1e-3)
+
+
+@pytest.mark.parametrize("far", [(0, 0), (1e5, 0), (0, 1e9), (1e5, 1e5), (4000, 90)])
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_grid_takes_the_memory_that_is_planned_however_far_rows_lie(
+    width: int, far: tuple[float, float]
+) -> None:
+    rng = np.random.default_rng(0)
+    positions = (20 * rng.standard_normal((5000, width))).astype(np.float32)
+    positions[0] = far[:width]
+    positions[1:2500] *= 1 + max(far) / 1000
+    with ThreadPoolExecutor(2) as pool:
+        GridRepulsion(5000, pool, 2).prepare(positions[:100])  # libraries that are loaded count once
+        tracemalloc.start()
+        GridRepulsion(5000, pool, 2).prepare(positions, with_near=True)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak <= NODE_BYTES * most_nodes(5000)
 
 
 @pytest.mark.parametrize(("scale", "most"), [(30.0, 0.02), (1.0, 0.02), (1e-4, 1e-4)])

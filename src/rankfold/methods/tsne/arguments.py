@@ -59,5 +59,6 @@ TSNE = Method(
     inputs=(Input("neighbors", ("knn",)),),
     matrices=("embedding",),
     arrays=("embedding", "history"),
+    edition=2,  # narrow grids have fewer nodes
     loops="rankfold.methods.tsne.warm:warm_descent",
 )

@@ -47,11 +47,15 @@ LEAST_NODES, MOST_NODES, NODES_OF_ROW = 2**19, 2**22, 8
 MARGIN = 12
 """Nodes beyond the grid. What is divided out of waves reaches over some nodes: 0.27 to this power of it."""
 
-LINES = 16
-"""Rows or columns of nodes that are transformed together."""
+LINES, LINE_NODES = 16, 2**17
+"""Rows or columns of nodes that are transformed together, as long as they have no more nodes than this."""
 
 NODE_BYTES = 96
-"""Of a node in all arrays, waves of the larger grid without images among them."""
+"""Of a node that memory is planned for."""
+
+WAVE_BYTES = 80
+"""Of a node or one of the margin while kernels are transformed: 40 for each of its two waves, of which
+kernels and what they are multiplied by take 16, splines 4, waves on their way 8, and the three kept 12."""
 
 BORDER = 2
 """Nodes before the first vertex, and after the last."""
@@ -69,10 +73,18 @@ def lattice_of(positions: Float32, most: int) -> tuple[Lattice, tuple[int, int]]
     widest = float(span.max())
     while widest > 0 and widest / spacing < FEWEST_NODES:
         spacing /= 2
-    while math.prod(shape := _shape(span, spacing)) > most:
+    while not _fits(shape := _shape(span, spacing), most):
         spacing *= 2
     first = low - BORDER * spacing
     return Lattice(float(first[0]), float(first[1]), spacing), shape
+
+
+def _fits(shape: tuple[int, int], most: int) -> bool:
+    """Whether a grid has no more nodes, and takes no more memory, than is planned: narrow ones are mostly
+    margin.
+    """
+    padded = math.prod(nodes + MARGIN for nodes in shape)
+    return math.prod(shape) <= most and padded * WAVE_BYTES <= most * NODE_BYTES
 
 
 def _shape(span: Float64, spacing: float) -> tuple[int, int]:
@@ -202,8 +214,9 @@ class GridRepulsion:
             for kind in range(kinds):
                 nodes[some, :, kind] = irfft(across[kind, some], width, axis=1)[:, :columns]
 
-        for step, lines in ((forth, rows), (through, half), (back, rows)):
-            self._each(step, [*range(0, lines, LINES), lines])
+        for step, lines, length in ((forth, rows, width), (through, half, size), (back, rows, width)):
+            together = max(1, min(LINES, LINE_NODES // length))
+            self._each(step, [*range(0, lines, together), lines])
         return nodes, math.fsum(sums) / (size * width)
 
     def _each(self, step: Callable[[tuple[int, int]], None], cuts: list[int]) -> None:
