@@ -170,6 +170,15 @@ def test_columns_that_depend_take_what_is_planned(tmp_path: Path) -> None:
     assert peak <= planned <= 1.5 * peak
 
 
+@pytest.mark.memory
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", [{"kind": "kmeans", "k": 4, "passes": 3}, {"kind": "knn", "k": 5}], ids=str)
+def test_wide_rows_take_a_third_of_what_is_planned_at_least(tmp_path: Path, asked: dict[str, Any]) -> None:
+    store = tall(tmp_path / "x.zarr", 200, 200_000, "f4", chunks=(25, 50_000), compressors=None)
+    planned, peak = measured(store, tmp_path / "r.zarr", threads=2, memory="2GiB", **asked)
+    assert peak <= planned <= 3 * peak
+
+
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library here is not glibc")
 def test_what_threads_freed_is_no_memory() -> None:
     """Threads that end one after the other, each of which had temporaries larger than the heaps keep."""

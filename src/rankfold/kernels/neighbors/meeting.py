@@ -27,6 +27,29 @@ TILE = 896
 PRECISE_TILE = 512
 """The same in float64, for which rows are converted."""
 
+DOUBLE_BYTES = 16 * 2**20
+"""Of rows that are converted together, unless a few take more."""
+
+FEWEST_DOUBLES = 8
+"""Rows that are converted together, however wide they are."""
+
+
+def double_rows(columns: int, most: int = PRECISE_TILE) -> int:
+    """Rows of either side that are in float64 at a time: fewer of wide ones.
+
+    >>> double_rows(4096), double_rows(100_000), double_rows(10**6)
+    (512, 20, 8)
+    """
+    return min(most, max(FEWEST_DOUBLES, DOUBLE_BYTES // (8 * columns)))
+
+
+def doubles_bytes(rows: int, columns: int, k: int) -> int:
+    """Memory of what is converted where the taller of two blocks has so many rows, with lists of ``k``.
+
+    Both sides of a tile; of rows that are uncertain also what they are taken from, and their lists.
+    """
+    return min(double_rows(columns), rows) * (3 * 8 * columns + 4 * 8 * k)
+
 
 def shortlist_length(k: int) -> int:
     """Candidates of a row for ``k`` places: the more, the surer that none was lost."""

@@ -39,6 +39,12 @@ def needs_differences(x: Rows, y: Rows, similarity: Similarity) -> bool:
     return bool(4 * EPS * similarity.gamma * norms > LOSS)
 
 
+def tile_bytes(rows: int, others: int, columns: int, *, transposes: bool) -> int:
+    """Scratch of two blocks of so many rows that meet: tiles, and of ``Kind.LAPLACIAN`` others by columns."""
+    across = min(WIDTH, others)
+    return 8 * (min(HEIGHT, rows) * 2 * across + across * columns * transposes)
+
+
 @kernel
 def evaluate(x: Rows, y: Rows, *, similarity: Similarity, out: Float64) -> None:
     """Similarities of all pairs of two tiles of rows.

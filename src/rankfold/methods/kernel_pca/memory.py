@@ -35,11 +35,14 @@ def arrange(source: Source, asked: KernelPcaRequest, budget: Budget) -> Arrangem
     vectors += dense_bytes(rows) if dense else 0
     whole, block = block_bytes(source, rows), block_bytes(source, tallest(source))
     count, available = len(edges_of(source)) - 1, budget.memory_bytes - RESERVE_BYTES - vectors
-    threads = next((t for t in range(budget.threads, 1, -1) if _passing(source, t) + block <= available), 1)
-    passing = _passing(source, threads)
-    stays = whole + passing <= available
+    kind = asked.choice.similarity.kind
+    fits = (t for t in range(budget.threads, 1, -1) if _passing(source, kind, t) + block <= available)
+    threads = next(fits, 1)
+    passing, beside = (_passing(source, kind, threads, stays=stays) for stays in (False, True))
+    # Where rows that stay take no more than rows that pass, they stay whatever there is.
+    stays = whole + beside <= max(available, passing + block)
     group = max(1, min(GROUP, count, (available - passing) // block))
-    memory = vectors + passing + (whole if stays else group * block)
+    memory = vectors + (beside + whole if stays else passing + group * block)
     met = 1 if stays else max(1.0, count / group / 2)
     reads = int(rows * columns * source.dtype.itemsize * met)
     flops = float(rows) ** 2 / 2 * (2 * columns + EVALUATION_FLOPS + 4 * BLOCK)
@@ -52,5 +55,5 @@ def arrange(source: Source, asked: KernelPcaRequest, budget: Budget) -> Arrangem
     return Arrangement(sweeps, threads, *each, *where)
 
 
-def _passing(source: Source, threads: int) -> int:
-    return passing_bytes(source, threads, BLOCK + 1) + BLAS_BYTES
+def _passing(source: Source, kind: int, threads: int, *, stays: bool = False) -> int:
+    return passing_bytes(source, kind, threads, BLOCK + 1, stays=stays) + BLAS_BYTES

@@ -163,7 +163,7 @@ class Clustering:
         few = FewRows.of(layout.view, k).memory_bytes
         rows = sum(each.count for each in layout.sample)
         sample = rows * (3 * layout.row_bytes + 8 * (6 * (3 + int(np.log(k))) + layout.groups))
-        tile = TILE_ROWS * (24 * k + 2 * layout.row_bytes)
+        tile = min(TILE_ROWS, rows + k) * (24 * k + 2 * layout.row_bytes)
         return 8 * 12 * k * (columns + 1) + tile + few + (0 if self.given is not None else sample)
 
     # Run ------------------------------------------------------------------------------------------

@@ -71,12 +71,17 @@ class OverClusters(OverPanels):
     def beside_bytes(self) -> int:
         """Centers as they are packed and in between, tiles, and a grain in other types or kept from."""
         n, rows = self.panels.view.short, self.panels.grain_rows
-        tiles = 8 * TILE_ROWS * (n + self.k + 8 + 2 * self.groups)
+        tiles = 8 * min(TILE_ROWS, rows) * (n + self.k + 8 + 2 * self.groups)
         lent = self.panels.view.lend(0, 1)
         copied = lent is not None and not lent.flags.c_contiguous
         grain = rows * (n * max(4, self.panels.view.source.dtype.itemsize) * copied + 6 * 8)
         keeping = sum(each.count * (2 * n * each.dtype.itemsize + 10 * 8) for each in self.kept)
         return 8 * self.copies * self.k * (n + 4) + tiles + grain + keeping
+
+    @property
+    def operand_bytes(self) -> int:
+        """Largest operand of a product: rows, or centers."""
+        return 8 * max(self.longest_side, self.k) * self.panels.view.short
 
     def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers and panels, and centers as the kernel takes them."""

@@ -30,6 +30,8 @@ from rankfold.kernels.neighbors.meeting import (
     TILE,
     Lists,
     Rows,
+    double_rows,
+    doubles_bytes,
     meet_rows,
     meeting_bytes,
     shortlist_length,
@@ -128,10 +130,12 @@ class NearestPairs:
         reading = max(self.left.read_bytes(tallest), self.right.read_bytes(tallest))
         list_bytes = (rows + 3 * tallest) * lists + blocks * 2 * len(self.pairs.met)
         if not self.left.bounded:
-            return buffers + list_bytes + reading + 4 * 2 * MEASURED_TILE * columns * 8
+            # Both sides of a tile, and those of the tile before.
+            tile = min(double_rows(columns, MEASURED_TILE), tallest)
+            return buffers + list_bytes + reading + 4 * tile * columns * 8
         sides = (min(TILE, tallest), 4), (min(PRECISE_TILE, tallest), 8)
         tiles = sum(rows**2 * item for rows, item in sides) * (1 + (columns > TERMS))
-        doubles = 4 * PRECISE_TILE * columns * 8 + PRECISE_TILE * (columns * 8 + 4 * 8 * self.k)
+        doubles = doubles_bytes(tallest, columns, self.k)
         shortlists = 2 * tallest * (16 * most + 10 * 8)
         return buffers + list_bytes + reading + tiles + doubles + shortlists
 
@@ -236,7 +240,7 @@ class NearestPairs:
         """All pairs, where nothing is to be gained from bounds."""
         none = np.full((len(y), 1), -np.inf), np.zeros((len(y), 1), np.int64)
         keys_j, ids_j = none if other_state is None else (other_state["keys"], other_state["ids"])
-        for i, j in tiles(len(x), len(y), MEASURED_TILE, same=same):
+        for i, j in tiles(len(x), len(y), double_rows(x.raw.shape[1], MEASURED_TILE), same=same):
             lists: dict[str, Any] = {
                 "keys_i": state["keys"][i],
                 "ids_i": state["ids"][i],

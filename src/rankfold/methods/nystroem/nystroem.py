@@ -117,7 +117,8 @@ class Nystroem:
             subject=f"nystroem of {rows} rows with {rank} landmarks",
         )
         most, likely = rounds(self.parameters)
-        sample = SAMPLE_ROWS * (3 * self.source.shape[1] + 6 * SAMPLE_ROWS + 3 * rank)
+        looked_at = min(SAMPLE_ROWS, rows)
+        sample = looked_at * (3 * self.source.shape[1] + 6 * looked_at + 3 * rank)
         driver = 8 * (8 * rank**2 + 4 * rank * self.source.shape[1] + sample)
         fold = self._fold(self._imagined(), NOWHERE, 1)
         sweeps = PanelSweeps(

@@ -15,7 +15,15 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.bounds import TERMS
 from rankfold.kernels.neighbors.lists import EMPTY, merge_lists, sort_lists
-from rankfold.kernels.neighbors.meeting import PRECISE_TILE, TILE, Lists, Rows, meet_rows, shortlist_length
+from rankfold.kernels.neighbors.meeting import (
+    PRECISE_TILE,
+    TILE,
+    Lists,
+    Rows,
+    doubles_bytes,
+    meet_rows,
+    shortlist_length,
+)
 from rankfold.methods.knn.pair_fold import Room
 from rankfold.methods.knn.row_blocks import LARGEST_SQUARE, SMALLEST_SQUARE, BlockReader
 from rankfold.pipeline.engine.blocks import Cut
@@ -102,7 +110,7 @@ def meeting_room(rows: int, others: int, columns: int, k: int) -> int:
     most = shortlist_length(k)
     sides = (TILE, 4), (PRECISE_TILE, 8)
     tiles = sum(min(tile, rows) * min(tile, others) * item for tile, item in sides)
-    doubles = 4 * PRECISE_TILE * columns * 8 + PRECISE_TILE * (columns * 8 + 4 * 8 * k)
+    doubles = doubles_bytes(max(rows, others), columns, k)
     shortlists = rows * (16 * most + 8 * 12) + others * 8 * 12
     return tiles * (1 + (columns > TERMS)) + doubles + shortlists
 

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.similarity.functions import Rows, own_similarities
-from rankfold.kernels.similarity.tiles import HEIGHT, WIDTH, multiply
-from rankfold.methods.similarity.blocks import RowBlocks, block_bytes, reading_bytes, tallest
+from rankfold.kernels.similarity.functions import Kind, Rows, own_similarities
+from rankfold.kernels.similarity.tiles import multiply, tile_bytes
+from rankfold.methods.similarity.blocks import RowBlocks, block_bytes, edges_of, reading_bytes, tallest
 from rankfold.methods.similarity.in_range import require_finite
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine import sweep
@@ -133,9 +133,14 @@ class SimilarityMatrix:
         return out, beside
 
 
-def passing_bytes(source: Source, threads: int, width: int) -> int:
-    """Memory of pairs that meet in so many threads: tiles, products, blocks that pass, what BLAS packs."""
+def passing_bytes(source: Source, kind: int, threads: int, width: int, *, stays: bool) -> int:
+    """Memory of pairs that meet in so many threads: tiles, products, blocks that pass, what BLAS packs.
+
+    No block passes where all of them stay in memory, and never more than there are.
+    """
     rows, pairs = tallest(source), AHEAD * threads + 1
-    tiles = threads * (8 * HEIGHT * (2 * WIDTH + 2 * source.shape[1]) + BLAS_BYTES)
+    tile = tile_bytes(rows, rows, source.shape[1], transposes=kind == Kind.LAPLACIAN)
     products = pairs * 2 * 8 * rows * width
-    return tiles + products + (pairs + 1) * block_bytes(source, rows) + reading_bytes(source, rows)
+    blocks = 0 if stays else min(pairs + 1, len(edges_of(source)) - 1)
+    passing = blocks * block_bytes(source, rows) + reading_bytes(source, rows)
+    return threads * (tile + BLAS_BYTES) + products + passing

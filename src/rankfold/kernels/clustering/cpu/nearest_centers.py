@@ -124,7 +124,7 @@ def assign_rows(
     """See the contract."""
     x = np.ascontiguousarray(x)
     centers = Centers(*(np.ascontiguousarray(each) for each in centers))
-    tile, rounding = _room(centers), _rounding(centers)
+    tile, rounding = _room(centers, min(TILE, len(x))), _rounding(centers)
     every = np.empty(0) if weights is None else np.ascontiguousarray(weights)
     known, into = (labels, bounds, every), (sums, counts, squares)
     transposed, moved, at = None, 0, (0, 0, 0)
@@ -139,19 +139,20 @@ def assign_rows(
             np.matmul(tile.rows[:count], transposed, out=tile.products[:count])
 
 
-def _room(centers: Centers) -> Tile:
+def _room(centers: Centers, rows: int) -> Tile:
+    """Buffers of tiles of so many rows."""
     (k, n), dtype, groups = centers.packed.shape, centers.packed.dtype, len(centers.edges) - 1
     return Tile(
-        rows=np.empty((TILE, n), dtype),
-        numbers=np.empty(TILE, np.int64),
-        before=np.empty(TILE, np.int32),
-        norms=np.empty(TILE),
-        own=np.empty(TILE),
-        groups=np.empty((TILE, groups), np.int64),
-        group_counts=np.empty(TILE, np.int64),
-        members=np.empty((groups, TILE), np.int64),
+        rows=np.empty((rows, n), dtype),
+        numbers=np.empty(rows, np.int64),
+        before=np.empty(rows, np.int32),
+        norms=np.empty(rows),
+        own=np.empty(rows),
+        groups=np.empty((rows, groups), np.int64),
+        group_counts=np.empty(rows, np.int64),
+        members=np.empty((groups, rows), np.int64),
         member_counts=np.empty(groups, np.int64),
-        products=np.empty((TILE, k), dtype),
+        products=np.empty((rows, k), dtype),
         least=np.empty(groups),
         slack=np.empty(groups),
         row=np.empty(n),

@@ -27,10 +27,10 @@ from rankfold.kernels.neighbors.lists import Metric, exhaust_rows, half, refine_
 from rankfold.kernels.neighbors.meeting import (
     GROUPS,
     HALVES,
-    PRECISE_TILE,
     TILE,
     Lists,
     Rows,
+    double_rows,
     doubles,
     shortlist_length,
 )
@@ -126,7 +126,8 @@ def meet_rows(
     task = _Meeting(metric, shift, room, lists_i.keys.shape[1])
     one = task.side("left", x, lists_i, dtype)
     two = one if same else task.side("right", y, lists_j, dtype)
-    for i, j in tiles(len(x), len(y), TILE if dtype == np.float32 else PRECISE_TILE, same=same):
+    most = double_rows(x.raw.shape[1]) if precise else TILE
+    for i, j in tiles(len(x), len(y), most, same=same):
         task.scan(one, i, two, j, dtype, same=same)
     uncertain = task.settle(one, y, lists_i.uncertain, same=same)
     if lists_j is not None:
@@ -302,9 +303,9 @@ class _Meeting:
             keys=side.keys,
             ids=side.ids,
         )
-        uncertain_rows = np.flatnonzero(~certain)
-        for start in range(0, len(uncertain_rows), PRECISE_TILE):
-            self._exhaust(side, uncertain_rows[start : start + PRECISE_TILE], others, same=same)
+        uncertain_rows, most = np.flatnonzero(~certain), double_rows(rows.raw.shape[1])
+        for start in range(0, len(uncertain_rows), most):
+            self._exhaust(side, uncertain_rows[start : start + most], others, same=same)
         uncertain += len(uncertain_rows)
         return len(uncertain_rows)
 
@@ -315,8 +316,9 @@ class _Meeting:
         keys, ids = side.keys[rows], side.ids[rows]
         own = every.first + rows if same else np.full(len(rows), -1)
         a, near_x = doubles(x, self.metric, self.shift), near(x.norms, columns, self.metric, double)
-        for j in range(0, len(others), PRECISE_TILE):
-            y = others.part(j, min(len(others), j + PRECISE_TILE))
+        most = double_rows(columns)
+        for j in range(0, len(others), most):
+            y = others.part(j, min(len(others), j + most))
             tile = self.room("tile", (len(x), len(y)), double)
             more = functools.partial(self.room, "more", tile.shape, double)
             products(a, doubles(y, self.metric, self.shift), tile, more)
