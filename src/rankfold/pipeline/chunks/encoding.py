@@ -35,7 +35,7 @@ OWN = ("blosc", "zstd", "lz4", *STREAMS)
 """Codecs, by their name in numcodecs, that are decoded here; any other chain is left to Zarr."""
 
 CODEC_BYTES = 6 * 2**20
-"""What decoders take for themselves, by measurement: Blosc three blocks, kept by the thread's heap."""
+"""What decoders take for themselves, by measurement: Blosc three blocks, bz2 its tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ def codec_bytes(codec: str, chunk_bytes: int, *, encoded: int | None = None, pla
     """Most memory that decoding one chunk takes: its encoded bytes, a place for it, and what the codec takes.
 
     ``encoded`` bytes are at most ``encoded_bound``, which holds where they are not known; a chunk that is
-    ``placed`` is decoded where it belongs.
-    What comes in pieces is joined before it is copied, and below 32 MiB heaps keep what they freed.
+    ``placed`` is decoded where it belongs. What comes in pieces is joined before it is copied; lzma has a
+    window besides, of which it touches no more than it has decoded.
     """
-    inputs = 2 * chunk_bytes * (3 if chunk_bytes < 32 * 2**20 else 1) if codec in STREAMS else 0
+    inputs = chunk_bytes * (2 + (codec == "lzma")) if codec in STREAMS else 0
     input_bytes = encoded_bound(chunk_bytes) if encoded is None else encoded
     return CODEC_BYTES + input_bytes + chunk_bytes * (not placed) + inputs
 
@@ -181,7 +181,8 @@ def _decoder(codec: str) -> Any:
 class _Scratch(threading.local):
     """Buffers that a thread keeps from chunk to chunk, so that their pages are mapped once.
 
-    Mapped by hand, since the heap of a thread that has ended is not given back to the system.
+    Mapped by hand: blocks below ``HEAP_BLOCK_BYTES`` would lie scattered in the heap, also once their thread
+    has ended.
     """
 
     def __init__(self) -> None:

@@ -63,20 +63,25 @@ class DecodedVolume(Wrapper):
         """Copy every box to its place, decoded; see ``Volume``."""
         whole = tuple(unit(grid) for grid in self.grids)
         for piece in pieces:
-            for box, out in requests(piece, whole, REQUEST_BYTES // self.inner.dtype.itemsize):
-                raw = np.empty(out.shape, self.inner.dtype)
-                self.inner.read_boxes([Piece(box, raw)])
-                out[...] = raw
-                out *= self.scale
-                out += self.offset
-                for value in self.missing:
-                    out[raw == value] = np.nan
+            for request in requests(piece, whole, REQUEST_BYTES // self.inner.dtype.itemsize):
+                self._decode(request)
+
+    def _decode(self, request: Piece) -> None:
+        """One box, whose stored numbers are gone before there are others."""
+        box, out = request
+        raw = np.empty(out.shape, self.inner.dtype)
+        self.inner.read_boxes([Piece(box, raw)])
+        out[...] = raw
+        out *= self.scale
+        out += self.offset
+        for value in self.missing:
+            out[raw == value] = np.nan
 
     def read_bytes(self, elements: int) -> int:
-        """That of the store, the stored numbers, and which of them are missing; twice, as heaps keep them."""
+        """That of the store, the stored numbers, and which of them are missing."""
         item = self.inner.dtype.itemsize
         values = max(REQUEST_BYTES // item, math.prod(unit(grid) for grid in self.grids))
-        return self.inner.read_bytes(elements) + 2 * values * (item + 1)
+        return self.inner.read_bytes(elements) + values * (item + 1)
 
     def fingerprint(self) -> str:
         """Digest of the store and of how it is decoded."""

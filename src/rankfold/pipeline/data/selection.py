@@ -149,7 +149,7 @@ class SelectedSource(Wrapper):
             # One row more: what is selected begins anywhere in a chunk.
             return max(self.inner.read_bytes(rows, columns), self.inner.read_bytes(rows + 1, columns))
         tall, wide = unit(self.inner.row_grid), max(unit(self.inner.column_grid), self._least_columns)
-        # Twice: the heap of a thread keeps one that was freed.
+        # Twice: there is a next buffer before the last one is let go.
         buffer = 2 * max(FETCH_BYTES, tall * wide * self.dtype.itemsize)
         return self.inner.read_bytes(max(rows, tall) + 1, max(columns, wide)) + buffer
 

@@ -30,6 +30,7 @@ import numpy as np
 from rankfold.pipeline.chunks.absence import REFUSAL
 from rankfold.pipeline.data.dtypes import ConvertedSource, parse_dtype
 from rankfold.pipeline.data.source import Source, absence_of
+from rankfold.pipeline.engine.memory import bound_heaps
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import ViewOptions, open_source
 from rankfold.pipeline.formats.csr import CsrSource
@@ -184,6 +185,7 @@ def import_array(
     Reads the source once. A tile that does not match its chunks is copied by way of a plain file beside the
     destination, which is gone when this returns. The destination appears when it is complete.
     """
+    bound_heaps()
     if layout not in LAYOUTS:
         raise InputError(f"layout={layout!r} is not known; say one of {', '.join(LAYOUTS)}")
     kind, target = parse_dtype(dtype) if dtype else None, Path(os.path.abspath(destination))

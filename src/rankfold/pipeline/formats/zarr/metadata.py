@@ -74,11 +74,15 @@ class Layout:
         return max(self.chunk_bytes, min(most, math.prod(counts) * self.chunk_bytes))
 
     def decoding_bytes(self, request: int, *, more: int = 0) -> int:
-        """Memory that Zarr takes for a request: its bytes in every stage of decoding and ``more`` times.
+        """Memory that Zarr takes for a request: what it decodes at once, in every stage and ``more`` times.
 
-        Three times that below 32 MiB, from where on the heap gives memory back.
+        Chunks are fetched, decoded and copied so many at once as Zarr is set to; of shards it takes all inner
+        chunks of a request together.
         """
-        return request * (self.encoding.stages + more) * (3 if self.chunk_bytes < 32 * 2**20 else 1)
+        from zarr.core.config import config
+
+        chunks = self.chunk_bytes * int(config.get("async.concurrency") or request)
+        return (request if self.encoding.index_at else min(request, chunks)) * (self.encoding.stages + more)
 
 
 def layout_of(
