@@ -109,6 +109,13 @@ class OverCombination(DeclaredFold):
         """Rows of a grain and of R above them."""
         return self.grain_rows + self.combination.width
 
+    @property
+    def operand_bytes(self) -> int:
+        """Largest operand of a product: rows, those of a part, or the coefficients of all parts."""
+        columns = [part.columns for part in self.combination.parts]
+        rows = self.longest_side * max(self.combination.width, *columns)
+        return 8 * max(rows, sum(columns) * self.combination.columns)
+
     def buffers(self) -> Mapping[str, Buffer]:
         """The buffers of the combination."""
         return self.combination.buffers(self.grain_rows)

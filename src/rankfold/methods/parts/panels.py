@@ -232,6 +232,11 @@ class OverPanels(DeclaredFold):
         """Rows of a grain and, where they are factorized together, of R above them."""
         return min(self.cut.grain_rows, self.cut.panel_rows) + self.panels.view.short
 
+    @property
+    def operand_bytes(self) -> int:
+        """Largest operand of a product, of which no other has more columns than the short side is long."""
+        return 8 * self.longest_side * self.panels.view.short
+
 
 def numbers(x: Array) -> Array:
     """The same memory in a type that compiled loops read; float16 alone is copied."""

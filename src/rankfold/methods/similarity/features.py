@@ -34,6 +34,7 @@ from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut
 from rankfold.pipeline.engine.device import HOST, Device
 from rankfold.pipeline.engine.fold import Buffer, Sum, Workspace
+from rankfold.pipeline.planning.passes import BLAS_BYTES
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
@@ -144,6 +145,11 @@ class OverRows(OverPanels):
                 sums = rows.squares + 0 * rows.values.sum(axis=1)
             if self.is_finite(state, work, grain, sums):
                 yield grain, rows, own_similarities(rows, similarity)
+
+    @property
+    def operand_bytes(self) -> int:
+        """Not known here: points are as many, and as wide, as a caller asks for."""
+        return BLAS_BYTES
 
     def rows_bytes(self, width: int) -> int:
         """Of a grain as it is compared, its products with so many vectors, and a tile."""

@@ -74,20 +74,21 @@ def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, o
         cut.stream_count,
         sums,
         more,
-        blas_bytes(getattr(fold, "longest_side", BLAS_BYTES)),
+        blas_bytes(getattr(fold, "longest_side", BLAS_BYTES), getattr(fold, "operand_bytes", BLAS_BYTES)),
     )
     on_device = runs_on_device(getattr(fold, "kernels", ()))
     device_bytes = fold.device_bytes if on_device else 0
     return Pass(name, over, reads, writes, flops, *sizes, on_device=on_device, device_bytes=device_bytes)
 
 
-def blas_bytes(longest_side: int) -> int:
-    """What a thread of OpenBLAS packs at most of operands whose sides are no longer.
+def blas_bytes(longest_side: int, operand_bytes: int = BLAS_BYTES) -> int:
+    """What a thread of OpenBLAS packs at most of operands whose sides are no longer, and that are no larger.
 
     Of one operand a block of at most 2 MiB, of the other at most 512 rows of 8 bytes, as long as it is up
-    to some thousand columns (parameters P, Q and R of its products; Q is 256 to 384 on common processors).
+    to some thousand columns (parameters P, Q and R of its products; Q is 256 to 384 on common processors),
+    and no more than there is of it.
 
-    >>> blas_bytes(1000) / 2**20, blas_bytes(10**6) / 2**20
-    (5.90625, 24.0)
+    >>> blas_bytes(1000) / 2**20, blas_bytes(10**6) / 2**20, blas_bytes(10**6, 2**22) / 2**20
+    (5.90625, 24.0, 6.0)
     """
-    return min(BLAS_BYTES, 2 * 2**20 + 512 * 8 * longest_side)
+    return min(BLAS_BYTES, 2 * 2**20 + min(512 * 8 * longest_side, operand_bytes))
