@@ -23,6 +23,7 @@ Kinds are modules of ``attacks``:
     forged         results with one array or attribute changed, and no manifest
     hostile        words, workflows and places nobody would give
     special_files  pipes, devices, sockets and documents without end in place of files
+    memory         matrices of any type, shape, chunks and codec, whose memory is compared with the plan
     names          what others put, or have, under the name of an output
     spectra        matrices whose values come many times, or in clusters
 
@@ -55,6 +56,7 @@ from attacks.full_disk import full_disk, missing_mount
 from attacks.hostile import hostile
 from attacks.kills import kills
 from attacks.lost_locks import lost_locks
+from attacks.memory import FolderBench, memory, missing_measure
 from attacks.names import names
 from attacks.power_loss import open_bench, power_loss
 from attacks.slow_files import slow_files
@@ -101,6 +103,7 @@ KINDS: dict[str, Kind] = {
     "kills": Kind(kills, 12),
     "lost_locks": Kind(lost_locks, 4, missing=lambda folder: missing_compiler()),
     "names": Kind(names, 8),
+    "memory": Kind(memory, 24, FolderBench, lambda folder: missing_measure()),
     "power_loss": Kind(power_loss, 10, open_bench, missing_loop),
     "slow_files": Kind(slow_files, 10, missing=lambda folder: missing_compiler()),
     "slurm": Kind(slurm, 2, SlurmBench, lambda folder: missing_slurm(), alone=True),

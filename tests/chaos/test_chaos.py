@@ -30,6 +30,7 @@ SHORT = {
     "input_damage": 8,
     "kills": 12,
     "lost_locks": 4,
+    "memory": 6,
     "names": 12,
     "power_loss": 8,
     "slow_files": 8,
