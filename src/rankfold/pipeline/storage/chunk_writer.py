@@ -181,10 +181,12 @@ def arrays_of(path: Path, group: zarr.Array[Any] | zarr.Group) -> dict[str, zarr
     return {name: array for name, array in found.items() if isinstance(array, zarr.Array)}
 
 
-def groups_of(group: zarr.Group) -> tuple[str, ...]:
-    """Names of groups in a group that says what is in it."""
+def groups_of(group: zarr.Array[Any] | zarr.Group) -> tuple[str, ...]:
+    """Names of groups in a group that says what is in it; an array has none."""
     import zarr
 
+    if isinstance(group, zarr.Array):
+        return ()
     summary = group.metadata.consolidated_metadata
     names = summary.metadata if summary else {}
     return tuple(name for name in sorted(names) if "/" not in name and isinstance(group[name], zarr.Group))

@@ -179,13 +179,13 @@ class Result(Exports):
             require_facts(self._path, facts)
         self._facts = Facts.of(self._path, facts)  # type: ignore[arg-type]
         try:
-            arrays = {"X": store} if isinstance(store, zarr.Array) else arrays_of(self._path, store)
+            arrays = arrays_of(self._path, store)
             for name, array in arrays.items():
                 require_chunks(name, array.shape, array.shards or array.chunks, array.dtype)
         except _NO_RESULT as error:
             raise DataError(f"{self._path} is damaged: {error}. Restore the result") from error
         self._arrays = {name: EditionArray.of(array, self._edition) for name, array in arrays.items()}
-        self._groups = () if isinstance(store, zarr.Array) else groups_of(store)
+        self._groups = groups_of(store)
         if self._temporary is None:
             self._lengths = require_arrays(self._path, self._facts, self._arrays, graph_shape(self._path))
             law = result_law(self._facts["kind"])
