@@ -36,13 +36,12 @@ BELOW = {
 FLOORS = ("chunks", "data", "prepare", "formats", "exporting", "storage", "engine", "planning", "importing")
 """Folders of the pipeline, each of which may import those before it."""
 
-MOST_FILES = {"pipeline/formats": 13}
-"""Files to a folder besides ``__init__.py``, where it is not 12."""
-
 PUBLIC = {*rankfold.__all__, "open_source"}
 """Functions that users call."""
 
-LONGEST_FUNCTION, LONGEST_FILE = 50, 400
+LONGEST_FUNCTION, LONGEST_FILE = 80, 600
+"""Lines beyond which one thought is rarely what is written."""
+
 LONG_FUNCTIONS: dict[str, int] = {}
 LONG_FILES: dict[str, int] = {}
 NOT_WRITTEN_YET: dict[str, int] = {}
@@ -199,13 +198,6 @@ def test_functions_fit_a_screen() -> None:
 def test_files_are_short() -> None:
     lines = {file: len((PACKAGE / file).read_text().splitlines()) for file in FILES}
     assert_only_shrinks({file: n for file, n in lines.items() if n > LONGEST_FILE}, LONG_FILES)
-
-
-def test_folders_are_short() -> None:
-    for folder in {(PACKAGE / file).parent for file in FILES}:
-        name = folder.relative_to(PACKAGE).as_posix()
-        files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
-        assert len(files) <= MOST_FILES.get(name, 12), name
 
 
 def test_what_is_not_implemented_is_named() -> None:
