@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forged
+import forged_results
 import numpy as np
 import pytest
-from forged import CASES, FACTS_ALONE, able, prepare, try_one
+from forged_results import CASES, FACTS_ALONE, able, prepare, try_one
 from forgeries import forgeries
 from laws import LAWS as CALLS
 
@@ -48,7 +48,7 @@ def test_a_forged_result_is_refused_in_words(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_every_forged_result_is_refused_in_words(name: str, tmp_path: Path) -> None:
     ended = subprocess.run(
-        [sys.executable, forged.__file__, name, str(tmp_path)],
+        [sys.executable, forged_results.__file__, name, str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,

@@ -3,6 +3,7 @@
 A file may hold any number. An index beyond the rows, a NaN or a pointer that falls is found here by comparing
 the least and the most number of a panel with bounds, which is cheap beside reading it. Laws are declared
 beside the outputs of methods; a method of another package that declares none has arrays of finite numbers.
+Methods are declared before anything is computed, so NumPy is imported only where numbers are looked at.
 
 The trap: NaN is neither below nor above anything, so a fault is what is not within bounds.
 """
@@ -16,15 +17,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from rankfold.pipeline.errors import DataError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-Array = npt.NDArray[Any]
+    import numpy as np
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
 
 LARGEST = sys.float_info.max
 """Most of a number that is finite."""
@@ -46,6 +47,8 @@ def first_outside(values: Array, least: float, most: float) -> int | None:
 
     Complex numbers are within bounds if both of their parts are.
     """
+    import numpy as np
+
     if values.dtype.kind == "c":
         values = np.ascontiguousarray(values).view(values.real.dtype)
         place = first_outside(values, least, most)
@@ -107,6 +110,8 @@ class Law:
 
     def fault(self, values: Array, lengths: Lengths) -> tuple[int, str] | None:
         """Place of the first number of a panel that breaks the law, and what is allowed there."""
+        import numpy as np
+
         least, most = self.bounds(lengths)
         if (place := first_outside(values, least, most)) is not None:
             return place, _range_in_words(least, most, whole=values.dtype.kind in "iu")
@@ -122,6 +127,8 @@ class Law:
 
     def require(self, name: str, values: Array, lengths: Lengths, *, first: int = 0) -> None:
         """Raise ``DataError`` for a panel, of rows from ``first`` on, that breaks the law."""
+        import numpy as np
+
         if (fault := self.fault(values, lengths)) is not None:
             place, allowed = np.unravel_index(fault[0], values.shape), fault[1]
             shown = ", ".join(str(int(at) + (first if axis == 0 else 0)) for axis, at in enumerate(place))
@@ -131,6 +138,8 @@ class Law:
 
     def require_some(self, name: str, lengths: Lengths, values: Array) -> None:
         """Raise ``DataError`` for numbers from anywhere in an array that are not within its bounds."""
+        import numpy as np
+
         bounds, some = self.bounds(lengths), np.asarray(values)
         if (place := first_outside(some, *bounds)) is not None:
             allowed = _range_in_words(*bounds, whole=some.dtype.kind in "iu")
@@ -138,6 +147,8 @@ class Law:
 
     def require_all(self, name: str, array: Stored, lengths: Lengths) -> None:
         """Raise ``DataError`` if an array breaks the law; it is read a panel at a time."""
+        import numpy as np
+
         step = max(1, PANEL_NUMBERS // max(1, math.prod(array.shape[1:])))
         if (self.rising or self.falling) and len(array.shape) == 1:
             step = max(1, array.shape[0])  # in order from the first to the last
@@ -224,6 +235,9 @@ COMMON = {
 
 INPUT = {"name": TEXT, "shape": COUNTS, "dtype": TEXT, "fingerprint": TEXT}
 
+PREPARED = {"columns": Law(types=WHOLE, least=0), "of": Law(types=WHOLE, least=1)}
+"""Arrays by which a step of preparation chose columns, by the last word of their names."""
+
 Condition = Callable[[Mapping[str, Any]], bool]
 """Whether a result of a request has an array."""
 
@@ -240,7 +254,9 @@ class ResultLaw:
     request: Mapping[str, Fact] = field(default_factory=dict)
 
     def of(self, name: str) -> Law:
-        """The law of an array."""
+        """The law of an array; arrays of prepared rows are named after their steps."""
+        if name.startswith("prepare_"):
+            return PREPARED.get(name.rpartition("_")[2], Law(types=(*NUMBER, *WHOLE)))
         return self.arrays.get(name, Law())
 
 

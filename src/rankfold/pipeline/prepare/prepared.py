@@ -34,7 +34,8 @@ from rankfold.pipeline.data.source import (
     sum_places,
 )
 from rankfold.pipeline.data.view import working_dtype
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.law import first_outside
 from rankfold.pipeline.prepare.chosen_columns import TakeColumns
 from rankfold.pipeline.prepare.gaps import CompleteRows
 from rankfold.pipeline.prepare.steps import Numbers, Step
@@ -251,8 +252,13 @@ def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -
                     f"{source.name} has {source.shape[1]} columns, and {step.name} chose among {width}. Give "
                     "rows with the columns that there were before"
                 )
-            source = select(source, rows=None, columns=np.asarray(found["columns"]))
-            source = _prepared(source, (), said, known)
+            columns = np.asarray(found["columns"])
+            if (wrong := first_outside(columns, 0, width - 1)) is not None:
+                raise DataError(
+                    f"the columns that {step.name} chose among {width} are damaged: number {wrong} is "
+                    f"{columns[wrong]}. Restore the result, or make it again"
+                )
+            source = _prepared(select(source, rows=None, columns=columns), (), said, known)
         elif isinstance(source, PreparedSource) and not _fills_zeros(source.steps):
             source = _prepared(source.inner, (*source.steps, change), said, known)
         else:

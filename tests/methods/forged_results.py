@@ -90,6 +90,7 @@ CASES: dict[str, Make] = {
     "svd": of_matrix("svd", rank=2),
     "pca": of_matrix("pca", rank=2, scale=True),
     "pca of prepared rows": of_matrix("pca", rank=2, prepare="log1p, scale"),
+    "pca of chosen columns": of_matrix("pca", rank=2, prepare="log1p, highly_variable(5)"),
     "qr": of_matrix("qr"),
     "nmf": of_matrix("nmf", rank=2),
     "knn": of_matrix("knn", k=6),
