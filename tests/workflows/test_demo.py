@@ -98,6 +98,20 @@ def test_interrupted_writing_leaves_no_store(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_comes_to_have_the_name_meanwhile_stays(tmp_path: Path) -> None:
+    store = tmp_path / "patches.zarr"
+
+    def come(name: str, done: int, total: int) -> None:
+        if not store.exists():
+            store.mkdir()
+            (store / "mine.txt").write_text("precious")
+
+    with pytest.raises(OutputError, match="stays as it is"):
+        write_patches(store, photographs(), rows_per_chunk=300, progress=come)
+    assert (store / "mine.txt").read_text() == "precious"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["patches.zarr"]
+
+
 def test_what_a_killed_run_left_is_replaced(tmp_path: Path) -> None:
     (tmp_path / ".patches.zarr.part" / "c").mkdir(parents=True)
     write_patches(tmp_path / "patches.zarr", photographs())

@@ -118,7 +118,6 @@ def _execute(
         task.source.check()
         require_whole_input(getattr(task.source, "path", None))
         fingerprint = task.source.fingerprint()
-        lacking = absences_of(task, MOST_FILES)
         identity = identity_of(task.request(), fingerprint, executor.budget.device)
         temporary = TemporaryFolder() if out is None else None
         output = temporary.path / "result.zarr" if temporary is not None else Path(out or "").absolute()
@@ -130,6 +129,7 @@ def _execute(
         if is_there and is_done(folder, identity, overwrite=overwrite):
             folder.tidy(identity)
             return Result(output)
+        lacking = absences_of(task, MOST_FILES)
         executor = _with_work(executor, plan)
         executor.check()
         check_disk(plan, _free(folder.scratch), folder.scratch, folder.stored_bytes)

@@ -26,41 +26,50 @@ LOG = logging.getLogger("rankfold")
 
 def is_done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> bool:
     """Whether the output is the finished answer to this request; one that is damaged is made again."""
-    output = folder.output
+    output, damage = folder.output, ""
     attrs = _attrs_of(output)
     if not attrs:
-        request = _request_of(folder)
-        if request is None:
-            raise OutputError(
-                f"{output} exists and is not a result of rankfold, so it is never replaced. Choose another "
-                "--out, or remove it yourself."
-            )
-        if request != folder.request and not overwrite:
-            raise OutputError(
-                f"{output} is a damaged result of another request. Choose another --out, or replace it with "
-                "--overwrite."
-            )
-        require_replaceable(output)
-        LOG.warning("%s is damaged: what it is cannot be read. It is made again", output)
-        return False
-    if (
+        _require_damaged(folder, overwrite=overwrite)
+        damage = f"{output} is damaged: what it is cannot be read"
+    elif _is_answer(attrs, identity):
+        faults = damage_of(output, sums=overwrite) or fault_of(output)
+        if not faults:
+            return True
+        damage = damage_in_words(output, faults)
+    elif not overwrite:
+        raise OutputError(
+            f"{output} exists and is the answer to another request: {difference_of(attrs, identity)}. Choose "
+            "another --out, or replace it with --overwrite."
+        )
+    require_replaceable(output)
+    if damage:
+        LOG.warning("%s. It is made again", damage)
+    return False
+
+
+def _is_answer(attrs: dict[str, Any], identity: dict[str, Any]) -> bool:
+    """Whether a result says that it is the answer to a request."""
+    return bool(
         attrs.get("request") == identity["request"]
         and attrs.get("input", {}).get("fingerprint") == identity["input"]
         and attrs.get("edition", 1) == identity["edition"]
         and attrs.get("device", "cpu") == identity.get("device", "cpu")
-    ):
-        damage = damage_of(output, sums=overwrite) or fault_of(output)
-        if damage:
-            require_replaceable(output)
-            LOG.warning("%s. It is made again", damage_in_words(output, damage))
-        return not damage
-    if overwrite:
-        require_replaceable(output)
-        return False
-    raise OutputError(
-        f"{output} exists and is the answer to another request: {difference_of(attrs, identity)}. Choose "
-        "another --out, or replace it with --overwrite."
     )
+
+
+def _require_damaged(folder: RunDirectory, *, overwrite: bool) -> None:
+    """Raise ``OutputError`` unless what cannot be read was the answer to this request, or may be replaced."""
+    request = _request_of(folder)
+    if request is None:
+        raise OutputError(
+            f"{folder.output} exists and is not a result of rankfold, so it is never replaced. Choose "
+            "another --out, or remove it yourself."
+        )
+    if request != folder.request and not overwrite:
+        raise OutputError(
+            f"{folder.output} is a damaged result of another request. Choose another --out, or replace it "
+            "with --overwrite."
+        )
 
 
 def require_replaceable(output: Path) -> None:

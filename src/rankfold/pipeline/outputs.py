@@ -25,6 +25,9 @@ from rankfold.pipeline.removal import remove
 HEAD_BYTES = 2**16
 """Within these a mark stands."""
 
+APPEARED = "came to be while it was made, and was not made by this command"
+"""Why a name is not taken that was free when the work began."""
+
 Foreign = Callable[[Path], str | None]
 """Says what of a file or folder is not of rankfold, in words that end a sentence; None if all of it is."""
 
@@ -190,19 +193,15 @@ def publish_folder(finished: Path, target: Path, aside: Path, foreign: Foreign) 
         return None
     if (reason := foreign(target)) is not None:
         return reason
-    swapped = exchange(finished, target)
-    rename(finished if swapped else target, aside)
-    reason = foreign(aside)
-    if reason is not None and swapped:
-        rename(target, finished)
-        rename_new(aside, target)
-    elif reason is not None:
-        rename_new(aside, target)
-    elif not swapped:
-        rename_new(finished, target)
+    if exchange(finished, target):
+        reason = foreign(finished)
+        if reason is None:
+            rename(finished, aside)
+        else:
+            exchange(finished, target)
+    else:
+        rename(target, aside)
+        reason = foreign(aside)
+        rename_new(finished if reason is None else aside, target)
     flush_names(finished, target)
     return reason
-
-
-APPEARED = "came to be while it was made, and was not made by this command"
-"""Why a name is not taken that was free."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from rankfold.pipeline.durable import rename_new
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ChunkError, InputError, OutputError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.outputs import APPEARED, publish_folder
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import disk_errors, load_json
 from rankfold.pipeline.storage.manifest import not_ours
@@ -70,11 +71,21 @@ def write_patches(
     rows_per_chunk: int = CHUNK_ROWS,
     progress: Progress | None = None,
 ) -> None:
-    """Write all patches as rows of an array, chunk by chunk; it appears under its name when complete."""
+    """Write all patches as rows of an array, chunk by chunk; it appears under its name when complete.
+
+    Raises
+    ------
+    OutputError
+        What has the name is not of the demo, or came to have it meanwhile.
+    """
     import zarr
+
+    def foreign(path: Path) -> str | None:
+        return None if _has_written(path, photographs) and not_ours(path) is None else APPEARED
 
     total = sum(photograph.patches for photograph in photographs)
     part = store.with_name(f".{store.name}.part")
+    aside = store.with_name(f".{store.name}.{uuid.uuid4().hex}")
     remove(part)
     try:
         with disk_errors(store):
@@ -96,11 +107,11 @@ def write_patches(
                 rows_written += len(rows)
                 if progress is not None:
                     progress("patches", rows_written, total)
-            if os.path.lexists(store):
-                remove(store)  # damaged: see ``patches_are_there``
-            rename_new(part, store)
+            if (reason := publish_folder(part, store, aside, foreign)) is not None:
+                raise OutputError(f"{store} {reason}, so it stays as it is. Choose another folder")
     finally:
         remove(part)
+        remove(aside)
 
 
 def patch_blocks(photographs: Sequence[Photograph], rows: int) -> Iterator[Patches]:

@@ -69,7 +69,7 @@ def open_pairs(x: np.ndarray, centers: Centers, known: dict[str, Any]) -> int:
             body._rounding(centers),
             known["labels"].copy(),
             known["bounds"].copy(),
-            body._room(centers),
+            body._room(centers, body.TILE),
         )
         pairs += more
     return pairs

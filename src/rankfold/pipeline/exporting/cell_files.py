@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from rankfold.pipeline.durable import flush, flush_tree, rename, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, SourceNotFoundError
-from rankfold.pipeline.exporting.cells import mark_of, require_free
+from rankfold.pipeline.exporting.cells import FACTS, mark_of, require_free
 from rankfold.pipeline.formats.handles import library, open_hdf5
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
@@ -30,9 +30,6 @@ from rankfold.pipeline.units import format_bytes
 
 WORK = ".rankfold-export"
 """Ending, or name, of what is not whole yet."""
-
-FACTS = "uns/rankfold/"
-"""Where results say what they are, by their key."""
 
 DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 
@@ -106,7 +103,7 @@ def held_in_cells(path: Path, key: str, paths: Sequence[str] = ()) -> Held:
 
 
 def _held(root: Any, key: str, paths: Sequence[str]) -> Held:
-    place = f"uns/rankfold/{key}"
+    place = f"{FACTS}{key}"
     text = None
     if place in root:
         text = root[place].asstr()[()] if hasattr(root[place], "asstr") else root[place][()]

@@ -44,6 +44,9 @@ from rankfold.pipeline.exporting.outcome import (
 
 Array = npt.NDArray[Any]
 
+FACTS = "uns/rankfold/"
+"""Where results say what they are, by their key."""
+
 
 class Names(NamedTuple):
     """Where the parts of a factorization go."""
@@ -125,7 +128,7 @@ def _with_facts(elements: dict[str, Any], result: Outcome, key: str) -> dict[str
     """With what the result says of itself, and marks by which its elements are known again."""
     marks = {path: mark_of(value) for path, value in elements.items() if not path.startswith("uns/")}
     text = json.dumps({**result.attrs, "marks": marks}, sort_keys=True)
-    return {**elements, f"uns/rankfold/{key}": text}
+    return {**elements, f"{FACTS}{key}": text}
 
 
 def mark_of(element: Any) -> str:
@@ -321,9 +324,7 @@ def annotate(cells: Any, elements: Mapping[str, Any], *, overwrite: bool) -> Non
 
 def require_free(elements: Mapping[str, Any], is_there: Any, *, overwrite: bool) -> None:
     """Raise ``OutputError`` for elements that are there; facts of ours are replaced with what they are of."""
-    there = [
-        path for path in elements if not path.startswith("uns/rankfold/") and is_there(*path.split("/", 1))
-    ]
+    there = [path for path in elements if not path.startswith(FACTS) and is_there(*path.split("/", 1))]
     if there and not overwrite:
         raise OutputError(
             f"{', '.join(there)} {'is' if len(there) == 1 else 'are'} there already. Say overwrite=True "

@@ -249,7 +249,10 @@ class RunDirectory:
             return
         with contextlib.suppress(OSError, OutputError), hold_lock(self.folder / "lock", self.output):
             for path in remains:
-                give_way(path) if path.name == "request.json" else remove(path)
+                if path.name == "request.json":
+                    give_way(path)
+                else:
+                    remove(path)
 
     def _strays(self) -> list[Path]:
         """What nobody needs who has the lock: files that were being written, a result being replaced, and
@@ -278,7 +281,10 @@ class RunDirectory:
         self.require_held()
         aside = self.folder / PREVIOUS
         if os.path.lexists(aside):
-            remove(aside) if not_ours(aside) is None else move_aside(aside)
+            if not_ours(aside) is None:
+                remove(aside)
+            else:
+                move_aside(aside)
         if (reason := publish_folder(self.result, self.output, aside, self._may_go)) is not None:
             raise OutputError(
                 f"{self.output} {reason}, so it is never replaced. The result is finished and stays in "
@@ -322,8 +328,9 @@ class RunDirectory:
             self.clear()
             return
         self.clear()
-        for log in (self.folder / "logs").glob("*.[loe][our][gtr]"):
-            remove(log)
+        for log in (self.folder / "logs").glob("*"):
+            if log.suffix in (".log", ".out", ".err"):
+                remove(log)
         remove_empty(self.folder / "logs")
         for name in _OF_RUN:
             if (path := self.folder / name).is_file():

@@ -79,8 +79,8 @@ class Importing:
     def identity(self) -> dict[str, Any]:
         """What decides the content of the store: request and fingerprint of the input."""
         view = {name: value for name, value in self.view.items() if value not in (None, False)}
-        choice = view.pop("missing_chunks", None)
-        view |= {"missing": choice or "error"} if self.view else {}
+        if self.view:
+            view["missing"] = view.pop("missing_chunks", None) or "error"  # the name in stores of before
         arguments = {
             name: list(v) if isinstance(v, tuple) else v for name, v in self.stage.arguments().items()
         }
