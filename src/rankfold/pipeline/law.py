@@ -181,7 +181,7 @@ class Fact:
     """Whether it is a list of such."""
 
     may_lack: bool = False
-    """Whether it may be null."""
+    """Whether it may be null, or any of them where it is a list."""
 
     unbounded: bool = False
     """Whether it may be infinite, as a bound where nothing is known."""
@@ -189,9 +189,9 @@ class Fact:
     def fits(self, value: object) -> bool:
         """Whether a value is such a fact."""
         if value is None:
-            return self.may_lack
+            return self.may_lack and not self.many
         if self.many:
-            one = Fact(self.types, self.least, self.below, self.choices)
+            one = Fact(self.types, self.least, self.below, self.choices, may_lack=self.may_lack)
             return isinstance(value, list) and all(one.fits(each) for each in value)
         if isinstance(value, bool):
             return bool in self.types
@@ -216,8 +216,9 @@ class Fact:
 FLAG, TEXT, FACTS = Fact((bool,)), Fact((str,)), Fact((dict,))
 COUNT, REAL_FACT = Fact((int,), least=0), Fact((float,))
 TEXTS, COUNTS, REALS = (Fact(one.types, one.least, many=True) for one in (TEXT, COUNT, REAL_FACT))
-MAYBE_REAL, BOUND = Fact((float,), may_lack=True), Fact((float,), least=0, unbounded=True)
-"""Whole numbers are real ones too."""
+MAYBE_REAL, MAYBE_REALS = (Fact((float,), many=many, may_lack=True) for many in (False, True))
+BOUND = Fact((float,), least=0, unbounded=True)
+"""Of real numbers, which whole ones are too."""
 
 COMMON = {
     "schema": COUNT,

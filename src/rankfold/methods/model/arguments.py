@@ -78,6 +78,6 @@ RECONSTRUCT = Method(
     ReconstructArguments,
     f"{HOME}.reconstruct:reconstruct_task",
     inputs=(Input("result", ("svd", "pca", "nmf")),),
-    laws={"X": Law(("row", "column"))},
+    laws={"X": Law(("chosen_row", "column"))},
     arrays=("X",),
 )

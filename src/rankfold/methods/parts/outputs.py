@@ -24,6 +24,7 @@ from rankfold.pipeline.law import (
     FLAG,
     LARGEST,
     MAYBE_REAL,
+    MAYBE_REALS,
     NUMBER,
     REAL,
     REAL_FACT,
@@ -115,7 +116,7 @@ ATTRIBUTES: dict[str, Fact] = {
             *("reconstruction_error", "negative_share", "condition", "trace", "trace_error", "pair_error"),
             *("explained_share", "least_eigenvalue", "largest_residual", "left_orthogonality"),
             *("right_orthogonality", "mean_distance", "local_connectivity", "opening", "largest_weight"),
-            *("final_inertia", "change", "kl_divergence", "gradient_norm", "repulsion_error", "edge_loss"),
+            *("final_inertia", "kl_divergence", "gradient_norm", "repulsion_error", "edge_loss"),
             *(
                 "pair_loss",
                 "density_correlation",
@@ -128,15 +129,16 @@ ATTRIBUTES: dict[str, Fact] = {
         ),
         REAL_FACT,
     ),
-    **dict.fromkeys(("orthogonality", "stationarity"), MAYBE_REAL),
+    **dict.fromkeys(("orthogonality", "stationarity", "change"), MAYBE_REAL),
     **dict.fromkeys(("error", "error_bound"), BOUND),
     **dict.fromkeys(("converged", "all_eigenvalues"), FLAG),
     **dict.fromkeys(("metric", "stopped"), TEXT),
     **dict.fromkeys(("matrix", "carried"), FACTS),
     **dict.fromkeys(
-        ("convergence", "errors", "curve", "recall_interval", "trace_error_interval", "pair_error_interval"),
+        ("errors", "curve", "recall_interval", "trace_error_interval", "pair_error_interval"),
         REALS,
     ),
+    "convergence": MAYBE_REALS,
     "unscaled": COUNTS,
 }
 """What an attribute of that name is, in the result of any of our methods."""
@@ -144,7 +146,7 @@ ATTRIBUTES: dict[str, Fact] = {
 REQUEST: dict[str, Fact] = {
     **dict.fromkeys(("k", "rank", "n_components", "passes", "n_landmarks", "indices_k"), COUNT),
     **dict.fromkeys(("center", "scale", "whiten", "adaptive", "forces", "radii"), FLAG),
-    **dict.fromkeys(("of", "metric", "loss", "rule", "constraint_w", "result"), TEXT),
+    **dict.fromkeys(("of", "metric", "kernel", "loss", "rule", "constraint_w", "result"), TEXT),
     **dict.fromkeys(("local_connectivity", "radius", "tol", "alpha"), REAL_FACT),
 }
 """The same of what was asked for, besides what arguments say of themselves."""
