@@ -117,7 +117,7 @@ def test_many_components_are_gathered(way: str, dtype: Any, loss: str) -> None:
 def test_places_outside_are_refused() -> None:
     x = counts(300, 130)
     x.indices[7] = 200
-    with pytest.raises(ValueError, match="index 200 at position"):
+    with pytest.raises(ValueError, match=r"indices\[7\] is 200, but is to be below 130"):
         rf.nmf(x, 3, init="random")
 
 
