@@ -221,7 +221,10 @@ def _carry_out(
     lacking: Mapping[str, Absence],
     progress: Progress | None,
 ) -> dict[str, Any]:
-    """Its facts; ``lacking`` are chunks that stores of its matrices do not hold."""
+    """Compute the result of a task and publish it; the facts of the result.
+
+    ``lacking`` says for each matrix which chunks its store does not hold.
+    """
     bound_heaps()
     loops = task.loops() if hasattr(task, "loops") else {}
     kernels = MethodWarmup(task.source.dtype, {**task.request(), **loops}, task.source.shape)

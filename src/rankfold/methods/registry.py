@@ -142,7 +142,7 @@ class Method:
     request; as ``"residuals?"`` those that only some have. See ``rankfold.methods.parts.outputs``."""
 
     laws: Mapping[str, Law] = field(default_factory=dict, hash=False)
-    """What some of them are, where that is not what arrays of that name are elsewhere."""
+    """Laws of arrays that differ from those of the same name in other methods."""
 
     in_process: bool = False
     """Whether the process that asks for it does all of it, wherever workers are."""

@@ -52,10 +52,10 @@ class UnfitFileError(InputError, OSError):
     """What has the name of a file is no regular file, or a document that is too large."""
 
     found: str = ""
-    """What there is, in words."""
+    """Description of what was found."""
 
     most_bytes: int | None = None
-    """Most of a document, where this one is larger."""
+    """Largest size in bytes, where the document exceeds it."""
 
     @classmethod
     def at(cls, path: str | os.PathLike[str], found: str, most_bytes: int | None = None) -> UnfitFileError:

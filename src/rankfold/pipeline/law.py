@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any]
 
 LARGEST = sys.float_info.max
-"""Most of a number that is finite."""
+"""Largest finite number."""
 
 PANEL_NUMBERS = 2**20
-"""Numbers of an array that are looked at together."""
+"""Numbers of an array that are checked at a time."""
 
 REMEDY = "Restore the result, or make it again"
 
@@ -83,19 +83,19 @@ class Stored(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """What an array of a result is."""
+    """What an array of a result may hold."""
 
     axes: tuple[str, ...] | None = None
-    """Names of its axes; any where nobody has said."""
+    """Names of its axes; None where they are not declared."""
 
     types: tuple[str, ...] = NUMBER
     least: float = -LARGEST
     most: float = LARGEST
     below: tuple[str, ...] = ()
-    """Axes of the result, of the first known of which each number is a place."""
+    """Names of axes: each number is an index along the first of them that the result has."""
 
     reaches: tuple[str, ...] = ()
-    """The same, where a number may be the length itself."""
+    """The same for numbers that may equal the length too, such as pointers."""
 
     rising: bool = False
     """Whether numbers never fall along the last axis."""
@@ -171,14 +171,14 @@ def _range_in_words(least: float, most: float, *, whole: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What an attribute of a result is."""
+    """What an attribute of a result may be."""
 
     types: tuple[type, ...]
     least: float | None = None
     below: float | None = None
     choices: tuple[str, ...] = ()
     many: bool = False
-    """Whether it is a list of such."""
+    """Whether it is a list of such values."""
 
     may_lack: bool = False
     """Whether it may be null, or any of them where it is a list."""
@@ -204,7 +204,7 @@ class Fact:
         return isinstance(value, self.types)
 
     def in_words(self) -> str:
-        """What it is to be."""
+        """Description of what it may be, for messages."""
         words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "facts"}
         if self.choices:
             return f"one of {', '.join(self.choices)}"

@@ -28,7 +28,7 @@ PRECISE_TILE = 512
 """The same in float64, for which rows are converted."""
 
 DOUBLE_BYTES = 16 * 2**20
-"""Of rows that are converted together, unless a few take more."""
+"""Bytes of the rows that are converted together, unless a few rows take more."""
 
 FEWEST_DOUBLES = 8
 """Rows that are converted together, however wide they are."""

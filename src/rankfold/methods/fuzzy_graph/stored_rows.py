@@ -47,15 +47,15 @@ class StoredRows:
         return self.ends(0, self.source.shape[0])
 
     def ends(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Where rows ``top:bottom`` begin, and where the last one ends."""
+        """Pointers of rows ``top:bottom``: the first edge of each row, and one past the last edge."""
         return self.source.pointers(top, bottom)
 
     def columns(self, some: slice) -> Array:
-        """Rows that some edges lead to, in the type that they are stored in."""
+        """Target row of each edge ``start:stop``, in the stored integer type."""
         return self.source.places(some.start, some.stop)
 
     def weights(self, some: slice) -> Array:
-        """What some edges weigh; finite, and not negative."""
+        """Weight of each edge ``start:stop``; finite and at least 0."""
         values = self.source.data.take(some.start, some.stop)
         if (place := first_outside(values, 0, LARGEST)) is not None:
             raise DataError(
@@ -66,16 +66,16 @@ class StoredRows:
 
     @property
     def column_dtype(self) -> np.dtype[Any]:
-        """Type of the numbers of rows as they are stored."""
+        """Stored integer type of target rows."""
         return self.source.indices.dtype
 
     @property
     def count(self) -> int:
-        """Of all edges."""
+        """Number of edges."""
         return self.source.nnz
 
     def chunks(self, first: int = 0, last: int | None = None) -> Iterator[slice]:
-        """Edges of a chunk after the other, from one to another; all by default."""
+        """Slices of edges, one for each stored chunk, from edge ``first`` to ``last``; all by default."""
         assert isinstance(self.source.data, VectorSource)  # noqa: S101 - it is in a folder
         end, height = self.count if last is None else last, self.source.data.chunks[1]
         for start in range(first - first % height, end, height):

@@ -27,7 +27,7 @@ RUN_ROWS = 256
 Float64 = npt.NDArray[np.float64]
 
 SINGLE = np.dtype(np.float32)
-"""What halves are made before they are computed with: compiled loops do not read them."""
+"""Type to which float16 is converted before use: compiled loops do not read float16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Panels:
 
     @property
     def _has_singles(self) -> bool:
-        """Whether halves become singles in a buffer of their own, and not in that of a conditioned grain."""
+        """Whether float16 is converted to float32 in a buffer other than that of a conditioned grain."""
         return self._is_half and (self.copy_grains or self.dtype != SINGLE)
 
     @property
@@ -160,7 +160,7 @@ class Grain(NamedTuple):
     first: int
     last: int
     raw: Array
-    """As they lie, where they are computed with; halves as singles, which compiled loops read."""
+    """The rows of a grain in the type that loops read: as stored, or float32 for float16."""
 
     staged: Callable[[], Array]
     """The same on the host, until ``raw`` is written to."""
@@ -176,7 +176,7 @@ class Buffers:
     """Of the matrix, under which panels may be kept for the next pass."""
 
     single: Array | None = None
-    """Room for a grain of halves as singles."""
+    """Memory for one grain of float16 rows converted to float32."""
 
 
 class OverPanels(DeclaredFold):

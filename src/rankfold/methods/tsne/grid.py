@@ -51,7 +51,7 @@ LINES, LINE_NODES = 16, 2**17
 """Rows or columns of nodes that are transformed together, as long as they have no more nodes than this."""
 
 NODE_BYTES = 96
-"""Of a node that memory is planned for."""
+"""Bytes of a node that are planned."""
 
 WAVE_BYTES = 80
 """Of a node or one of the margin while kernels are transformed: 40 for each of its two waves, of which

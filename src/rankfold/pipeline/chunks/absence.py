@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from typing import Any
 
 CHOICES = ("fill", "error")
-"""What ``missing_chunks`` may be: read as fill value, or refused."""
+"""Values of ``missing_chunks``: read missing chunks as fill value, or refuse them."""
 
 REFUSAL = "missing_chunks='error' (--missing-chunks error) refuses them"
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Chunks that a matrix has and those that its store lacks, inner chunks where there are shards."""
+    """How many chunks a matrix has, and how many of them its store lacks; of shards, inner chunks count."""
 
     count: int
     total: int
     fills: tuple[str, ...]
-    """Fill values, as they are written."""
+    """Fill value of each array that lacks chunks, as text."""
 
     sampled: bool = False
-    """Whether the number is that of a sample of the files, scaled up."""
+    """Whether ``count`` is estimated from a sample of the files."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For the attributes of a result."""
+        """The same as JSON values, for the attributes of a result."""
         facts = {"missing": self.count, "of": self.total, "fill": list(self.fills)}
         return facts | ({"sampled": True} if self.sampled else {})
 
@@ -78,5 +78,5 @@ def inner_counts(
 
 
 def chunk_count(shape: tuple[int, ...], chunks: tuple[int, ...]) -> int:
-    """Chunks of an array."""
+    """Number of chunks of an array."""
     return math.prod(-(-length // chunk) for length, chunk in zip(shape, chunks, strict=True))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 SEEN_SECONDS = 2.0
-"""For so long metadata count as there once they were seen."""
+"""Seconds for which metadata that were seen are taken to be there."""
 
 
 class MissingChunk(Exception):
@@ -59,7 +59,7 @@ class StrictStore(WrapperStore[Any]):
 
 
 class DescribedStore(WrapperStore[Any]):
-    """Another store, which may lack chunks as long as the array itself is there."""
+    """A store that says of a chunk that it is missing only while the metadata of its array are there."""
 
     document = ""
     """Key of the metadata, which is looked for where a chunk is not there."""

@@ -23,29 +23,29 @@ from rankfold.pipeline.regular import METADATA_BYTES, open_regular, read_json
 
 METADATA = "zarr.json"
 MANIFEST = "manifest.json"
-"""Files of a result that tell one edition from another."""
+"""Files of a result by which editions are told apart."""
 
 HEAD_BYTES = 4096
-"""Of a manifest, whose checksum of everything comes first."""
+"""Bytes of a manifest that are compared: its checksum of all files comes first."""
 
 DEPTH = 3
-"""Folders between an array and its result, at most."""
+"""Most folders from an array up to its result."""
 
 ATTRIBUTE = "rankfold"
-"""Of results, every chunk of which was written."""
+"""Attribute that every result has."""
 
 FileState = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Edition:
-    """What lay at a path at some moment. Pickles, and is compared by content on other machines."""
+    """The result that lay at a path at some moment. Can be pickled; on other machines content is compared."""
 
     path: str
     """Folder of the result."""
 
     state: FileState | None
-    """Of its metadata, as the file system tells it."""
+    """State of its metadata file by ``stat``; None if there was none."""
 
     content: str
     """Digest of what tells editions apart."""
@@ -95,7 +95,7 @@ def edition_around(folder: str) -> Edition | None:
 
 
 def _state(path: str) -> FileState | None:
-    """What tells one file from another of the same name; None if there is none, or something else."""
+    """Device, inode, size and times of a regular file; None where there is none."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

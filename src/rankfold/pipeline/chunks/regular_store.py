@@ -29,13 +29,13 @@ METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 """Names of the documents that say what an array or a group is."""
 
 MOST_AXES = 64
-"""NumPy has arrays of no more."""
+"""Most axes of an array; NumPy has no more."""
 
 MOST_CODECS = 32
-"""Codecs of an array, those within shards included."""
+"""Most codecs of an array, those within shards included."""
 
 MOST_ENTRIES = 1024
-"""Of any list that says what an array is, as the fields of a structured type."""
+"""Most entries of any list that describes an array, such as the fields of a structured type."""
 
 
 class RegularStore(LocalStore):

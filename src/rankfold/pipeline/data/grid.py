@@ -19,7 +19,7 @@ GRAIN_BYTES_CEILING = 256 * 2**20
 
 
 MOST_EDGES = 2**24
-"""Edges that are written out: they take 128 MiB."""
+"""Most edges that are written out: they take 128 MiB."""
 
 
 class Even(NamedTuple):

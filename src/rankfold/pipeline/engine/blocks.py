@@ -224,7 +224,7 @@ def cut(
 
 
 SLICE = 2**18
-"""Panels that are counted together: there may be millions."""
+"""Panels whose grains are counted at a time: there may be millions of panels."""
 
 
 def _grains_between(edges: Int64, rows: int) -> int:

@@ -61,7 +61,7 @@ def available_bytes() -> int:
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-"""Numbers of settings in glibc's malloc.h."""
+"""Numbers of the options of ``mallopt`` in glibc's malloc.h."""
 
 HEAP_BLOCK_BYTES = 4 * 2**20
 """Blocks from this size on are mapped, and are no memory once they are freed. NumPy asks for huge pages from

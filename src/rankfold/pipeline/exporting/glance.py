@@ -9,7 +9,7 @@ from typing import Any
 from rankfold.pipeline.text import printable
 
 SHOWN = ("method", "passes", "rank", "captured", "largest_error_estimate", "relative_error", "converged")
-"""Facts that notebooks show."""
+"""Names of the facts that a notebook shows."""
 
 
 def one_line(facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:

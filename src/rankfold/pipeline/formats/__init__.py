@@ -173,7 +173,7 @@ def open_source(
 
 
 def require_choice(x: object, missing_chunks: str | None) -> str | None:
-    """What is said of chunks that are not there, checked; nothing where nothing is said."""
+    """The option ``missing_chunks``, checked; None where it was not given."""
     if missing_chunks is not None and missing_chunks not in CHOICES:
         words = ", ".join(map(repr, CHOICES))
         raise InputError(f"missing_chunks={missing_chunks!r} is not known; say one of {words}")
@@ -241,7 +241,7 @@ def _matrix(x: object, missing: str | None, rows: Rows) -> Source:
 
 
 def _library(x: object) -> str:
-    """The library that an object is of, or that it is made on."""
+    """Name of the library whose array an object is, or is a view of."""
     names = (each.__module__.partition(".")[0] for each in type(x).__mro__)
     return next((name for name in names if name != "rankfold"), "rankfold")
 

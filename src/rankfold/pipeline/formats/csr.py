@@ -196,7 +196,7 @@ class CsrSource:
             )
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Those of all three vectors."""
+        """Missing chunks of all three vectors together."""
         return sum_absences(absence_of(v, most) for v in (self.data, self.indices, self.indptr) if v.length)
 
     def fingerprint(self) -> str:

@@ -138,7 +138,7 @@ class Hdf5Volume:
             raise ChunkError(f"{self.name}{which} never written; {_FILL}")
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence:
-        """Chunks that were never written; the file knows their number."""
+        """Chunks that were never written, by the count that the file keeps."""
         with refuse_damage(self.name):
             dataset = self._open()
             total, there = _written(dataset)

@@ -135,7 +135,7 @@ class Series:
             part.check()
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Those of all parts together."""
+        """Missing chunks of all parts together."""
         share = -(-most // len(self.parts))
         return sum_absences(absence_of(part, share) for part in self.parts)
 

@@ -69,7 +69,7 @@ LAYOUTS = ("auto", "dense")
 
 
 CHUNKS = ("missing_chunks", "missing")
-"""Names of what is said of chunks that are not there, which says nothing of a file."""
+"""Names of the option for missing chunks in a view of an input, new and former."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ MOST_PRODUCTS = 200
 """Columns that are multiplied at most, for each column that the basis has room for."""
 
 MOST_FOR_COPIES = 8
-"""Times the columns until copies were first seen that are multiplied for them, at most."""
+"""Most columns multiplied to find copies, as a multiple of those multiplied until the first was seen."""
 
 SETTLED = 0.03
 """Residual, relative to its value, at which values beyond those wanted count as settled, to which gaps are
@@ -146,7 +146,7 @@ class Progress:
     rank: int
     tol: float
     allowed: int
-    """Columns that may be multiplied."""
+    """Most columns that may be multiplied."""
 
     probes: Probes
     products: int = 0
@@ -165,13 +165,13 @@ class Progress:
     """Largest of them each time."""
 
     searches: int = 0
-    """Those that found something."""
+    """Number of searches that found something."""
 
     may_miss: bool = False
-    """Whether one had to end before it knew."""
+    """Whether a search had to end before its chance to miss a copy was small enough."""
 
     lower: Float64 = field(default_factory=lambda: np.zeros(0))
-    """What the values are at least, where a search has seen that there are others."""
+    """Lower bounds of the wanted values, where a search has seen others."""
 
     def looks_at(self, basis: LanczosBasis) -> bool:
         """Whether all values are worth a look: the last one is, which is the last to settle."""
@@ -215,11 +215,11 @@ class Progress:
         return bool((pairs.values[: len(self.lower)] >= self.lower).all())
 
     def _slack(self) -> float:
-        """Relative difference of squares that no claim notices."""
+        """Relative difference of squares below which claims do not change."""
         return float(np.clip(2 * self.errors.max(initial=0.0), ROUNDING, 2 * self.tol))
 
     def _least(self, theta: Float64) -> float:
-        """What a square has to exceed to be wanted in place of the last one."""
+        """Value that a square has to exceed to take the place of the last one wanted."""
         return float(theta[-1]) * (1 + self._slack()) + ROUNDING * float(theta[0])
 
     def _repeated(self, pairs: RitzPairs) -> float:

@@ -106,7 +106,7 @@ class OutsideSearch:
     """(p, p') B: what the block is of the image of the one before."""
 
     columns: int
-    """Of the first block."""
+    """Columns of the first block."""
 
     parts: tuple[Float64, Float64]
     """P of the block and of the one before, (p, columns) and (p', columns)."""

@@ -157,6 +157,6 @@ def _histogram(blocks: Iterator[Int64]) -> Int64:
 
 
 def _spans(length: int) -> Iterator[tuple[int, int]]:
-    """A block after the other."""
+    """The blocks, one below the other."""
     for start in range(0, length, BLOCK):
         yield start, min(length, start + BLOCK)

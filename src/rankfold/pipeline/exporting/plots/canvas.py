@@ -40,7 +40,7 @@ SALT = "rankfold"
 """What names of parts of an SVG are made from: the same figure has the same bytes."""
 
 MARK = "rankfold-picture"
-"""What a picture carries, by which it is known to be of rankfold."""
+"""Mark by which pictures made by rankfold are known."""
 
 
 @dataclass(frozen=True, slots=True)
