@@ -46,6 +46,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # modules that tests share
+
 from attacks.changing_data import changing_data, input_damage
 from attacks.clock import clock
 from attacks.damage import damage

@@ -9,15 +9,11 @@ with the bytes of an undisturbed run.
 from __future__ import annotations
 
 import shutil
-import sys
 import time
-from pathlib import Path
 
+from guises import CLAIMS, GUISES, put
 from moments import FORKED, OwnInputs
 from trials import ANSWERED, FAULT, SAME, Bench, Trial, chance, files_below, judge, turn
-
-sys.path.append(str(Path(__file__).parents[2]))
-from guises import CLAIMS, GUISES, put
 
 MOST_SECONDS = 60.0
 """Of a command, on a machine that does other things as well: what waits, waits for ever."""
