@@ -23,7 +23,7 @@ from kernel_cases.case import (
     working,
 )
 
-from rankfold.kernels.linear.complete_rows import RowModel, RowSums
+from rankfold.kernels.linear.complete_rows import COUNT_BINS, TOTALS, RowModel, RowSums
 from rankfold.kernels.linear.moments import Moments
 
 
@@ -108,7 +108,7 @@ def fit_rows_case(shape: tuple[int, int], dtype: str) -> Case:
     x, model, before = rows_with_gaps(shape, dtype)
     (r, n), k, exact = shape, 3, shape[1] > 6
     q = (k + 1) * (k + 2) // 2
-    shapes = ((n if exact else 0, q), (q,), (q,), (n, k + 1), (3, n), (8,))
+    shapes = ((n if exact else 0, q), (q,), (q,), (n, k + 1), (3, n), (TOTALS,), (4, COUNT_BINS))
 
     def run(body: Body, a: dict[str, Any], xp: Any) -> Outputs:
         sums = RowSums(*(xp.ones(each) for each in shapes))

@@ -26,6 +26,16 @@ GOLDEN = 0x9E3779B97F4A7C15
 """Step of the counter (Steele, Lea, Flood, Fast splittable pseudorandom number generators, OOPSLA 2014)."""
 
 
+TOTALS = 8
+"""Numbers that ``RowSums`` has of all rows."""
+
+COUNT_BINS = 176
+"""Bins of counts of numbers: see ``count_bin``."""
+
+LEAST_PERIOD = 4
+"""No more than one number of so many is held out of any row."""
+
+
 class RowModel(NamedTuple):
     """A model of rows of n numbers, all in float64."""
 
@@ -65,9 +75,13 @@ class RowSums(NamedTuple):
     """(3, n) numbers that are missing, that are held out, and the sum of those, less the mean."""
 
     totals: Float64
-    """(8,) squares of what is fitted; numbers held out, squares of their errors, and of them less the mean;
-    squares of changes of what is missing; squares of the completed rows less the mean; rows without any
-    number; expected squares of what is missing, where ``squares`` are not taken."""
+    """(TOTALS,) squares of what is fitted; numbers held out, squares of their errors, and of them less the
+    mean; squares of changes of what is missing; squares of the completed rows less the mean; rows without
+    any number; expected squares of what is missing, where ``squares`` are not taken."""
+
+    by_count: Float64
+    """(4, COUNT_BINS) numbers that are missing, by how many numbers of their row there are; and those held
+    out, squares of their errors and of them less the mean, by how many of their row were left."""
 
 
 @kernel
@@ -116,7 +130,8 @@ def fit_rows(
     """Add to sums what rows tell of a model, but for products of what is there with z: these are ``d'z``.
 
     Of each run of ``period`` columns of a row one number is held out: it counts as missing, and the model
-    is measured by it.
+    is measured by it. Of rows that miss more than they hold runs are shorter, as ``row_period`` says: such
+    rows are hardest to complete, and have few numbers that could tell.
 
     Parameters
     ----------
@@ -125,8 +140,8 @@ def fit_rows(
     first : int
         Index of the first row in the matrix.
     key, period : int
-        Of what is held out: of row i and run c that is column ``c period + hash(key, i, c) % period``, if
-        there is such a one.
+        Of what is held out: of row i and run c that is column ``c p + hash(key, i, c) % p``, if there is
+        such a one, with p the period of the row.
     model, before : RowModel
         The model, and another one, to which what it makes of missing numbers is compared.
     d : (r, n) float32 or float64, written
@@ -142,9 +157,9 @@ def fit_rows(
     are fewer, there or not.
     """
     for i, row in enumerate(x):
-        held = np.zeros(len(row), np.bool_)
-        held[held_out(first + i, key, period, len(row))] = True
-        d[i], z[i] = _add_row(row.astype(np.float64), held & ~np.isnan(row), model, before, sums)
+        missing = np.isnan(row)
+        held = ~missing & held_out(first + i, key, period, missing)
+        d[i], z[i] = _add_row(row.astype(np.float64), held, model, before, sums)
 
 
 def _add_row(
@@ -177,20 +192,51 @@ def _add_row(
     each = [fitted, held, errors, wide[held], change]
     sums.totals[:5] += [float((np.square(part, dtype=np.float64)).sum()) for part in each]
     sums.totals[5:7] += squares, missing.all()
+    sums.by_count[0, count_bin(int((~missing).sum()))] += missing.sum()
+    left = count_bin(int(there.sum()))
+    sums.by_count[1:, left] += held.sum(), (errors**2).sum(), (wide[held] ** 2).sum()
     return fitted, np.append(z, 1.0)
 
 
-def held_out(row: int, key: int, period: int, columns: int) -> npt.NDArray[np.int64]:
-    """Columns of a row that are held out, whether or not something is there."""
-    runs = -(-columns // period)
+def row_period(there: int, columns: int, period: int) -> int:
+    """Period of a row with so many numbers: shorter where more are missing than there, in that proportion.
+
+    >>> row_period(80, 100, 100), row_period(20, 100, 100), row_period(1, 100, 100)
+    (100, 25, 4)
+    """
+    missing = columns - there
+    if missing <= there:
+        return period
+    return min(period, max(LEAST_PERIOD, period * there // missing))
+
+
+def count_bin(count: int) -> int:
+    """Bin of a count: its own up to 15, then four to each doubling.
+
+    >>> [count_bin(count) for count in (0, 15, 16, 19, 20, 31, 32)]
+    [0, 15, 16, 16, 17, 19, 20]
+    """
+    doublings = 0
+    while count >> doublings > 31:
+        doublings += 1
+    return count if count < 16 else 4 * doublings + (count >> (doublings + 2)) + 12
+
+
+def held_out(row: int, key: int, period: int, missing: Array) -> npt.NDArray[np.bool_]:
+    """(n,) whether a column of a row is held out, if something is there."""
+    columns = len(missing)
+    own = row_period(columns - int(missing.sum()), columns, period)
+    runs = -(-columns // own)
     with np.errstate(over="ignore"):
         counter = np.uint64(row) * np.uint64(runs) + np.arange(runs, dtype=np.uint64)
         h = np.uint64(key) + counter * np.uint64(GOLDEN)
         h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         h ^= h >> np.uint64(31)
-    places = np.arange(runs) * period + (h % np.uint64(period)).astype(np.int64)
-    return places[places < columns]
+    places = np.arange(runs) * own + (h % np.uint64(own)).astype(np.int64)
+    held = np.zeros(columns, np.bool_)
+    held[places[places < columns]] = True
+    return held
 
 
 def _coordinates(d: Float64, there: Array, model: RowModel) -> tuple[Float64, Float64]:

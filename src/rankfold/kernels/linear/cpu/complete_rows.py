@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_with_contraction, contracted_part
 from rankfold.kernels._layouts import plain, wide, writable, write_back
-from rankfold.kernels.linear.complete_rows import GOLDEN, RowModel, RowSums
+from rankfold.kernels.linear.complete_rows import GOLDEN, LEAST_PERIOD, RowModel, RowSums
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -176,6 +176,14 @@ def _fill(x: Array, model: RowModel) -> None:
 
 
 @contracted_part
+def _row_period(there: int, columns: int, period: int) -> int:
+    missing = columns - there
+    if missing <= there:
+        return period
+    return min(period, max(LEAST_PERIOD, period * there // missing))
+
+
+@contracted_part
 def _mark_held_out(row: int, key: np.uint64, period: int, gaps: Array) -> int:
     """Mark by 2 what is held out; how many."""
     n = len(gaps)
@@ -279,10 +287,21 @@ def _add_expected(
 
 
 @contracted_part
-def _add_totals(parts: tuple[float, ...], empty: bool, totals: Float64) -> None:
+def _count_bin(count: int) -> int:
+    doublings = 0
+    while count >> doublings > 31:
+        doublings += 1
+    return count if count < 16 else 4 * doublings + (count >> (doublings + 2)) + 12
+
+
+@contracted_part
+def _add_totals(parts: tuple[float, ...], missing: int, there: int, left: int, sums: RowSums) -> None:
     for t in range(len(parts)):
-        totals[t] += parts[t]
-    totals[6] += 1.0 if empty else 0.0
+        sums.totals[t] += parts[t]
+    sums.totals[6] += 1.0 if there == 0 else 0.0
+    sums.by_count[0, _count_bin(there)] += missing
+    for t in range(1, 4):
+        sums.by_count[t, _count_bin(left)] += parts[t]
 
 
 @contracted_part
@@ -316,14 +335,15 @@ def _fit(
         for j in range(n):
             gaps[j] = np.isnan(np.float64(row[j]))
             there += gaps[j] == 0
-        count = there - _mark_held_out(first + i, key, period, gaps)
+        count = there - _mark_held_out(first + i, key, _row_period(there, n, period), gaps)
         _coordinates(row, gaps, count, model, m, z)
         _invert(m, lower, inverse)
         _fill_triangle(z, inverse, noise, triangle)
         if there < n:
             _coordinates(row, gaps, count, before, m0, z0)
             _predict(gaps, before.mean, before.loadings, z0, old)
-        _add_totals(_measure(row, gaps, mean, loadings, z, old, sums.columns), there == 0, sums.totals)
+        parts = _measure(row, gaps, mean, loadings, z, old, sums.columns)
+        _add_totals(parts, n - there, there, count, sums)
         for t in range(len(triangle)):
             sums.moments[t] += triangle[t]
         if len(sums.squares) > 0:

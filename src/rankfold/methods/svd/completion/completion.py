@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from rankfold.methods.svd.strategy import Strategy
 
 Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
 
 SQUARES_BYTES = 2**27
 """Of the squares of all columns, up to which each column has its own."""
@@ -52,6 +53,9 @@ HELD_OUT = 2000
 """Numbers that are held out at least, if that takes no more than one of the first of ``PERIODS``."""
 
 PERIODS = 20, 100
+
+LEAST_HELD = 30
+"""Numbers held out from which a mean of squares is taken, where there are so many."""
 
 LIKELY_PASSES = 5
 """Measured: 2 to 9, of matrices with many components near the noise up to 16."""
@@ -215,7 +219,7 @@ class History:
     """Norm of the change of what is missing from the model before, over that of the completed matrix."""
 
     errors: list[float | None] = dataclasses.field(default_factory=list)
-    """Root mean square of the errors of what is held out."""
+    """Root mean square of errors, as ``HeldOut`` tells them."""
 
     remaining: float = np.inf
     """Change that is still to come after the next model, as far as changes tell."""
@@ -225,11 +229,12 @@ class History:
 
     def add(self, state: State) -> None:
         """Take in the sums of a pass."""
-        held, errors, changes, norm = (float(state["totals"][i]) for i in (1, 2, 4, 5))
-        self.errors.append(float(np.sqrt(errors / held)) if held else None)
-        if held and norm > 0:
+        changes, norm = (float(state["totals"][i]) for i in (4, 5))
+        error = HeldOut.of(state["by_count"]).error
+        self.errors.append(error)
+        if error is not None and norm > 0:
             missing = float(state["columns"][0].sum())
-            self.uncertainty = float(np.sqrt(errors / held * missing / norm))
+            self.uncertainty = error * float(np.sqrt(missing / norm))
         if len(self.errors) == 1:
             self.changes.append(None)  # there is no model before
             return
@@ -246,6 +251,44 @@ class History:
     def has_converged(self) -> bool:
         """Whether no other pass is worth it."""
         return has_converged(self.remaining, max(self.tol, BELOW_UNCERTAINTY * self.uncertainty))
+
+
+class HeldOut(NamedTuple):
+    """What numbers that were held out tell of those that are missing."""
+
+    error: float | None
+    """Root mean square of the error of the model; None where nothing was held out."""
+
+    mean_error: float | None
+    """The same of column means."""
+
+    effective: float
+    """Numbers held out at random among those missing that would tell as much."""
+
+    @classmethod
+    def of(cls, by_count: Float64) -> HeldOut:
+        """Weigh errors of numbers held out as numbers are missing, by how many of a row there are.
+
+        A missing number of a row of c others is as hard to tell as one held out that left c: where chance
+        decides what of a row is missing, nothing else sets them apart. Rows that miss much are hardest, and
+        rare among numbers that are there, so that a mean over all held out would speak for whole rows alone.
+        Bins with few numbers held out, ``LEAST_HELD``, take in those beside them.
+        """
+        missing, held, *squares = by_count
+        if not held.any():
+            return cls(None, None, 0.0)
+        if not missing.any():
+            model, mean = (float(np.sqrt(each.sum() / held.sum())) for each in squares)
+            return cls(model, mean, float(held.sum()))
+        sums, spread = np.zeros(2), 0.0
+        for at in np.flatnonzero(missing):
+            reach = 0
+            while held[max(0, at - reach) : at + reach + 1].sum() < LEAST_HELD and reach < len(held):
+                reach += 1
+            near, share = slice(max(0, at - reach), at + reach + 1), missing[at] / missing.sum()
+            sums += [share * each[near].sum() / held[near].sum() for each in squares]
+            spread += share**2 / held[near].sum()
+        return cls(float(np.sqrt(sums[0])), float(np.sqrt(sums[1])), float(1 / spread))
 
 
 def complete(run: Run, request: Request, source: Source) -> tuple[Source, dict[str, Any]]:
@@ -337,7 +380,7 @@ def _refuse(state: State, plan: Completion) -> None:
 def _facts(plan: Completion, model: RowModel, state: State, history: History) -> dict[str, Any]:
     """What a result says of it."""
     n, totals = plan.view.short, state["totals"]
-    missing, held = int(state["columns"][0].sum()), int(totals[1])
+    missing, held, told = int(state["columns"][0].sum()), int(totals[1]), HeldOut.of(state["by_count"])
     explained = np.diag(model.gram) / n > np.diag(model.spread)
     return {
         "passes": len(history.errors),
@@ -346,7 +389,8 @@ def _facts(plan: Completion, model: RowModel, state: State, history: History) ->
         "empty_rows": int(totals[6]),
         "held_out": held,
         "held_out_error": history.errors[-1],
-        "mean_error": float(np.sqrt(totals[3] / held)) if held else None,
+        "held_out_effective": told.effective,
+        "mean_error": told.mean_error,
         "noise": float(np.sqrt(model.noise[0])),
         "components": int(explained.sum()),
         "changes": history.changes,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.complete_rows import RowModel, RowSums, fit_rows
+from rankfold.kernels.linear.complete_rows import COUNT_BINS, TOTALS, RowModel, RowSums, fit_rows
 from rankfold.kernels.linear.products import add_product
 from rankfold.methods.parts.finite import BAD
 from rankfold.methods.parts.panels import Grain, OverPanels, Panels, numbers
@@ -19,9 +19,6 @@ from rankfold.pipeline.engine.fold import Buffer, Constant, Sum, Workspace
 from rankfold.pipeline.storage.checkpoint import State
 
 Array = npt.NDArray[Any]
-
-TOTALS = 8
-"""Numbers that ``RowSums`` has of all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +69,7 @@ class CompletionPass(OverPanels):
             "products": Sum((short, k + 1)),
             "columns": Sum((3, short)),
             "totals": Sum((TOTALS,)),
+            "by_count": Sum((4, COUNT_BINS)),
             "bad": BAD,
         }
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.kernels.linear.complete_rows import RowModel, RowSums, fit_rows
+from rankfold.kernels.linear.complete_rows import COUNT_BINS, TOTALS, RowModel, RowSums, fit_rows
 from rankfold.kernels.linear.products import add_product
 from rankfold.methods.parts.panels import numbers
 from rankfold.methods.parts.start import leading_block, random_block
@@ -160,7 +160,7 @@ def _take(
     """Deviations of the rows of a sample, and their sums."""
     (n, k), rows = model.loadings.shape, sum(len(block) for _, block in places)
     q = (k + 1) * (k + 2) // 2
-    shapes = ((n if exact else 0, q), (q,), (q,), (n, k + 1), (3, n), (8,))
+    shapes = ((n if exact else 0, q), (q,), (q,), (n, k + 1), (3, n), (TOTALS,), (4, COUNT_BINS))
     sums = RowSums(*(np.zeros(shape) for shape in shapes))
     d, z, work, top = np.empty((rows, n)), np.empty((rows, k + 1)), np.empty((n, k + 1)), 0
     for first, block in places:
