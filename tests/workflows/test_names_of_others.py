@@ -129,7 +129,9 @@ def test_a_result_in_a_notebook_shows_markup_as_text(tmp_path: Path) -> None:
     group: Any = zarr.open_group(tmp_path / "r.zarr", mode="r+", use_consolidated=False)
     facts = dict(group.attrs["rankfold"])
     facts["input"] = {**facts["input"], "name": MARKUP}
-    group.attrs["rankfold"] = {**facts, "kind": MARKUP, "stopped": MARKUP}
+    group.attrs["rankfold"] = {**facts, "kind": MARKUP, "stopped": MARKUP} | {
+        "request": {**facts["request"], "kind": MARKUP}
+    }
     (tmp_path / "r.zarr" / "manifest.json").unlink()
     assert_harmless(rf.open_result(tmp_path / "r.zarr")._repr_html_())
 

@@ -148,7 +148,8 @@ def opened(pristine: tuple[Path, Path], name: str) -> list[str]:
     folder = fresh(pristine)
     with opened_below(folder) as found:
         run = rankfold(*placed(folder, COMMANDS[name]))
-    assert run.exit_code == 0, run.output
+    # A site may have a SLURM that does not answer, which is what ``doctor`` is for.
+    assert run.exit_code == 0 or COMMANDS[name][0] == "doctor", run.output
     assert found, "nothing is opened"
     return sorted(path.relative_to(folder).as_posix() for path in found)
 

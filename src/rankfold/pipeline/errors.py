@@ -26,6 +26,7 @@ A message says what was asked, what was found, and what to change, with the numb
 from __future__ import annotations
 
 import os
+from typing import Self
 from pathlib import Path
 
 from rankfold.pipeline.text import printable
@@ -47,9 +48,17 @@ class InputError(RankfoldError, ValueError):
 class SourceNotFoundError(InputError, FileNotFoundError):
     """There is no matrix where the caller pointed."""
 
+    def __new__(cls, *values: object) -> Self:
+        """Make it as an ``OSError``: unpickling would find the function of ``ValueError``, which cannot."""
+        return FileNotFoundError.__new__(cls, *values)
+
 
 class UnfitFileError(InputError, OSError):
     """What has the name of a file is no regular file, or a document that is too large."""
+
+    def __new__(cls, *values: object) -> Self:
+        """See ``SourceNotFoundError``."""
+        return OSError.__new__(cls, *values)
 
     found: str = ""
     """Description of what was found."""

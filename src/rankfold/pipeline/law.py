@@ -101,6 +101,8 @@ class Law:
     """Whether numbers never fall along the last axis."""
 
     falling: bool = False
+    may_be_nan: bool = False
+    """Whether NaN says that there is no such number."""
 
     def bounds(self, lengths: Lengths) -> tuple[float, float]:
         """Least and most number."""
@@ -113,7 +115,7 @@ class Law:
         import numpy as np
 
         least, most = self.bounds(lengths)
-        if (place := first_outside(values, least, most)) is not None:
+        if (place := self._first_outside(values, least, most)) is not None:
             return place, _range_in_words(least, most, whole=values.dtype.kind in "iu")
         if (self.rising or self.falling) and values.ndim:
             lines = values if self.rising else -values
@@ -124,6 +126,16 @@ class Law:
                     f"the number before it, {values.reshape(-1)[line * values.shape[-1] + at]}"
                 )
         return None
+
+    def _first_outside(self, values: Array, least: float, most: float) -> int | None:
+        """See ``first_outside``; NaN counts as within where it may be."""
+        import numpy as np
+
+        place = first_outside(values, least, most)
+        if place is None or not self.may_be_nan:
+            return place
+        within = LARGEST if least > 0 else 0.0
+        return first_outside(np.nan_to_num(values, nan=within, posinf=np.inf, neginf=-np.inf), least, most)
 
     def require(self, name: str, values: Array, lengths: Lengths, *, first: int = 0) -> None:
         """Raise ``DataError`` for a panel, of rows from ``first`` on, that breaks the law."""
@@ -141,7 +153,7 @@ class Law:
         import numpy as np
 
         bounds, some = self.bounds(lengths), np.asarray(values)
-        if (place := first_outside(some, *bounds)) is not None:
+        if (place := self._first_outside(some, *bounds)) is not None:
             allowed = _range_in_words(*bounds, whole=some.dtype.kind in "iu")
             raise DataError(f"{name} holds {some.reshape(-1)[place]}, but is to be {allowed}. {REMEDY}")
 

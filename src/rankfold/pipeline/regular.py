@@ -32,6 +32,9 @@ TABLE_BYTES = 32 * 2**20
 TAIL_BYTES = 2**16
 """Of the end of a log, where its last lines are looked for."""
 
+READ_BYTES = 2**12
+"""Read at a time of a document that does not tell its size, as those of ``/proc``."""
+
 LINE_LENGTH = 2**24
 """Most characters of a line of a table."""
 
@@ -101,7 +104,7 @@ def read_bounded(path: Path, most: int = METADATA_BYTES) -> bytes:
         if size > most:
             raise UnfitFileError.at(path, f"{format_bytes(size)} large", most)
         parts, rest = [], most + 1  # it may grow while it is read
-        while rest and (part := file.read(rest)):
+        while rest and (part := file.read(min(rest, max(size + 1, READ_BYTES)))):
             parts.append(part)
             rest -= len(part)
         if not rest:

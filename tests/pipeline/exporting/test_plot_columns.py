@@ -122,7 +122,7 @@ def test_columns_are_read_by_slices(monkeypatch: pytest.MonkeyPatch) -> None:
         ("x.npy::a", "is one array, and has none called 'a'"),
         ("x.npy", r"shape \(30, 2\): rows are colored by one"),
         ("short.csv", "2 values, and the result has 30 rows. The first line of a .csv file holds the names"),
-        ("folder", "no file of labels that is known"),
+        ("folder", "is a folder, where a regular file belongs"),
     ],
 )
 def test_what_is_no_column_is_told(tmp_path: Path, place: str, message: str) -> None:

@@ -198,7 +198,7 @@ def test_components_count_from_one(tmp_path: Path) -> None:
     figure = result.plot(components=(4, 2))
     offsets = figure.axes[0].collections[0].get_offsets()
     assert {tuple(row) for row in np.asarray(offsets)} == {tuple(row) for row in x[:, [3, 1]].astype("f8")}
-    assert figure.axes[0].get_xlabel() == "PC4" and figure.axes[0].get_ylabel() == "PC2"
+    assert figure.axes[0].get_xlabel().split()[0] == "PC4" and figure.axes[0].get_ylabel().split()[0] == "PC2"
 
 
 @given(st.floats(-90, 90), st.floats(-360, 360))
@@ -413,9 +413,9 @@ def test_a_result_without_anything_to_draw_says_so(x: np.ndarray) -> None:
 def test_coordinates_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     x = cloud(40)
     x[7, 1] = np.nan
-    with pytest.raises(rf.RankfoldError, match="NaN or Inf, first in row 7"):
+    with pytest.raises(rf.RankfoldError, match=r"embedding\[7, 1\] is nan, but is to be finite"):
         result_with(tmp_path / "a.zarr", embedding=x).plot()
-    with pytest.raises(rf.RankfoldError, match="pictures are of real numbers"):
+    with pytest.raises(rf.RankfoldError, match="embedding is of complex64, not of float64"):
         result_with(tmp_path / "b.zarr", embedding=cloud(40).astype("c8")).plot()
 
 
