@@ -26,8 +26,8 @@ A message says what was asked, what was found, and what to change, with the numb
 from __future__ import annotations
 
 import os
-from typing import Self
 from pathlib import Path
+from typing import Self
 
 from rankfold.pipeline.text import printable
 
