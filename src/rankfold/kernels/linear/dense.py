@@ -53,6 +53,8 @@ def leading_eigenpairs(a: Float64, k: int) -> tuple[Float64, Float64]:
         values, vectors = scipy.linalg.eigh(
             a.T, overwrite_a=True, check_finite=False, subset_by_index=(p - k, p - 1), driver="evr"
         )
+        if len(values) < k:  # some of many equal ones are left out without a word
+            raise scipy.linalg.LinAlgError
     except scipy.linalg.LinAlgError:
         # ``syevr`` may not find its representations where eigenvalues crowd near zero. It has overwritten
         # one triangle and the diagonal: the other triangle is still there.

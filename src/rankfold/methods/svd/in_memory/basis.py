@@ -245,6 +245,9 @@ class LanczosBasis:
         last = self.width - 1 - index
         subset = (max(last - 1, 0), last)
         pairs = scipy.linalg.eigh(self._symmetric(), check_finite=False, subset_by_index=subset)
+        if len(pairs[0]) < subset[1] - subset[0] + 1:  # LAPACK may leave out some of many equal values
+            values, vectors = np.linalg.eigh(self._symmetric())
+            pairs = values[subset[0] : last + 1], vectors[:, subset[0] : last + 1]
         return self._pairs(pairs, 2)
 
     def _symmetric(self) -> Float64:

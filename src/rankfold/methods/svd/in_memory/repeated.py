@@ -165,9 +165,12 @@ class OutsideSearch:
                 i, j = i[below], j[below]
                 lower[first + i - left - j, left + j] = block[i, j]
         span = (max(size - self.columns, 0), size - 1)
+        stored = lower[: min(most, size)]
         values = scipy.linalg.eigvals_banded(
-            lower[: min(most, size)], lower=True, select="i", select_range=span, check_finite=False
+            stored, lower=True, select="i", select_range=span, check_finite=False
         )
+        if len(values) < span[1] - span[0] + 1:  # LAPACK may leave out some of many equal values
+            values = scipy.linalg.eigvals_banded(stored, lower=True, check_finite=False)[-self.columns :]
         return np.asarray(values[::-1])
 
     def chance(self) -> float:
