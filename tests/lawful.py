@@ -1,4 +1,4 @@
-"""Every result that a test makes without ``out`` is held to its law, as those on disk are when opened."""
+"""Results that tests make without ``out`` are held to their laws, as those on disk are when opened."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ def require_lawful(result: Any) -> None:
             result_law(facts["kind"]).of(name).require_all(name, array, lengths)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _laws() -> Iterator[None]:
+@pytest.fixture(autouse=True, scope="module")
+def _laws(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In tests of methods and estimators, where every option of every method is asked for."""
+    if not {"methods", "estimators"} & set(request.path.parts):
+        yield
+        return
     from rankfold.pipeline.storage.result import Result
 
     make = Result.__init__

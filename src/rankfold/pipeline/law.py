@@ -37,6 +37,8 @@ REMEDY = "Restore the result, or make it again"
 
 REAL, NUMBER = ("float32", "float64"), ("float32", "float64", "complex64", "complex128")
 WHOLE = ("int32", "int64")
+STORED = ("bool", *(f"{kind}{bits}" for kind in ("uint", "int", "float") for bits in (8, 16, 32, 64)))
+"""Types of numbers of a matrix that are kept as they are."""
 
 Lengths = Mapping[str, int]
 """Length of each axis, and ``other``, the rows that neighbors are among."""

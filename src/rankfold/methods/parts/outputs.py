@@ -29,6 +29,7 @@ from rankfold.pipeline.law import (
     REAL,
     REAL_FACT,
     REALS,
+    STORED,
     TEXT,
     WHOLE,
     Condition,
@@ -65,7 +66,7 @@ LAWS = {
     "error_estimates": Law(("component",), REAL, 0),
     "convergence": Law(("pass",), REAL),
     "labels": Law(("row",), WHOLE, -1, below=("cluster", "row")),
-    "centers": Law(("cluster", "column"), REAL),
+    "centers": Law(("cluster", "column"), STORED),
     "means": Law(("cluster", "column"), REAL),
     "counts": Law(("cluster",), WHOLE, 0),
     "inertia": Law(("pass",), REAL, 0),
@@ -85,7 +86,7 @@ LAWS = {
     "landmark_eigenvalues": Law(("landmark",), REAL),
     "projection": Law(("landmark", "component"), REAL),
     "mean_squares": Law(("landmark",), REAL, 0),
-    "rows": Law(("place", "column"), REAL),
+    "rows": Law(("place", "column"), STORED),
     "ids": Law(("place", "one"), WHOLE, 0, below=("place",)),
     "edges": Law(("edge",), WHOLE, 0, reaches=("place",), rising=True),
     "radii": Law(("cluster",), REAL, 0),
@@ -143,7 +144,8 @@ ATTRIBUTES: dict[str, Fact] = {
 REQUEST: dict[str, Fact] = {
     **dict.fromkeys(("k", "rank", "n_components", "passes", "n_landmarks", "indices_k"), COUNT),
     **dict.fromkeys(("center", "scale", "whiten", "adaptive", "forces", "radii"), FLAG),
-    **dict.fromkeys(("of", "metric", "kernel", "loss", "rule", "constraint_w", "result"), TEXT),
+    **dict.fromkeys(("of", "metric", "kernel", "loss", "rule", "result"), TEXT),
+    "constraint_w": Fact((str, float)),
     **dict.fromkeys(("local_connectivity", "radius", "tol", "alpha"), REAL_FACT),
 }
 """The same of what was asked for, besides what arguments say of themselves."""
