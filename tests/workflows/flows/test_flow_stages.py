@@ -108,7 +108,8 @@ def test_a_profile_lies_beside_the_file(flow: Path, monkeypatch: pytest.MonkeyPa
         assert Workflow.read(flow).flow.profile == str(flow.parent / "site.yaml")
 
 
-MATRICES = """\
+STAGES = {
+    "factors": """\
   low: {method: svd, input: counts, rank: 4}
   square: {method: qr, input: low.U}
   table-store: {method: import, input: table}
@@ -124,6 +125,11 @@ MATRICES = """\
   again: {method: reconstruct, result: low, rank: 3, row_range: "10:900"}
   of-again: {method: pca, input: again, rank: 2}
   parts: {method: reconstruct, result: positive}
+""",
+    "kernels and neighbors": """\
+  near-all: {method: knn, input: counts, k: 4}
+  kept: {method: neighborhood_preservation, first: near-all, second: near}
+  new: {method: transform, result: components, input: more}
   spectrum: {method: svd, input: near.graph, rank: 3}
   grown: {method: knn, input: components.scores, base: near, k: 2}
   beside: {method: knn, input: components.scores, queries: new.scores, k: 2}
@@ -140,13 +146,12 @@ MATRICES = """\
   looked-up: {method: knn, input: more, index: stored, k: 3}
   most: {method: knn, input: counts, index: stored, k: 3, min_recall: 0.8}
   of-rows: {method: pca, input: stored.rows, rank: 2}
-"""
-MAPS = """\
+""",
+    "maps": """\
   groups: {method: kmeans, input: components.scores, k: 3}
   trust: {method: trustworthiness, input: counts, embedding: components.scores, k: 4}
   some: {method: continuity, input: counts, embedding: components.scores, sample_rows: 400, metric: cosine}
   near-all: {method: knn, input: counts, k: 4}
-  kept: {method: neighborhood_preservation, first: near-all, second: near}
   weights: {method: fuzzy_graph, neighbors: near-all}
   as-numbers: {method: fuzzy_graph, neighbors: near-all, targets: components.scores, target_metric: euclidean}
   both: {method: combine_graphs, first: weights, second: as-numbers}
@@ -161,6 +166,14 @@ MAPS = """\
   spread: {method: diffusion_map, neighbors: weights, alpha: 0.5, t: 2}
   by-modes: {method: umap, neighbors: near-all, init: spectral, n_epochs: 5}
   of-modes: {method: umap, neighbors: weights, init: modes, n_epochs: 5}
+  of-weights: {method: svd, input: weights.graph, rank: 2}
+""",
+    "new places": """\
+  near-all: {method: knn, input: counts, k: 4}
+  weights: {method: fuzzy_graph, neighbors: near-all}
+  picture: {method: umap, neighbors: weights, init: components, n_epochs: 5}
+  paths: {method: isomap, neighbors: near-all, n_landmarks: 50, disconnected: join, matrix: counts}
+  spread: {method: diffusion_map, neighbors: weights, alpha: 0.5, t: 2}
   near-new: {method: knn, input: counts, queries: more, k: 5}
   placed: {method: transform, result: picture, neighbors: near-new}
   extended: {method: transform, result: spread, neighbors: near-new}
@@ -172,9 +185,11 @@ MAPS = """\
   dense: {method: density, input: start.scores, bandwidth: 0.5, targets: placed.embedding}
   of-placed: {method: svd, input: placed.embedding, rank: 1}
   trusted: {method: trustworthiness, input: counts, embedding: picture.embedding, k: 4}
-  of-weights: {method: svd, input: weights.graph, rank: 2}
-"""
-KINDS = set(re.findall(r"method: (\w+)", FLOW + MATRICES + MAPS))
+""",
+}
+"""Stages after those of ``FLOW``, of every kind."""
+
+KINDS = set(re.findall(r"method: (\w+)", FLOW + "".join(STAGES.values())))
 
 
 def leaves_what_was_planned(flow: Path) -> list[str]:
@@ -204,24 +219,36 @@ def with_more_inputs(flow: Path, stages: str) -> Path:
     return flow
 
 
-def test_every_kind_of_stage_is_planned_before_and_after_what_it_needs(flow: Path) -> None:
-    """Whether its inputs are there or imagined, the plan says much the same."""
+@pytest.mark.parametrize("of", STAGES)
+def test_stages_are_planned_before_and_after_what_they_need(flow: Path, of: str) -> None:
+    """Whether its inputs are there or imagined, the plan of a stage says much the same."""
+    with_more_inputs(flow, STAGES[of])
+    unknown = ["table-store", "of-table", "copy"] if of == "factors" else []
+    assert leaves_what_was_planned(flow) == unknown
+
+
+def test_every_kind_of_stage_is_planned() -> None:
     of_unknown_size = {"radius_neighbors"}  # its files are known once neighbors are counted
     assert set(models.STAGES) == KINDS | of_unknown_size
-    with_more_inputs(flow, MATRICES)
-    assert leaves_what_was_planned(flow) == ["table-store", "of-table", "copy"]
+
+
+def test_imports_are_made_anew_where_what_they_are_of_has_changed(flow: Path) -> None:
+    with_more_inputs(
+        flow,
+        """\
+  low: {method: svd, input: counts, rank: 4}
+  table-store: {method: import, input: table}
+  of-table: {method: pca, input: table-store, rank: 1}
+  copy: {method: import, input: low.Vt, dtype: float32}
+""",
+    )
+    assert rankfold("run", flow).exit_code == 0
     changed(flow, ("dtype: float32", "dtype: float64"))
     assert actions(flow)["copy"] == ("run", "parameter dtype: float32 -> float64")
     os.utime(flow.parent / "y.csv", (time.time(), 0))
     assert actions(flow)["table-store"] == ("run", "input table changed")
     assert actions(flow)["of-table"] == ("run", "known when table-store has run")
     assert rankfold("run", flow).exit_code == 0
-
-
-def test_maps_are_planned_before_and_after_the_neighbors_they_need(flow: Path) -> None:
-    """The same of stages that follow neighbors."""
-    with_more_inputs(flow, MAPS)
-    assert leaves_what_was_planned(flow) == []
 
 
 # Reconstructions and measures of an embedding ------------------------------------------------------
