@@ -135,6 +135,7 @@ class Reader:
 
 
 ASKED: dict[str, dict[str, Any]] = {
+    "neighborhood_preservation": {"k": 3},
     "nmf": {"rank": 2},
     "umap": {"n_epochs": 2},
     "tsne": {"n_iter": 2, "early_exaggeration_iter": 1, "perplexity": 2.0, "init": "random"},
