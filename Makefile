@@ -1,6 +1,6 @@
 # make demo        principal components of half a million image patches inside 256 MiB
 # make check       format, lint, types, layers
-# make test        the quick tests: every pair of values of each product, no test above ten seconds (20 minutes)
+# make test        the quick tests: every pair of values of each product, no test above ten seconds (20 to 45 minutes)
 # make test-all    all tests: products, processes, kills, memory, a real SLURM if it is installed (an hour or two)
 # make test-wheel  what an installed package can lack, tested on the built wheel from outside the tree
 # make smoke       two runs on a real SLURM, which the tests start themselves: as root, with slurm-wlm and munge;
