@@ -368,3 +368,12 @@ def test_all_text_goes_out_by_one_function() -> None:
 def test_say_takes_text_alone() -> None:
     hints = typing.get_type_hints(say)
     assert hints["text"] is str
+
+
+def test_a_working_folder_that_was_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    run = rankfold("info", "x.zarr")
+    assert run.exit_code and "the working folder was removed" in run.output
