@@ -1,4 +1,4 @@
-"""Whether an output is there already, the finished answer to what is asked, and whole and lawful."""
+"""Decides whether a call can return the result that is already at its output, or has to compute it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def is_done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) 
 
 
 def _is_answer(attrs: dict[str, Any], identity: dict[str, Any]) -> bool:
-    """Whether a result says that it is the answer to a request."""
+    """Compare request, input fingerprint, edition and device in a result with those of a call."""
     return bool(
         attrs.get("request") == identity["request"]
         and attrs.get("input", {}).get("fingerprint") == identity["input"]
@@ -81,7 +81,7 @@ def require_replaceable(output: Path) -> None:
 
 
 def fault_of(output: Path) -> list[str]:
-    """What arrays or facts of a result hold that they may not, in one line; nothing if all is well."""
+    """Check all arrays and attributes of a result against its law: the first fault in a list, or none."""
     try:
         result = Result(output)
         result.require_lawful(*result)

@@ -39,7 +39,7 @@ from rankfold.pipeline.law import SOURCES, ResultLaw
 
 
 def _law_of_results(kind: str) -> ResultLaw | None:
-    """What results of a method are, for who opens one."""
+    """Look up the law of results of a method, imported only when a result is opened."""
     from rankfold.methods.parts.outputs import law_of_results
 
     return law_of_results(kind)

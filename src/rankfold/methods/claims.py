@@ -15,7 +15,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def has_converged(error: float, tol: float) -> bool:
-    """Whether an estimated error is one that a tolerance allows."""
+    """Compare an estimated relative error with a tolerance: True where it is not above it."""
     return bool(error <= tol)
 
 

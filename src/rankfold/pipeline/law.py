@@ -37,7 +37,10 @@ REMEDY = "Restore the result, or make it again"
 
 REAL, NUMBER = ("float32", "float64"), ("float32", "float64", "complex64", "complex128")
 WHOLE = ("int32", "int64")
-STORED = ("bool", *(f"{kind}{bits}" for kind in ("uint", "int", "float") for bits in (8, 16, 32, 64)))
+STORED = (
+    *("bool", "float16", "float32", "float64"),
+    *(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)),
+)
 """Types of numbers of a matrix that are kept as they are."""
 
 Lengths = Mapping[str, int]

@@ -71,7 +71,7 @@ class StoredRows:
 
     @property
     def count(self) -> int:
-        """Number of edges."""
+        """Number of edges stored in the whole graph, over all rows."""
         return self.source.nnz
 
     def chunks(self, first: int = 0, last: int | None = None) -> Iterator[slice]:

@@ -96,7 +96,7 @@ LAWS = {
     "points": Law(("landmark", "column"), REAL),
     "normalization": Law(("landmark", "component"), REAL),
 }
-"""What an array of that name is in the result of any of our methods."""
+"""Law of each array by its name: axes, types and range. ``Method.laws`` overrides it for one method."""
 
 ATTRIBUTES: dict[str, Fact] = {
     **dict.fromkeys(
@@ -139,7 +139,7 @@ ATTRIBUTES: dict[str, Fact] = {
     "convergence": MAYBE_REALS,
     "unscaled": COUNTS,
 }
-"""What an attribute of that name is, in the result of any of our methods."""
+"""Type and range of each attribute of a result by its name, for all methods of this package."""
 
 REQUEST: dict[str, Fact] = {
     **dict.fromkeys(("k", "rank", "n_components", "passes", "n_landmarks", "indices_k"), COUNT),
@@ -148,11 +148,11 @@ REQUEST: dict[str, Fact] = {
     "constraint_w": Fact((str, float)),
     **dict.fromkeys(("local_connectivity", "radius", "tol", "alpha"), REAL_FACT),
 }
-"""The same of what was asked for, besides what arguments say of themselves."""
+"""Type of entries of ``attrs["request"]`` that differ from the declared argument, or have none."""
 
 
 def law_of_results(kind: str) -> ResultLaw | None:
-    """What results of a method are; None where no method has that name."""
+    """Build the law of results of one method from its declaration; None for an unknown method."""
     if kind not in METHODS:
         return None
     method, conditions, is_ours = METHODS[kind], dict[str, list[Condition]](), kind in METHODS.ours
