@@ -25,7 +25,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it puts in the background that way, and programs under test would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tiers", "leftovers", "lawful"]
+pytest_plugins = ["tiers", "leftovers", "lawful", "commands_once"]
 
 # No deadline: a first call compiles. No database: the same examples on every machine.
 # The other one is taken by --hypothesis-profile=full.

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import commands_once  # noqa: F401
 import numpy as np
 from forgeries import Forgery, forgeries
 
