@@ -203,6 +203,9 @@ class Fact:
     unbounded: bool = False
     """Whether it may be infinite, as a bound where nothing is known."""
 
+    counts: str = ""
+    """Axis whose length it is, where the result has that."""
+
     def fits(self, value: object) -> bool:
         """Whether a value is such a fact."""
         if value is None:
@@ -407,6 +410,10 @@ def require_arrays(
                     f"{axis}, of which {said.get(axis, 'a result')} has {lengths[axis]}. {REMEDY}"
                 )
             said.setdefault(axis, name)
+    for name, fact in law.request.items():
+        if fact.counts in lengths and request.get(name, lengths[fact.counts]) != lengths[fact.counts]:
+            allowed = f"{lengths[fact.counts]}, the length along {fact.counts} of {said[fact.counts]}"
+            raise _of_facts(path, f"request.{name}", request[name], allowed)
     if "edge" in lengths and lengths["edge"] != lengths.get("cluster", -1) + 1:
         partitions, edges = lengths.get("cluster", 0), lengths["edge"]
         raise DataError(f"{path} is damaged: {partitions} partitions have {edges} edges. {REMEDY}")

@@ -142,9 +142,10 @@ ATTRIBUTES: dict[str, Fact] = {
 """Type and range of each attribute of a result by its name, for all methods of this package."""
 
 REQUEST: dict[str, Fact] = {
-    **dict.fromkeys(("k", "rank", "n_components", "passes", "n_landmarks", "indices_k"), COUNT),
+    **dict.fromkeys(("k", "rank", "passes", "n_landmarks", "indices_k"), COUNT),
     **dict.fromkeys(("center", "scale", "whiten", "adaptive", "forces", "radii"), FLAG),
     **dict.fromkeys(("of", "metric", "kernel", "loss", "rule", "result"), TEXT),
+    "n_components": Fact((int,), least=0, counts="component"),
     "constraint_w": Fact((str, float)),
     **dict.fromkeys(("local_connectivity", "radius", "tol", "alpha"), REAL_FACT),
 }
