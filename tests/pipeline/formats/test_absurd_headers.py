@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 import zarr
-from stores import numbers, read, zarr_store
+from stores import COLUMNS, ROWS, numbers, read, zarr_store
 
+import rankfold as rf
 from rankfold.pipeline.errors import ChunkError, DataError, InputError, RankfoldError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.importing import import_array
@@ -216,6 +217,39 @@ def test_a_member_of_more_bytes_than_its_header_promises(tmp_path: Path) -> None
 def test_names_that_are_not_text(tmp_path: Path) -> None:
     os.mkdir(os.fsencode(tmp_path) + b"/\xff.zarr")
     refused(f"{tmp_path}/\udcff.zarr", r"\\udcff\.zarr is a name that is not UTF-8.* Rename it")
+
+
+def test_a_name_that_the_encoding_of_python_cannot_hold(tmp_path: Path) -> None:
+    code = "import sys, rankfold as rf; rf.open(sys.argv[1])"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, os.fsencode(tmp_path / "ü.zarr")],
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},
+        capture_output=True,
+        check=False,
+    )
+    assert b"Python cannot use here" in ended.stderr and b"set PYTHONUTF8=1" in ended.stderr
+
+
+@pytest.mark.parametrize("store", ["a::b.zarr", "day::1/x.zarr", "x.zarr"])
+def test_a_store_whose_path_holds_the_sign_of_arrays(tmp_path: Path, store: str) -> None:
+    path = tmp_path / store
+    path.parent.mkdir(exist_ok=True)
+    zarr.create_array(path, data=numbers(), chunks=(10, COLUMNS))
+    assert open_source(str(path)).shape == (ROWS, COLUMNS)
+    result = rf.pca(str(path), 2, out=path.with_name("r::1.zarr"))
+    assert rf.open(f"{result.path}::scores").shape == (ROWS, 2)
+    with pytest.raises(InputError, match="none does not exist"):
+        rf.open(f"{tmp_path}/none::X")
+
+
+@pytest.mark.parametrize("part", ["shape", "chunk_shape"])
+def test_true_is_no_length(tmp_path: Path, part: str) -> None:
+    path = zarr_store(tmp_path / "x.zarr", numbers())
+    document = json.loads((path / "zarr.json").read_text())
+    held = document if part == "shape" else document["chunk_grid"]["configuration"]
+    held[part] = [True, COLUMNS]
+    (path / "zarr.json").write_text(json.dumps(document))
+    refused(path, rf"{part} is \[True, {COLUMNS}\]: true is no length")
 
 
 def test_a_chunk_that_is_a_loop_of_links_is_bad_data(tmp_path: Path) -> None:

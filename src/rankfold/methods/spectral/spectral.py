@@ -36,6 +36,7 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
@@ -261,7 +262,7 @@ def _task(neighbors: object, asked: SpectralRequest, quality: object) -> Task:
 def _is_matrix(neighbors: object) -> bool:
     """Whether it is a matrix of weights: in memory, or an array of a store."""
     if isinstance(neighbors, (str, Path)):
-        return "::" in str(neighbors)
+        return bool(split_location(str(neighbors))[1])
     return hasattr(neighbors, "shape")
 
 

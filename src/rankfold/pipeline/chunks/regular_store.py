@@ -138,6 +138,11 @@ def _require_array(name: str, node: dict[str, Any]) -> None:
                 raise InputError(
                     f"{name} has a list of {len(part)} entries, which says nothing of an array. Restore it"
                 )
+            if any(isinstance(each, bool) for each in part):
+                # They are whole numbers to Python, and Zarr would read 1 and 0.
+                raise InputError(
+                    f"{name}: {key or 'a list in it'} is {part!r:.60}, and true or false is no length"
+                )
             parts += (("", each) for each in part)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -28,9 +30,16 @@ def split_location(location: str) -> tuple[str, str]:
     ('a.zarr', 'layers/X')
     >>> split_location("s3://bucket/a.zarr::X")
     ('s3://bucket/a.zarr', 'X')
+
+    A store whose own name holds ``::`` is known by being there: the longest path that is, is the store.
     """
+    location = location.removeprefix("file://")
+    words = [] if is_address(location) else location.split("::")
+    for count in range(len(words), 1, -1):
+        if os.path.exists(store := "::".join(words[:count])):
+            return store, "::".join(words[count:]).strip("/")
     store, _, array = location.partition("::")
-    return store.removeprefix("file://"), array.strip("/")
+    return store, array.strip("/")
 
 
 def is_address(store: str) -> bool:
@@ -42,6 +51,12 @@ def require_text(path: str) -> None:
     """Raise ``InputError`` for a name that is not UTF-8: JSON cannot keep it."""
     if any("\ud800" <= sign <= "\udfff" for sign in path):
         text = path.encode("utf-8", "backslashreplace").decode()
+        with contextlib.suppress(UnicodeError):
+            named = os.fsencode(path).decode()
+            raise InputError(
+                f"{named} is a name that Python cannot use here, where names of files are to be "
+                f"{sys.getfilesystemencoding()}: set PYTHONUTF8=1, or LC_ALL to a locale of UTF-8"
+            )
         raise InputError(f"{text} is a name that is not UTF-8, which no result can keep. Rename it")
 
 

@@ -90,6 +90,13 @@ def disk_errors(path: Path) -> Iterator[None]:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT):
             option = "--scratch" if (name_in_run(path) or "").startswith("rankfold-") else "--out"
             raise OutputError(f"cannot write {path}: {error.strerror}. Choose another {option}.") from error
+        if error.errno == errno.EFBIG:
+            raise OutputError(
+                f"cannot write {path}: {error.strerror}. A limit of this process (ulimit -f) or of the file "
+                "system allows no larger file. Raise it, or choose another place"
+            ) from error
+        if error.filename is None:
+            error.filename = str(path)
         raise
 
 

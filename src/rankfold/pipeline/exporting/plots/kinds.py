@@ -26,6 +26,7 @@ from rankfold.pipeline.exporting.plots.maps import has_maps, maps_of
 from rankfold.pipeline.exporting.plots.row_colors import colors_of
 from rankfold.pipeline.exporting.plots.row_columns import name_of, words_of
 from rankfold.pipeline.exporting.plots.scatter import scatter_of
+from rankfold.pipeline.formats.locate import split_location
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,7 +153,7 @@ OPTIONS = {"scatter": ("components", "color", "view"), "loadings": ("names",)}
 def title_of(result: Plottable, kind: str = "auto") -> str:
     """What stands above a figure."""
     kind, title = resolve_kind(result, kind), str(result.attrs["kind"]).replace("_", " ")
-    store, _, array = str(result.attrs["input"]["name"]).partition("::")
+    store, array = split_location(str(result.attrs["input"]["name"]))
     if array not in OF_NEIGHBORS:
         # Without what was selected, and which axes became the rows.
         name = Path(store).name.partition(" [")[0].partition(" by ")[0]
