@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from rankfold.api.finished import has_come, is_done
+from rankfold.api.finished import finished_result, result_that_came
 from rankfold.api.where import Growable, Where
 from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.chain import Chain
@@ -126,9 +126,10 @@ def _execute(
         )
         _require_place(task.source, output, folder.folder, *([] if scratch is None else [Path(scratch)]))
         folder, is_there = folder.replacing(), os.path.lexists(output)
-        if is_there and is_done(folder, identity, overwrite=overwrite):
+        finished = finished_result(folder, identity, overwrite=overwrite) if is_there else None
+        if finished is not None:
             folder.tidy(identity)
-            return Result(output)
+            return finished
         lacking = absences_of(task, MOST_FILES)
         executor = _with_work(executor, plan)
         executor.check()
@@ -136,8 +137,9 @@ def _execute(
         with folder.claim(identity, overwrite=overwrite) as held:
             if not is_there:
                 held = held.replacing()
-                if has_come(held, identity, overwrite=overwrite):
-                    return Result(output)
+                finished = result_that_came(held, identity, overwrite=overwrite)
+                if finished is not None:
+                    return finished
             while isinstance(task, Chain):
                 task = _last_link(task, held, executor, scratch, fingerprint, listen or False)
                 plan = task.plan(executor.budget)

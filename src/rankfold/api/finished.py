@@ -24,27 +24,27 @@ from rankfold.pipeline.storage.run_directory import RunDirectory
 LOG = logging.getLogger("rankfold")
 
 
-def is_done(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> bool:
-    """Whether the output is the finished answer to this request; one that is damaged is made again."""
+def finished_result(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> Result | None:
+    """The output, if it is the finished answer to this request; one that is damaged is made again."""
     output, damage = folder.output, ""
-    attrs = _attrs_of(output)
-    if not attrs:
+    result = _opened(output)
+    if result is None:
         _require_damaged(folder, overwrite=overwrite)
         damage = f"{output} is damaged: what it is cannot be read"
-    elif _is_answer(attrs, identity):
-        faults = damage_of(output, sums=overwrite) or fault_of(output)
+    elif _is_answer(result.attrs, identity):
+        faults = damage_of(output, sums=overwrite) or _fault_in(result)
         if not faults:
-            return True
+            return result
         damage = damage_in_words(output, faults)
     elif not overwrite:
         raise OutputError(
-            f"{output} exists and is the answer to another request: {difference_of(attrs, identity)}. Choose "
-            "another --out, or replace it with --overwrite."
+            f"{output} exists and is the answer to another request: "
+            f"{difference_of(result.attrs, identity)}. Choose another --out, or replace it with --overwrite."
         )
     require_replaceable(output)
     if damage:
         LOG.warning("%s. It is made again", damage)
-    return False
+    return None
 
 
 def _is_answer(attrs: dict[str, Any], identity: dict[str, Any]) -> bool:
@@ -80,16 +80,26 @@ def require_replaceable(output: Path) -> None:
         )
 
 
-def fault_of(output: Path) -> list[str]:
+def _fault_of(output: Path) -> list[str]:
     """Check all arrays and attributes of a result against its law: the first fault in a list, or none."""
     try:
-        result = Result(output)
-        result.require_lawful(*result)
+        return _fault_in(Result(output))
     except DataError as error:
-        return [str(error).removeprefix(f"{output}: ").removeprefix(f"{output} is damaged: ")]
+        return [_in_words(error, output)]
     except InputError:  # a matrix that was imported
         return []
+
+
+def _fault_in(result: Result) -> list[str]:
+    try:
+        result.require_lawful(*result)
+    except DataError as error:
+        return [_in_words(error, result.path)]
     return []
+
+
+def _in_words(error: DataError, output: Path) -> str:
+    return str(error).removeprefix(f"{output}: ").removeprefix(f"{output} is damaged: ")
 
 
 def verify(result: Result | str | Path) -> list[str]:
@@ -116,29 +126,29 @@ def verify(result: Result | str | Path) -> list[str]:
     Reads the result once. The same call, or command, that made a damaged result makes it again.
     """
     path = Path(result if isinstance(result, str | Path) else result.path)
-    return changed_files(path) or fault_of(path)
+    return changed_files(path) or _fault_of(path)
 
 
-def has_come(held: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> bool:
-    """Whether another process has finished this output before it was held; see ``is_done``."""
+def result_that_came(held: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> Result | None:
+    """The output, if another process has finished it before it was held; see ``finished_result``."""
     if not os.path.lexists(held.output):
-        return False
+        return None
     try:
-        done = is_done(held, identity, overwrite=overwrite)
+        result = finished_result(held, identity, overwrite=overwrite)
     except OutputError:
         held.clear()
         raise
-    if done:
+    if result is not None:
         held.clear()
-    return done
+    return result
 
 
-def _attrs_of(output: Path) -> dict[str, Any]:
-    """What an output says of itself; nothing if it is no result, or says it no more."""
+def _opened(output: Path) -> Result | None:
+    """An output, unless it is no result, or no longer says what it is."""
     try:
-        return Result(output).attrs
+        return Result(output)
     except (InputError, DataError):
-        return {}
+        return None
 
 
 def _request_of(folder: RunDirectory) -> str | None:
