@@ -113,10 +113,10 @@ class Rebuild(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """What reading the other factor takes, chunks that are written, and numbers of columns."""
+        """What reading the other factor takes, a last chunk that is written whole, and numbers of columns."""
         raw = len(self.weights) * (self.short[1] - self.short[0]) * self.dtype.itemsize
-        chunks = 2 * self.cut.panel_rows * self.width * self.dtype.itemsize
-        return raw + self.other.read_bytes(*self._other_shape) + chunks + 16 * self._resident_columns
+        last = self.cut.panel_rows * self.width * self.dtype.itemsize
+        return raw + self.other.read_bytes(*self._other_shape) + last + 16 * self._resident_columns
 
     def workspace(self, device: Device = HOST) -> Workspace:
         """Buffers and panels; the other factor is loaded."""
