@@ -249,7 +249,7 @@ def test_true_is_no_length(tmp_path: Path, part: str) -> None:
     held = document if part == "shape" else document["chunk_grid"]["configuration"]
     held[part] = [True, COLUMNS]
     (path / "zarr.json").write_text(json.dumps(document))
-    refused(path, rf"{part} is \[True, {COLUMNS}\]: true is no length")
+    refused(path, rf"{part} is \[True, {COLUMNS}\], and true or false is no length")
 
 
 def test_a_chunk_that_is_a_loop_of_links_is_bad_data(tmp_path: Path) -> None:

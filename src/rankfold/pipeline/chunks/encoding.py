@@ -35,7 +35,10 @@ OWN = ("blosc", "zstd", "lz4", *STREAMS)
 """Codecs, by their name in numcodecs, that are decoded here; any other chain is left to Zarr."""
 
 CODEC_BYTES = 6 * 2**20
-"""What decoders take for themselves, by measurement: Blosc three blocks, bz2 its tables."""
+"""Most that any decoder takes for itself, by measurement."""
+
+TABLES = {"zstd": 2**20, "lz4": 2**18, "gzip": 2**19, "zlib": 2**19, "bz2": 4 * 2**20, "lzma": 2**20}
+"""What decoders take for tables and windows, by measurement; Blosc takes three blocks, as large as it likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,8 @@ def codec_bytes(codec: str, chunk_bytes: int, *, encoded: int | None = None, pla
     """
     inputs = chunk_bytes * (2 + (codec == "lzma")) if codec in STREAMS else 0
     input_bytes = encoded_bound(chunk_bytes) if encoded is None else encoded
-    return CODEC_BYTES + input_bytes + chunk_bytes * (not placed) + inputs
+    own = TABLES.get(codec, min(CODEC_BYTES, 2**19 + 3 * chunk_bytes))
+    return own + input_bytes + chunk_bytes * (not placed) + inputs
 
 
 def require_sensible(size: int, chunk_bytes: int) -> None:

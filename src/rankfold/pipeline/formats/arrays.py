@@ -115,7 +115,10 @@ class ArraySource(InMemory):
 def array_source(array: npt.NDArray[Any]) -> ArraySource:
     """A matrix in memory, checked."""
     if isinstance(array, np.ma.MaskedArray):
-        raise InputError("a masked array has gaps, which would be taken for numbers; pass x.filled(value)")
+        raise InputError(
+            "a masked array has gaps, which would be taken for numbers; pass "
+            "x.astype(float).filled(numpy.nan), or x.filled(value)"
+        )
     require_matrix("array", array.shape, array.dtype)
     return ArraySource(np.asarray(array))
 

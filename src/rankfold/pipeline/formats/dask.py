@@ -13,6 +13,7 @@ import functools
 import hashlib
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,7 +65,7 @@ class DaskBlocks:
             block = computed_block(self.array, index)
             for piece in pieces:
                 if part := intersect(piece, box):
-                    np.copyto(part.out, block[local(part.box, box)])
+                    np.copyto(part.out, block[local(part.box, box)], casting="unsafe")
 
     def check(self) -> None:
         """Nothing can be seen without computing."""
@@ -207,10 +208,31 @@ def computed_block(array: Any, index: tuple[int, ...], form: Callable[[Any], Any
         raise ChunkError(
             f"dask array {array.name}: block {index} has shape {block.shape}, promised was {shape}"
         )
+    _require_type(array, index, block)
     return block
 
 
+def _require_type(array: Any, index: tuple[int, ...], block: Any) -> None:
+    """Raise ``ChunkError`` for a block of another type than declared that would not be the same as that."""
+    is_wide = block.dtype.kind in "iu" and block.dtype.itemsize > 4  # float64 does not hold all of them
+    if block.dtype == array.dtype or (np.can_cast(block.dtype, array.dtype, "safe") and not is_wide):
+        return
+    numbers = block.data if scipy.sparse.issparse(block) else block
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what an imaginary part is
+        back = numbers.astype(array.dtype).astype(block.dtype)
+    if not np.array_equal(back, numbers, equal_nan=numbers.dtype.kind in "fc"):
+        raise ChunkError(
+            f"dask array {array.name}: block {index} holds {block.dtype}, and the array is declared as "
+            f"{array.dtype}, which would change its numbers. Declare what it is, as x.astype({block.dtype})"
+        )
+
+
 def _filled(block: Any) -> npt.NDArray[Any]:
+    if isinstance(block, np.ma.MaskedArray):
+        if block.dtype.kind not in "fc" and np.ma.is_masked(block):
+            raise ValueError(f"it is a masked array of {block.dtype}, which has no NaN for its gaps")
+        block = block.filled(np.nan) if block.dtype.kind in "fc" else block.data
     return np.asarray(block.todense() if hasattr(block, "todense") else block)
 
 

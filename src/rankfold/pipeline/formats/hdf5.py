@@ -21,8 +21,10 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.absence import Absence, chunk_count
 from rankfold.pipeline.chunks.geometry import Piece, Span, requests
+from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import native, require_matrix, require_numbers, whole_lengths
 from rankfold.pipeline.data.grid import Grid, regular_grids
+from rankfold.pipeline.data.meaning import NAMES, meaning_of
 from rankfold.pipeline.data.source import MOST_FILES, Source
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
@@ -203,12 +205,21 @@ def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None)
         require_hdf5(path)
         with open_hdf5(path) as file:
             name = choose(path, text, _datasets(h5py, file))
-            volume = _volume(file[name], f"{path}::{name}", os.path.abspath(path), missing)
+            dataset = file[name]
+            volume = decode_volume(
+                _volume(dataset, f"{path}::{name}", os.path.abspath(path), missing),
+                meaning_of(f"{path}::{name}", native(dataset.dtype), _said(dataset)),
+            )
     except RankfoldError:
         raise
     except DAMAGE as error:
         raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
     return stack_volume(volume, rows)
+
+
+def _said(dataset: Any) -> dict[str, Any]:
+    """Attributes that say what numbers stand for."""
+    return {name: dataset.attrs[name] for name in NAMES if name in dataset.attrs}
 
 
 def _volume(

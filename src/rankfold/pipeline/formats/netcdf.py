@@ -17,15 +17,17 @@ import io
 import math
 import os
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from rankfold.pipeline.chunks.geometry import Piece, requests
+from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import native, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
+from rankfold.pipeline.data.meaning import MARKS, SCALES, bounds_of_decoded, meaning_of
 from rankfold.pipeline.data.source import Source, Volume
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError
@@ -288,12 +290,29 @@ def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
     name = f"xarray {x.name}" if x.name is not None else "xarray DataArray"
     axes = axis_names(x.shape, [str(axis) for axis in x.dims])
     first_of_two = row_axes(name, axes, x.shape, rows) == (0,) and x.ndim == 2
+    if x.chunks is not None or x.variable._in_memory:
+        _require_decoded(name, x)
     if x.chunks is not None:
         return dask_source(x.data) if first_of_two else stack_volume(dask_volume(x.data, axes), rows)
     # Not public, but the only way to ask whether values are here without fetching them.
     if x.variable._in_memory:
         return array_source(x.values) if first_of_two else stack_volume(array_volume(x.values, axes), rows)
     return stack_volume(_volume(name, x.variable, LazyVariable(x.variable)), rows)
+
+
+def _require_decoded(name: str, x: Any) -> None:
+    """Raise ``InputError`` for values in hand that attributes say are packed, or that hold marks."""
+    said = _undecoded(x.attrs)
+    if meaning_of(name, native(x.dtype), said) is not None:
+        raise InputError(
+            f"{name} was not decoded, or its attributes speak of other numbers: {', '.join(said)}. Decode it "
+            "with xarray.decode_cf, or remove them"
+        )
+
+
+def _undecoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes that xarray moves to ``encoding`` when it decodes what they are of."""
+    return {each: attributes[each] for each in (*MARKS, *SCALES, "_Unsigned") if each in attributes}
 
 
 def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Volume:
@@ -306,17 +325,24 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
         sizes = None
     chunks = tuple(min(size, length) for size, length in zip(sizes or array.shape, array.shape, strict=True))
     names = [each for each in COMPRESSORS if encoding.get(each)]
-    return XarrayVolume(
+    dtype = native(array.dtype)
+    meaning = (
+        meaning_of(name, dtype, array.attrs)
+        if _undecoded(array.attrs)
+        else bounds_of_decoded(name, dtype, array.attrs, encoding)
+    )
+    volume = XarrayVolume(
         name=name,
         variable=variable,
         shape=array.shape,
         axes=axis_names(array.shape, [str(axis) for axis in array.dims]),
-        dtype=native(array.dtype),
+        dtype=dtype,
         chunks=chunks,
         whole=sizes is not None,
         format="netCDF" if isinstance(variable, FileVariable) else "xarray, opened",
         codec=" + ".join(names) or "none",
     )
+    return decode_volume(volume, meaning)
 
 
 def _require_complete(path: str) -> None:

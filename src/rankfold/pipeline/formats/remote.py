@@ -45,8 +45,8 @@ from rankfold.pipeline.formats.zarr.metadata import (
     Layout,
     dimension_names,
     layout_of,
+    meaning_in,
     read_through_zarr,
-    store_fill,
 )
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def remote_matrix(url: str, array: str, *, missing: str | None, rows: Rows = Non
         raise zarr_refusal(name, error) from error
     axes = axis_names(opened_array.shape, dimension_names(opened_array))
     volume = RemoteVolume(name=name, url=url, array=array, shape=opened_array.shape, axes=axes, **layout)
-    return stack_volume(decode_volume(volume, opened_array.attrs, fill=store_fill(opened_array)), rows)
+    return stack_volume(decode_volume(volume, meaning_in(name, opened_array)), rows)
 
 
 def _metadata(url: str, array: str, name: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.engine.sweep import FAN_IN
 from rankfold.pipeline.planning.passes import BLAS_BYTES, Pass
 
-RESERVE_BYTES = 8 * 2**20
+RESERVE_BYTES = 12 * 2**20
 """Graphs, tables, small vectors, and what the allocator keeps."""
 
 SAVED_BYTES = 16 * 2**20

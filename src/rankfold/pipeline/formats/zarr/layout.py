@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rankfold.pipeline.chunks.edition import edition_around
-from rankfold.pipeline.data.decoded import decode_volume, is_packed
-from rankfold.pipeline.data.dtypes import native, require_chunks, require_matrix, require_numbers
+from rankfold.pipeline.data.decoded import decode_volume
+from rankfold.pipeline.data.dtypes import require_chunks, require_matrix, require_numbers
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats.locate import require_array, zarr_refusal
 from rankfold.pipeline.formats.zarr.metadata import (
     dimension_names,
     layout_of,
+    meaning_in,
     metadata_version,
-    store_fill,
 )
 from rankfold.pipeline.formats.zarr.source import ZarrSource, ZarrVolume
 
@@ -50,10 +50,11 @@ def matrix_of(
     require_chunks(name, array.shape, array.chunks, array.dtype)
     first = row_axes(name, axes, array.shape, rows) == (0,)
     require_numbers(name, array.dtype)
-    if array.ndim == 2 and first and not is_packed(native(array.dtype), array.attrs):
+    meaning = meaning_in(name, array)
+    if array.ndim == 2 and first and meaning is None:
         return source_of(array, missing=missing, name=name)
     volume = ZarrVolume(shape=array.shape, axes=axes, **_layout(array, path, missing, name))
-    return stack_volume(decode_volume(volume, array.attrs, fill=store_fill(array)), rows)
+    return stack_volume(decode_volume(volume, meaning), rows)
 
 
 def source_of(array: zarr.Array[Any], *, missing: str | None, name: str | None = None) -> ZarrSource:

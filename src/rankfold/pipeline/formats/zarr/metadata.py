@@ -20,12 +20,17 @@ from rankfold.pipeline.chunks.encoding import Encoding
 from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece
 from rankfold.pipeline.data.dtypes import native
+from rankfold.pipeline.data.meaning import SCALES, Meaning, meaning_of
 from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.regular import read_bounded
 
 if TYPE_CHECKING:
     import zarr
     from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+
+
+AXES = "_ARRAY_DIMENSIONS"
+"""Attribute in which xarray keeps names of axes in version 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +164,21 @@ def key_style(metadata: ArrayV2Metadata | ArrayV3Metadata, folder: str) -> tuple
 
 def dimension_names(array: zarr.Array[Any]) -> Any:
     """Names of the axes, which version 3 has a place for and xarray keeps as an attribute in version 2."""
-    return getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
+    return getattr(array.metadata, "dimension_names", None) or array.attrs.get(AXES)
 
 
-def store_fill(array: zarr.Array[Any]) -> float | int | None:
-    """The fill value of a store of version 2; in version 3 missing values are an attribute."""
-    if array.metadata.zarr_format == 3 or array.fill_value is None:
-        return None
-    return native(array.dtype).type(array.fill_value).item()  # type: ignore[no-any-return]
+def meaning_in(name: str, array: zarr.Array[Any]) -> Meaning | None:
+    """What the numbers of an array stand for, by its attributes.
+
+    In version 2 xarray keeps what stands for nothing as the fill value of the array. It marks packed numbers,
+    and others where xarray named the axes and the fill value is not the 0 that Zarr takes by itself.
+    """
+    attributes, fill = array.attrs.asdict(), None
+    if array.metadata.zarr_format == 2 and array.fill_value is not None:
+        fill = native(array.dtype).type(array.fill_value).item()
+        if not any(each in attributes for each in SCALES) and (not fill or AXES not in attributes):
+            fill = None
+    return meaning_of(name, native(array.dtype), attributes, fill=fill)
 
 
 def read_through_zarr(array: zarr.Array[Any], request: Piece) -> None:

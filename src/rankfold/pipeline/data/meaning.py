@@ -1,0 +1,247 @@
+"""What stored numbers stand for, as attributes beside them say it.
+
+    _FillValue, missing_value      numbers that stand for nothing: CF 2.5.1
+    scale_factor, add_offset       value = stored x scale_factor + add_offset: CF 8.1
+    valid_range, valid_min, _max   stored numbers beyond them stand for nothing: NUG, CF 2.5.1
+    _Unsigned                      whether the bits of an integer are read with a sign: NUG
+
+CF: Climate and Forecast Metadata Conventions 1.11. NUG: NetCDF Users' Guide, Attribute Conventions. Zarr as
+xarray writes it keeps them in attributes, those of version 2 the fill value as that of the array; HDF5 files
+that are netCDF-4 under another name have them too. ``MissingValue`` is what HDF-EOS5 calls ``missing_value``.
+
+The traps: a number that the stored type cannot hold marks nothing, and would wrap around to one that is data.
+Bounds of packed numbers are packed too, unless they are real numbers beside stored integers. The fill value 0
+of a Zarr array is what Zarr takes by itself, and marks nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import InputError
+
+MARKS = ("_FillValue", "missing_value", "MissingValue")
+"""Attributes that name numbers which stand for nothing."""
+
+BOUNDS = ("valid_range", "valid_min", "valid_max")
+SCALES = ("scale_factor", "add_offset")
+OTHERS = {"ScaleFactor": 1.0, "Offset": 0.0, "Slope": 1.0, "Intercept": 0.0, "slope": 1.0, "intercept": 0.0}
+"""Attributes that change numbers by rules of their makers, and what they are where they change nothing."""
+
+NAMES = (*MARKS, *BOUNDS, *SCALES, *OTHERS, "_Unsigned")
+"""All attributes that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """How stored numbers are decoded; by itself as they are."""
+
+    stored: np.dtype[Any]
+    """Type that their bits are read as."""
+
+    missing: tuple[float | int, ...] = ()
+    """Stored numbers that stand for nothing, increasing."""
+
+    least: float = -math.inf
+    most: float = math.inf
+    """Bounds of what stands for something."""
+
+    of_values: bool = False
+    """Whether the bounds are of decoded values, not of stored numbers."""
+
+    scale: float = 1.0
+    offset: float = 0.0
+    is_scaled: bool = False
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there are bounds."""
+        return self.least > -math.inf or self.most < math.inf
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values: one that has NaN where some may be missing."""
+        if self.stored.kind == "f" or not (self.is_scaled or self.missing or self.is_bounded):
+            return self.stored
+        exact = self.stored.itemsize <= 2 and not self.is_scaled
+        return np.dtype(np.float32 if exact else np.float64)
+
+    def decode(self, raw: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+        """Values of stored numbers, into ``out``."""
+        raw = raw.view(self.stored)
+        out[...] = raw
+        if self.is_scaled:
+            out *= self.scale
+            out += self.offset
+        for value in self.missing:
+            out[raw == value] = np.nan
+        if self.is_bounded:
+            told = out if self.of_values else raw
+            out[(told < self.least) | (told > self.most)] = np.nan
+
+    def facts(self) -> tuple[object, ...]:
+        """What tells it from others of the same type, for fingerprints."""
+        found: tuple[object, ...] = (self.dtype.str, self.scale, self.offset, self.missing)
+        if self.is_bounded:
+            found += (self.least, self.most, self.of_values)
+        return found
+
+
+def meaning_of(
+    name: str, dtype: np.dtype[Any], attributes: Mapping[str, Any], *, fill: float | int | None = None
+) -> Meaning | None:
+    """What numbers of a type with these attributes stand for; None where it is themselves.
+
+    ``fill`` is the fill value of a store whose writer keeps it there, and not in an attribute.
+
+    Raises
+    ------
+    InputError
+        An attribute is no number, or one of ``OTHERS`` that would change something.
+    """
+    said = {each: _plain(attributes[each]) for each in NAMES if each in attributes}
+    _refuse_others(name, said)
+    if dtype.kind not in "iuf":
+        return None
+    stored, resigned = _signed(dtype, said.get("_Unsigned"))
+    marks = {mark for each in MARKS if each in said for mark in _marks(said[each], stored, resigned=resigned)}
+    if fill is not None:
+        marks |= set(_marks(fill, stored, resigned=resigned))
+    meaning = Meaning(stored, tuple(sorted(marks)))
+    if any(each in said for each in SCALES):
+        idle = dict(zip(SCALES, (1, 0), strict=True))
+        scale, offset = (_number(name, each, said.get(each, idle[each])) for each in SCALES)
+        meaning = replace(meaning, scale=scale, offset=offset, is_scaled=True)
+    meaning = _bounded(name, meaning, said)
+    return None if meaning == Meaning(dtype) else meaning
+
+
+def bounds_of_decoded(
+    name: str, dtype: np.dtype[Any], attributes: Mapping[str, Any], encoding: Mapping[str, Any]
+) -> Meaning | None:
+    """Bounds of values that xarray has decoded but for these; None where there are none.
+
+    ``encoding`` is what it decoded them by. Bounds of packed integers are taken half a step further out:
+    values at a bound were rounded.
+    """
+    said = {each: attributes[each] for each in (*BOUNDS, *OTHERS) if each in attributes}
+    said |= {each: encoding[each] for each in (*SCALES, "_Unsigned") if each in encoding}
+    meaning = meaning_of(name, np.dtype(encoding.get("dtype") or dtype), said)
+    if meaning is None or not meaning.is_bounded:
+        return None
+    least, most = meaning.least, meaning.most
+    if meaning.is_scaled and not meaning.of_values:
+        half = 0.5 if meaning.stored.kind in "iu" else 0.0
+        ends = [end * meaning.scale + meaning.offset for end in (least - half, most + half)]
+        least, most = min(ends), max(ends)
+    return Meaning(dtype, least=least, most=most)
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as Python has it: bytes as text, lists of one as that one."""
+    value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    return _plain(value[0]) if isinstance(value, list | tuple) and len(value) == 1 else value
+
+
+def _refuse_others(name: str, said: Mapping[str, Any]) -> None:
+    for each, idle in OTHERS.items():
+        if each in said and said[each] != idle:
+            raise InputError(
+                f"{name} has an attribute {each} = {said[each]!r:.40}: its numbers mean something else by a "
+                "rule that is not in the conventions of CF. Decode them first, or, if they are decoded, "
+                "remove the attribute"
+            )
+
+
+def _number(name: str, attribute: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} has a {attribute} that is no number: {value!r:.60}") from error
+    if not math.isfinite(number):
+        raise InputError(f"{name} has a {attribute} of {number}")
+    return number
+
+
+def _signed(dtype: np.dtype[Any], unsigned: Any) -> tuple[np.dtype[Any], bool]:
+    """Type that bits are read as, and whether that is another than stored."""
+    said = str(unsigned).lower()
+    kind = {"true": "u", "false": "i"}.get(said, dtype.kind) if dtype.kind in "iu" else dtype.kind
+    return np.dtype(f"{kind}{dtype.itemsize}"), kind != dtype.kind
+
+
+def _marks(value: Any, stored: np.dtype[Any], *, resigned: bool) -> list[float | int]:
+    """Numbers of the stored type that an attribute names; xarray writes those of floats as base64."""
+    found: list[float | int] = []
+    for each in value if isinstance(value, list) else [value]:
+        number = _parsed(each) if isinstance(each, str) else each
+        if isinstance(number, bool) or not isinstance(number, int | float) or number != number:
+            continue
+        if stored.kind == "f":
+            with np.errstate(over="ignore"):
+                mark = float(stored.type(number))
+            found += [mark] if math.isfinite(mark) or math.isinf(number) else []
+            continue
+        bits, limits = 8 * stored.itemsize, np.iinfo(stored)
+        if resigned and number == int(number) and not limits.min <= number <= limits.max:
+            number = int(number) % 2**bits - (2**bits if stored.kind == "i" else 0)
+        if math.isfinite(number) and number == int(number) and limits.min <= number <= limits.max:
+            found.append(float(number) if float(number) == number == int(float(number)) else int(number))
+    return found
+
+
+def _parsed(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return float(struct.unpack("<d", base64.b64decode(text))[0])
+    except (struct.error, binascii.Error, ValueError):
+        return None
+
+
+def _bounded(name: str, meaning: Meaning, said: Mapping[str, Any]) -> Meaning:
+    """With bounds of what stands for something."""
+    given = {}
+    for each, place in zip(BOUNDS[1:], ("least", "most"), strict=True):
+        if each in said:
+            given[place] = said[each]
+    if "valid_range" in said:
+        pair = said["valid_range"]
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise InputError(f"{name} has a valid_range that is no pair of numbers: {pair!r:.60}")
+        given = dict(zip(("least", "most"), pair, strict=True))
+    if not given:
+        return meaning
+    of_values = meaning.is_scaled and meaning.stored.kind in "iu"
+    of_values = of_values and any(isinstance(value, float) for value in given.values())
+    least, most = (
+        _bound(name, given[place], meaning.stored, of_values=of_values) if place in given else idle
+        for place, idle in (("least", -math.inf), ("most", math.inf))
+    )
+    if least > most:
+        raise InputError(f"{name} says that valid numbers are from {least:g} to {most:g}, which none is")
+    return replace(meaning, least=least, most=most, of_values=of_values)
+
+
+def _bound(name: str, value: Any, stored: np.dtype[Any], *, of_values: bool) -> float:
+    """A bound in the type that it is compared in; what lies beyond all that is stored is none."""
+    if isinstance(value, str | bool) or value is None:
+        raise InputError(f"{name} has a bound of valid numbers that is no number: {value!r:.60}")
+    number = float(value)
+    if of_values or stored.kind != "f":
+        return number
+    with np.errstate(over="ignore"):
+        return float(stored.type(number))

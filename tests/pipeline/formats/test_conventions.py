@@ -1,0 +1,309 @@
+"""Numbers that mean something else than they say: every convention in every format that can carry it.
+
+A table of conventions: what is stored, with which attributes, and the values that are meant. Files are
+written by xarray and h5py, and where xarray decodes a convention it is asked too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import h5py
+import numpy as np
+import numpy.typing as npt
+import pytest
+import xarray as xr
+from stores import read
+
+import rankfold as rf
+from rankfold.pipeline.data.meaning import OTHERS
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.formats import open_source
+
+Array = npt.NDArray[Any]
+
+STORED = np.array([[1, 2, 3, 4], [5, -9, 7, 8], [9, 10, 11, 100], [13, 14, 15, 16], [17, 18, 19, 20]])
+
+
+def meant(missing: tuple[int, ...] = (), scale: float = 1, offset: float = 0) -> Array:
+    """The stored numbers, some of which stand for nothing."""
+    values = STORED * float(scale) + offset
+    values[np.isin(STORED, missing)] = np.nan
+    return values
+
+
+@dataclass(frozen=True)
+class Convention:
+    """What is stored, and what it means."""
+
+    dtype: str
+    attributes: dict[str, Any]
+    values: Array
+    of_xarray: bool = True
+    """Whether xarray decodes it."""
+
+    skip: tuple[str, ...] = ()
+    """Formats that cannot carry it."""
+
+    stored: Array = field(default_factory=lambda: STORED)
+
+
+def numbers(dtype: str, *values: float) -> Any:
+    """A number, or an array of some, of a type, as attributes have them."""
+    return np.array(values, dtype) if len(values) > 1 else np.dtype(dtype).type(values[0])
+
+
+SIGNED = np.array(STORED, "i2").astype("u1")
+"""Of which -9 is 247."""
+
+CONVENTIONS = {
+    "fill of floats": Convention("f8", {"_FillValue": -9.0}, meant((-9,))),
+    "fill of singles": Convention("f4", {"_FillValue": numbers("f4", -9)}, meant((-9,))),
+    "fill of shorts": Convention("i2", {"_FillValue": numbers("i2", -9)}, meant((-9,))),
+    "fill of integers": Convention("i4", {"_FillValue": numbers("i4", -9)}, meant((-9,))),
+    "fill that is NaN": Convention("f8", {"_FillValue": np.nan}, meant()),
+    "missing value": Convention("f8", {"missing_value": -9.0}, meant((-9,))),
+    "missing value of shorts": Convention("i2", {"missing_value": numbers("i2", 100)}, meant((100,))),
+    "fill and missing value": Convention(
+        "i2", {"_FillValue": numbers("i2", -9), "missing_value": numbers("i2", -9)}, meant((-9,))
+    ),
+    "two marks": Convention(
+        "i2",
+        {"_FillValue": numbers("i2", -9), "missing_value": numbers("i2", 100)},
+        meant((-9, 100)),
+        of_xarray=False,  # it warns, and decodes both
+    ),
+    "several missing values": Convention(
+        "f8", {"missing_value": numbers("f8", -9, 100)}, meant((-9, 100)), of_xarray=False
+    ),
+    "scale": Convention("i2", {"scale_factor": 0.25}, meant(scale=0.25)),
+    "offset": Convention("i2", {"add_offset": 273.0}, meant(offset=273)),
+    "scale, offset and fill": Convention(
+        "i2",
+        {"scale_factor": 0.25, "add_offset": 5.0, "_FillValue": numbers("i2", -9)},
+        meant((-9,), 0.25, 5),
+    ),
+    "scale of bytes": Convention(
+        "i1", {"scale_factor": 0.5, "_FillValue": numbers("i1", 100)}, meant((100,), 0.5)
+    ),
+    "scale of floats": Convention("f8", {"scale_factor": 2.0, "_FillValue": -9.0}, meant((-9,), 2)),
+    "without a sign": Convention(
+        "i1",
+        {"_Unsigned": "true", "_FillValue": numbers("i1", -9)},
+        np.where(SIGNED == 247, np.nan, SIGNED),
+    ),
+    "without a sign, scaled": Convention(
+        "i1", {"_Unsigned": "true", "scale_factor": 0.5}, SIGNED * 0.5, skip=("zarr 2",)
+    ),
+    "valid range": Convention("f8", {"valid_range": numbers("f8", 0, 50)}, meant((-9, 100)), of_xarray=False),
+    "valid range of shorts": Convention(
+        "i2", {"valid_range": numbers("i2", 0, 50)}, meant((-9, 100)), of_xarray=False
+    ),
+    "valid least": Convention("f8", {"valid_min": 0.0}, meant((-9,)), of_xarray=False),
+    "valid most": Convention("f8", {"valid_max": 50.0}, meant((100,)), of_xarray=False),
+    "valid range, packed": Convention(
+        "i2",
+        {"valid_range": numbers("i2", 1, 20), "scale_factor": 0.1},
+        meant((-9, 100), 0.1),
+        of_xarray=False,
+    ),
+    "valid range of values, packed": Convention(
+        "i2",
+        {"valid_range": numbers("f8", 0.0, 5.5), "scale_factor": 0.25},
+        meant((-9, 100), 0.25),
+        of_xarray=False,
+    ),
+    "valid range and fill": Convention(
+        "i2",
+        {"valid_range": numbers("i2", 0, 50), "_FillValue": numbers("i2", 7)},
+        meant((-9, 100, 7)),
+        of_xarray=False,
+    ),
+    "valid bounds that all lie within": Convention(
+        "i2", {"valid_min": numbers("i2", -100), "valid_max": numbers("i2", 100)}, meant(), of_xarray=False
+    ),
+    "HDF-EOS5": Convention("f4", {"MissingValue": numbers("f4", -9)}, meant((-9,)), of_xarray=False),
+    "attributes that change nothing": Convention("i2", dict(OTHERS), meant(), of_xarray=False),
+    "other attributes": Convention("i2", {"units": "K", "long_name": "valid_range"}, meant()),
+}
+
+
+def dataset(convention: Convention) -> xr.Dataset:
+    """With the attributes as they will stand in the file."""
+    return xr.Dataset({"v": (("t", "x"), convention.stored.astype(convention.dtype), convention.attributes)})
+
+
+def netcdf(path: Path, convention: Convention, kind: str = "NETCDF4") -> Path:
+    dataset(convention).to_netcdf(path, format=kind)  # type: ignore[call-overload]
+    return path
+
+
+def zarr(path: Path, convention: Convention, version: int) -> Path:
+    said = dataset(convention)
+    if np.asarray(convention.attributes.get("valid_range", 0)).size > 1 or "missing_value" in said["v"].attrs:
+        said["v"].attrs = {name: np.asarray(value).tolist() for name, value in said["v"].attrs.items()}
+    said.to_zarr(path, zarr_format=version, consolidated=False)  # type: ignore[call-overload]
+    return path
+
+
+def hdf5(path: Path, convention: Convention) -> Path:
+    with h5py.File(path, "w") as file:
+        made = file.create_dataset("v", data=convention.stored.astype(convention.dtype), chunks=(2, 4))
+        made.attrs.update(convention.attributes)
+    return path
+
+
+FORMATS: dict[str, Callable[[Path, Convention], Any]] = {
+    "netCDF-4": lambda folder, each: f"{netcdf(folder / 'x.nc', each)}::v",
+    "netCDF-3": lambda folder, each: f"{netcdf(folder / 'x.nc', each, 'NETCDF3_CLASSIC')}::v",
+    "netCDF-4 named .h5": lambda folder, each: f"{netcdf(folder / 'x.nc', each).rename(folder / 'x.h5')}::v",
+    "HDF5": lambda folder, each: f"{hdf5(folder / 'x.h5', each)}::v",
+    "zarr 2": lambda folder, each: f"{zarr(folder / 'x.zarr', each, 2)}::v",
+    "zarr 3": lambda folder, each: f"{zarr(folder / 'x.zarr', each, 3)}::v",
+    "xarray, opened": lambda folder, each: xr.open_dataset(netcdf(folder / "x.nc", each))["v"],
+}
+
+
+@pytest.mark.filterwarnings("ignore:variable 'v' has multiple fill values")
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_numbers_are_what_is_meant(tmp_path: Path, kind: str, name: str) -> None:
+    convention = CONVENTIONS[name]
+    if kind in convention.skip:
+        pytest.skip(f"{kind} as xarray writes it does not carry {name}")
+    place = FORMATS[kind](tmp_path, convention)
+    source = open_source(place)
+    np.testing.assert_allclose(whole(source), convention.values, rtol=1e-6, atol=0)
+    if convention.of_xarray and isinstance(place, str) and "::" in place and ".zarr" not in place:
+        with xr.open_dataset(place.partition("::")[0], engine="netcdf4") as opened:
+            np.testing.assert_allclose(opened["v"].values, convention.values, rtol=1e-6, atol=0)
+
+
+def whole(source: Source) -> Array:
+    rows, columns = source.shape
+    return read(source, (0, rows), (0, columns))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("name", [name for name, each in CONVENTIONS.items() if each.of_xarray])
+def test_zarr_is_read_as_xarray_reads_it(tmp_path: Path, version: int, name: str) -> None:
+    path = zarr(tmp_path / "x.zarr", CONVENTIONS[name], version)
+    with xr.open_zarr(path, consolidated=False) as opened:
+        np.testing.assert_allclose(
+            whole(open_source(f"{path}::v")), opened["v"].values.astype(float), rtol=1e-6, atol=0
+        )
+
+
+@pytest.mark.parametrize("fill", [0, 0.0, None])
+@pytest.mark.parametrize("dtype", ["f4", "i2"])
+def test_the_fill_value_that_zarr_takes_by_itself_marks_nothing(
+    tmp_path: Path, fill: Any, dtype: str
+) -> None:
+    import zarr as library
+
+    x = np.arange(12).reshape(4, 3).astype(dtype)
+    made = library.create_array(tmp_path / "x.zarr", data=x, chunks=(2, 3), zarr_format=2, fill_value=fill)
+    made.attrs["_ARRAY_DIMENSIONS"] = ["t", "x"]
+    np.testing.assert_array_equal(whole(open_source(tmp_path / "x.zarr")), x)
+
+
+@pytest.mark.parametrize("mark", [-99999, 70000, 1.5])
+def test_a_mark_that_the_type_cannot_hold_marks_nothing(tmp_path: Path, mark: float) -> None:
+    x = np.arange(-6, 6, dtype="i2").reshape(4, 3)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("v", data=np.vstack([x, x + 31073])).attrs["missing_value"] = mark
+    source = open_source(tmp_path / "x.h5")
+    assert source.dtype == np.int16
+    np.testing.assert_array_equal(whole(source)[:4], x)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_rule_that_is_not_known_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    for suffix, make in ((".h5", hdf5), (".nc", netcdf)):
+        path = make(tmp_path / f"x{suffix}", Convention("f4", {name: 3.5}, meant()))
+        with pytest.raises(InputError, match=f"attribute {name} = 3.5: its numbers mean something else"):
+            open_source(path)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"scale_factor": "metres"}, "scale_factor that is no number: 'metres'"),
+        ({"add_offset": np.inf}, "add_offset of inf"),
+        ({"valid_range": 3.0}, "valid_range that is no pair of numbers: 3.0"),
+        ({"valid_range": np.array([5.0, 1.0])}, "valid numbers are from 5 to 1, which none is"),
+        ({"valid_min": "low"}, "bound of valid numbers that is no number: 'low'"),
+    ],
+)
+def test_attributes_that_say_nothing_are_refused(
+    tmp_path: Path, attributes: dict[str, Any], message: str
+) -> None:
+    path = hdf5(tmp_path / "x.h5", Convention("f4", attributes, meant()))
+    with pytest.raises(InputError, match=message):
+        open_source(path)
+
+
+@pytest.mark.parametrize("chunks", [None, {"t": 2}])
+def test_an_array_in_hand_that_was_not_decoded_is_refused(tmp_path: Path, chunks: Any) -> None:
+    path = netcdf(tmp_path / "x.nc", CONVENTIONS["scale, offset and fill"])
+    raw = xr.open_dataset(path, mask_and_scale=False, chunks=chunks)["v"]
+    raw = raw.load() if chunks is None else raw
+    with pytest.raises(InputError, match=r"was not decoded.*_FillValue, scale_factor, add_offset.*decode_cf"):
+        open_source(raw)
+    expected = CONVENTIONS["scale, offset and fill"].values
+    lazy = xr.open_dataset(path, mask_and_scale=False)["v"]
+    np.testing.assert_allclose(whole(open_source(lazy)), expected)
+
+
+def test_a_mean_is_that_of_what_is_there(tmp_path: Path) -> None:
+    y = np.arange(24.0).reshape(8, 3)
+    y[2, 1] = np.nan
+    path = tmp_path / "a.zarr"
+    xr.DataArray(y, dims=("t", "x"), name="v").to_dataset().to_zarr(
+        path, zarr_format=2, encoding={"v": {"_FillValue": -9999.0}}
+    )
+    with pytest.raises(rf.RankfoldError, match="NaN"):
+        rf.pca(f"{path}::v", 1)
+    result = rf.pca(f"{path}::v", 1, missing="mean")
+    np.testing.assert_allclose(np.asarray(result["mean"]), np.nanmean(y, axis=0))
+
+
+# Dask and NumPy -----------------------------------------------------------------------------------
+
+
+def test_gaps_of_masked_arrays_are_nan_or_refused() -> None:
+    x = np.ma.masked_equal(np.arange(12.0).reshape(4, 3), 7)
+    np.testing.assert_array_equal(
+        whole(open_source(da.from_array(x, chunks=(2, 3), asarray=False))), x.filled(np.nan)
+    )
+    with pytest.raises(InputError, match=r"masked array has gaps.*filled\(numpy.nan\)"):
+        open_source(x)
+    of_integers = da.from_array(x.astype(int), chunks=(2, 3), asarray=False)
+    with pytest.raises(ChunkError, match="masked array of int64, which has no NaN"):
+        whole(open_source(of_integers))
+
+
+@pytest.mark.parametrize(
+    ("declared", "held"), [("f4", "c8"), ("f4", "f8"), ("i4", "f8"), ("u1", "i8"), ("f8", "i8")]
+)
+def test_a_block_of_another_type_than_declared_is_named(declared: str, held: str) -> None:
+    values = {"c8": 1 + 2j, "f8": 0.1, "i8": 2**60 + 1}[held]
+    x = da.zeros((4, 3), chunks=(2, 3), dtype=declared)
+    x = x.map_blocks(lambda block: np.full(block.shape, values, held), dtype=declared)
+    source = open_source(x)
+    with pytest.raises(
+        ChunkError, match=rf"dask array .* holds {np.dtype(held)}, .* declared as {np.dtype(declared)}"
+    ):
+        whole(source)
+
+
+def test_a_block_of_a_wider_type_whose_numbers_fit_is_read() -> None:
+    x = da.zeros((4, 3), chunks=(2, 3), dtype="f4").map_blocks(
+        lambda block: np.full(block.shape, 0.5), dtype="f4"
+    )
+    np.testing.assert_array_equal(whole(open_source(x)), np.full((4, 3), 0.5, np.float32))
