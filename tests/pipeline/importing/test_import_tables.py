@@ -149,6 +149,9 @@ def test_headers_are_noticed(tmp_path: Path) -> None:
     np.testing.assert_array_equal(named, [[3, 4]])
     assert "--header no" in report.notes[0]
     np.testing.assert_array_equal(imported(tmp_path / "x.csv", header="no")[0], [[0, 1], [3, 4]])
+    assert "--header yes" in imported(text(tmp_path, "400.5,401.0,401.5\n3,4,1\n"))[1].notes[0]
+    assert not imported(text(tmp_path, "400.5,401.0,401.5\n"), header="no")[1].notes
+    assert not imported(text(tmp_path, "400.5,401.0,30\n"))[1].notes
     years, _ = imported(text(tmp_path, "1990,1991\n3,4\n"), header="yes", columns=["1991"])
     np.testing.assert_array_equal(years, [[4]])
     np.testing.assert_array_equal(imported(text(tmp_path, "1,2\n3,4\n"), columns=["1"])[0], [[2], [4]])
@@ -369,6 +372,43 @@ def test_a_folder_of_files_is_one_matrix(tmp_path: Path) -> None:
     np.testing.assert_array_equal(imported(folder)[0], x)
     table(folder / "part-2.parquet", a=[1.0], b=[1.0])
     refused(folder, InputError, "part-2.parquet has columns 'a', 'b', not all", overwrite=True)
+
+
+def test_the_first_file_does_not_speak_for_all(tmp_path: Path) -> None:
+    (folder := tmp_path / "parts").mkdir()
+    table(folder / "part-2.parquet", a=pa.array([1, 2], pa.int8()))
+    table(folder / "part-10.parquet", a=[0.4, 2.9])
+    np.testing.assert_array_equal(imported(folder)[0], [[1], [2], [0.4], [2.9]])  # 2 comes before 10
+    table(folder / "part-10.parquet", a=pa.array([300, -1], pa.int16()))
+    numbers, report = imported(folder)
+    np.testing.assert_array_equal(numbers, [[1], [2], [300], [-1]])
+    assert report.dtype == "int16"
+    table(folder / "part-10.parquet", a=pa.array([3, None], pa.int8()))
+    np.testing.assert_array_equal(imported(folder)[0], [[1], [2], [3], [np.nan]])
+    table(folder / "part-10.parquet", a=["x", "y"])
+    refused(folder, DataError, "part-10.parquet: column 'a' holds string", overwrite=True)
+    table(folder / "part-10.parquet", a=[[1.0], [2.0]])
+    refused(folder, InputError, "part-10.parquet: column 'a' holds lists", overwrite=True)
+
+
+def test_the_index_of_pandas_names_rows(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}, index=pd.Index([70, 80], name="id"))
+    frame.to_parquet(tmp_path / "x.parquet")
+    numbers, report = imported(tmp_path / "x.parquet")
+    np.testing.assert_array_equal(numbers, frame.to_numpy())
+    assert "'id' of" in report.notes[0] and "names rows" in report.notes[0]
+    with_it, _ = imported(tmp_path / "x.parquet", columns=["id", "a"])
+    np.testing.assert_array_equal(with_it, [[70, 1], [80, 2]])
+    frame.reset_index(drop=True).to_parquet(tmp_path / "x.parquet")
+    assert not imported(tmp_path / "x.parquet")[1].notes
+
+
+def test_a_whole_number_that_a_float_does_not_hold_is_refused(tmp_path: Path) -> None:
+    path = table(tmp_path / "x.parquet", user=[1, 2**53 + 1], income=[0.5, 1.5])
+    refused(path, DataError, "column 'user' has 9007199254740993 in row 2 .* float64 does not hold")
+    path = table(tmp_path / "x.parquet", user=[1, 2**53], income=[0.5, 1.5])
+    np.testing.assert_array_equal(imported(path)[0], [[1, 0.5], [2**53, 1.5]])
 
 
 @pytest.mark.parametrize("at_a_time", [1, 7, 100])

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import math
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -40,6 +41,16 @@ def split_location(location: str) -> tuple[str, str]:
             return store, "::".join(words[count:]).strip("/")
     store, _, array = location.partition("::")
     return store, array.strip("/")
+
+
+def natural_key(name: str) -> tuple[str | int, ...]:
+    """What names are sorted by so that ``part-2`` comes before ``part-10``.
+
+    >>> sorted(["a10b", "a2b", "a"], key=natural_key)
+    ['a', 'a2b', 'a10b']
+    """
+    parts = re.split(r"([0-9]+)", name)
+    return (*(int(part) if place % 2 else part for place, part in enumerate(parts)), name)
 
 
 def is_address(store: str) -> bool:

@@ -33,16 +33,20 @@ from rankfold.pipeline.data.source import (
 )
 from rankfold.pipeline.data.stacked import StackedSource
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.formats.locate import natural_key
 
 Int64 = npt.NDArray[np.int64]
 
 
 def matching_files(location: str) -> list[str] | None:
-    """Places of all files that a name with ``*``, ``?`` or ``[`` stands for, sorted; None for plain names."""
+    """Places of all files that a name with ``*``, ``?`` or ``[`` stands for, sorted; None for plain names.
+
+    Numbers in names count as numbers: ``part-2`` comes before ``part-10``.
+    """
     store, mark, array = location.partition("::")
     if "://" in store or not glob.has_magic(store) or os.path.exists(store):
         return None
-    paths = sorted(glob.glob(store))
+    paths = sorted(glob.glob(store), key=natural_key)
     if not paths:
         raise SourceNotFoundError(f"no file is called as {store} says")
     return [f"{path}{mark}{array}" for path in paths]

@@ -215,6 +215,11 @@ def delimited_reader(path: str, options: ImportOptions) -> DelimitedReader:
         options.header == "auto" and all(map(_number, cells)) and not _counts(cells)
     ):
         names, lines = [str(position) for position in range(len(cells))], 0
+        if options.header == "auto" and _may_be_names(cells):
+            notes.append(
+                f"the first line of {path} is numbers in order, {list_names(cells, 3)}, and was taken for a "
+                "row; say --header yes if they are names of columns, as years or wavelengths are"
+            )
     elif options.header == "auto" and _counts(cells):
         notes.append(
             f"the first line of {path} counts {list_names(cells, 3)}, so it was taken for names; "
@@ -302,6 +307,14 @@ def _number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _may_be_names(cells: list[str]) -> bool:
+    """Whether numbers rise or fall from the first to the last, as those that name columns do."""
+    if len(cells) < 3 or any(cell.strip().lower() in MISSING for cell in cells):
+        return False
+    steps = np.diff([float(cell) for cell in cells])
+    return bool((steps > 0).all() or (steps < 0).all())
 
 
 def _counts(cells: list[str]) -> bool:

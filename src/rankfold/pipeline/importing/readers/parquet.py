@@ -8,6 +8,7 @@ and a buffered stream for each column.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ import numpy as np
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.memory import return_freed_memory
 from rankfold.pipeline.errors import ChunkError, DataError, InputError, RankfoldError
+from rankfold.pipeline.formats.locate import natural_key
 from rankfold.pipeline.formats.npy import npy_source
 from rankfold.pipeline.importing.readers.reader import (
     ImportOptions,
@@ -64,7 +66,7 @@ class ParquetReader(NumericTable):
         for path in self.paths:
             size, row = os.path.getsize(path), 0
             with open_parquet(path, buffer_bytes) as file:
-                self._require_columns(path, file.schema_arrow.names)
+                require_columns(path, self.paths[0], self.column_names, file.schema_arrow.names)
                 total = file.metadata.num_rows
                 try:
                     for batch in file.iter_batches(
@@ -78,15 +80,6 @@ class ParquetReader(NumericTable):
             if row != total:
                 raise ChunkError(f"{path} promises {total} rows but has {row}. Restore the file")
             before += size
-
-    def _require_columns(self, path: str, names: list[str]) -> None:
-        if not set(self.column_names) <= set(names):
-            raise InputError(f"{path} has columns {list_names(names)}, not all of those of {self.paths[0]}")
-        twice = [name for name, count in Counter(names).items() if count > 1 and name in self.column_names]
-        if twice:
-            raise InputError(
-                f"{path} has several columns of the name {twice[0]!r}. Rename them, or leave them out"
-            )
 
     def _columns(self, batch: Any, path: str, row: int) -> list[Any]:
         """The columns in the order they are taken, or what the lists of one hold."""
@@ -109,7 +102,9 @@ def parquet_paths(path: str) -> tuple[str, ...]:
     """The file, or the Parquet files of a folder by name; nothing if there are none."""
     if os.path.isdir(path):
         return tuple(
-            os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(PARQUET_ENDINGS)
+            os.path.join(path, name)
+            for name in sorted(os.listdir(path), key=natural_key)
+            if name.endswith(PARQUET_ENDINGS)
         )
     return (path,) if path.endswith(PARQUET_ENDINGS) else ()
 
@@ -136,8 +131,8 @@ class WideTable:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Nothing to note."""
-        return ()
+        """Those of the table."""
+        return self.table.notes
 
     @property
     def total_bytes(self) -> int:
@@ -179,27 +174,66 @@ def _give_back(path: str) -> None:
 
 def parquet_reader(path: str, options: ImportOptions) -> ParquetReader | WideTable:
     """The columns to take from a file or a folder of files, read row by row where memory allows."""
-    paths = parquet_paths(path)
+    paths, notes = parquet_paths(path), list[str]()
     with open_parquet(paths[0], STREAM_BYTES[0]) as file:
         schema, metadata = file.schema_arrow, file.metadata
-        fields = [schema.field(i) for i in choose_columns(schema.names, options, path)]
-        is_vector = len(fields) == 1 and _is_list(fields[0].type)
-        types = [_type(each.type.value_type if is_vector else each.type) for each in fields]
-        for each, kind in zip(fields, types, strict=True):
-            if kind is None:  # never "None in types": NumPy takes None for float64
-                raise _no_number(paths[0], file, each, schema)
-        length = _length(file, fields[0]) if is_vector else None
-        if length == 0:
-            raise DataError(f"{path} holds no rows of numbers, so there is nothing to import")
-        dtype = np.result_type(*[kind for kind in types if kind is not None])
-        if dtype.kind in "iub" and _has_missing(metadata, [each.name for each in fields]):
-            dtype = np.result_type(dtype, np.float32)
-        if dtype.kind in "iub" and options.dtype is not None and options.dtype.name in ("float32", "float64"):
-            dtype = options.dtype  # holds NaN, where values are missing without a word in the statistics
-        reader = ParquetReader(path, paths, dtype, tuple(each.name for each in fields), length)
-        if is_vector or _page_bytes(metadata, reader.column_names) <= options.memory_bytes // 2:
-            return reader
-        return WideTable(reader, options.memory_bytes)
+        if not options.selects and (index := _index_columns(schema)):
+            options = replace(options, without=index)
+            notes.append(f"{list_names(index)} of {path} names rows, as pandas wrote it, and was left out")
+        names = [schema.names[i] for i in choose_columns(schema.names, options, path)]
+        is_vector = len(names) == 1 and _is_list(schema.field(names[0]).type)
+        types = _types(paths[0], file, names, is_vector=is_vector)
+        length = _length(file, schema.field(names[0])) if is_vector else None
+    if length == 0:
+        raise DataError(f"{path} holds no rows of numbers, so there is nothing to import")
+    lacks, page_bytes = _has_missing(metadata, names), _page_bytes(metadata, names)
+    for other in paths[1:]:  # the first does not speak for them
+        with open_parquet(other, STREAM_BYTES[0]) as file:
+            require_columns(other, paths[0], names, file.schema_arrow.names)
+            types += _types(other, file, names, is_vector=is_vector)
+            lacks = lacks or _has_missing(file.metadata, names)
+    dtype = np.result_type(*types)
+    if dtype.kind in "iub" and lacks:
+        dtype = np.result_type(dtype, np.float32)
+    if dtype.kind in "iub" and options.dtype is not None and options.dtype.name in ("float32", "float64"):
+        dtype = options.dtype  # holds NaN, where values are missing without a word in the statistics
+    reader = ParquetReader(path, paths, dtype, tuple(names), length, tuple(notes))
+    if is_vector or page_bytes <= options.memory_bytes // 2:
+        return reader
+    return WideTable(reader, options.memory_bytes)
+
+
+def require_columns(path: str, first: str, wanted: Sequence[str], names: Sequence[str]) -> None:
+    """Raise ``InputError`` for a file that lacks columns of the first one, or has one of them twice."""
+    if not set(wanted) <= set(names):
+        raise InputError(f"{path} has columns {list_names(names)}, not all of those of {first}")
+    twice = [name for name, count in Counter(names).items() if count > 1 and name in wanted]
+    if twice:
+        raise InputError(
+            f"{path} has several columns of the name {twice[0]!r}. Rename them, or leave them out"
+        )
+
+
+def _index_columns(schema: Any) -> tuple[str, ...]:
+    """Columns that pandas wrote as names of the rows: pandas's metadata, ``index_columns``."""
+    try:
+        said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+        index = said.get("index_columns", ())
+    except (ValueError, AttributeError):
+        return ()
+    return tuple(name for name in index if isinstance(name, str) and name in schema.names)
+
+
+def _types(path: str, file: Any, names: Sequence[str], *, is_vector: bool) -> list[np.dtype[Any]]:
+    """Types of numbers of columns of a file."""
+    schema, found = file.schema_arrow, []
+    for each in map(schema.field, names):
+        of_lists = is_vector and _is_list(each.type)
+        kind = _type(each.type.value_type if of_lists else each.type) if of_lists == is_vector else None
+        if kind is None:
+            raise _no_number(path, file, each, schema)
+        found.append(kind)
+    return found
 
 
 @contextlib.contextmanager

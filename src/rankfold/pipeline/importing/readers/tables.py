@@ -18,6 +18,9 @@ import numpy.typing as npt
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.formats.handles import library
 
+LARGEST_WHOLE = 2**53
+"""Whole numbers up to here are numbers of 64 bits with a fraction too."""
+
 
 class Batch(NamedTuple):
     """Some rows of a table."""
@@ -90,7 +93,24 @@ class NumericTable(ABC):
         if column.null_count and str(column.type) == "bool":
             column = column.cast("uint8")
         numbers: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        self._require_held(numbers, batch, names, width)
         return numbers
+
+    def _require_held(
+        self, numbers: npt.NDArray[Any], batch: Batch, names: Sequence[str], width: int
+    ) -> None:
+        """Raise ``DataError`` for whole numbers that a float of 64 bits does not hold."""
+        if numbers.dtype.kind not in "iu" or numbers.dtype.itemsize < 8 or self.block_dtype.kind != "f":
+            return
+        wide = (numbers > LARGEST_WHOLE) | (numbers < -LARGEST_WHOLE if numbers.dtype.kind == "i" else False)
+        if wide.any():
+            place = int(wide.argmax())
+            raise DataError(
+                f"{batch.path}: column {names[place % len(names)]!r} has {numbers[place]} in row "
+                f"{batch.row + place // width + 1} of the data, which {self.block_dtype} does not hold to "
+                "the last digit. Where it is a name and no number, leave the column out with --without "
+                f"{names[place % len(names)]!r}"
+            )
 
 
 def load_arrow(path: str, part: str = "") -> Any:
