@@ -315,8 +315,26 @@ def test_genotypes_are_those_of_patterson(tmp_path: Path, kind: str, missing: in
     result = rf.pca(source, 4, tol=1e-6)
     s = np.linalg.svd(expected - expected.mean(axis=0), compute_uv=False)
     np.testing.assert_allclose(result.singular_values[:], s[:4], rtol=1e-4)
-    with pytest.raises(DataError, match=r"genotypes are 0, 1 or 2"):
+    with pytest.raises(DataError, match=r"holds 9 \(30 times\), but genotypes are from 0 to 2"):
         rf.open(np.full((10, 3), 9, np.int8), prepare="patterson")
+
+
+@pytest.mark.parametrize("mark", [9, 3, -9])
+def test_marks_of_other_programs_are_no_genotypes(mark: int) -> None:
+    """EIGENSTRAT's 9, PLINK's -9, and the 3 of those who count from 0."""
+    rng = np.random.default_rng(0)
+    g = rng.binomial(2, 0.3, (200, 60)).astype(np.int8)
+    marked = np.where(rng.random(g.shape) < 0.03, mark, g).astype(np.int8)
+    count = int((marked == mark).sum())
+    with pytest.raises(DataError, match=rf"holds {mark} \({count} times\).*say patterson\(missing={mark}\)"):
+        rf.open(marked, prepare="patterson")
+    result = rf.pca(rf.open(marked, prepare=f"patterson(missing={mark})"), 3)
+    assert np.isfinite(np.asarray(rf.transform(result, marked).scores)).all()
+    fitted = rf.pca(rf.open(g, prepare="patterson"), 3)
+    with pytest.raises(DataError, match=rf"holds {mark} \("):
+        rf.transform(fitted, marked)
+    expected = rng.uniform(0, 2, (50, 8)).astype(np.float32)  # dosages
+    assert rf.open(expected, prepare="patterson").shape == (50, 8)
 
 
 def test_columns_are_weighted(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ See ``measured_rows.py`` for what they have in common.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -43,6 +44,9 @@ class ScaleColumns:
     substitute: float = 0.0
     """What that becomes."""
 
+    genotypes: bool = False
+    """Whether numbers are calls from 0 to 2."""
+
     name: ClassVar[str] = "scale"
     by_row: ClassVar[bool] = False
 
@@ -59,6 +63,8 @@ class ScaleColumns:
         found = self._map(wide, mean, factor)
         infinite = np.isinf(wide)
         found[infinite] = wide[infinite]  # refused at its place, whatever cuts numbers off
+        if self.genotypes and (odd := _no_genotypes(wide, self.missing)):
+            raise DataError(_refusal_of("the matrix", odd, self.missing))
         if self.missing is not None:
             found[np.isnan(wide) | (wide == self.missing)] = self.substitute
         if self.center and numbers.places is not None:
@@ -127,13 +133,15 @@ class Patterson:
     def measure(self, source: Source) -> dict[str, Array]:
         """Frequencies of what is counted, and how many calls there are."""
         _refuse_zero(self, source)
-        moments = column_moments(source, absent=lambda x: np.isnan(x) | (x == self.missing))
-        if (moments.mean < 0).any() or (moments.mean > 2).any():
-            raise DataError(
-                f"{source.name} has columns of mean {moments.mean.min():.3g} to {moments.mean.max():.3g}, "
-                f"but genotypes are 0, 1 or 2, and {self.missing:g} where missing. Say patterson(missing=9) "
-                "if 9 is"
-            )
+        found = Counter[float]()
+
+        def absent(x: Array) -> Array:
+            found.update(_no_genotypes(x, self.missing))
+            return np.asarray(np.isnan(x) | (x == self.missing))
+
+        moments = column_moments(source, absent=absent)
+        if found:
+            raise DataError(_refusal_of(source.name, found, self.missing))
         return {"frequency": moments.mean / 2, "calls": moments.count}
 
     def fitted(self, found: Fitted) -> Step:
@@ -141,7 +149,26 @@ class Patterson:
         p = np.asarray(found["frequency"])
         spread = np.sqrt(2 * p * (1 - p))
         factor = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
-        return ScaleColumns(2 * p, factor, True, None, self.missing, np.nan if self.keep_missing else 0.0)
+        return ScaleColumns(
+            2 * p, factor, True, None, self.missing, np.nan if self.keep_missing else 0.0, True
+        )
+
+
+def _no_genotypes(x: Array, missing: float | None) -> Counter[float]:
+    """Numbers, infinite ones aside, that are neither calls, which may be expected ones, nor missing."""
+    odd = x[((x < 0) | (x > 2)) & (x != missing) & np.isfinite(x)]
+    values, counts = np.unique(odd, return_counts=True)
+    return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+
+
+def _refusal_of(name: str, odd: Counter[float], missing: float | None) -> str:
+    """Message for numbers that are no genotypes, with how often each comes."""
+    shown = ", ".join(f"{value:g} ({count} times)" for value, count in odd.most_common(4))
+    mark = f"{odd.most_common(1)[0][0]:g}"
+    return (
+        f"{name} holds {shown}{' and more' if len(odd) > 4 else ''}, but genotypes are from 0 to 2, and "
+        f"{missing:g} where missing. Where {mark} stands for a missing call, say patterson(missing={mark})"
+    )
 
 
 def _refuse_zero(step: Any, source: Source) -> None:
