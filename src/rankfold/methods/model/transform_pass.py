@@ -203,6 +203,11 @@ class ProjectColumns(OverPanels):
         return {"product": Sum(shape), "squares": Sum((1,)), "bad": BAD}
 
     @property
+    def longest_side(self) -> int:
+        """Of what is multiplied into: BLAS packs few terms of the long side at a time."""
+        return max(self.panels.view.short, self.basis.columns)
+
+    @property
     def beside_bytes(self) -> int:
         """Vectors along a grain."""
         return 7 * 8 * self.panels.grain_rows
