@@ -20,7 +20,7 @@ import xarray as xr
 from stores import read
 
 import rankfold as rf
-from rankfold.pipeline.data.meaning import OTHERS
+from rankfold.pipeline.data.meaning import NAMES, OTHERS
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.formats import open_source
@@ -271,6 +271,24 @@ def test_a_mean_is_that_of_what_is_there(tmp_path: Path) -> None:
         rf.pca(f"{path}::v", 1)
     result = rf.pca(f"{path}::v", 1, missing="mean")
     np.testing.assert_allclose(np.asarray(result["mean"]), np.nanmean(y, axis=0))
+
+
+def page() -> str:
+    """The table of formats and attributes in docs/data.md, of what is tested above."""
+    attributes = sorted({name for each in CONVENTIONS.values() for name in each.attributes} & set(NAMES))
+    lines = [f"| attribute | {' | '.join(FORMATS)} |", f"|---|{'---|' * len(FORMATS)}"]
+    for name in attributes:
+        told = [each for each in CONVENTIONS.values() if name in each.attributes and name not in OTHERS]
+        cells = [f"{sum(kind not in each.skip for each in told)} tests" for kind in FORMATS]
+        lines.append(
+            f"| `{name}` | {' | '.join(cells if told else ['refused, unless idle'] * len(FORMATS))} |"
+        )
+    return "\n".join(lines)
+
+
+def test_the_page_shows_what_is_tested() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
+    assert page() in text, page()
 
 
 # Dask and NumPy -----------------------------------------------------------------------------------
