@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ import rankfold as rf
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.task import Task
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import OutputError
+from rankfold.pipeline.errors import MemoryBudgetError, OutputError
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.lock import Lock, hold_lock
 from rankfold.pipeline.storage.run_directory import RunDirectory
@@ -50,6 +52,16 @@ def test_a_chain_is_planned_for_its_largest_link(most: str, smaller_first: bool)
     small, large = dataclasses.replace(plan, **{most: 3}), dataclasses.replace(plan, **{most: 8})
     chain = chain_of(*((small, large) if smaller_first else (large, small))).plan(BUDGET)
     assert getattr(chain, most) == (11 if most == "most_passes" else 8)
+
+
+@pytest.mark.parametrize("columns", [20, 20_000])
+def test_a_chain_is_refused_for_all_of_its_links_at_once(columns: int) -> None:
+    x = np.random.default_rng(0).random((60, columns))
+    plan = functools.partial(rf.plan, "nystroem", x, rank=20, threads=2)
+    with pytest.raises(MemoryBudgetError, match=r"Give --memory \d+MiB") as refused:
+        plan(memory="1MiB")
+    words = re.search(r"Give --memory (\d+MiB)", str(refused.value))
+    assert words is not None and plan(memory=words[1]).peak_bytes == refused.value.need_bytes
 
 
 def test_results_of_links_count_as_scratch_until_the_last_has_read_them() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankfold.methods.task import Output, Task
+from rankfold.pipeline.errors import MemoryBudgetError
 
 if TYPE_CHECKING:
     from rankfold.pipeline.data.source import Source
@@ -61,8 +62,22 @@ class Chain:
         return self.links[-1].task.outputs()
 
     def plan(self, budget: Budget) -> Plan:
-        """All sweeps of all links, and the most that any of them takes."""
-        plans = [link.task.plan(budget) for link in self.links]
+        """All sweeps of all links, and the most that any of them takes.
+
+        Raises
+        ------
+        MemoryBudgetError
+            That of the link that needs most: who gives as much is not refused for the next one.
+        """
+        plans: list[Plan] = []
+        refusals: list[MemoryBudgetError] = []
+        for link in self.links:
+            try:
+                plans.append(link.task.plan(budget))
+            except MemoryBudgetError as error:
+                refusals.append(error)
+        if refusals:
+            raise max(refusals, key=lambda error: error.need_bytes)
         return dataclasses.replace(
             plans[-1],
             passes=tuple(sweep for plan in plans for sweep in plan.passes),

@@ -97,6 +97,16 @@ class PlanError(RankfoldError):
 class MemoryBudgetError(PlanError):
     """A single worker would need more memory than it is given."""
 
+    need_bytes = 0
+    """How much that is, where it is known."""
+
+    @classmethod
+    def of(cls, message: str, need_bytes: int) -> Self:
+        """With what is needed."""
+        error = cls(message)
+        error.need_bytes = need_bytes
+        return error
+
 
 class DiskSpaceError(PlanError, OSError):
     """Scratch and result would not fit, or did not fit, on the disk."""

@@ -138,8 +138,9 @@ class Update:
         try:
             plan = make_plan(self._factorization(), self.source, budget)
         except MemoryBudgetError as error:
-            raise MemoryBudgetError(
-                f"{error} Or add fewer rows at a time than there are columns: they are held as they are."
+            raise MemoryBudgetError.of(
+                f"{error} Or add fewer rows at a time than there are columns: they are held as they are.",
+                error.need_bytes,
             ) from None
         return dataclasses.replace(plan, kind="update", rank=self.rank)
 

@@ -111,10 +111,11 @@ def _has_room(arrangement: Arrangement, budget: Budget, *, half: bool) -> bool:
 
 def _refuse_resident(outline: Outline, need: int, budget: Budget, way_out: str) -> None:
     """Raise for a matrix that would take more than half of the memory."""
-    raise MemoryBudgetError(
+    raise MemoryBudgetError.of(
         f"{outline.subject} keeps all of it in memory, {format_bytes(need)} with what it works on, and takes "
         f"half of --memory at most, which is {format_bytes(budget.memory_bytes // 2)}. Give --memory "
-        f"{-(-2 * need // 2**20)}MiB{way_out}."
+        f"{-(-2 * need // 2**20)}MiB{way_out}.",
+        2 * need,
     )
 
 

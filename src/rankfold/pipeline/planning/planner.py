@@ -96,10 +96,11 @@ def plan_task(
     """
     arrangement = sweeps.arrange(budget)
     if arrangement.concurrency < 1 or arrangement.peak_bytes > budget.memory_bytes:
-        raise MemoryBudgetError(
+        raise MemoryBudgetError.of(
             f"{outline.subject or outline.kind} needs {format_bytes(arrangement.peak_bytes)} in one worker, "
             f"but --memory gives {format_bytes(budget.memory_bytes)}. Give --memory "
-            f"{-(-arrangement.peak_bytes // 2**20)}MiB{way_out()}."
+            f"{-(-arrangement.peak_bytes // 2**20)}MiB{way_out()}.",
+            arrangement.peak_bytes,
         )
     orientation = outline.orientation
     return Plan(
