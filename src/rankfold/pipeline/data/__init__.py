@@ -8,7 +8,8 @@ stacked           an array of more axes as a matrix
 selection         rows and columns of a matrix
 picks             which ones: slices, masks, lists
 missing_columns   without columns that are missing throughout
-decoded           packed numbers, by their attributes
+meaning           what stored numbers stand for, by the attributes beside them
+decoded           an array of what they stand for
 real_parts        a complex matrix as the real one of its parts
 places            where an element lies in what a matrix was made of
 describe          what a store is, for people

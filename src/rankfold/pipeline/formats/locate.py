@@ -43,14 +43,14 @@ def split_location(location: str) -> tuple[str, str]:
     return store, array.strip("/")
 
 
-def natural_key(name: str) -> tuple[str | int, ...]:
+def natural_key(name: str) -> tuple[tuple[str | int, ...], str]:
     """What names are sorted by so that ``part-2`` comes before ``part-10``.
 
     >>> sorted(["a10b", "a2b", "a"], key=natural_key)
     ['a', 'a2b', 'a10b']
     """
     parts = re.split(r"([0-9]+)", name)
-    return (*(int(part) if place % 2 else part for place, part in enumerate(parts)), name)
+    return tuple(int(part) if place % 2 else part for place, part in enumerate(parts)), name
 
 
 def is_address(store: str) -> bool:
