@@ -249,3 +249,17 @@ def _fits(task: Any, memory: int) -> bool:
     except rf.RankfoldError:
         return False
     return True
+
+
+@pytest.mark.parametrize("scale", [2.0**-100, 1.0, 2.0**100])
+@pytest.mark.parametrize("kernel", ["cosine", "linear"])
+@pytest.mark.parametrize("rows", [300, 600])
+def test_components_beyond_the_rank_are_zero(rows: int, kernel: str, scale: float) -> None:
+    # Of these similarities the sum of a row is next to nothing, so it says nothing of how large they are.
+    x = np.random.default_rng(0).standard_normal((rows, 3)) * scale
+    result = rf.kernel_pca(x, 5, kernel=kernel, threads=1)
+    values = np.asarray(result.eigenvalues[:])
+    assert (values[:3] > 0.1 * values[0]).all() and (values[3:] == 0).all()
+    scores = np.asarray(rf.transform(result, x, threads=1).scores)
+    assert not scores[:, 3:].any()
+    np.testing.assert_allclose(np.linalg.norm(scores[:, :3], axis=0), np.sqrt(values[:3]), rtol=1e-6)

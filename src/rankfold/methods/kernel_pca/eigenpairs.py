@@ -98,7 +98,8 @@ class CenteredSimilarities:
     products: int = 0
     means: Float64 = field(default_factory=lambda: np.zeros(0))
     size: float = 0.0
-    """Length of K 1 for a vector of length 1: no more than the largest eigenvalue of K."""
+    """The longest product with a vector of length 1 so far, the first of which is that with equal numbers: no
+    more than the largest eigenvalue of K."""
 
     def __call__(self, v: Float64) -> Float64:
         """(n, q) products with (n, q) vectors."""
@@ -118,6 +119,7 @@ class CenteredSimilarities:
             z = z - z.mean(axis=0)
             lengths = np.linalg.norm(z, axis=0)
         require_finite([self.size, *lengths], self.matrix.blocks.source.name)
+        self.size = max(self.size, float(lengths.max(initial=0.0)))
         z[:, lengths <= ROUNDING * self.size] = 0.0
         return np.asarray(z)
 
@@ -134,11 +136,18 @@ def pairs_by_products(
     tol, most, seed = asked
     rows = centered.matrix.blocks.rows
     ritz = block_lanczos(centered, rows, rank, tol / 2, seed, tell, BLOCK * most)
-    errors = ritz.squares * ritz.errors * (2 + ritz.errors) + rounding(centered.size, rows)
+    theta = significant(ritz.squares, centered.size, rows)
+    errors = theta * ritz.errors * (2 + ritz.errors) + rounding(centered.size, rows)
     total = centered.matrix.trace() - float(centered.means.sum())
     vectors = ritz.vectors * fix_signs(ritz.vectors)
-    exact = ritz.squares, vectors, ritz.residuals, errors, centered.means, total
+    exact = theta, vectors, ritz.residuals, errors, centered.means, total
     return Eigenpairs(*exact, ritz.negative, min(ritz.least, 0.0), False)
+
+
+def significant(theta: Float64, size: float, rows: int) -> Float64:
+    """Eigenvalues, zero where they are no more than rounding of the largest and of what was centered."""
+    largest = float(np.abs(theta).max(initial=0.0))
+    return np.where(theta > max(rows * EPS * largest, ROUNDING * size), theta, 0.0)
 
 
 def rounding(size: float, rows: int) -> float:
@@ -181,7 +190,7 @@ def pairs_of_dense(blocks: RowBlocks, rank: int) -> Eigenpairs:
     with np.errstate(over="ignore", invalid="ignore"):
         residuals = np.linalg.norm(k @ u - u * theta, axis=0)
     require_finite(residuals, name)
-    theta[theta <= rows * EPS * largest] = 0.0
+    theta = significant(theta, max(size, largest), rows)
     u *= fix_signs(u)
     errors = residuals + rounding(size, rows)
     trace = float(np.trace(k))
