@@ -197,3 +197,17 @@ def test_what_makes_no_graph_is_refused(
 ) -> None:
     with pytest.raises(rf.RankfoldError, match=said):
         rf.fuzzy_graph(make(gaussian()), **asked)
+
+
+@pytest.mark.parametrize("exponent", [-250, -80, 80, 400])
+@pytest.mark.parametrize("make", [gaussian, with_duplicates])
+def test_weights_do_not_depend_on_the_unit_of_distances(make: Callable[[], Array], exponent: int) -> None:
+    x = make()
+    plain, scaled = (rf.fuzzy_graph(rf.knn(x * 2.0**n, 14, threads=1), threads=1) for n in (0, exponent))
+    for part in ("indptr", "indices", "data"):
+        expected, found = (np.asarray(getattr(each.graph, part)) for each in (plain, scaled))
+        np.testing.assert_array_equal(found, expected) if part != "data" else np.testing.assert_allclose(
+            found, expected, rtol=1e-4
+        )
+    ratio = float(scaled.attrs["mean_distance"]) / 2.0**exponent
+    assert abs(ratio - float(plain.attrs["mean_distance"])) < 1e-6 * ratio

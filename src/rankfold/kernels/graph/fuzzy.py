@@ -3,6 +3,9 @@
 The search for a width stops as soon as a sum is near enough, and where that is shows in the sixth digit of
 the weights. So distances are rounded to float32 and sums are made in float64, one neighbor after the other,
 as umap-learn makes them: the weights are its own.
+
+The search begins at a width of 1. Of distances far from 1 it would not arrive, and float32 may not hold them:
+they are taken in units of a power of two near the mean of their row, which changes no digit.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ CLOSE = 1e-5
 LEAST_WIDTH = 1e-3
 """Of a width, as a share of the mean distance."""
 
+LEAST_UNIT, LARGEST_UNIT = 2.0**-32, 2.0**32
+"""Mean distances between which the unit is 1."""
+
 BLOCK_ROWS = 2**15
 """Rows that the reference body takes at once."""
 
@@ -40,8 +46,8 @@ def membership(
     Parameters
     ----------
     distances : (m, k) float32 or float64
-        Of the neighbors of each row, without the row itself, in increasing order, none negative; all within
-        the range of float32, to which they are rounded.
+        Of the neighbors of each row, without the row itself, in increasing order, none negative, their sum
+        within the range of float64. They are rounded to float32.
     mean_distance : float
         Mean over all rows, each row counted with its distance of 0 from itself.
     local_connectivity : float, >= 0
@@ -66,11 +72,19 @@ def membership(
     if rho is not 0, else of all), and distances are float32.
     """
     for top in range(0, len(distances), BLOCK_ROWS):
-        block = np.ascontiguousarray(distances[top : top + BLOCK_ROWS], np.float32)
-        out[top : top + BLOCK_ROWS] = _weights(block, mean_distance, local_connectivity, first)
+        block = distances[top : top + BLOCK_ROWS].astype(np.float64)
+        units = units_of(block.mean(axis=1))
+        in_units = (block / units[:, None]).astype(np.float32)
+        out[top : top + BLOCK_ROWS] = _weights(in_units, mean_distance / units, local_connectivity, first)
 
 
-def _weights(d: Float32, mean_distance: float, local_connectivity: float, first: int) -> Float64:
+def units_of(means: Float64) -> Float64:
+    """A power of two near each mean, or 1 for those that are not far from it."""
+    is_far = (means > 0) & ((means < LEAST_UNIT) | (means > LARGEST_UNIT))
+    return np.ldexp(1.0, np.where(is_far, np.frexp(means)[1], 0))
+
+
+def _weights(d: Float32, mean_distance: Float64, local_connectivity: float, first: int) -> Float64:
     count = d.shape[1] - first
     rho = _rho(d, local_connectivity)
     beyond = d - rho[:, None]

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.graph.fuzzy import units_of
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, matrix_of, metric_of
 from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS, RADII, RadiusWriter
 from rankfold.methods.fuzzy_graph.sides import FuzzySides, Sides
@@ -184,7 +185,8 @@ class FuzzyGraph:
         """Over all rows, each of which is at a distance of 0 from itself."""
         total, rows, k = 0.0, self.lists.rows, self.lists.k
         for first, distances in self.lists.distance_blocks():
-            total += float(distances.astype(np.float32).sum(dtype=np.float64))
+            unit = float(units_of(distances.mean(dtype=np.float64, keepdims=True)).max())
+            total += float((distances / unit).astype(np.float32).sum(dtype=np.float64)) * unit
             _tell(run, "distances", first + len(distances), rows)
         return total / (rows * (k + 1))
 

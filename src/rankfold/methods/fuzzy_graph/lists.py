@@ -21,8 +21,8 @@ from rankfold.pipeline.storage.result import Result
 BLOCK_BYTES = 2 * 2**20
 """Bytes of neighbors that are taken at a time."""
 
-LARGEST = float(np.finfo(np.float32).max)
-"""Distance that weights are made of: they are made in float32."""
+LARGEST = 2.0**500
+"""Distance that weights are made of: its square is a number still, and a sum of many of them."""
 
 EUCLIDEAN = "euclidean"
 
@@ -162,7 +162,7 @@ def _require_lists(result: Result) -> dict[str, Any]:
 
 
 def _require_distances(distances: Array, first: int) -> None:
-    """None may be negative, or beyond what float32 holds."""
+    """None may be negative, or so large that squares overflow."""
     bad = ~((distances >= 0) & (distances <= LARGEST))
     if bad.any():
         row, place = np.argwhere(bad)[0]

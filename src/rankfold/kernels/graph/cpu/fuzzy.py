@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, part
-from rankfold.kernels.graph.fuzzy import CLOSE, LEAST_WIDTH, STEPS
+from rankfold.kernels.graph.fuzzy import CLOSE, LARGEST_UNIT, LEAST_UNIT, LEAST_WIDTH, STEPS
 
 Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
@@ -33,15 +33,26 @@ def _weigh_rows(
     for i in range(len(distances)):
         total = 0.0
         for j in range(count):
-            beyond[j] = distances[i, j]
+            total += distances[i, j]
+        unit, total = _unit(total / count), 0.0
+        for j in range(count):
+            beyond[j] = distances[i, j] / unit
             total += beyond[j]
         rho = _rho(beyond, local_connectivity)
         for j in range(count):
             beyond[j] -= rho
-        mean = total / (count + 1 - first) if rho > ZERO else mean_distance
+        mean = total / (count + 1 - first) if rho > ZERO else mean_distance / unit
         width = np.float32(max(_width(beyond[first:], target), LEAST_WIDTH * mean))
         for j in range(count):
             out[i, j] = _strength(beyond[j], width)
+
+
+@part
+def _unit(mean: float) -> float:
+    """A power of two near a mean, or 1 if it is not far from that."""
+    if mean == 0 or LEAST_UNIT <= mean <= LARGEST_UNIT:
+        return 1.0
+    return math.ldexp(1.0, math.frexp(mean)[1])
 
 
 @part
