@@ -75,6 +75,11 @@ def encoded_bound(chunk_bytes: int) -> int:
     return chunk_bytes + chunk_bytes // 128 + 2**16
 
 
+def decoder_bytes(codec: str, chunk_bytes: int) -> int:
+    """Most that the decoder of a chunk takes for itself."""
+    return TABLES.get(codec, min(CODEC_BYTES, 2**19 + 3 * chunk_bytes))
+
+
 def codec_bytes(codec: str, chunk_bytes: int, *, encoded: int | None = None, placed: bool = False) -> int:
     """Most memory that decoding one chunk takes: its encoded bytes, a place for it, and what the codec takes.
 
@@ -84,8 +89,7 @@ def codec_bytes(codec: str, chunk_bytes: int, *, encoded: int | None = None, pla
     """
     inputs = chunk_bytes * (2 + (codec == "lzma")) if codec in STREAMS else 0
     input_bytes = encoded_bound(chunk_bytes) if encoded is None else encoded
-    own = TABLES.get(codec, min(CODEC_BYTES, 2**19 + 3 * chunk_bytes))
-    return own + input_bytes + chunk_bytes * (not placed) + inputs
+    return decoder_bytes(codec, chunk_bytes) + input_bytes + chunk_bytes * (not placed) + inputs
 
 
 def require_sensible(size: int, chunk_bytes: int) -> None:

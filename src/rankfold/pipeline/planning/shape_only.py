@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.chunks.encoding import CODEC_BYTES
+from rankfold.pipeline.chunks.encoding import CODEC_BYTES, decoder_bytes
 from rankfold.pipeline.chunks.reads import SCRATCH_BYTES
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.formats.csr import entry_bytes, spread_bytes
@@ -99,7 +99,8 @@ class StoredOnly(ShapeOnly):
 
     def sparse_bytes(self, numbers: int) -> int:
         """See ``CompressedSource``."""
-        return VECTOR_BYTES + CODEC_BYTES * self.decoded + entry_bytes(self.shape[0], numbers)
+        own = decoder_bytes("blosc", self.nnz * self.dtype.itemsize) if self.decoded else 0
+        return VECTOR_BYTES + own + entry_bytes(self.shape[0], numbers)
 
 
 def _grids_by_rows(shape: tuple[int, int]) -> tuple[Grid, Grid]:
