@@ -98,7 +98,7 @@ class MemoryBudgetError(PlanError):
     """A single worker would need more memory than it is given."""
 
     need_bytes = 0
-    """How much that is, where it is known."""
+    """Bytes of memory that one worker would need; 0 if that is not known."""
 
     @classmethod
     def of(cls, message: str, need_bytes: int) -> Self:

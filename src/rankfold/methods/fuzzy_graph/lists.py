@@ -162,7 +162,7 @@ def _require_lists(result: Result) -> dict[str, Any]:
 
 
 def _require_distances(distances: Array, first: int) -> None:
-    """None may be negative, or so large that squares overflow."""
+    """Raise ``DataError`` for a distance that is negative, NaN or above ``LARGEST``."""
     bad = ~((distances >= 0) & (distances <= LARGEST))
     if bad.any():
         row, place = np.argwhere(bad)[0]

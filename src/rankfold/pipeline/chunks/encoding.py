@@ -38,7 +38,7 @@ CODEC_BYTES = 6 * 2**20
 """Most that any decoder takes for itself, by measurement."""
 
 TABLES = {"zstd": 2**20, "lz4": 2**18, "gzip": 2**19, "zlib": 2**19, "bz2": 4 * 2**20, "lzma": 2**20}
-"""What decoders take for tables and windows, by measurement; Blosc takes three of its blocks."""
+"""Bytes that a decoder allocates for tables and windows, measured; Blosc allocates three of its blocks."""
 
 
 @dataclass(frozen=True, slots=True)

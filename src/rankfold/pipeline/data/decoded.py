@@ -71,7 +71,7 @@ class DecodedVolume(Wrapper):
         self.meaning.decode(raw, out)
 
     def read_bytes(self, elements: int) -> int:
-        """That of the store, the stored numbers, and which of them stand for nothing."""
+        """Memory of reading the store, plus a buffer of stored numbers and masks of missing ones."""
         item = self.inner.dtype.itemsize
         values = max(REQUEST_BYTES // item, math.prod(unit(grid) for grid in self.grids))
         return self.inner.read_bytes(elements) + values * (item + 3)

@@ -1,4 +1,4 @@
-"""What stored numbers stand for, as attributes beside them say it.
+"""Attributes of an array that say how its stored numbers become values, and which of them are missing.
 
     _FillValue, missing_value      numbers that stand for nothing: CF 2.5.1
     scale_factor, add_offset       value = stored x scale_factor + add_offset: CF 8.1
@@ -43,7 +43,7 @@ NAMES = (*MARKS, *BOUNDS, *SCALES, *OTHERS, "_Unsigned")
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """How stored numbers are decoded; by itself as they are."""
+    """Rule that turns stored numbers into values; the default leaves them as they are."""
 
     stored: np.dtype[Any]
     """Type that their bits are read as."""
@@ -56,7 +56,7 @@ class Meaning:
     """Bounds of what stands for something."""
 
     of_values: bool = False
-    """Whether the bounds are of decoded values, not of stored numbers."""
+    """Whether ``least`` and ``most`` apply after scale and offset, not to the stored numbers."""
 
     scale: float = 1.0
     offset: float = 0.0
@@ -64,7 +64,7 @@ class Meaning:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether there are bounds."""
+        """Whether the attributes limit the valid range on either side."""
         return self.least > -math.inf or self.most < math.inf
 
     @property
@@ -89,7 +89,7 @@ class Meaning:
             out[(told < self.least) | (told > self.most)] = np.nan
 
     def facts(self) -> tuple[object, ...]:
-        """What tells it from others of the same type, for fingerprints."""
+        """Numbers of the rule, for the fingerprint of a matrix that is decoded by it."""
         found: tuple[object, ...] = (self.dtype.str, self.scale, self.offset, self.missing)
         if self.is_bounded:
             found += (self.least, self.most, self.of_values)
@@ -99,7 +99,7 @@ class Meaning:
 def meaning_of(
     name: str, dtype: np.dtype[Any], attributes: Mapping[str, Any], *, fill: float | int | None = None
 ) -> Meaning | None:
-    """What numbers of a type with these attributes stand for; None where it is themselves.
+    """Build the decoding rule of an array from its type and attributes; None if nothing is to be decoded.
 
     ``fill`` is the fill value of a store whose writer keeps it there, and not in an attribute.
 
@@ -193,11 +193,13 @@ def _marks(value: Any, stored: np.dtype[Any], *, resigned: bool) -> list[float |
                 mark = float(stored.type(number))
             found += [mark] if math.isfinite(mark) or math.isinf(number) else []
             continue
-        bits, limits = 8 * stored.itemsize, np.iinfo(stored)
-        if resigned and number == int(number) and not limits.min <= number <= limits.max:
-            number = int(number) % 2**bits - (2**bits if stored.kind == "i" else 0)
-        if math.isfinite(number) and number == int(number) and limits.min <= number <= limits.max:
-            found.append(float(number) if float(number) == number == int(float(number)) else int(number))
+        if math.isinf(number) or number != int(number):
+            continue
+        whole, bits, limits = int(number), 8 * stored.itemsize, np.iinfo(stored)
+        if resigned and not limits.min <= whole <= limits.max:
+            whole = whole % 2**bits - (2**bits if stored.kind == "i" else 0)
+        if limits.min <= whole <= limits.max:
+            found.append(float(whole) if int(float(whole)) == whole else whole)
     return found
 
 
