@@ -17,6 +17,9 @@ class Purpose(IntEnum):
     RANDOM_BLOCK = 1
     """The block that passes begin with, where no sample gives one."""
 
+    SAMPLE_CHECK = 3
+    """Directions by which it is told whether a sample knows anything of other rows."""
+
     COMPLETION = 2
     """Columns that complete a basis where the matrix has fewer directions."""
 

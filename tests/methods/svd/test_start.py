@@ -12,6 +12,7 @@ from covers import cover
 import rankfold as rf
 from rankfold.kernels.linear.count_sketch import draw_buckets
 from rankfold.methods.parts.sample import Sample
+from rankfold.methods.parts.start import tells_of_others
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.strategy import choose_strategy
@@ -162,3 +163,13 @@ def test_one_column_has_a_sample_or_none(rows: int, method: str) -> None:
     x = np.random.default_rng(rows).standard_normal((rows, 1))
     for matrix in (x, np.ascontiguousarray(x.T)):
         assert rf.svd(matrix, 1, solver=method).s[0] == pytest.approx(np.linalg.norm(x), rel=1e-13)
+
+
+def test_rows_that_have_nothing_in_common_tell_nothing_of_others() -> None:
+    rng = np.random.default_rng(3)
+    apart = np.diag(rng.uniform(0.5, 1, 300))[rng.permutation(300)[:96]]
+    common = rng.standard_normal((96, 5)) @ rng.standard_normal((5, 300))
+    assert not tells_of_others(apart.astype("f4"), 0)
+    assert tells_of_others(common, 0)
+    assert tells_of_others(apart + common, 0)
+    assert tells_of_others(rng.standard_normal((96, 300)), 0)  # no better than random, and no worse

@@ -36,6 +36,15 @@ Float64 = npt.NDArray[np.float64]
 ROUNDS = 3
 GRAIN_ROWS = 1024
 
+NO_BLOCK: State = {"q": np.zeros((0, 0))}
+"""Of a sample that gives none: passes begin with a random one."""
+
+CHECKED = 4
+"""Directions by which it is told whether a sample knows anything of other rows."""
+
+CHANCE = 0.5
+"""Of what random directions hold on average, the share that is no sign of ignorance."""
+
 
 def random_block(short: int, width: int, seed: int, *, paired: bool = False) -> Float64:
     """Orthonormal (short, width) block without preference; complex where ``paired``."""
@@ -73,6 +82,31 @@ def leading_block(rows: Array, width: int, seed: int, *, paired: bool = False) -
     return {"q": orthonormalize(z @ w)}
 
 
+def tells_of_others(rows: Array, seed: int) -> bool:
+    """Whether directions of every other row hold more of the rows between than chance would.
+
+    Where rows have nothing to do with one another, as in a graph of many components, a sample tells of its
+    own rows alone: a block from it holds singular vectors that are exact and not the leading ones, small
+    residuals, and nothing of what other rows have.
+
+    Parameters
+    ----------
+    rows : (l, n) float32 or float64
+        As ``leading_block`` takes them, those of a complex matrix as their parts.
+    seed : int
+
+    Notes
+    -----
+    8 l n ``CHECKED`` flops: images of random directions under one half, and what of the other lies in them.
+    """
+    half, others = rows[::2], rows[1::2]
+    test = gaussian_rows(seed, Purpose.SAMPLE_CHECK, (0, rows.shape[1]), CHECKED).astype(rows.dtype)
+    q = orthonormalize((half.T @ (half @ test)).astype(np.float64))
+    held = float(np.square(others @ q.astype(rows.dtype), dtype=np.float64).sum())
+    total = float(np.square(others, dtype=np.float64).sum())
+    return bool(held * rows.shape[1] >= CHANCE * CHECKED * total)
+
+
 def _image(rows: Array, q: Float64) -> Float64:
     """The adjoint of the rows times the rows times q."""
     paired, q = np.iscomplexobj(q), expand(q)
@@ -104,6 +138,11 @@ class Start:
     block_path: Path
     """A part with ``q``: (short, width) from the sample, or nothing if it gives no block."""
 
+    @property
+    def from_sample(self) -> bool:
+        """Whether the sample gives the block."""
+        return bool(load_arrays(self.block_path, "q")["q"].size)
+
     def block(self, view: View, width: int, seed: int) -> Float64:
         """The block of the first pass, of so many columns."""
         q: Float64 = load_arrays(self.block_path)["q"]
@@ -119,7 +158,7 @@ def sample_start(
     arrays = load_if_whole(path)
     if arrays is None or load_if_whole(block_path) is None:
         shift, pow2_scale, d = _condition_sample(sample, center=center, scale=scale)
-        save_arrays(block_path, block(d) if sample.gives_block else {"q": np.zeros((0, 0))})
+        save_arrays(block_path, block(d) if sample.gives_block else NO_BLOCK)
         arrays = {"shift": shift, "unit": np.asarray(pow2_scale)}
         save_arrays(path, arrays)
     return Start(arrays["shift"], float(arrays["unit"]), block_path)

@@ -48,7 +48,7 @@ SKETCH_ALLOWANCE = 1.1
 """Bounds by a sketch are multiplied by this: of 1000 adversarial matrices three were exceeded without, by
 at most 1.1 %."""
 
-CLUSTER = 1e-4
+CLUSTER = 1e-3
 """Relative residual up to which values that lie within their residuals are taken for a cluster."""
 
 GAPS = (2.0, 16.0, 256.0, np.inf)

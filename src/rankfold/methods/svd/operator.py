@@ -276,7 +276,7 @@ class CenteredMatrix:
             sketched, path = strategy.numbers_of(sketched), run.part(name, "sketch.part")
             save_arrays(path, {"rows": sketched})
             sketch, self.sketch_rows = RowSketch(path), 0
-            if self.sketch_purpose is Purpose.ROW_SIGNS and strategy.sample.gives_block:
+            if self.sketch_purpose is Purpose.ROW_SIGNS and self.start.from_sample:
                 path = run.part(name, "missing.part")
                 save_missing(path, sketched, q, self.squared_norm - inner(q, z), self.squared_norm)
                 missing = load_missing(path)

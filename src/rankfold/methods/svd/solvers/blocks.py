@@ -12,7 +12,7 @@ from rankfold.methods.parts.column_statistics import Statistics
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.narrow import NarrowR
-from rankfold.methods.parts.start import leading_block
+from rankfold.methods.parts.start import NO_BLOCK, leading_block, tells_of_others
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.error_estimates import Truncation
 from rankfold.methods.svd.long_factor import Triplets
@@ -129,7 +129,9 @@ class BlockSolver(Solver):
         return 8 * short * strategy.width + strategy.sketch_rows * short * strategy.view.dtype.itemsize
 
     def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
-        """Leading directions of the sample."""
+        """Leading directions of the sample, or nothing where it knows its own rows alone."""
+        if not tells_of_others(rows, request.seed):
+            return NO_BLOCK
         return leading_block(rows, strategy.vectors(strategy.width), request.seed, paired=strategy.paired)
 
 
