@@ -36,7 +36,7 @@ Float64 = npt.NDArray[np.float64]
 ROUNDS = 3
 GRAIN_ROWS = 1024
 
-NO_BLOCK: State = {"q": np.zeros((0, 0))}
+NO_BLOCK: State = {"q": np.zeros((0, 0)), "values": np.zeros(0)}
 """Of a sample that gives none: passes begin with a random one."""
 
 CHECKED = 4
@@ -67,6 +67,8 @@ def leading_block(rows: Array, width: int, seed: int, *, paired: bool = False) -
     Returns
     -------
     q : (n, width) float64 or complex128, orthonormal
+    values : (width,) float64
+        Squares that the rows have along its columns, decreasing.
 
     Notes
     -----
@@ -78,8 +80,8 @@ def leading_block(rows: Array, width: int, seed: int, *, paired: bool = False) -
     for _ in range(ROUNDS - 1):
         q = orthonormalize(_image(rows, q))
     z = _image(rows, q)
-    _, w = ritz_vectors(adjoint(q) @ z, width)
-    return {"q": orthonormalize(z @ w)}
+    values, w = ritz_vectors(adjoint(q) @ z, width)
+    return {"q": orthonormalize(z @ w), "values": values}
 
 
 def tells_of_others(rows: Array, seed: int) -> bool:
@@ -142,6 +144,11 @@ class Start:
     def from_sample(self) -> bool:
         """Whether the sample gives the block."""
         return bool(load_arrays(self.block_path, "q")["q"].size)
+
+    def is_flat(self, rank: int, gap: float) -> bool:
+        """Whether squares in a sample fall by less than a relative ``gap`` from a rank on to the last."""
+        values = load_arrays(self.block_path, "values")["values"]
+        return bool(len(values) > rank and values[rank - 1] < (1 + gap) * values[-1])
 
     def block(self, view: View, width: int, seed: int) -> Float64:
         """The block of the first pass, of so many columns."""

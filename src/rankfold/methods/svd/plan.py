@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
         scratch_bytes=view.long * (solver.basis_columns(strategy) * item + 16),
         width=strategy.width,
         adaptive=request.adaptive,
-        decided_by=decided_by(request, "the spectrum" if solver.stops_early else ""),
+        decided_by=decided_by(request, _decided_by(strategy)),
         subject=f"{request.kind} of this {source.shape[0]} x {source.shape[1]} matrix by {solver.name}",
     )
     sweeps = sweeps_of(request, strategy)
@@ -56,8 +57,21 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
     return plan_task(outline, sweeps, budget, lambda: _way_out(request, strategy, budget))
 
 
+def _decided_by(strategy: Strategy) -> str:
+    if strategy.otherwise is not None:
+        return f"the spectrum ({strategy.otherwise.method} where it is flat)"
+    return "the spectrum" if strategy.solver.stops_early else ""
+
+
 def sweeps_of(request: Request, strategy: Strategy) -> PanelSweeps:
     """Every sweep that the request may make."""
+    own = _sweeps_of_solver(request, strategy)
+    if strategy.otherwise is not None:
+        own = _followed(own, _sweeps_of_solver(request, strategy.otherwise))
+    return with_completion(own, request, strategy)
+
+
+def _sweeps_of_solver(request: Request, strategy: Strategy) -> PanelSweeps:
     solver = strategy.solver
     resident_bytes = {over: solver.resident_bytes(request, strategy, over) for over in ("matrix", "scratch")}
 
@@ -65,14 +79,41 @@ def sweeps_of(request: Request, strategy: Strategy) -> PanelSweeps:
         passes = solver.sweeps(request, strategy, slots)
         return [dataclasses.replace(sweep, resident_bytes=resident_bytes[sweep.over]) for sweep in passes]
 
-    own = PanelSweeps(
+    return PanelSweeps(
         sweeps,
         strategy.cut,
         solver.driver_bytes(request, strategy),
         solver.accumulator_bytes(request, strategy),
         lambda most: solver.likely_passes(request, strategy, most),
     )
-    return with_completion(own, request, strategy)
+
+
+def _followed(first: PanelSweeps, then: PanelSweeps) -> PanelSweeps:
+    """Sweeps of one solver, and where those were of no use of another: all there can be of both."""
+
+    def of_matrix(sweeps: Sequence[Pass]) -> list[Pass]:
+        return [sweep for sweep in sweeps if sweep.over == "matrix"]
+
+    def sweeps(slots: int) -> list[Pass]:
+        tried, made = first.sweeps_of(slots), then.sweeps_of(slots)
+        count = len(of_matrix(tried))
+        later = [
+            dataclasses.replace(
+                sweep, name=f"pass-{count + i:02d}" if sweep.name.startswith("pass") else sweep.name
+            )
+            for i, sweep in enumerate(of_matrix(made), 1)
+        ]
+        taken = {sweep.name for sweep in tried if sweep.over != "matrix"}
+        others = [sweep for sweep in made if sweep.over != "matrix" and sweep.name not in taken]
+        return [*of_matrix(tried), *later, *(s for s in tried if s.over != "matrix"), *others]
+
+    return PanelSweeps(
+        sweeps,
+        first.cut,
+        max(first.driver_bytes, then.driver_bytes),
+        max(first.accumulator_bytes, then.accumulator_bytes),
+        lambda most: min(first.likely(len(of_matrix(first.sweeps_of(1)))), most),
+    )
 
 
 def _refuse_precision(request: Request, strategy: Strategy) -> None:
@@ -146,6 +187,10 @@ def _way_out(request: Request, strategy: Strategy, budget: Budget) -> str:
         )
     if advice := solver.way_out(request, strategy):
         return advice
+    if strategy.otherwise is not None and _fits(
+        dataclasses.replace(request, method="krylov"), source, budget
+    ):
+        return strategy.otherwise.solver.way_out(request, strategy.otherwise)
     way_out = ""
     if request.kind != "qr":
         for method, reason in solver.narrower.items():

@@ -358,6 +358,16 @@ class Convergence:
         )
         return exact or bool(enough.all())
 
+    def ends_within(self, passes: int) -> bool:
+        """Whether so many passes in all will do, if each leaves the share of the error that the last one did.
+
+        Nothing is foretold by the first two, nor of errors that are not yet known.
+        """
+        if len(self.errors) <= 2 or self.errors[-1] >= 1:
+            return len(self.errors) < passes
+        left = passes - len(self.errors)
+        return self.errors[-1] * (self.errors[-1] / self.errors[-2]) ** left <= self.tol
+
     @property
     def stalls(self) -> bool:
         """Whether the last pass left more than half of the error before it."""

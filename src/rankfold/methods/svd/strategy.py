@@ -60,6 +60,36 @@ SKETCH_BYTES = 2**28
 PAIR_SECONDS = 1e-9
 """Of two numbers of a row that are multiplied: half of two, since order does not matter."""
 
+NOMINAL_LAPACK = 8e9
+"""Flops per second of the eigenproblem of a symmetric matrix."""
+
+EIGENPROBLEM = 4 / 3
+"""Flops of one, in cubes of its size."""
+
+LIKELY_BLOCKS = 3
+"""Blocks of a basis, in the middle of its growth."""
+
+BASIS_PRODUCTS = 100
+"""Flops between two passes, in products of the sizes of short side, block and basis."""
+
+BASIS_EIGENPROBLEMS = 16
+"""Eigenproblems between two passes, of the size of a basis, with those of a sketch."""
+
+SWEEP_SECONDS = 0.1
+"""Of a pass over any matrix."""
+
+SQUARE_UNASKED = 2048
+"""Shorter side up to which a Gram matrix may be kept where passes end above the tolerance."""
+
+DEAREST = 20.0
+"""Fused passes that such a Gram pass may cost."""
+
+LEAST_TRIED = 1.5
+"""Fused passes that cost as much as a Gram pass which is not worth a look at the spectrum."""
+
+PASSES_UNTOLD = 8
+"""Fused passes that a Gram pass may cost where no sample tells whether the spectrum is flat."""
+
 LINE_SECONDS = 1e-7
 """Of a line without numbers."""
 
@@ -102,6 +132,9 @@ class Strategy:
 
     fullest: int = 0
     """Stored numbers of the fullest panel, where passes take those alone; 0 where they fill in zeros."""
+
+    otherwise: Strategy | None = None
+    """What is done where its passes end above the tolerance, or a sample tells that they will."""
 
     @property
     def paired(self) -> bool:
@@ -227,6 +260,10 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
         width = adaptive_width(view.short)
     solver = SOLVERS[method if method != "auto" else choose_method(request, view, width)]
     check_solver(solver, request, view)
+    passes, otherwise = request.passes, None
+    if method == "auto" and solver.name == "krylov" and (tried := passes_tried(request, view, width)):
+        passes = tried
+        otherwise = choose_strategy(dataclasses.replace(request, method="gram"), source, device)
     dimensions, fullest = solver.arrange(request, view, width), 0
     if is_complex(source):
         dimensions = dimensions.paired()
@@ -239,13 +276,14 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
         view=view,
         solver=solver,
         width=dimensions.width,
-        passes=request.passes,
+        passes=passes,
         cut=dimensions.cut,
         out_chunk=dimensions.out_chunk,
         statistics_passes=int(scales_first),
         sample=sample,
         sketch_rows=_sketch_rows(dimensions, request, gives_block=sample.gives_block),
         fullest=fullest,
+        otherwise=otherwise,
     )
 
 
@@ -341,34 +379,87 @@ def number_seconds(view: View, flops: float) -> float:
     return size / NOMINAL_READ + ORDER_SECONDS + flops / NOMINAL_GATHERED_FLOPS[item]
 
 
-def choose_method(request: Request, view: View, width: int) -> str:
-    """One Gram pass or several narrow ones: whichever a nominal core finishes first.
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Nominal seconds on one core, by which methods are compared."""
 
-    A Gram pass costs ``short`` float64 flops per element, a fused pass ``4 width`` of the working type;
-    the Gram method adds one fused pass of width ``rank`` where the long factor is wanted. What a fair
-    sample would save is not counted on.
-    """
-    element = view.source.dtype.itemsize / NOMINAL_READ
-    flop = 1 / NOMINAL_FLOPS[view.dtype.itemsize]
-    long_factor = request.rows or view.orientation is Orientation.COLUMNS
-    gram = element + view.short / NOMINAL_FLOPS[8] + long_factor * (element + 4 * request.rank * flop)
-    passes = min(expected_passes(request.tol), request.passes, -(-view.short // width))
-    stored = compressed(view.source)
-    if stored is not None and lies_along(view):
-        share = stored.nnz / (view.long * view.short)
-        fused, statistic = (share * number_seconds(view, flops) for flops in (4 * width, 0))
-        gram = statistic + min(share**2 * view.short * PAIR_SECONDS, view.short / NOMINAL_FLOPS[8])
-        gram += long_factor * share * number_seconds(view, 4 * request.rank)
-        # Where few numbers are stored, the eigenproblem is what takes long, and its square what is large.
-        gram += 4 / 3 * view.short**2 / view.long / NOMINAL_FLOPS[8]
-        gram = math.inf if view.short > LARGEST_SQUARE else gram
-    else:
-        fused, statistic = element + 4 * width * flop, element
+    gram: float
+    """All of it."""
+
+    fused: float
+    """One fused pass, with the algebra between it and the next."""
+
+    statistics: float
+    """What columns that are scaled take before the first fused pass."""
+
+    @classmethod
+    def of(cls, request: Request, view: View, width: int) -> Weights:
+        """Weigh a request.
+
+        A Gram pass takes ``short`` float64 flops per element, and a fused pass ``4 width`` of the working
+        type. The Gram method adds an eigenproblem, and a fused pass where the long factor is wanted.
+        Between fused passes a basis of some blocks is made orthonormal, and eigenproblems of its size and of
+        that of a row sketch tell what is left.
+        """
+        elements, item = float(view.long) * view.short, view.dtype.itemsize
+        read = view.source.dtype.itemsize / NOMINAL_READ
+        flop = 1 / NOMINAL_FLOPS[item]
+        long_factor = request.rows or view.orientation is Orientation.COLUMNS
+        eigenproblem = EIGENPROBLEM * view.short**3 / NOMINAL_LAPACK
+        stored = compressed(view.source)
+        if stored is not None and lies_along(view):
+            share = stored.nnz / elements
+            fused, statistics = (share * number_seconds(view, flops) for flops in (4 * width, 0))
+            gram = statistics + min(share**2 * view.short * PAIR_SECONDS, view.short / NOMINAL_FLOPS[8])
+            gram += long_factor * share * number_seconds(view, 4 * request.rank)
+            # Where few numbers are stored, the eigenproblem is what takes long, and its square what is large.
+            gram = math.inf if view.short > LARGEST_SQUARE else gram
+        else:
+            fused, statistics = read + 4 * width * flop, read
+            gram = read + view.short / NOMINAL_FLOPS[8] + long_factor * (read + 4 * request.rank * flop)
+        columns = LIKELY_BLOCKS * width
+        algebra = BASIS_PRODUCTS * view.short * width * columns / NOMINAL_FLOPS[8]
+        algebra += EIGENPROBLEM * BASIS_EIGENPROBLEMS * columns**3 / NOMINAL_LAPACK
+        between = SWEEP_SECONDS + algebra
+        return cls(elements * gram + eigenproblem, elements * fused + between, elements * statistics)
+
+
+def choose_method(request: Request, view: View, width: int) -> str:
+    """One Gram pass or several narrow ones: whichever a nominal core is likely to finish first."""
+    weights = Weights.of(request, view, width)
     if request.passes < SOLVERS["gram"].least_passes(request, view):
         return "krylov"
+    passes: float = expected_passes(request.tol)
+    if _may_turn_to_gram(request, view):
+        passes = LEAST_TRIED if _gives_block(view, width) else PASSES_UNTOLD
+    passes = min(passes, request.passes, -(-view.short // width))
+    statistics = weights.statistics * (request.scale and view.orientation is Orientation.ROWS)
+    return "gram" if weights.gram <= passes * weights.fused + statistics else "krylov"
+
+
+def passes_tried(request: Request, view: View, width: int) -> int:
+    """Fused passes that are tried before a Gram pass is made after all; 0 where none is.
+
+    Half of what the Gram method takes, so that a spectrum that falls more slowly than a sample tells costs
+    half as much again and no more.
+    """
+    weights = Weights.of(request, view, width)
+    ratio = weights.gram / weights.fused
     statistics = request.scale and view.orientation is Orientation.ROWS
-    krylov = passes * fused + statistics * statistic
-    return "gram" if gram <= krylov else "krylov"
+    most = request.passes - SOLVERS["gram"].least_passes(request, view) - statistics
+    if not _may_turn_to_gram(request, view) or ratio > DEAREST or most < 1:
+        return 0
+    return statistics + min(max(round(ratio / 2), 1), most)
+
+
+def _may_turn_to_gram(request: Request, view: View) -> bool:
+    """Whether the Gram matrix is small enough to be kept unasked where passes do not end."""
+    return not (request.adaptive or lies_along(view) or view.device != "cpu" or view.short > SQUARE_UNASKED)
+
+
+def _gives_block(view: View, width: int) -> bool:
+    """Whether a sample gives the first block, and with it a look at the spectrum."""
+    return 2 * width <= view.short and Sample.of(view, width).gives_block
 
 
 def matching_chunk(native: Grid, read_bytes: int, written_bytes: int) -> int:

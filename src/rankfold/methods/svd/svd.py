@@ -55,6 +55,11 @@ def reduce(
     with one_blas_thread():
         centering, start = begin(run, layout, request)
         decomposition = layout.solver.solve(run, layout, request, centering, start)
+        if decomposition is None and layout.otherwise is not None:
+            layout = layout.otherwise
+            decomposition = layout.solver.solve(run, layout, request, centering, start)
+        if decomposition is None:
+            raise TypeError(f"{layout.method} found nothing")
         refuse_constant(request, decomposition, layout)
         warn_of_rounding(run, layout, request, decomposition)
         layout = layout.for_rank(len(decomposition.s) * (1 + layout.paired))

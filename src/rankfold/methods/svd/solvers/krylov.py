@@ -14,6 +14,7 @@ matrix Q'A'A Q tells by what it lacks of symmetry.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -23,6 +24,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import adjoint, ritz_vectors
 from rankfold.kernels.linear.orthonormal import orthonormalize
+from rankfold.methods.claims import has_converged
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.start import Start
 from rankfold.methods.svd.error_estimates import (
@@ -45,8 +47,12 @@ from rankfold.pipeline.engine.run import Run
 Float64 = npt.NDArray[np.float64]
 
 
-def krylov(operator: Operator, *, width: int, rank: int, tol: float) -> tuple[Basis, Convergence]:
+def krylov(
+    operator: Operator, *, width: int, rank: int, tol: float, tries: int | None = None
+) -> tuple[Basis, Convergence]:
     """Grow the basis until the ``rank`` leading singular values are known to ``tol``.
+
+    Or until they will not be after so many passes, where there are ``tries``.
 
     Notes
     -----
@@ -59,7 +65,7 @@ def krylov(operator: Operator, *, width: int, rank: int, tol: float) -> tuple[Ba
     decomposition, NeurIPS 2015, algorithm 2. We form the basis of A'A on the short side, reorthogonalise
     each block against all others, and get both products from one read.
     """
-    growth = _Growth(operator, width, Convergence(rank, tol, operator.dtype))
+    growth = _Growth(operator, width, Convergence(rank, tol, operator.dtype), tries)
     iterate(operator, width, growth)
     return growth.basis, growth.convergence
 
@@ -69,6 +75,9 @@ class _Growth:
     operator: Operator
     width: int
     convergence: Convergence
+    tries: int | None = None
+    """Passes after which another method is taken; None where there is none."""
+
     basis: Basis = field(default_factory=Basis)
     history: list[Ritz] = field(default_factory=list)
     uses_residuals: bool = False
@@ -92,7 +101,8 @@ class _Growth:
                 self.basis, ritz, self.sketch, squared_norm, self.convergence.dtype, ritz.half_step_values
             )
         estimate, without_bound = (estimated_errors(self.history, each) for each in (bound, None))
-        return self.convergence.observe(ritz, estimate, exact=exact, without_bound=without_bound)
+        enough = self.convergence.observe(ritz, estimate, exact=exact, without_bound=without_bound)
+        return enough or (self.tries is not None and not self.convergence.ends_within(self.tries))
 
     def following(self, application: Application) -> Float64:
         missing = application.missing
@@ -215,7 +225,7 @@ class Krylov(BlockSolver):
 
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
-    ) -> Decomposition:
+    ) -> Decomposition | None:
         """Find triplets up to a rank, or up to a share of the norm."""
         rows, width, rank = (
             strategy.sketch_rows,
@@ -223,8 +233,15 @@ class Krylov(BlockSolver):
             strategy.vectors(request.rank),
         )
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows)
+        if strategy.otherwise is not None and start.is_flat(rank, least_gap(request, strategy)):
+            return None
         if not request.adaptive:
-            basis, convergence = krylov(matrix, width=width, rank=rank, tol=request.tol)
+            tries = None if strategy.otherwise is None else strategy.passes - strategy.statistics_passes
+            basis, convergence = krylov(matrix, width=width, rank=rank, tol=request.tol, tries=tries)
+            if strategy.otherwise is not None and not has_converged(convergence.errors[-1], request.tol):
+                for block in basis.blocks:
+                    matrix.drop(block)
+                return None
             triplets = rayleigh_ritz(run, strategy, basis, rank, request.seed, estimate=convergence.estimate)
             return of_triplets(strategy, centering, triplets, matrix.columns, convergence.errors)
         approximation = capture(matrix, width=width, tol=request.tol)
@@ -236,6 +253,16 @@ class Krylov(BlockSolver):
         triplets = dataclasses.replace(triplets, errors=errors)
         decomposition = of_triplets(strategy, centering, triplets, matrix.columns, approximation.errors)
         return dataclasses.replace(decomposition, facts=truncation_facts(approximation.cut, strategy))
+
+
+def least_gap(request: Request, strategy: Strategy) -> float:
+    """Relative gap of squares, below the last one wanted, that passes need to find it to the tolerance.
+
+    After t passes errors are about exp(-4 t sqrt(gap)) of what they were, by squares of Chebyshev polynomials
+    (Parlett, The Symmetric Eigenvalue Problem, 1980, chapter 12).
+    """
+    passes = strategy.passes - strategy.statistics_passes
+    return (-math.log(request.tol) / (4 * passes)) ** 2
 
 
 KRYLOV = Krylov()

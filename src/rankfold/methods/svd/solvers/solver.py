@@ -197,8 +197,11 @@ class Solver(ABC):
     @abstractmethod
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
-    ) -> Decomposition:
-        """Make the passes; the decomposition that they give."""
+    ) -> Decomposition | None:
+        """Make the passes; the decomposition that they give.
+
+        Nothing where they end above the tolerance, and the strategy knows something else to do.
+        """
 
 
 SOLVERS: Registry[Solver] = Registry(
