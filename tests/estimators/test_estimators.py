@@ -284,3 +284,11 @@ def test_components_beyond_the_smaller_side_are_zero() -> None:
         NMF(7, init="nndsvd").fit(x)
     with pytest.raises(ValueError, match="is not there"):
         NMF(2, solver="mu", beta_loss="itakura-saito").fit(x + 1)
+
+
+@pytest.mark.parametrize("k", [1, 3, 4])
+def test_samples_in_a_plane_have_no_density_to_score_by(k: int) -> None:
+    """A singular matrix was inverted: LinAlgError, or a number that rounding made."""
+    x = np.random.default_rng(2).standard_normal((50, 2)) @ np.ones((2, 4))
+    with pytest.raises(ValueError, match=r"no variance in 3 of 4 dimensions"):
+        PCA(k).fit(x).score(x)

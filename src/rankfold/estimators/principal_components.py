@@ -137,7 +137,23 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         """Log-likelihood of each sample, which must be in memory."""
         if is_large(X):
             raise TypeError("score and score_samples take samples in memory: give parts of those on disk")
+        check_is_fitted(self)
+        self._require_density()
         return super().score_samples(X)
+
+    def _require_density(self) -> None:
+        """Raise where all samples lie in a plane, of which a Gaussian has no density."""
+        variance, features = self.explained_variance_, self.mean_.size
+        if self.n_components_ < features:
+            variance = np.append(variance, self.noise_variance_)
+        least = features * np.finfo(self.components_.dtype).eps * variance.max(initial=0.0)
+        flat = variance <= least
+        if flat.any():
+            raise ValueError(
+                f"the samples fitted have no variance in {features - int((~flat).argmin())} of {features} "
+                "dimensions, so that no density is there to score by: leave out columns that are constant or "
+                "combinations of others, or use explained_variance_ratio_"
+            )
 
     def _find(self, X: Any, sample_weight: Any, *, rows: bool) -> Any:
         """Fit, and the matrix as it was checked."""
