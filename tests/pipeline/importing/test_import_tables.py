@@ -411,6 +411,21 @@ def test_a_whole_number_that_a_float_does_not_hold_is_refused(tmp_path: Path) ->
     np.testing.assert_array_equal(imported(path)[0], [[1, 0.5], [2**53, 1.5]])
 
 
+@pytest.mark.parametrize("others", [1, 1200])
+def test_whole_numbers_in_text_are_kept_to_the_last_digit_or_refused(tmp_path: Path, others: int) -> None:
+    head = ",".join(["user", *(f"c{i}" for i in range(others))]) + "\n"
+    rest = ",1" * others + "\n"
+    lost = head + "7" + rest + "\n" + "-9007199254740993" + rest
+    refused(text(tmp_path, lost), DataError, "'user' has -9007199254740993 in row 2 .* float64 does not hold")
+    kept = head + "9007199254740994" + rest + "1e300" + rest + "9007199254740993.0" + rest
+    numbers, _ = imported(text(tmp_path, kept))
+    np.testing.assert_array_equal(numbers[:, 0], [2**53 + 2, 1e300, 2**53])
+    numbers, _ = imported(text(tmp_path, lost), columns=["c0"])
+    np.testing.assert_array_equal(numbers, [[1], [1]])
+    numbers, _ = imported(text(tmp_path, lost), dtype="float32", columns=["user"])
+    np.testing.assert_array_equal(numbers[:, 0], np.float32([7, -(2**53)]))
+
+
 @pytest.mark.parametrize("at_a_time", [1, 7, 100])
 def test_tables_of_very_many_columns_are_turned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_a_time: int

@@ -24,7 +24,13 @@ import numpy as np
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_text, unpack_stream
 from rankfold.pipeline.importing.readers.reader import HEADERS, ImportOptions, choose_columns, list_names
-from rankfold.pipeline.importing.readers.tables import Batch, NumericTable, clip_bytes, load_arrow
+from rankfold.pipeline.importing.readers.tables import (
+    LARGEST_WHOLE,
+    Batch,
+    NumericTable,
+    clip_bytes,
+    load_arrow,
+)
 from rankfold.pipeline.regular import open_regular
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
@@ -48,6 +54,9 @@ BOM = b"\xef\xbb\xbf"
 
 MISSING = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "inf", "-inf", "+inf")
 """Cells that stand where a number might, in lower case."""
+
+WHOLE = re.compile(r"[+-]?[0-9]+")
+"""A number without a point or an exponent."""
 
 BAD_VALUE = re.compile(
     r"In CSV column #(\d+): Row #(\d+): CSV conversion error to (\w+): (?:invalid value )?(.*)", re.DOTALL
@@ -90,7 +99,9 @@ class DelimitedReader(NumericTable):
                     batches = pool.submit(parse, block, arrow, text).result()
                 except arrow.ArrowInvalid as error:
                     raise self._explain(str(error), block, line) from error
+                first = row
                 for columns in batches:
+                    self._require_digits(columns, block, first, row)
                     yield Batch(columns, self.name, row, bytes_read)
                     row += sum(map(len, columns)) // self.columns
 
@@ -146,9 +157,7 @@ class DelimitedReader(NumericTable):
 
     def _parse_as_one(self, block: bytes, arrow: Any, text: Any) -> list[list[Any]]:
         """The same, all cells as one column: each column of its own takes Arrow some 10 kB."""
-        records = [
-            record for record in _records(block, self.separator) if len(record) > 1 or record[0].strip()
-        ]
+        records = list(_full_records(block, self.separator))
         width = len(self.names)
         for number, record in enumerate(records, start=1):
             if len(record) != width:
@@ -170,6 +179,23 @@ class DelimitedReader(NumericTable):
         except arrow.ArrowInvalid as error:
             raise arrow.ArrowInvalid(self._in_block(str(error))) from error
         return [[table[0].combine_chunks()]]
+
+    def _require_digits(self, columns: list[Any], block: bytes, first: int, row: int) -> None:
+        """Raise ``DataError`` for whole numbers that became others: large ones are looked up in the text."""
+        if self.block_dtype != np.float64:
+            return
+        found = [np.abs(column.to_numpy(zero_copy_only=False)) >= LARGEST_WHOLE for column in columns]
+        if not any(large.any() for large in found):
+            return
+        records = list(_full_records(block, self.separator))
+        in_one = len(columns) < len(self.positions)  # all cells, row by row
+        for column, large in enumerate(found):
+            for place in np.flatnonzero(large):
+                at, index = divmod(int(place), len(self.positions)) if in_one else (int(place), column)
+                position = self.positions[index]
+                cell = records[row - first + at][position].strip().decode("latin-1")
+                if WHOLE.fullmatch(cell) and int(float(cell)) != int(cell):
+                    raise self.digits_lost(self.name, self.names[position], cell, row + at)
 
     def _in_block(self, message: str) -> str:
         """What Arrow said of one long column, in terms of the block."""
@@ -297,6 +323,11 @@ def _records(block: bytes, separator: str) -> Iterator[list[bytes]]:
     text = io.StringIO(block.decode("latin-1"), newline="")
     for record in csv.reader(text, delimiter=separator):
         yield [cell.encode("latin-1").replace(b"\n", b" ") for cell in record] or [b""]
+
+
+def _full_records(block: bytes, separator: str) -> Iterator[list[bytes]]:
+    """The same without lines that are empty."""
+    return (record for record in _records(block, separator) if len(record) > 1 or record[0].strip())
 
 
 def _number(cell: str) -> bool:

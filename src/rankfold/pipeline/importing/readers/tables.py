@@ -105,12 +105,16 @@ class NumericTable(ABC):
         wide = (numbers > LARGEST_WHOLE) | (numbers < -LARGEST_WHOLE if numbers.dtype.kind == "i" else False)
         if wide.any():
             place = int(wide.argmax())
-            raise DataError(
-                f"{batch.path}: column {names[place % len(names)]!r} has {numbers[place]} in row "
-                f"{batch.row + place // width + 1} of the data, which {self.block_dtype} does not hold to "
-                "the last digit. Where it is a name and no number, leave the column out with --without "
-                f"{names[place % len(names)]!r}"
-            )
+            name, row = names[place % len(names)], batch.row + place // width
+            raise self.digits_lost(batch.path, name, str(numbers[place]), row)
+
+    def digits_lost(self, path: str, name: str, number: str, row: int) -> DataError:
+        """The error for a whole number that a float of 64 bits does not hold."""
+        return DataError(
+            f"{path}: column {name!r} has {number} in row {row + 1} of the data, which {self.block_dtype} "
+            "does not hold to the last digit. Where it is a name and no number, leave the column out with "
+            f"--without {name!r}"
+        )
 
 
 def load_arrow(path: str, part: str = "") -> Any:
