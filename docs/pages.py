@@ -53,7 +53,14 @@ TREE = {
     "Gallery": ("gallery",),
     "Python": ("python",),
     "Command line": ("commands",),
-    "Peers": ("benchmarks", "defaults-benchmark", "nmf", "neighbors-benchmark", "approximate-benchmark", "queries-benchmark"),
+    "Peers": (
+        "benchmarks",
+        "defaults-benchmark",
+        "nmf",
+        "neighbors-benchmark",
+        "approximate-benchmark",
+        "queries-benchmark",
+    ),
     "Design": ("notes",),
     "Project": ("changelog", "stability", "contributing", "licenses"),
 }
