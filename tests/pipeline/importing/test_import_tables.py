@@ -417,6 +417,8 @@ def test_whole_numbers_in_text_are_kept_to_the_last_digit_or_refused(tmp_path: P
     rest = ",1" * others + "\n"
     lost = head + "7" + rest + "\n" + "-9007199254740993" + rest
     refused(text(tmp_path, lost), DataError, "'user' has -9007199254740993 in row 2 .* float64 does not hold")
+    for digits in (400, 5000):  # beyond float64, and beyond what Python turns into an int unasked
+        refused(text(tmp_path, head + "7" + rest + "9" * digits + rest), DataError, "'user' has 99+ in row 2")
     kept = head + "9007199254740994" + rest + "1e300" + rest + "9007199254740993.0" + rest
     numbers, _ = imported(text(tmp_path, kept))
     np.testing.assert_array_equal(numbers[:, 0], [2**53 + 2, 1e300, 2**53])

@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ MISSING = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none", "inf", "-inf"
 """Cells that stand where a number might, in lower case."""
 
 WHOLE = re.compile(r"[+-]?[0-9]+")
-"""A number without a point or an exponent."""
+"""A cell that is a whole number, without a point or an exponent."""
 
 BAD_VALUE = re.compile(
     r"In CSV column #(\d+): Row #(\d+): CSV conversion error to (\w+): (?:invalid value )?(.*)", re.DOTALL
@@ -194,7 +195,7 @@ class DelimitedReader(NumericTable):
                 at, index = divmod(int(place), len(self.positions)) if in_one else (int(place), column)
                 position = self.positions[index]
                 cell = records[row - first + at][position].strip().decode("latin-1")
-                if WHOLE.fullmatch(cell) and int(float(cell)) != int(cell):
+                if WHOLE.fullmatch(cell) and Decimal(float(cell)) != Decimal(cell):
                     raise self.digits_lost(self.name, self.names[position], cell, row + at)
 
     def _in_block(self, message: str) -> str:
@@ -326,7 +327,7 @@ def _records(block: bytes, separator: str) -> Iterator[list[bytes]]:
 
 
 def _full_records(block: bytes, separator: str) -> Iterator[list[bytes]]:
-    """The same without lines that are empty."""
+    """Cells of every record, as ``_records``, but for lines that are empty."""
     return (record for record in _records(block, separator) if len(record) > 1 or record[0].strip())
 
 
