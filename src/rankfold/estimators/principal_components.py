@@ -150,7 +150,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         flat = variance <= least
         if flat.any():
             raise ValueError(
-                f"the samples fitted have no variance in {features - int((~flat).argmin())} of {features} "
+                f"the samples fitted have no variance in {features - int(flat.argmax())} of {features} "
                 "dimensions, so that no density is there to score by: leave out columns that are constant or "
                 "combinations of others, or use explained_variance_ratio_"
             )

@@ -17,11 +17,11 @@ class Purpose(IntEnum):
     RANDOM_BLOCK = 1
     """The block that passes begin with, where no sample gives one."""
 
-    SAMPLE_CHECK = 3
-    """Directions by which it is told whether a sample knows anything of other rows."""
-
     COMPLETION = 2
     """Columns that complete a basis where the matrix has fewer directions."""
+
+    SAMPLE_CHECK = 3
+    """Random directions that half of a sample turns into leading ones, to compare with the other half."""
 
     SKETCH_LONG_SIDE = 4
     """Test matrices of the long side: columns [co-range, error, core]."""

@@ -38,6 +38,11 @@ FEWEST_ROWS = 4
 """For each column of a block: from fewer rows it is no better than a random one."""
 
 
+def sampled_columns(width: int, short: int) -> int:
+    """Columns of the block that a sample is asked for: 0 where one of ``width`` is most of the space."""
+    return width if 2 * width <= short else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Places along a matrix, and how many rows are read at each."""

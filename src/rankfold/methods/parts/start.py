@@ -37,13 +37,13 @@ ROUNDS = 3
 GRAIN_ROWS = 1024
 
 NO_BLOCK: State = {"q": np.zeros((0, 0)), "values": np.zeros(0)}
-"""Of a sample that gives none: passes begin with a random one."""
+"""What ``leading_block`` returns, empty: the sample gives no block, and passes begin with a random one."""
 
 CHECKED = 4
-"""Directions by which it is told whether a sample knows anything of other rows."""
+"""Directions of half of a sample, whose share of the other half is measured."""
 
 CHANCE = 0.5
-"""Of what random directions hold on average, the share that is no sign of ignorance."""
+"""A sample is believed if that share is this part of what as many random directions hold, or more."""
 
 
 def random_block(short: int, width: int, seed: int, *, paired: bool = False) -> Float64:
@@ -85,8 +85,9 @@ def leading_block(rows: Array, width: int, seed: int, *, paired: bool = False) -
 
 
 def tells_of_others(rows: Array, seed: int) -> bool:
-    """Whether directions of every other row hold more of the rows between than chance would.
+    """Whether leading directions of one half of a sample hold their share of the squares of the other half.
 
+    The halves are every other row. Their share is what random directions hold on average, less an allowance.
     Where rows have nothing to do with one another, as in a graph of many components, a sample tells of its
     own rows alone: a block from it holds singular vectors that are exact and not the leading ones, small
     residuals, and nothing of what other rows have.
@@ -138,17 +139,25 @@ class Start:
     """Power of two that brings the largest sampled element near 1."""
 
     block_path: Path
-    """A part with ``q``: (short, width) from the sample, or nothing if it gives no block."""
+    """A part with what ``leading_block`` made of the sample, or ``NO_BLOCK``."""
 
     @property
     def from_sample(self) -> bool:
-        """Whether the sample gives the block."""
-        return bool(load_arrays(self.block_path, "q")["q"].size)
+        """Whether ``block`` is made of sampled rows; it is random otherwise."""
+        return len(self._values) > 0
 
     def is_flat(self, rank: int, gap: float) -> bool:
-        """Whether squares in a sample fall by less than a relative ``gap`` from a rank on to the last."""
-        values = load_arrays(self.block_path, "values")["values"]
+        """Whether the sample shows a flat spectrum below component ``rank``; False where it gives no block.
+
+        Flat is one whose squared singular value number ``rank`` is less than ``1 + gap`` times that of the
+        last column of the block.
+        """
+        values = self._values
         return bool(len(values) > rank and values[rank - 1] < (1 + gap) * values[-1])
+
+    @property
+    def _values(self) -> Float64:
+        return load_arrays(self.block_path, "values")["values"]
 
     def block(self, view: View, width: int, seed: int) -> Float64:
         """The block of the first pass, of so many columns."""

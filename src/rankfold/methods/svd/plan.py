@@ -89,31 +89,33 @@ def _sweeps_of_solver(request: Request, strategy: Strategy) -> PanelSweeps:
 
 
 def _followed(first: PanelSweeps, then: PanelSweeps) -> PanelSweeps:
-    """Sweeps of one solver, and where those were of no use of another: all there can be of both."""
+    """Sweeps of two solvers, the second of which follows where the first ends above the tolerance.
 
-    def of_matrix(sweeps: Sequence[Pass]) -> list[Pass]:
-        return [sweep for sweep in sweeps if sweep.over == "matrix"]
+    Passes are numbered on. Of sweeps over scratch with one name only one is made: the wider, of the first.
+    """
 
     def sweeps(slots: int) -> list[Pass]:
-        tried, made = first.sweeps_of(slots), then.sweeps_of(slots)
-        count = len(of_matrix(tried))
+        tried = first.sweeps_of(slots)
         later = [
-            dataclasses.replace(
-                sweep, name=f"pass-{count + i:02d}" if sweep.name.startswith("pass") else sweep.name
-            )
-            for i, sweep in enumerate(of_matrix(made), 1)
+            dataclasses.replace(sweep, name=f"pass-{number:02d}") if sweep.name.startswith("pass") else sweep
+            for number, sweep in enumerate(then.sweeps_of(slots), _reads(tried) + 1)
         ]
-        taken = {sweep.name for sweep in tried if sweep.over != "matrix"}
-        others = [sweep for sweep in made if sweep.over != "matrix" and sweep.name not in taken]
-        return [*of_matrix(tried), *later, *(s for s in tried if s.over != "matrix"), *others]
+        taken = {sweep.name for sweep in tried}
+        every = [*tried, *(sweep for sweep in later if sweep.name not in taken)]
+        return sorted(every, key=lambda sweep: sweep.over != "matrix")
 
     return PanelSweeps(
         sweeps,
         first.cut,
         max(first.driver_bytes, then.driver_bytes),
         max(first.accumulator_bytes, then.accumulator_bytes),
-        lambda most: min(first.likely(len(of_matrix(first.sweeps_of(1)))), most),
+        lambda most: min(first.likely(_reads(first.sweeps_of(1))), most),
     )
+
+
+def _reads(sweeps: Sequence[Pass]) -> int:
+    """Passes over the matrix."""
+    return sum(sweep.over == "matrix" for sweep in sweeps)
 
 
 def _refuse_precision(request: Request, strategy: Strategy) -> None:

@@ -359,9 +359,10 @@ class Convergence:
         return exact or bool(enough.all())
 
     def ends_within(self, passes: int) -> bool:
-        """Whether so many passes in all will do, if each leaves the share of the error that the last one did.
+        """Whether the tolerance may be met after so many passes in all.
 
-        Nothing is foretold by the first two, nor of errors that are not yet known.
+        The error is taken to shrink in each by the factor of the last one. After the first two passes, and
+        while an error is unknown (1), only their number counts.
         """
         if len(self.errors) <= 2 or self.errors[-1] >= 1:
             return len(self.errors) < passes

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import Panels
-from rankfold.methods.parts.sample import BLOCK_BYTES, FEWEST_ROWS, Sample
+from rankfold.methods.parts.sample import BLOCK_BYTES, FEWEST_ROWS, Sample, sampled_columns
 from rankfold.methods.parts.sparse_panels import SparsePanels
 from rankfold.methods.svd.orientation import (
     ADAPTIVE_WIDTH,
@@ -76,19 +76,19 @@ BASIS_EIGENPROBLEMS = 16
 """Eigenproblems between two passes, of the size of a basis, with those of a sketch."""
 
 SWEEP_SECONDS = 0.1
-"""Of a pass over any matrix."""
+"""Of starting a pass and storing its state, however small the matrix is."""
 
 SQUARE_UNASKED = 2048
-"""Shorter side up to which a Gram matrix may be kept where passes end above the tolerance."""
+"""Shorter side up to which ``auto`` plans for a Gram matrix, then of 32 MiB, beside passes of ``krylov``."""
 
 DEAREST = 20.0
-"""Fused passes that such a Gram pass may cost."""
+"""Cost of ``gram`` in fused passes above which it does not follow passes that end above the tolerance."""
 
 LEAST_TRIED = 1.5
-"""Fused passes that cost as much as a Gram pass which is not worth a look at the spectrum."""
+"""Where a sample tells of the spectrum, ``gram`` is taken unseen if it costs at most so many fused passes."""
 
 PASSES_UNTOLD = 8
-"""Fused passes that a Gram pass may cost where no sample tells whether the spectrum is flat."""
+"""Where no sample tells of the spectrum, ``gram`` is taken if it costs at most so many fused passes."""
 
 LINE_SECONDS = 1e-7
 """Of a line without numbers."""
@@ -134,7 +134,7 @@ class Strategy:
     """Stored numbers of the fullest panel, where passes take those alone; 0 where they fill in zeros."""
 
     otherwise: Strategy | None = None
-    """What is done where its passes end above the tolerance, or a sample tells that they will."""
+    """The strategy that follows where the solver returns no decomposition; None where it always has one."""
 
     @property
     def paired(self) -> bool:
@@ -258,12 +258,12 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
     width = block_width(request.rank, view.short, request.oversampling, passes=request.passes)
     if request.adaptive:
         width = adaptive_width(view.short)
-    solver = SOLVERS[method if method != "auto" else choose_method(request, view, width)]
+    method, tried = choose_method(request, view, width) if method == "auto" else (method, 0)
+    solver = SOLVERS[method]
     check_solver(solver, request, view)
-    passes, otherwise = request.passes, None
-    if method == "auto" and solver.name == "krylov" and (tried := passes_tried(request, view, width)):
-        passes = tried
-        otherwise = choose_strategy(dataclasses.replace(request, method="gram"), source, device)
+    otherwise = (
+        choose_strategy(dataclasses.replace(request, method="gram"), source, device) if tried else None
+    )
     dimensions, fullest = solver.arrange(request, view, width), 0
     if is_complex(source):
         dimensions = dimensions.paired()
@@ -276,7 +276,7 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
         view=view,
         solver=solver,
         width=dimensions.width,
-        passes=passes,
+        passes=tried or request.passes,
         cut=dimensions.cut,
         out_chunk=dimensions.out_chunk,
         statistics_passes=int(scales_first),
@@ -346,7 +346,7 @@ def resolve_request(request: Request, source: Source) -> Request:
     view = View(source, orientation_of(wide, source), precision=request.working_dtype)
     width, method = adaptive_width(view.short), request.method
     if method == "auto":
-        method = choose_method(dataclasses.replace(request, rank=width), view, width)
+        method, _ = choose_method(dataclasses.replace(request, rank=width), view, width)
         if view.short > LARGEST_SQUARE:
             method = "krylov"
         elif request.tol < DIFFERENCE[8] and view.long >= view.short:
@@ -381,20 +381,20 @@ def number_seconds(view: View, flops: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Nominal seconds on one core, by which methods are compared."""
+    """Nominal seconds on one core, by which ``gram`` and ``krylov`` are compared."""
 
     gram: float
-    """All of it."""
+    """Of all that ``gram`` does: the Gram pass, the eigenproblem and the fused pass for the long factor."""
 
     fused: float
-    """One fused pass, with the algebra between it and the next."""
+    """Of one fused pass of ``krylov``, with the algebra between it and the next."""
 
     statistics: float
-    """What columns that are scaled take before the first fused pass."""
+    """Of the pass that measures columns before the first fused pass, where these are to be scaled."""
 
     @classmethod
     def of(cls, request: Request, view: View, width: int) -> Weights:
-        """Weigh a request.
+        """The seconds of a request with blocks of ``width`` columns, from its flops and bytes.
 
         A Gram pass takes ``short`` float64 flops per element, and a fused pass ``4 width`` of the working
         type. The Gram method adds an eigenproblem, and a fused pass where the long factor is wanted.
@@ -424,42 +424,36 @@ class Weights:
         return cls(elements * gram + eigenproblem, elements * fused + between, elements * statistics)
 
 
-def choose_method(request: Request, view: View, width: int) -> str:
-    """One Gram pass or several narrow ones: whichever a nominal core is likely to finish first."""
-    weights = Weights.of(request, view, width)
-    if request.passes < SOLVERS["gram"].least_passes(request, view):
-        return "krylov"
-    passes: float = expected_passes(request.tol)
-    if _may_turn_to_gram(request, view):
-        passes = LEAST_TRIED if _gives_block(view, width) else PASSES_UNTOLD
-    passes = min(passes, request.passes, -(-view.short // width))
-    statistics = weights.statistics * (request.scale and view.orientation is Orientation.ROWS)
-    return "gram" if weights.gram <= passes * weights.fused + statistics else "krylov"
+def choose_method(request: Request, view: View, width: int) -> tuple[str, int]:
+    """One Gram pass or several narrow ones: whichever a nominal core is likely to finish first.
 
-
-def passes_tried(request: Request, view: View, width: int) -> int:
-    """Fused passes that are tried before a Gram pass is made after all; 0 where none is.
-
-    Half of what the Gram method takes, so that a spectrum that falls more slowly than a sample tells costs
-    half as much again and no more.
+    Returns
+    -------
+    method : str
+        ``"gram"`` or ``"krylov"``.
+    tried : int
+        Passes after which ``krylov`` gives up and ``gram`` follows; 0 where it does not. They take half of
+        the time of ``gram``: a spectrum that falls more slowly than a sample tells costs half as much again.
     """
+    statistics = int(request.scale and view.orientation is Orientation.ROWS)
+    left = request.passes - SOLVERS["gram"].least_passes(request, view)
+    if left < 0:
+        return "krylov", 0
+    keeps_square = not (
+        request.adaptive or lies_along(view) or view.device != "cpu" or view.short > SQUARE_UNASKED
+    )
+    passes: float = expected_passes(request.tol)
+    if keeps_square:
+        sample = Sample.of(view, sampled_columns(width, view.short))
+        passes = LEAST_TRIED if sample.gives_block else PASSES_UNTOLD
+    passes = min(passes, request.passes, -(-view.short // width))
     weights = Weights.of(request, view, width)
-    ratio = weights.gram / weights.fused
-    statistics = request.scale and view.orientation is Orientation.ROWS
-    most = request.passes - SOLVERS["gram"].least_passes(request, view) - statistics
-    if not _may_turn_to_gram(request, view) or ratio > DEAREST or most < 1:
-        return 0
-    return statistics + min(max(round(ratio / 2), 1), most)
-
-
-def _may_turn_to_gram(request: Request, view: View) -> bool:
-    """Whether the Gram matrix is small enough to be kept unasked where passes do not end."""
-    return not (request.adaptive or lies_along(view) or view.device != "cpu" or view.short > SQUARE_UNASKED)
-
-
-def _gives_block(view: View, width: int) -> bool:
-    """Whether a sample gives the first block, and with it a look at the spectrum."""
-    return 2 * width <= view.short and Sample.of(view, width).gives_block
+    if weights.gram <= passes * weights.fused + statistics * weights.statistics:
+        return "gram", 0
+    ratio, most = weights.gram / weights.fused, left - statistics
+    if not keeps_square or ratio > DEAREST or most < 1:
+        return "krylov", 0
+    return "krylov", statistics + min(max(round(ratio / 2), 1), most)
 
 
 def matching_chunk(native: Grid, read_bytes: int, written_bytes: int) -> int:

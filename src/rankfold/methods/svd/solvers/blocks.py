@@ -12,6 +12,7 @@ from rankfold.methods.parts.column_statistics import Statistics
 from rankfold.methods.parts.combination import Combination
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.narrow import NarrowR
+from rankfold.methods.parts.sample import sampled_columns
 from rankfold.methods.parts.start import NO_BLOCK, leading_block, tells_of_others
 from rankfold.methods.parts.write_rows import WriteRows
 from rankfold.methods.svd.error_estimates import Truncation
@@ -51,7 +52,7 @@ class BlockSolver(Solver):
         """Blocks as wide as asked; a sample gives the first where it may be better than a random one."""
         item = view.dtype.itemsize
         grains = cut(view.grid, view.short * item, 8 * view.short * width, device=view.device)
-        block = width if 2 * width <= view.short else 0
+        block = sampled_columns(width, view.short)
         looks_beyond = width < view.short and (block > 0 or not request.adaptive)
         return Dimensions(width, grains, chunk_rows(view.long, request.rank * item), block, looks_beyond)
 
@@ -129,7 +130,7 @@ class BlockSolver(Solver):
         return 8 * short * strategy.width + strategy.sketch_rows * short * strategy.view.dtype.itemsize
 
     def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
-        """Leading directions of the sample, or nothing where it knows its own rows alone."""
+        """Leading directions of the sample, or ``NO_BLOCK`` where these are of the sampled rows alone."""
         if not tells_of_others(rows, request.seed):
             return NO_BLOCK
         return leading_block(rows, strategy.vectors(strategy.width), request.seed, paired=strategy.paired)

@@ -52,7 +52,7 @@ def krylov(
 ) -> tuple[Basis, Convergence]:
     """Grow the basis until the ``rank`` leading singular values are known to ``tol``.
 
-    Or until they will not be after so many passes, where there are ``tries``.
+    With ``tries``, also until the errors so far say that as many passes will not be enough.
 
     Notes
     -----
@@ -76,7 +76,7 @@ class _Growth:
     width: int
     convergence: Convergence
     tries: int | None = None
-    """Passes after which another method is taken; None where there is none."""
+    """Passes that the tolerance has to be met in, for another method follows; None where none does."""
 
     basis: Basis = field(default_factory=Basis)
     history: list[Ritz] = field(default_factory=list)
@@ -233,12 +233,12 @@ class Krylov(BlockSolver):
             strategy.vectors(request.rank),
         )
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows)
-        if strategy.otherwise is not None and start.is_flat(rank, least_gap(request, strategy)):
-            return None
         if not request.adaptive:
             tries = None if strategy.otherwise is None else strategy.passes - strategy.statistics_passes
+            if tries is not None and start.is_flat(rank, least_gap(request.tol, tries)):
+                return None
             basis, convergence = krylov(matrix, width=width, rank=rank, tol=request.tol, tries=tries)
-            if strategy.otherwise is not None and not has_converged(convergence.errors[-1], request.tol):
+            if tries is not None and not has_converged(convergence.errors[-1], request.tol):
                 for block in basis.blocks:
                     matrix.drop(block)
                 return None
@@ -255,14 +255,13 @@ class Krylov(BlockSolver):
         return dataclasses.replace(decomposition, facts=truncation_facts(approximation.cut, strategy))
 
 
-def least_gap(request: Request, strategy: Strategy) -> float:
-    """Relative gap of squares, below the last one wanted, that passes need to find it to the tolerance.
+def least_gap(tol: float, passes: int) -> float:
+    """Relative gap between squares of the last wanted singular value and the next that ``passes`` resolve.
 
     After t passes errors are about exp(-4 t sqrt(gap)) of what they were, by squares of Chebyshev polynomials
     (Parlett, The Symmetric Eigenvalue Problem, 1980, chapter 12).
     """
-    passes = strategy.passes - strategy.statistics_passes
-    return (-math.log(request.tol) / (4 * passes)) ** 2
+    return (-math.log(tol) / (4 * passes)) ** 2
 
 
 KRYLOV = Krylov()

@@ -200,7 +200,7 @@ class Solver(ABC):
     ) -> Decomposition | None:
         """Make the passes; the decomposition that they give.
 
-        Nothing where they end above the tolerance, and the strategy knows something else to do.
+        None where the tolerance is not met and ``strategy.otherwise`` is to be carried out instead.
         """
 
 
