@@ -72,4 +72,5 @@ NMF = Method(
     arrays=("W", "H", "W_gram?", "W_product?"),
     growth="rankfold.methods.growth.factors:grow_factors",
     loops="rankfold.methods.nmf.warm:warm_factors",
+    edition=2,  # compression believes a sample where it tells of other rows
 )

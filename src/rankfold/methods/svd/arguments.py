@@ -100,7 +100,7 @@ SVD = Method(
     arrays=("U if rows", "s", "Vt", "residuals", "error_estimates"),
     growth="rankfold.methods.growth.components:grow_components",
     loops=f"{HOME}:warm_solver",
-    edition=4,  # copies of repeated values are looked for
+    edition=5,  # samples are believed where they tell of other rows; auto looks at the spectrum
 )
 PCA = Method(
     "pca",
@@ -121,7 +121,7 @@ PCA = Method(
     ),
     growth="rankfold.methods.growth.components:grow_components",
     loops=f"{HOME}:warm_solver",
-    edition=4,  # copies of repeated values are looked for
+    edition=5,  # samples are believed where they tell of other rows; auto looks at the spectrum
 )
 QR = Method(
     "qr",
