@@ -86,9 +86,12 @@ def test_several_axes_make_the_rows() -> None:
     np.testing.assert_array_equal(found["lon"], data["lon"])
 
 
-def test_without_the_data_axes_keep_their_names_and_matrices_have_two() -> None:
-    found = rf.pca(rf.open(field(), row_axes="time", drop_missing_columns=True), 3).to_xarray()
-    assert found["components"].dims == ("mode", "lat", "lon") and "lat" not in found.coords
+def test_without_the_data_axes_keep_their_names_and_coordinates_and_matrices_have_two() -> None:
+    data = field()
+    found = rf.pca(rf.open(data, row_axes="time", drop_missing_columns=True), 3).to_xarray()
+    assert found["components"].dims == ("mode", "lat", "lon")
+    for name in ("time", "lat", "lon"):
+        np.testing.assert_array_equal(found[name], data[name])
     plain = rf.pca(field(land=False).values.reshape(TIME, -1), 3).to_xarray()
     assert plain["components"].dims == ("mode", "column") and plain["scores"].dims == ("mode", "row")
     two = xarray.DataArray(

@@ -12,8 +12,7 @@ from rankfold.methods.index.arguments import NAMES
 from rankfold.methods.knn.arguments import ALIASES
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.prepare.prepared import prepare_like
+from rankfold.pipeline.formats.open_like import open_like
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result, result_of
 from rankfold.pipeline.storage.run_directory import digest
@@ -60,10 +59,7 @@ class StoredIndex:
 
     def queries(self, x: object) -> Source:
         """Other rows: raw, they go through the steps that those of the index went through."""
-        steps = self.result.attrs["input"].get("prepare")
-        names = [name for name in self.result if name.startswith("prepare_")] if steps else []
-        fitted = {name: np.asarray(self.result[name][...]) for name in names}
-        source = prepare_like(open_source(x), steps, fitted)
+        source = open_like(x, self.result, self.name)
         if source.shape[1] != self.rows.shape[1]:
             raise InputError(
                 f"{source.name} has {source.shape[1]} columns, but {self.name} has {self.rows.shape[1]}. "

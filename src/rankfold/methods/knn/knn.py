@@ -58,9 +58,9 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.formats.open_like import open_beside
 from rankfold.pipeline.importing.csr_writer import chunk_length
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_like
 from rankfold.pipeline.storage.checkpoint import make_folder
 from rankfold.pipeline.storage.result import Result, result_of
 from rankfold.pipeline.storage.scratch import NOWHERE
@@ -348,9 +348,8 @@ def knn_task(
                 f"the rows of x are looked up in index: {said[0]} has no place beside it. Leave it out"
             )
         return queries_task(x, index, request)
-    source, others = open_source(x), None if queries is None else open_source(queries)
-    if others is not None and described(source):
-        others = prepare_like(others, described(source)["prepare"], fitted_of(source))
+    source = open_source(x)
+    others = None if queries is None else open_beside(queries, source)
     earlier = base if base is None else result_of("base", base, "a result of knn")
     if earlier is not None:
         earlier.require_whole()

@@ -21,9 +21,8 @@ from rankfold.pipeline.data.real_parts import Expanded, RealParts, numbers_dtype
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, working_dtype
 from rankfold.pipeline.errors import DataError, InputError, OutputError
-from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.formats.open_like import open_like
 from rankfold.pipeline.formats.zarr.layout import source_at
-from rankfold.pipeline.prepare.prepared import prepare_like
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import lies_in
 
@@ -152,10 +151,7 @@ class FactorModel:
 
     def source(self, x: object) -> Source:
         """Other rows as a matrix: raw, they go through the steps that those of the model went through."""
-        steps = self.result.attrs["input"].get("prepare")
-        names = [name for name in self.result if name.startswith("prepare_")] if steps else []
-        fitted = {name: np.asarray(self.result[name][...]) for name in names}
-        return self._in_parts(prepare_like(open_source(x), steps, fitted))
+        return self._in_parts(open_like(x, self.result, self.name))
 
     def _in_parts(self, source: Source) -> Source:
         """Rows as the parts of complex numbers, where the model is of such."""

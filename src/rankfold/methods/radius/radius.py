@@ -33,9 +33,9 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError, PlanError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.formats.open_like import open_beside
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, plan_task
-from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_like
 from rankfold.pipeline.storage.chunk_writer import create_array, create_vector, read_array, write_whole_chunks
 from rankfold.pipeline.storage.scratch import NOWHERE
 
@@ -192,9 +192,8 @@ def radius_task(
     max_edges: object = MOST_EDGES,
 ) -> RadiusNeighbors:
     """What is to be searched, checked, and looked at; arguments of ``rankfold.radius_neighbors``."""
-    source, others = open_source(x), None if queries is None else open_source(queries)
-    if others is not None and described(source):
-        others = prepare_like(others, described(source)["prepare"], fitted_of(source))
+    source = open_source(x)
+    others = None if queries is None else open_beside(queries, source)
     for matrix in (source, others):
         if matrix is not None and matrix.row_grid.scattered:
             raise InputError(

@@ -19,7 +19,7 @@ from rankfold.pipeline.data.view import Orientation, working_dtype
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.formats.open_like import open_like
 from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
@@ -113,7 +113,7 @@ class SimilarRows:
 
 def similar_rows_task(result: Result, x: object, function: Callable[..., Any] | None = None) -> SimilarRows:
     """New rows and a result, checked; ``function`` is the kernel, where that is the caller's own."""
-    source, kind = open_source(x), str(result.attrs["kind"])
+    source, kind = open_like(x, result, str(result.path)), str(result.attrs["kind"])
     check_matrix(source, "transform")
     choice = KernelChoice.from_dict(result.attrs["request"], function)
     points = points_of(result, choice)

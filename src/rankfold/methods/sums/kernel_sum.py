@@ -9,7 +9,7 @@ from rankfold.methods.sums.summing import KernelSums
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_like
+from rankfold.pipeline.formats.open_like import open_beside
 
 
 def kernel_sum_task(
@@ -32,9 +32,8 @@ def kernel_sum_task(
 
 def open_points(x: object, targets: object) -> tuple[Source, Source | None]:
     """Sources, and other rows as targets, which go through the same steps."""
-    source, others = open_source(x), None if targets is None else open_source(targets)
-    if others is not None and described(source):
-        others = prepare_like(others, described(source)["prepare"], fitted_of(source))
+    source = open_source(x)
+    others = None if targets is None else open_beside(targets, source)
     for matrix in (source, others):
         if matrix is not None and matrix.row_grid.scattered:
             raise InputError(

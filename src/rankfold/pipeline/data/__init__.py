@@ -10,6 +10,7 @@ picks             which ones: slices, masks, lists
 missing_columns   without columns that are missing throughout
 meaning           what stored numbers stand for, by the attributes beside them
 decoded           an array of what they stand for
+names             what rows and columns are called, and where they are among others
 real_parts        a complex matrix as the real one of its parts
 places            where an element lies in what a matrix was made of
 describe          what a store is, for people

@@ -17,8 +17,10 @@ from rankfold.pipeline.chunks.geometry import Piece, requests
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.meaning import Meaning
+from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.selection import unit
 from rankfold.pipeline.data.source import Volume, Wrapper, row_marks
+from rankfold.pipeline.data.stacked import axis_of
 
 REQUEST_BYTES = 4 * 2**20
 """Stored numbers that are decoded at once, unless one chunk holds more."""
@@ -55,6 +57,10 @@ class DecodedVolume(Wrapper):
     def format(self) -> str:
         """Kind of store."""
         return f"{self.inner.format}, packed as {self.inner.dtype}"
+
+    def axis(self, number: int) -> Axis:
+        """An axis with its labels."""
+        return axis_of(self.inner, number)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place, decoded; see ``Volume``."""

@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import ConvertedSource
 from rankfold.pipeline.data.missing_columns import WithoutMissing
+from rankfold.pipeline.data.names import Names, runs_of
 from rankfold.pipeline.data.real_parts import RealParts
 from rankfold.pipeline.data.selection import SelectedSource
 from rankfold.pipeline.data.source import SamePlaces, Source
-from rankfold.pipeline.data.stacked import StackedSource
+from rankfold.pipeline.data.stacked import StackedSource, axis_of
 
 if TYPE_CHECKING:
     from rankfold.pipeline.data.picks import Picks
@@ -32,7 +33,7 @@ def place_of(source: Source, row: int, column: int) -> str:
         (row, column), source = source.place(row, column), source.inner
     inner: Source = source
     place = row, column
-    for wrapper in _wrappers(source):
+    for wrapper in wrappers(source):
         if isinstance(wrapper, WithoutMissing):
             place = place[0], wrapper.chosen.place(place[1])
         elif isinstance(wrapper, SelectedSource):
@@ -41,7 +42,20 @@ def place_of(source: Source, row: int, column: int) -> str:
     words = f"row {place[0]}, column {place[1]} (from 0)"
     if isinstance(inner, StackedSource) and len(inner.inner.shape) > 2:
         words += f", which is {_coordinates(inner, *place)}"
+    elif called := _called(inner, *place):
+        words += f", which is {called}"
     return words if place == (row, column) else f"{words}; row {row}, column {column} of what is kept"
+
+
+def _called(source: Source, row: int, column: int) -> str:
+    """What an element of a matrix is called, as ``row 'AAC-1', column 'income'``; nothing without names."""
+    words = []
+    for axis, number in enumerate((row, column)):
+        names: Names | None = source.names(axis) if hasattr(source, "names") else None
+        if names is not None and (len(names.axes) > 1 or names.labels is not None):
+            what = f"{('row', 'column')[axis]} " if len(names.axes) == 1 else ""
+            words.append(f"{what}{names.word(number)}")
+    return ", ".join(words)
 
 
 def _within(source: Source) -> Source:
@@ -50,7 +64,7 @@ def _within(source: Source) -> Source:
     return inner
 
 
-def _wrappers(source: Source) -> Iterator[Source]:
+def wrappers(source: Source) -> Iterator[Source]:
     """What stands between a matrix and what it is read from, the outermost first."""
     while isinstance(source, WithoutMissing | SelectedSource | ConvertedSource | SamePlaces):
         yield source
@@ -106,19 +120,31 @@ def kept_rows(source: Source) -> tuple[int, npt.NDArray[np.int64] | None]:
     return inner.shape[0], kept["rows"]
 
 
+def names_of(source: Source, axis: int) -> Names | None:
+    """What the rows (0) or columns (1) of a matrix are called where it lies; None if it has no names."""
+    inner, kept = _within_all(source)
+    found: Names | None = inner.names(axis) if hasattr(inner, "names") else None
+    return found and found.take(kept[("rows", "columns")[axis]])
+
+
 def _kept(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64] | None]]:
+    """The array that a matrix is taken from, and places there of its rows and columns; None for all."""
+    inner, kept = _within_all(source)
+    return getattr(inner, "stacked", None) or inner, kept
+
+
+def _within_all(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64] | None]]:
     """What a matrix is read from, and places there of its rows and columns; None for all."""
-    wrappers = list(_wrappers(source))
+    chain = list(wrappers(source))
     kept: dict[str, npt.NDArray[np.int64] | None] = {"rows": None, "columns": None}
-    for wrapper in reversed(wrappers):
+    for wrapper in reversed(chain):
         if isinstance(wrapper, SelectedSource):
             kept["rows"] = _chosen(kept["rows"], wrapper.rows)
             kept["columns"] = _chosen(kept["columns"], wrapper.columns)
         elif isinstance(wrapper, WithoutMissing):
             places = np.flatnonzero(wrapper.chosen.mask(0, wrapper.chosen.length))
             kept["columns"] = places if kept["columns"] is None else kept["columns"][places]
-    inner = _within(wrappers[-1]) if wrappers else source
-    return getattr(inner, "stacked", None) or inner, kept
+    return (_within(chain[-1]) if chain else source), kept
 
 
 def _chosen(places: npt.NDArray[np.int64] | None, picks: Picks | None) -> npt.NDArray[np.int64] | None:
@@ -131,14 +157,8 @@ def _chosen(places: npt.NDArray[np.int64] | None, picks: Picks | None) -> npt.ND
 
 def _in_words(places: npt.NDArray[np.int64]) -> list[list[int]] | str:
     """Runs of places, or what is said of too many."""
-    step = int(places[1] - places[0]) if len(places) > 1 else 1
-    if step > 0 and (np.diff(places) == step).all():
-        return [[int(places[0]), len(places), step]]
-    firsts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
-    if len(firsts) > MOST_RUNS:
-        return f"in {len(firsts)} runs"
-    counts = np.diff(np.append(firsts, len(places)))
-    return [[int(places[at]), int(count), 1] for at, count in zip(firsts, counts, strict=True)]
+    runs = runs_of(places)
+    return runs if len(runs) <= MOST_RUNS else f"in {len(runs)} runs"
 
 
 def leaves_out_missing(source: Source) -> bool:
@@ -156,9 +176,15 @@ def _pick(picks: Picks | None, index: int) -> int:
 
 
 def _coordinates(source: StackedSource, row: int, column: int) -> str:
-    """Index along every axis of the array, in its order."""
+    """Index along every axis of the array, in its order, and the coordinate there."""
     positions: dict[int, int] = {}
     for axes, index in ((source.row_axes, row), (source.column_axes, column)):
         places = np.unravel_index(index, [source.inner.shape[axis] for axis in axes])
         positions.update(zip(axes, map(int, places), strict=True))
-    return ", ".join(f"{name} {positions[axis]}" for axis, name in enumerate(source.inner.axes))
+    words = []
+    for axis, name in enumerate(source.inner.axes):
+        labels = axis_of(source.inner, axis).labels
+        label = str(positions[axis] if labels is None else labels[positions[axis]])
+        called = "" if label == str(positions[axis]) else f" ({label})"
+        words.append(f"{name} {positions[axis]}{called}")
+    return ", ".join(words)

@@ -10,12 +10,13 @@ columns, in their own order. An axis without a name is called by its number.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from rankfold.pipeline.chunks.geometry import Box, Piece, Span, runs
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.names import Axis, Named, Names
 from rankfold.pipeline.data.source import Volume, Wrapper, in_one_line, row_marks, stack_grids
 from rankfold.pipeline.errors import InputError
 
@@ -170,6 +172,11 @@ class StackedSource(Wrapper):
         boxes = (2 * len(self.row_axes) - 1) * max(1, 2 * len(self.column_axes) - 1)
         return self.inner.read_bytes(rows * columns) + boxes * PIECE_BYTES
 
+    def names(self, axis: int) -> Names | None:
+        """What the rows (0) or columns (1) are called; see ``places.names_of``."""
+        numbers = self.row_axes if axis == 0 else self.column_axes
+        return Names.of([axis_of(self.inner, number) for number in numbers])
+
     def fingerprint(self) -> str:
         """Digest of the array and of how its axes are stacked."""
         text = f"{self.inner.fingerprint()} {self.row_axes} {self.column_axes}"
@@ -187,6 +194,21 @@ class StackedSource(Wrapper):
 
     def _lengths(self, axes: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(self.inner.shape[axis] for axis in axes)
+
+
+def axis_of(volume: Volume, number: int) -> Axis:
+    """An axis of a volume, with the labels that it has."""
+    found: Axis | None = volume.axis(number) if hasattr(volume, "axis") else None
+    return found or Axis(volume.axes[number], volume.shape[number])
+
+
+def with_axes(source: Any, axes: Sequence[Axis]) -> Any:
+    """A matrix, or a volume, of an object that says what its axes are; one that knows its own as it is."""
+    if isinstance(source, StackedSource):
+        return dataclasses.replace(source, inner=with_axes(source.inner, axes))
+    if not isinstance(source, Named):
+        return source
+    return dataclasses.replace(cast(Any, source), named=tuple(axes))
 
 
 def stack_volume(volume: Volume, rows: Rows) -> StackedSource:

@@ -20,6 +20,7 @@ from rankfold.pipeline.engine.pair_sweep import PairFold, PairSweep
 from rankfold.pipeline.engine.scheduler import Scheduler
 from rankfold.pipeline.engine.sweep import TOTAL, Sweep
 from rankfold.pipeline.errors import DamagedStateError
+from rankfold.pipeline.prepare.alike import named
 from rankfold.pipeline.prepare.prepared import described, fitted_of
 from rankfold.pipeline.storage.checkpoint import (
     State,
@@ -280,6 +281,7 @@ class Run:
                 "fingerprint": fingerprint,
                 **described(source),
                 **layout_of(source),
+                **named(source),
                 **({"missing_chunks": self.missing_chunks} if self.missing_chunks else {}),
             },
             "version": __version__,

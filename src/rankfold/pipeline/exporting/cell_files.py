@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.durable import flush, flush_tree, rename, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, SourceNotFoundError
-from rankfold.pipeline.exporting.cells import FACTS, mark_of, require_free
+from rankfold.pipeline.exporting.cells import FACTS, Cells, mark_of, require_free
 from rankfold.pipeline.formats.handles import library, open_hdf5
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
@@ -35,7 +36,7 @@ DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 
 ARRAY = {"encoding-type": "array", "encoding-version": "0.2.0"}
 
-Elements = Callable[[tuple[int, int]], Mapping[str, Any]]
+Elements = Callable[[Cells], Mapping[str, Any]]
 """Elements for an object of so many observations and variables."""
 
 
@@ -69,18 +70,18 @@ def write_into(path: Path, elements: Elements, *, overwrite: bool, in_place: boo
         _write_into_file(path, elements, overwrite=overwrite, in_place=in_place)
 
 
-def _shape_of(root: Any, name: str) -> tuple[int, int]:
+def _cells_in(root: Any, name: str) -> Cells:
     """Observations and variables, by their index."""
-    lengths = []
+    axes = []
     for part in ("obs", "var"):
         try:
             frame = root[part]
             index = frame[frame.attrs["_index"]]
             names = index if hasattr(index, "shape") else index["values"]  # with a mask since AnnData 0.13
-            lengths.append(int(names.shape[0]))
+            axes.append(Axis.of(part, int(names.shape[0]), names))
         except (KeyError, ValueError) as error:
             raise InputError(f"{name} was not written by AnnData: it has no index of {part}") from error
-    return lengths[0], lengths[1]
+    return Cells(name, (axes[0], axes[1]))
 
 
 class Held(NamedTuple):
@@ -146,7 +147,7 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
     with _locked(path, os.O_RDWR, fcntl.LOCK_EX if in_place else fcntl.LOCK_SH):
         unlocked = {"locking": False} if in_place else {}  # HDF5 would wait for our own lock
         with _opened(path, "r", **unlocked) as file:
-            found = elements(_shape_of(file, str(path)))
+            found = elements(_cells_in(file, str(path)))
             require_free(found, lambda part, name: part in file and name in file[part], overwrite=overwrite)
             _require_ours(file, found, path)
         if in_place:
@@ -217,7 +218,7 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Non
     if node_kind(str(path)) != "group":
         raise InputError(f"{path} is no Zarr group, so AnnData did not write it")
     root = zarr.open_group(RegularStore(path), mode="r+", use_consolidated=False)
-    found = elements(_shape_of(root, str(path)))
+    found = elements(_cells_in(root, str(path)))
     require_free(found, lambda part, name: f"{part}/{name}" in root, overwrite=overwrite)
     _require_ours(root, found, path)
     work = path / WORK

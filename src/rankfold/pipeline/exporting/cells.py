@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,11 +33,14 @@ import numpy.typing as npt
 import scipy.sparse
 
 from rankfold.kernels.graph.fuzzy import membership
+from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import (
     Outcome,
     Scaled,
     kept_places,
+    names_in,
+    places_among,
     require_length,
     spread,
     whole_length,
@@ -48,7 +52,7 @@ FACTS = "uns/rankfold/"
 """Where results say what they are, by their key."""
 
 
-class Names(NamedTuple):
+class Keys(NamedTuple):
     """Where the parts of a factorization go."""
 
     key: str
@@ -59,9 +63,9 @@ class Names(NamedTuple):
 
 
 NAMES = {
-    "pca": Names("pca", "X_pca", "PCs"),
-    "svd": Names("svd", "X_svd", "SVD"),
-    "nmf": Names("nmf", "X_nmf", "NMF"),
+    "pca": Keys("pca", "X_pca", "PCs"),
+    "svd": Keys("svd", "X_svd", "SVD"),
+    "nmf": Keys("nmf", "X_nmf", "NMF"),
 }
 PICTURES = {
     "umap": "X_umap",
@@ -79,46 +83,62 @@ LOOKS = 16
 """Places at which an element is looked at to know it again."""
 
 
-def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None = None) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """What takes a result: how many observations and variables it has, and what they are called."""
+
+    name: str
+    """In messages."""
+
+    axes: tuple[Axis, Axis]
+
+    def places(self, result: Outcome, axis: str) -> tuple[Array | None, int]:
+        """Where the rows or columns of a result go, None for all in order, and how many there are."""
+        number = SIDES.index(axis)
+        what, own = ("observations", "variables")[number], self.axes[number]
+        places = places_among(result, axis, Names.of([own]), self.name, what)
+        if names_in(result, axis) is None or Names.of([own]) is None:
+            require_length(what, self.name, own.length, whole_length(result, axis))
+        return places, own.length
+
+
+SIDES = ("rows", "columns")
+
+
+def cells_of(result: Outcome, cells: Cells, key: str | None = None) -> dict[str, Any]:
     """Elements by their path, such as ``obsm/X_pca``.
 
     Parameters
     ----------
     result : Result
         Of svd, pca, nmf, knn, an embedding, transform or update.
-    shape : (int, int)
-        Observations and variables of the object that takes them.
-    name : str
-        What messages call that object.
+    cells : Cells
+        The object that takes them. Rows and columns go where it has their names.
     key : str, optional
         In place of scanpy's names.
 
     Raises
     ------
     InputError
-        The result is of another kind, or of a matrix with other numbers of rows and columns.
+        The result is of another kind, or of a matrix with other rows or columns, by name or by number.
     """
     kind = kind_of(result)
     _require_key(key)
     if kind == "knn":
-        require_length("observations", name, shape[0], whole_length(result, "rows"))
-        return _graphs(result, key)
+        return _graphs(result, cells, key)
     if kind in PICTURES:
-        require_length("observations", name, shape[0], whole_length(result, "rows"))
         coordinates, facts = paths_of(kind, key)
-        elements = {coordinates: result["embedding"], facts: {"params": _params(result)}}
+        embedding = spread(result["embedding"], *cells.places(result, "rows"), np.nan)
+        elements = {coordinates: embedding, facts: {"params": _params(result)}}
         return _with_facts(elements, result, key_of(kind, key))
     observations, variables, facts = paths_of(kind, key)
     elements = {}
     if COLUMNS[kind] in set(result):
-        require_length("variables", name, shape[1], whole_length(result, "columns"))
         loadings = np.asarray(result[COLUMNS[kind]][...]).T
         # Zeros, as scanpy has them at genes that were not used.
-        elements[variables] = spread(loadings, kept_places(result, "columns"), shape[1], 0.0)
+        elements[variables] = spread(loadings, *cells.places(result, "columns"), 0.0)
     if ROWS[kind] in set(result):
-        require_length("observations", name, shape[0], whole_length(result, "rows"))
-        rows = _scaled(result, kind)
-        elements[observations] = spread(rows, kept_places(result, "rows"), shape[0], np.nan)
+        elements[observations] = spread(_scaled(result, kind), *cells.places(result, "rows"), np.nan)
     if COLUMNS[kind] in set(result):  # of rows that were transformed, the fit says the rest
         elements[facts] = _facts_of_factors(result, kind)
     return _with_facts(elements, result, key_of(kind, key))
@@ -127,7 +147,10 @@ def cells_of(result: Outcome, shape: tuple[int, int], name: str, key: str | None
 def _with_facts(elements: dict[str, Any], result: Outcome, key: str) -> dict[str, Any]:
     """With what the result says of itself, and marks by which its elements are known again."""
     marks = {path: mark_of(value) for path, value in elements.items() if not path.startswith("uns/")}
-    text = json.dumps({**result.attrs, "marks": marks}, sort_keys=True)
+    known = {
+        name: fact for name, fact in result.attrs["input"].items() if name != "names"
+    }  # the object's own
+    text = json.dumps({**result.attrs, "input": known, "marks": marks}, sort_keys=True)
     return {**elements, f"{FACTS}{key}": text}
 
 
@@ -152,7 +175,7 @@ def paths_of(method: str, key: str | None) -> tuple[str, ...]:
         return (f"obsm/{key or PICTURES[method]}", f"uns/{key or PICTURES[method].removeprefix('X_')}")
     if method not in NAMES:
         return ()
-    names = NAMES[method] if key is None else Names(key, key, key)
+    names = NAMES[method] if key is None else Keys(key, key, key)
     return (f"obsm/{names.observations}", f"varm/{names.variables}", f"uns/{names.key}")
 
 
@@ -230,7 +253,7 @@ def _params(result: Outcome) -> dict[str, Any]:
 # Graphs -------------------------------------------------------------------------------------------
 
 
-def _graphs(result: Outcome, key: str | None) -> dict[str, Any]:
+def _graphs(result: Outcome, cells: Cells, key: str | None) -> dict[str, Any]:
     """Distances to the neighbors of each row, and how strongly both belong together."""
     facts = result.attrs["request"]
     if facts.get("queries") is not None or facts.get("base") is not None:
@@ -243,8 +266,7 @@ def _graphs(result: Outcome, key: str | None) -> dict[str, Any]:
             "cosine"
         )
     indices, distances = (np.asarray(result[name][...]) for name in ("indices", "distances"))
-    places, count = kept_places(result, "rows"), whole_length(result, "rows")
-    near, strength = graph(indices, distances, places, count)
+    near, strength = graph(indices, distances, *cells.places(result, "rows"))
     apart, connected, place = paths_of("knn", key)
     params = {"n_neighbors": int(indices.shape[1]) + 1, "method": "umap", "metric": facts["metric"]}
     graphs = {

@@ -30,7 +30,8 @@ class Exports:
         Parameters
         ----------
         cells : AnnData or path
-            Its observations and variables are those of the matrix, before any were selected. ``X`` is not
+            It has the observations and variables of the matrix, before any were selected. Rows and columns
+            go where it has their names, in whatever order; without names, to their places. ``X`` is not
             looked at.
         key_added : str, optional
             In place of ``X_pca``, ``PCs``, ``pca``, and the like.
@@ -58,13 +59,15 @@ class Exports:
         row; coordinates go into a file chunk by chunk.
         """
         from rankfold.pipeline.exporting.cell_files import write_into
-        from rankfold.pipeline.exporting.cells import annotate, cells_of
+        from rankfold.pipeline.exporting.cells import Cells, annotate, cells_of
+        from rankfold.pipeline.formats.arrays import axes_of_cells
 
         if hasattr(cells, "obsm"):
-            annotate(cells, cells_of(self, cells.shape, "the AnnData object", key_added), overwrite=overwrite)
+            taking = Cells("the AnnData object", axes_of_cells(cells))
+            annotate(cells, cells_of(self, taking, key_added), overwrite=overwrite)
             return cells
         path = Path(cells)
-        made = functools.partial(cells_of, self, name=str(path), key=key_added)
+        made = functools.partial(cells_of, self, key=key_added)
         write_into(path, made, overwrite=overwrite, in_place=in_place)
         return path
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.names import Axis, names_of_result
 from rankfold.pipeline.errors import InputError, OutputError
-from rankfold.pipeline.exporting.outcome import Outcome, kept_places, layout
+from rankfold.pipeline.exporting.outcome import CHOOSING, Outcome, kept_places, layout
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.outputs import file_output
 from rankfold.pipeline.prepare.words import parse_steps
 from rankfold.pipeline.regular import is_regular
 
 Array = npt.NDArray[Any]
+
+DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+"""How a label begins that is a date."""
 
 COLUMNS_WITH_UNITS, FACTORS_WITH_UNITS = ("mean", "scale"), ("scores", "singular_values", "s")
 """Arrays in units of the data, unless these were changed first."""
@@ -78,6 +83,7 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     if like is not None and not (hasattr(like, "dims") and hasattr(like, "variable")):
         raise InputError(f"like is a {type(like).__name__}: give a DataArray, such as dataset['name']")
     rows, columns = sides_of(result, like)
+    like = None if like is None else _in_order(result, like)
     sizes = {"row": rows, "column": columns}
     arrays = {name: _variable(result, name, sizes) for name in result}
     if physical:
@@ -90,7 +96,7 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     if "mode" in dataset.dims:
         dataset = dataset.assign_coords(mode=np.arange(1, dataset.sizes["mode"] + 1))
     if like is None:
-        return dataset
+        return dataset.assign_coords(_own_coordinates(result, rows, columns))
     for name in _names_with_units(result):
         if name in dataset and "units" in like.attrs:
             dataset[name].attrs["units"] = like.attrs["units"]
@@ -113,7 +119,7 @@ def column_factors(result: Outcome) -> Array:
         elif step.name == "scale" and step.max_value is None:
             std, mean = (np.asarray(result[f"{fitted}{name}"][...]) for name in ("std", "mean"))
             total = total * step.fitted({"std": std, "mean": mean}).factor
-        elif step.name in ("take_columns", "highly_variable"):
+        elif step.name in CHOOSING:
             kept = np.asarray(result[f"{fitted}columns"][...])
             total = total if np.ndim(total) == 0 else total[kept]
         elif step.name not in ("impute_mean", "impute_low_rank", "mark_missing", "sample_weight"):
@@ -212,6 +218,56 @@ def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
         for names, which in ((row_axes, "rows"), (column_axes, "columns"))
     )
     return rows, columns
+
+
+def _in_order(result: Outcome, like: Any) -> Any:
+    """``like`` with its coordinates in the order of the result; ``InputError`` where one is lacking."""
+    for number, side in enumerate(("rows", "columns")):
+        names = names_of_result("the result", result.attrs, number)
+        axes = () if names is None else names.axes
+        for axis in axes:
+            if axis.labels is None or axis.name not in like.dims or axis.name not in like.coords:
+                continue
+            place = like.dims.index(axis.name)
+            own = Axis.of(axis.name, like.shape[place], like.coords[axis.name].values)
+            if own.labels is None or own.is_like(axis):
+                continue
+            found = own.find(axis.labels)
+            if (found < 0).any():
+                first = int(np.argmax(found < 0))
+                raise InputError(
+                    f"like has no {axis.name} {axis.labels[first]}, which is number {first} (from 0) along "
+                    f"{axis.name} of the data of the result. Give the data that it was made of"
+                )
+            kept = kept_places(result, side) if len(axes) == 1 else None
+            if kept is None:
+                like = like.isel({axis.name: found})
+            elif not np.array_equal(found, kept):
+                raise InputError(
+                    f"{axis.name} of like is in another order than in the data of the result, of which some "
+                    "were left out. Give the data that it was made of"
+                )
+    return like
+
+
+def _own_coordinates(result: Outcome, rows: Side, columns: Side) -> dict[str, Any]:
+    """Coordinates that the result has kept of its data, along axes that are there."""
+    found = {}
+    for number, side in enumerate((rows, columns)):
+        names = names_of_result("the result", result.attrs, number)
+        for axis, name, length in zip(
+            () if names is None else names.axes, side.axes, side.shape, strict=False
+        ):
+            if axis.labels is not None and axis.length == length:
+                found[name] = (name, _dates(axis.labels))
+    return found
+
+
+def _dates(labels: Array) -> Array:
+    """Labels that are dates, as dates; others as they are."""
+    if labels.dtype.kind != "U" or not all(DATE.match(each) for each in labels):
+        return labels
+    return labels.astype("datetime64[ns]")
 
 
 def _coordinates(like: Any, rows: Side, columns: Side) -> dict[str, Any]:

@@ -6,8 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.exporting.outcome import Outcome, kept_places, require_length, whole_length
+from rankfold.pipeline.exporting.outcome import (
+    Outcome,
+    names_in,
+    places_among,
+    require_length,
+    whole_length,
+)
 from rankfold.pipeline.formats.handles import library
 
 LINES = ("scores", "U", "W", "indices")
@@ -25,7 +32,8 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
     name : str, optional
         An array; coordinates of the rows by default. Components have a line for each column of the data.
     like : DataFrame, optional
-        The data: its index names rows, its columns name columns.
+        The data: its index names rows, its columns name columns. Without it, these are what the result has
+        kept of them.
     """
     pandas = library("pandas", extra="frames", what="a frame of pandas")
     name, values, side = _lines(result, name)
@@ -33,8 +41,12 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
     if like is not None and side is not None:
         index = like.index if side == "rows" else like.columns
         require_length(side, "like", len(index), whole_length(result, side))
-        places = kept_places(result, side)
+        labels = None if type(index).__name__ == "RangeIndex" else np.asarray(index)
+        own = Names.of([Axis.of(side, len(index), labels)])
+        places = places_among(result, side, own, "like", side)
         index = index if places is None else index[places]
+    elif side is not None and (names := names_in(result, side)) is not None:
+        index = names.labels if names.labels is not None else [names.title(at) for at in range(len(values))]
     return pandas.DataFrame(values, index=index, columns=_titles(result, name, values.shape[1]))
 
 

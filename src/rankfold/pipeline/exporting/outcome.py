@@ -12,9 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.names import Names, names_of_result
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.prepare.words import parse_steps
 
 Array = npt.NDArray[Any]
+
+CHOOSING = ("take_columns", "highly_variable")
+"""Steps that leave columns out."""
 
 
 class Outcome(Protocol):
@@ -71,6 +76,55 @@ def kept_places(result: Outcome, axis: str) -> Array | None:
     return np.concatenate([first + step * np.arange(count) for first, count, step in runs])
 
 
+def names_in(result: Outcome, axis: str) -> Names | None:
+    """What the rows or columns of the arrays of a result are called; columns as its steps chose them."""
+    names = names_of_result("the result", result.attrs, ("rows", "columns").index(axis))
+    if names is None or axis == "rows":
+        return names
+    for place, step in enumerate(parse_steps(result.attrs["input"].get("prepare")), 1):
+        if step.name in CHOOSING:
+            names = names.take(np.asarray(result[f"prepare_{place}_{step.name}_columns"][...]))
+    return names
+
+
+def places_among(result: Outcome, axis: str, own: Names | None, name: str, what: str) -> Array | None:
+    """Where the rows or columns of a result are among those of an object; None where they are the same.
+
+    Parameters
+    ----------
+    axis : {"rows", "columns"}
+    own : Names, optional
+        Of the object; without them, or those of the result, places are those in the matrix.
+    name, what : str
+        What messages call the object, and its rows or columns.
+
+    Raises
+    ------
+    InputError
+        One of them is not there, or comes twice; without names, their number is another.
+    """
+    wanted = names_in(result, axis)
+    if own is None or wanted is None:
+        return kept_places(result, axis)
+    if own.is_like(wanted):
+        return None
+    try:
+        places = own.find(wanted)
+    except ValueError as error:
+        raise InputError(f"{what} of {name} are not those of the result: {error}. {_TAKEN}") from None
+    if (places < 0).any():
+        first = int(np.argmax(places < 0))
+        found = "has two of" if places[first] == -2 else "has none of"
+        raise InputError(
+            f"{name} {found} the {what} that are called {wanted.word(first)}, as number {first} (from 0) of "
+            f"the result is. {_TAKEN}"
+        )
+    return places
+
+
+_TAKEN = "Give the one that the matrix was taken from"
+
+
 def whole_length(result: Outcome, axis: str) -> int:
     """Rows or columns of the matrix before any were selected."""
     shape = layout(result).get("shape", result.attrs["input"]["shape"])
@@ -97,6 +151,5 @@ def require_length(what: str, name: str, found: int, expected: int) -> None:
     """Raise ``InputError`` unless both are of one length."""
     if found != expected:
         raise InputError(
-            f"{name} has {found} {what}, but the result is of a matrix with {expected}. Give the one that "
-            "the matrix was taken from"
+            f"{name} has {found} {what}, but the result is of a matrix with {expected}. {_TAKEN}"
         )

@@ -1,17 +1,19 @@
 """Whatever a user may point at, as a ``Source``.
 
-    locate   STORE::array, or what is there
-    arrays   NumPy and SciPy arrays, lists, data frames
-    zarr     Zarr arrays in a folder
-    csr      sparse groups in Zarr
-    remote   Zarr in object stores
-    npy      .npy, .fbin, .u8bin and .i8bin files
-    npz      .npz files that are not compressed
-    hdf5     HDF5 files, through h5py
-    netcdf   netCDF files and xarray objects
-    dask     Dask arrays
-    handles  which dataset of a file is meant, optional libraries
-    series   several files as one matrix
+    locate     STORE::array, or what is there
+    arrays     NumPy and SciPy arrays, lists, data frames
+    zarr       Zarr arrays in a folder
+    csr        sparse groups in Zarr
+    remote     Zarr in object stores
+    npy        .npy, .fbin, .u8bin and .i8bin files
+    npz        .npz files that are not compressed
+    hdf5       HDF5 files, through h5py
+    netcdf     netCDF files and xarray objects
+    dask       Dask arrays
+    handles    which dataset of a file is meant, optional libraries
+    series     several files as one matrix
+    naming     what containers call rows and columns
+    open_like  rows that come to a result, opened as its rows were
 
 No optional library, nor Zarr nor Dask, is imported before it is needed: objects are known by the module
 of their type.
@@ -22,7 +24,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +32,12 @@ import scipy.sparse
 
 from rankfold.pipeline.chunks.absence import CHOICES
 from rankfold.pipeline.data.missing_columns import without_missing_columns
+from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.picks import Selection
 from rankfold.pipeline.data.places import column_coordinates
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.data.stacked import Rows, axis_names, row_axes, stack_volume
+from rankfold.pipeline.data.stacked import Rows, axis_names, row_axes, stack_volume, with_axes
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import (
     array_of_frame,
@@ -42,6 +45,8 @@ from rankfold.pipeline.formats.arrays import (
     array_of_polars,
     array_source,
     array_volume,
+    axes_of_cells,
+    axes_of_frame,
     is_cells,
     is_kept_sparse,
     matrix_of_cells,
@@ -221,11 +226,11 @@ def _matrix(x: object, missing: str | None, rows: Rows) -> Source:
     if isinstance(x, list | tuple):
         return _of_numpy(array_of_lists(x), rows)
     if module == "pandas":
-        return _of_numpy(array_of_frame(x), rows)
+        return _named(_of_numpy(array_of_frame(x), rows), axes_of_frame(x))
     if module == "polars":
-        return _of_numpy(array_of_polars(x), rows)
+        return _named(_of_numpy(array_of_polars(x), rows), axes_of_frame(x))
     if is_cells(x):
-        return _matrix(matrix_of_cells(x), missing, rows)
+        return _named(_matrix(matrix_of_cells(x), missing, rows), axes_of_cells(x))
     if is_kept_sparse(x):
         return _of_kept_sparse(x, missing)
     if module == "h5py" and hasattr(x, "shape"):
@@ -238,6 +243,11 @@ def _matrix(x: object, missing: str | None, rows: Rows) -> Source:
         f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "
         "or a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a DataFrame, an AnnData object"
     )
+
+
+def _named(source: Source, axes: tuple[Axis, Axis]) -> Source:
+    """The matrix of an object that has names; one that lies in a file has them from there."""
+    return cast(Source, with_axes(source, axes))
 
 
 def _library(x: object) -> str:

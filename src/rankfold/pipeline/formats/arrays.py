@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
+from rankfold.pipeline.data.names import Axis, Named
 from rankfold.pipeline.data.source import Csr, Matrix, in_one_line
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.law import first_fall, first_outside
@@ -31,7 +32,7 @@ DIGEST_BYTES = 4 * 2**20
 """Rows are hashed in blocks of this size, so that no second copy of the matrix is ever made."""
 
 
-class InMemory(Matrix):
+class InMemory(Named, Matrix):
     """What arrays in memory share, dense or sparse, of two or more axes."""
 
     __slots__ = ()
@@ -70,6 +71,7 @@ class ArraySource(InMemory):
     __repr__ = in_one_line
 
     array: npt.NDArray[Any]
+    named: tuple[Axis, ...] = field(default=(), kw_only=True)
 
     format = "NumPy array"
 
@@ -98,11 +100,11 @@ class ArraySource(InMemory):
             mix_words(part[:whole].view(np.uint64), lanes=lanes)
             digest.update(part[whole:].data)
         digest.update(lanes.data)
-        return digest.hexdigest()
+        return self.named_digest(digest.hexdigest())
 
     def row_marks(self, rows: int) -> RowMarks:
         """See ``GrowingSource``; all of the rows are looked at."""
-        first = dataclasses.replace(self, array=self.array[:rows]).fingerprint()
+        first = dataclasses.replace(self, array=self.array[:rows], named=()).fingerprint()
         return RowMarks(digest_of(self.dtype.str, self.shape[1]), "", first)
 
     def lend(self, rows: Span, columns: Span) -> npt.NDArray[Any] | None:
@@ -133,6 +135,7 @@ class ArrayVolume(InMemory):
     array: npt.NDArray[Any]
     axes: tuple[str, ...]
     format: str = "NumPy array"
+    named: tuple[Axis, ...] = field(default=(), kw_only=True)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -155,7 +158,7 @@ class ArrayVolume(InMemory):
         step = max(1, DIGEST_BYTES // self.dtype.itemsize)
         for _, part in requests(whole, (1,) * self.array.ndim, step):
             digest.update(np.ascontiguousarray(part, self.dtype).data)
-        return digest.hexdigest()
+        return self.named_digest(digest.hexdigest())
 
 
 def array_volume(
@@ -178,6 +181,8 @@ class SparseSource(InMemory):
 
     array: Any
     """Compressed by rows, without duplicates."""
+
+    named: tuple[Axis, ...] = field(default=(), kw_only=True)
 
     kind = "sparse"
     by = "rows"
@@ -232,11 +237,11 @@ class SparseSource(InMemory):
             mix_words(numbers[:whole].view(np.uint64), lanes=lanes)
             digest.update(numbers[whole:].data)
             digest.update(lanes.data)
-        return digest.hexdigest()
+        return self.named_digest(digest.hexdigest())
 
     def row_marks(self, rows: int) -> RowMarks:
         """See ``GrowingSource``; all of the rows are looked at."""
-        first = dataclasses.replace(self, array=self.array[:rows]).fingerprint()
+        first = dataclasses.replace(self, array=self.array[:rows], named=()).fingerprint()
         return RowMarks(digest_of(self.dtype.str, self.shape[1]), "", first)
 
 
@@ -314,6 +319,27 @@ def array_of_frame(frame: Any) -> npt.NDArray[Any]:
         return values
     values = frame.to_numpy(dtype=common if common.kind == "f" else np.dtype(np.float64), na_value=np.nan)
     return values
+
+
+def axes_of_frame(frame: Any) -> tuple[Axis, Axis]:
+    """Index and columns of a frame; numbers that pandas counts by itself name nothing."""
+    index, columns = getattr(frame, "index", None), frame.columns
+    given = [None if type(each).__name__ == "RangeIndex" else each for each in (index, columns)]
+    return _axes(("row", "column"), given, frame.shape)
+
+
+def axes_of_cells(cells: Any) -> tuple[Axis, Axis]:
+    """Names of observations and variables of an AnnData object."""
+    labels = [getattr(cells, f"{each}_names", None) for each in ("obs", "var")]
+    return _axes(("obs", "var"), labels, cells.shape if hasattr(cells, "shape") else cells.X.shape)
+
+
+def _axes(names: Sequence[str], labels: Sequence[Any], lengths: Sequence[int]) -> tuple[Axis, Axis]:
+    row, column = (
+        Axis.of(name, int(length), None if each is None else np.asarray(each))
+        for name, each, length in zip(names, labels, lengths, strict=True)
+    )
+    return row, column
 
 
 def array_of_polars(frame: Any) -> npt.NDArray[Any]:

@@ -22,6 +22,7 @@ from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks, join_marks
 from rankfold.pipeline.data.dtypes import cut, require_matrix, whole_lengths
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.names import Names
 from rankfold.pipeline.data.source import MOST_FILES, Csr, absence_of, in_one_line, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError, UnfitFileError
 from rankfold.pipeline.formats.locate import node_kind
@@ -119,6 +120,11 @@ class CsrSource:
             for start in range(int(ends[0]), int(ends[-1]), PIECE):
                 stop = min(int(ends[-1]), start + PIECE)
                 self._spread(view, ends, (start, stop), top - lines[0], across)
+
+    def names(self, axis: int) -> Names | None:
+        """What the rows (0) or columns (1) are called; see ``places.names_of``."""
+        written = self.data.names_of_group(axis)
+        return written or Names.of([self.data.axis_of_group(axis, ("row", "column")[axis], self.shape[axis])])
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
         """Where lines ``top:bottom`` begin, and where the last one ends; checked."""

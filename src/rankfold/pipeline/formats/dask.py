@@ -15,7 +15,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,15 +25,17 @@ import scipy.sparse
 from rankfold.pipeline.chunks.geometry import Box, Piece, Span, intersect, local
 from rankfold.pipeline.data.dtypes import native, require_matrix
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.names import Axis, Named
 from rankfold.pipeline.data.source import Csr, Matrix, in_one_line, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DaskBlocks:
+class DaskBlocks(Named):
     """A Dask array with chunks of known, possibly unequal, sizes."""
 
     array: Any
+    named: tuple[Axis, ...] = field(default=(), kw_only=True)
 
     codec = "computed"
     path = None
@@ -73,7 +75,7 @@ class DaskBlocks:
     def fingerprint(self) -> str:
         """Digest of Dask's name, which is a token of how the array is made, and of its chunks."""
         text = f"{self.array.name} {self.dtype.str} {self.array.chunks}"
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return self.named_digest(hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
 
     def stored_bytes(self) -> int:
         """Bytes on disk: not known of a graph."""

@@ -25,6 +25,7 @@ from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import native, require_matrix, require_numbers, whole_lengths
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.meaning import NAMES, meaning_of
+from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.source import MOST_FILES, Source
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
@@ -38,6 +39,7 @@ from rankfold.pipeline.formats.handles import (
     refuse_damage,
     require_regular_parts,
 )
+from rankfold.pipeline.formats.naming import hdf5_axis
 from rankfold.pipeline.formats.zarr.vector import Vector
 from rankfold.pipeline.regular import open_regular
 
@@ -145,6 +147,10 @@ class Hdf5Volume:
             dataset = self._open()
             total, there = _written(dataset)
             return Absence(total - there, total, (str(dataset.fillvalue),))
+
+    def axis(self, number: int) -> Axis:
+        """An axis with its labels."""
+        return hdf5_axis(self.path, self.dataset, number, self.axes[number], self.shape[number])
 
     def fingerprint(self) -> str:
         """Digest of the dataset's shape and type, and of size and time of the file.
@@ -279,6 +285,10 @@ class Hdf5Vector(Vector):
     def codec(self) -> str:
         """Filters of the chunks."""
         return self.volume.codec
+
+    def axis_of_group(self, number: int, name: str, length: int) -> Axis:
+        """See ``Vector``."""
+        return hdf5_axis(self.path, os.path.dirname(self.volume.dataset), number, name, length)
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
         """Copy a span into the one row of ``out``."""

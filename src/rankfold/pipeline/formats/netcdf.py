@@ -11,6 +11,7 @@ https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import io
@@ -18,8 +19,8 @@ import math
 import os
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
@@ -28,13 +29,15 @@ from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import native, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.meaning import MARKS, SCALES, bounds_of_decoded, meaning_of
+from rankfold.pipeline.data.names import Axis, Named
 from rankfold.pipeline.data.source import Source, Volume
-from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
+from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume, with_axes
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.formats.arrays import array_source, array_volume
 from rankfold.pipeline.formats.dask import dask_source, dask_volume
 from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, file_version, library
 from rankfold.pipeline.formats.hdf5 import require_hdf5
+from rankfold.pipeline.formats.naming import UNREADABLE, coordinate
 from rankfold.pipeline.regular import open_regular
 
 TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
@@ -153,6 +156,13 @@ class FileVariable:
     def __getitem__(self, key: Any) -> Any:
         return _handles(self.group).get(self, self.path)[self.name].variable[key]
 
+    def axis(self, name: str, length: int) -> Axis:
+        """An axis of it, with the labels that the file has."""
+        with contextlib.suppress(*UNREADABLE), _open(self.path, self.group) as dataset:
+            if name in dataset.variables:
+                return Axis.of(name, length, coordinate(dataset[name].values, dataset[name].attrs))
+        return Axis(name, length)
+
     def require_whole(self, name: str) -> None:
         """Raise ``ChunkError`` if the file is gone, cut short or cannot be opened."""
         try:
@@ -191,7 +201,7 @@ class LazyVariable:
 
 
 @dataclass(frozen=True, slots=True)
-class XarrayVolume:
+class XarrayVolume(Named):
     """A variable that is read when it is indexed."""
 
     name: str
@@ -205,6 +215,13 @@ class XarrayVolume:
 
     format: str
     codec: str
+    named: tuple[Axis, ...] = field(default=(), kw_only=True)
+
+    def axis(self, number: int) -> Axis | None:
+        """An axis with its labels, which a file keeps beside the variable."""
+        if not isinstance(self.variable, FileVariable):
+            return Named.axis(self, number)
+        return self.variable.axis(self.axes[number], self.shape[number])
 
     @property
     def path(self) -> str | None:
@@ -246,7 +263,7 @@ class XarrayVolume:
     def fingerprint(self) -> str:
         """Digest of shape and type and of where the values come from."""
         text = f"{self.variable.digest()} {self.shape} {self.dtype.str}"
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return self.named_digest(hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
 
     def stored_bytes(self) -> int:
         """Bytes of the file, of which the variable may be a part."""
@@ -287,6 +304,18 @@ def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
         )
     if not hasattr(x, "dims") or not hasattr(x, "variable"):
         raise InputError(f"cannot read an xarray {type(x).__name__}; pass a DataArray")
+    return cast(Source, with_axes(_of_array(x, rows), _axes_of(x)))
+
+
+def _axes_of(x: Any) -> list[Axis]:
+    """Axes of a DataArray with the coordinates that index them."""
+    return [
+        Axis.of(str(axis), int(length), x.coords[axis].values if axis in x.coords else None)
+        for axis, length in zip(x.dims, x.shape, strict=True)
+    ]
+
+
+def _of_array(x: Any, rows: Rows) -> Source:
     name = f"xarray {x.name}" if x.name is not None else "xarray DataArray"
     axes = axis_names(x.shape, [str(axis) for axis in x.dims])
     first_of_two = row_axes(name, axes, x.shape, rows) == (0,) and x.ndim == 2

@@ -20,6 +20,8 @@ from rankfold.pipeline.chunks.absence import Absence, sum_absences
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.names import Axis, Names
+from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.data.source import (
     MOST_FILES,
     CompressedSource,
@@ -34,6 +36,7 @@ from rankfold.pipeline.data.source import (
 from rankfold.pipeline.data.stacked import StackedSource
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.formats.locate import natural_key
+from rankfold.pipeline.prepare.alike import with_columns
 
 Int64 = npt.NDArray[np.int64]
 
@@ -112,6 +115,16 @@ class Series:
         shape = (self.shape[0] // inner, *first.inner.shape[1:])
         volume = dataclasses.replace(cast(Any, first.inner), shape=shape)
         return StackedSource(volume, first.row_axes, first.column_axes)
+
+    def names(self, axis: int) -> Names | None:
+        """Names of the columns of the first; of rows, where each part has labels along one axis."""
+        if axis == 1:
+            return names_of(self.parts[0], 1)
+        found = [names_of(part, 0) for part in self.parts]
+        labels = [each.labels for each in found if each is not None and each.labels is not None]
+        if len(labels) < len(self.parts) or found[0] is None:
+            return None
+        return Names.of([Axis.of(found[0].axes[0].name, self.shape[0], np.concatenate(labels))])
 
     def pieces(self, rows: Span) -> Iterator[tuple[Source, Span, Span]]:
         """Parts that a span of rows meets, the rows of each, and where these are in the span."""
@@ -210,7 +223,8 @@ def series(name: str, parts: Sequence[Source]) -> Series:
     InputError
         They have other columns, or hold numbers of another type.
     """
-    first = parts[0]
+    first, columns = parts[0], names_of(parts[0], 1)
+    parts = [first, *(with_columns(part, columns, first.name) for part in parts[1:])]
     for part in parts[1:]:
         if part.shape[1] != first.shape[1] or part.dtype != first.dtype:
             raise InputError(

@@ -16,12 +16,13 @@ unpacked. The store appears under its name only when it is complete.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -29,9 +30,11 @@ import numpy as np
 
 from rankfold.pipeline.chunks.absence import REFUSAL
 from rankfold.pipeline.data.dtypes import ConvertedSource, parse_dtype
+from rankfold.pipeline.data.names import Axis, Names, names_as_json
+from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.data.source import Source, absence_of
 from rankfold.pipeline.engine.memory import bound_heaps
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import ViewOptions, open_source
 from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.locate import is_address, split_location
@@ -122,10 +125,13 @@ class _Job:
     identify: Callable[[], str | None] = lambda: None
     """The identity by what the source is like now."""
 
+    names: dict[str, Any] = field(default_factory=dict)
+    """What the rows and columns are called, for JSON."""
+
     def publish(self, path: Path) -> None:
         """Give a store that is complete its name."""
         require_unchanged(self.target, self.identity, self.identify)
-        seal(path, self.identity)
+        seal(path, self.identity, self.names)
         publish(path, self.target, self.overwrite)
 
 
@@ -227,6 +233,7 @@ def _import(matrix: object, options: ImportOptions, view: ViewOptions, job: _Job
             return before
         source.check()
         require_whole_input(getattr(source, "path", None))
+        job = dataclasses.replace(job, names=_names_of_matrix(source))
         if not isinstance(source, CsrSource) or job.dense:
             return _import_tiles(source, job, start, (f"{absence}; {REFUSAL}",) if lacking else ())
         reader = sparse_reader(source)
@@ -241,7 +248,24 @@ def _import(matrix: object, options: ImportOptions, view: ViewOptions, job: _Job
         job, before = _before(job, start)
         if before is not None:
             return before
+        job = dataclasses.replace(job, names=_names_in_file(reader, location))
     return _import_file(reader, job, start)
+
+
+def _names_of_matrix(source: Source) -> dict[str, Any]:
+    return names_as_json(names_of(source, 0), names_of(source, 1))
+
+
+def _names_in_file(reader: Reader, location: str) -> dict[str, Any]:
+    """Names of the columns of a table that has a header, or of both sides of AnnData."""
+    columns = getattr(reader, "column_names", None)
+    if columns is None:
+        with contextlib.suppress(RankfoldError):  # of layouts that are read from their beginning alone
+            return _names_of_matrix(open_source(location))
+        return {}
+    if list(columns) == [str(number) for number in range(len(columns))]:
+        return {}
+    return names_as_json(None, Names.of([Axis.of("column", len(columns), np.asarray(columns))]))
 
 
 def _choice(view: ViewOptions, *, lacking: bool = False) -> str:

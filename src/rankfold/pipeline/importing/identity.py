@@ -14,6 +14,7 @@ from typing import Any
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats.locate import is_address, split_location
+from rankfold.pipeline.formats.naming import ATTRIBUTE as NAMES
 from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.manifest import request_in, write_manifest
 from rankfold.pipeline.storage.run_directory import digest
@@ -52,14 +53,16 @@ def file_mark(location: str) -> str:
     return digest(marks)
 
 
-def seal(folder: Path, identity: str | None) -> None:
-    """Write into a finished store of what it is made, and its manifest."""
+def seal(folder: Path, identity: str | None, names: dict[str, Any]) -> None:
+    """Write into a finished store of what it is made, names of its rows and columns, and its manifest."""
     import zarr
 
     from rankfold.pipeline.chunks.regular_store import RegularStore
 
-    if identity is not None:
-        zarr.open(RegularStore(folder), mode="r+").update_attributes({ATTRIBUTE: identity})
+    said: dict[str, Any] = {} if identity is None else {ATTRIBUTE: identity}
+    said |= {NAMES: names} if names else {}
+    if said:
+        zarr.open(RegularStore(folder), mode="r+").update_attributes(said)
     write_manifest(folder, identity or "", {})
 
 

@@ -10,5 +10,6 @@ chosen_columns     steps that keep some of the columns
 local_regression   a smooth curve through points
 gaps               what marks what is missing, and completion of rows by a model of low rank
 words              how steps are said
-prepared   a matrix whose numbers go through steps whenever they are read
+prepared           a matrix whose numbers go through steps whenever they are read
+alike              columns of matrices that meet, compared by name
 """

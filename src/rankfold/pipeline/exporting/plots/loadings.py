@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.names import Names
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.exporting.outcome import Outcome
+from rankfold.pipeline.exporting.outcome import Outcome, names_in
 from rankfold.pipeline.exporting.plots.canvas import LIGHT, Theme, drawn, label_axes, quiet, short
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ def leading(result: Outcome, most: int = MOST_COMPONENTS) -> tuple[Float64, str]
 def loadings_of(result: Outcome, names: tuple[str, ...] | None = None) -> Loadings:
     """Weights of the leading components of a result.
 
-    ``names`` are those of the columns; without them they are counted from 0, as in ``select_columns``.
+    ``names`` are those of the columns: those of the data by default, if it had any; else columns are counted
+    from 0, as in ``select_columns``.
 
     Raises
     ------
@@ -133,13 +135,21 @@ def loadings_of(result: Outcome, names: tuple[str, ...] | None = None) -> Loadin
     columns = weights.shape[1]
     if names is not None and len(names) != columns:
         raise InputError(f"names are of {len(names)} columns, and the matrix has {columns}")
+    own = names_in(result, "columns")
     chosen = np.arange(columns) if columns <= MOST_COLUMNS else _heaviest(weights)
     return Loadings(
         np.ascontiguousarray(weights[:, chosen].T),
-        tuple(str(at) if names is None else short(names[at]) for at in chosen),
+        tuple(_title(int(at), names, own) for at in chosen),
         FACTORS[str(factor_name(result))],
         unit,
     )
+
+
+def _title(at: int, names: tuple[str, ...] | None, own: Names | None) -> str:
+    """What a column is called."""
+    if names is not None:
+        return short(names[at])
+    return str(at) if own is None else short(own.title(at))
 
 
 def _heaviest(weights: Float64) -> Int64:

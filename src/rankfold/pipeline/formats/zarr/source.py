@@ -43,8 +43,10 @@ from rankfold.pipeline.chunks.reads import (
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of, digest_of_rows
 from rankfold.pipeline.chunks.shard import ABSENT, read_index
 from rankfold.pipeline.data.grid import Grid, regular_grids
+from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.data.source import Matrix, in_one_line
 from rankfold.pipeline.errors import ChunkError
+from rankfold.pipeline.formats.naming import written_names, zarr_axis
 from rankfold.pipeline.formats.zarr.absent_chunks import count_absent, is_indexed, require_inner
 from rankfold.pipeline.formats.zarr.metadata import (
     Layout,
@@ -303,6 +305,11 @@ class ZarrSource(Matrix, ZarrArray):
     shape: tuple[int, int]
     chunks: tuple[int, int]
 
+    def names(self, axis: int) -> Names | None:
+        """What the rows (0) or columns (1) are called; see ``places.names_of``."""
+        written = written_names(self.path, self.array, axis)
+        return written or Names.of([zarr_axis(self.path, self.array, axis, None, self.shape[axis])])
+
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into`` besides ``out``.
 
@@ -377,6 +384,10 @@ class ZarrVolume(ZarrArray):
     """A Zarr array of any number of axes."""
 
     axes: tuple[str, ...]
+
+    def axis(self, number: int) -> Axis:
+        """An axis with its labels."""
+        return zarr_axis(self.path, self.array, number, self.axes[number], self.shape[number])
 
     def read_bytes(self, elements: int) -> int:
         """Most memory of one ``read_boxes``; as for ``ZarrSource``, and a buffer to turn plain numbers in."""

@@ -15,8 +15,10 @@ from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece, Span
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.dtypes import require_chunks
+from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.locate import node_kind, zarr_refusal
+from rankfold.pipeline.formats.naming import written_names, zarr_axis
 from rankfold.pipeline.formats.zarr.metadata import layout_of, metadata_version, read_through_zarr
 from rankfold.pipeline.formats.zarr.source import ZarrSource
 
@@ -66,6 +68,14 @@ class Vector:
 
         def stored_bytes(self) -> int: ...
 
+    def axis_of_group(self, number: int, name: str, length: int) -> Axis:
+        """An axis of the matrix whose numbers these are, with the labels that its container has."""
+        return Axis(name, length)
+
+    def names_of_group(self, axis: int) -> Names | None:
+        """Names that an import wrote for that matrix."""
+        return None
+
     @property
     def length(self) -> int:
         """Number of elements."""
@@ -86,6 +96,14 @@ class VectorSource(Vector, ZarrSource):
     def stored_bytes(self) -> int:
         """Bytes of the chunk files on disk."""
         return self.files.stored_bytes() if self.length else 0
+
+    def axis_of_group(self, number: int, name: str, length: int) -> Axis:
+        """See ``Vector``."""
+        return zarr_axis(self.path, os.path.dirname(self.array), number, name, length)
+
+    def names_of_group(self, axis: int) -> Names | None:
+        """See ``Vector``."""
+        return written_names(self.path, os.path.dirname(self.array), axis)
 
     def row_marks(self, rows: int) -> RowMarks:
         """What tells whether the first numbers have changed."""

@@ -1,0 +1,414 @@
+"""Names of the rows or columns of a matrix: labels along one axis, or along several that are stacked.
+
+A table has a label for each column. A field has an axis for each coordinate, and a column is a place: one
+label of each axis, in C order, of which those on land may be left out. Two matrices are compared by these
+labels, so that columns in another order are found, and others are told by the first that differs.
+
+The trap: coordinates are stored with 32 bits in one file and with 64 in the next, so numbers are compared
+within what 32 bits hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import DataError
+
+Array = npt.NDArray[Any]
+Int64 = npt.NDArray[np.int64]
+
+MOST_LABELS = 2**16
+"""Labels along an axis that are held; of more there is a digest, which tells whether others are equal."""
+
+MOST_TEXT = 2**20
+"""Characters of all labels along an axis that are held."""
+
+ROUNDING = 4 * float(np.finfo(np.float32).eps)
+"""Part of the largest number along an axis by which two coordinates that are the same may differ."""
+
+
+def labels_of(values: Any) -> Array | None:
+    """Labels of an axis as text or real numbers; None for what names nothing.
+
+    >>> labels_of([b"a", "b"]).tolist(), labels_of([1.5, float("nan")])
+    (['a', 'b'], None)
+    """
+    labels = np.asarray(values)
+    if labels.ndim != 1:
+        return None
+    if labels.dtype.kind == "M":
+        text = np.datetime_as_string(labels.astype("datetime64[ns]"))
+        whole = all(each.endswith(".000000000") for each in text)
+        return np.array([each[:-10] for each in text] if whole else text, str)
+    if labels.dtype.kind in "OSUT":
+        texts = (each.decode(errors="replace") if isinstance(each, bytes) else str(each) for each in labels)
+        return np.array(list(texts), str)
+    if labels.dtype.kind in "bm":
+        return labels.astype(str)
+    if labels.dtype.kind not in "iuf" or not np.isfinite(labels.astype(np.float64)).all():
+        return None
+    return labels
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """One axis: its name, its length, and a label for each place, or a digest of them, or neither."""
+
+    name: str
+    length: int
+    labels: Array | None = None
+    digest: str | None = None
+
+    @classmethod
+    def of(cls, name: str, length: int, values: Any) -> Axis:
+        """With labels where there is one for each place; ``values`` are read by the slice."""
+        if values is None or tuple(np.shape(values)) != (length,):
+            return cls(name, length)
+        mark, labels = hashlib.blake2b(digest_size=16), None
+        for start in range(0, length, MOST_LABELS):
+            labels = labels_of(values[start : start + MOST_LABELS])
+            if labels is None:
+                return cls(name, length)
+            _add(mark, labels)
+        if length <= MOST_LABELS and labels is not None and labels.nbytes <= 4 * MOST_TEXT:
+            return cls(name, length, labels)
+        return cls(name, length, digest=mark.hexdigest())
+
+    @property
+    def mark(self) -> str | None:
+        """Digest of the labels; None of an axis without any."""
+        if self.labels is None:
+            return self.digest
+        mark = hashlib.blake2b(digest_size=16)
+        _add(mark, self.labels)
+        return mark.hexdigest()
+
+    def is_like(self, other: Axis) -> bool:
+        """Whether both have the same labels in the same order; where one has none, the same length."""
+        if self.length != other.length or self.mark is None or other.mark is None:
+            return self.length == other.length
+        if self.labels is None or other.labels is None:
+            return self.mark == other.mark
+        return bool((self.find(other.labels) == np.arange(self.length)).all())
+
+    def find(self, labels: Array) -> Int64:
+        """Place of each of some labels, -1 of those that are not there, -2 of those that come twice.
+
+        >>> Axis.of("", 3, ["a", "b", "c"]).find(np.array(["c", "x", "a"])).tolist()
+        [2, -1, 0]
+        """
+        own = self.labels
+        if own is None:
+            raise TypeError("an axis without labels")
+        if own.dtype.kind == "U" or labels.dtype.kind == "U":
+            own, labels = own.astype(str), labels.astype(str)
+            if len(own) == len(labels) and (own == labels).all():
+                return np.arange(len(own))
+            return _exactly(own, labels)
+        own, labels = own.astype(np.float64), labels.astype(np.float64)
+        allowed = ROUNDING * float(np.abs(own).max(initial=0))
+        if len(own) == len(labels) and (np.abs(own - labels) <= allowed).all():
+            return np.arange(len(own))
+        order = np.argsort(own, kind="stable")
+        near, at = own[order], np.searchsorted(own[order], labels - allowed)
+        there = at < len(near)
+        at = np.minimum(at, len(near) - 1)
+        there &= np.abs(near[at] - labels) <= allowed
+        after = np.minimum(at + 1, len(near) - 1)
+        twice = there & (after > at) & (np.abs(near[after] - labels) <= allowed)
+        return np.where(twice, -2, np.where(there, order[at], -1))
+
+    def as_json(self) -> dict[str, Any]:
+        """For the facts of a result."""
+        facts: dict[str, Any] = {"axis": self.name, "length": self.length}
+        if self.labels is not None:
+            return {**facts, "labels": self.labels.tolist()}
+        return facts if self.mark is None else {**facts, "digest": self.mark}
+
+    @classmethod
+    def from_json(cls, facts: Any) -> Axis:
+        """What ``as_json`` gave; ``ValueError`` of anything else."""
+        if not isinstance(facts, dict) or not isinstance(facts.get("axis"), str):
+            raise ValueError("an axis without a name")
+        length, labels, mark = facts.get("length"), facts.get("labels"), facts.get("digest")
+        if type(length) is not int or length < 1:
+            raise ValueError(f"an axis of length {length!r}")
+        if mark is not None and not isinstance(mark, str):
+            raise ValueError(f"a digest of labels that is {mark!r:.40}")
+        if labels is None:
+            return cls(facts["axis"], length, digest=mark)
+        kinds = {type(each) for each in labels} if isinstance(labels, list) else set()
+        if not kinds or len(labels) != length or not (kinds <= {str} or kinds <= {int, float}):
+            raise ValueError(f"labels of {facts['axis']!r:.40} that are not {length} names or numbers")
+        found = labels_of(labels)
+        if found is None:
+            raise ValueError(f"labels of {facts['axis']!r:.40} that are no finite numbers")
+        return cls(facts["axis"], length, found)
+
+
+def _add(mark: hashlib.blake2b, labels: Array) -> None:
+    """Take labels into a digest: the same of text in any width, and of numbers of any type."""
+    if labels.dtype.kind == "U":
+        mark.update(json.dumps(labels.tolist()).encode())
+    else:
+        mark.update(np.ascontiguousarray(labels, "<f8").data)
+
+
+def _exactly(own: Array, labels: Array) -> Int64:
+    """Place of each label among some: see ``Axis.find``."""
+    order = np.argsort(own, kind="stable")
+    near = own[order]
+    at = np.searchsorted(near, labels)
+    there = at < len(near)
+    at = np.minimum(at, len(near) - 1)
+    there &= near[at] == labels
+    after = np.minimum(at + 1, len(near) - 1)
+    twice = there & (after > at) & (near[after] == labels)
+    return np.where(twice, -2, np.where(there, order[at], -1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Names:
+    """What the rows, or the columns, of a matrix are called."""
+
+    axes: tuple[Axis, ...]
+    """One, or those that are stacked in C order."""
+
+    places: Int64 | None = None
+    """Which of all places there are, in the order of the matrix; None for all."""
+
+    @classmethod
+    def of(cls, axes: Sequence[Axis]) -> Names | None:
+        """None where nothing has a label, nor one of several axes a name."""
+        labeled = any(axis.labels is not None or axis.digest is not None for axis in axes)
+        named = len(axes) > 1 and not any(axis.name.isdecimal() for axis in axes)
+        return cls(tuple(axes)) if labeled or named else None
+
+    def __len__(self) -> int:
+        return self._whole if self.places is None else len(self.places)
+
+    @property
+    def _whole(self) -> int:
+        return math.prod(axis.length for axis in self.axes)
+
+    def take(self, places: Array | None) -> Names:
+        """Names of some of them, in that order."""
+        if places is None:
+            return self
+        if len(self.axes) == 1 and self.places is None and self.axes[0].labels is not None:
+            axis = self.axes[0]
+            return Names((Axis(axis.name, len(places), self.axes[0].labels[places]),))
+        return Names(self.axes, np.asarray(places if self.places is None else self.places[places], np.int64))
+
+    @property
+    def labels(self) -> Array | None:
+        """(n,) a label for each, where there is one axis; of several, None."""
+        if len(self.axes) > 1 or self.axes[0].labels is None:
+            return None
+        labels = self.axes[0].labels
+        return labels if self.places is None else labels[self.places]
+
+    def word(self, number: int) -> str:
+        """What one of them is called in a message, as ``'income'``, or ``lat 50.0, lon 30.0``."""
+        title = self.title(number)
+        labels = self.axes[0].labels
+        return (
+            repr(title) if len(self.axes) == 1 and labels is not None and labels.dtype.kind == "U" else title
+        )
+
+    def title(self, number: int) -> str:
+        """What one of them is called, as ``income``, or ``lat 50.0, lon 30.0``."""
+        place = number if self.places is None else int(self.places[number])
+        indices = np.unravel_index(place, [axis.length for axis in self.axes])
+        words = []
+        for axis, index in zip(self.axes, indices, strict=True):
+            label = int(index) if axis.labels is None else axis.labels[index].item()
+            alone = isinstance(label, str) and len(self.axes) == 1
+            words.append(str(label) if alone else f"{axis.name} {label}")
+        return ", ".join(words)
+
+    def is_like(self, other: Names) -> bool:
+        """Whether both name as many, in the same order, the same."""
+        if len(self) != len(other) or len(self.axes) != len(other.axes):
+            return False
+        several = len(self.axes) > 1
+        if not all(
+            mine.is_like(theirs) and (mine.name == theirs.name or not several)
+            for mine, theirs in zip(self.axes, other.axes, strict=True)
+        ):
+            return False
+        if self.places is None and other.places is None:
+            return True
+        return np.array_equal(self._lines(), other._lines())
+
+    def _lines(self) -> Int64:
+        """Places of all, in the order of the matrix."""
+        return np.arange(self._whole) if self.places is None else self.places
+
+    def find(self, wanted: Names) -> Int64:
+        """Place here of each of the wanted; -1 of those that are not here, -2 of those that come twice.
+
+        Raises
+        ------
+        ValueError
+            The axes are others, or too long to be kept, so that nothing can be found; in words that end a
+            sentence.
+        """
+        if len(self.axes) != len(wanted.axes):
+            raise ValueError(f"{_axes_in_words(self)} are not {_axes_in_words(wanted)}")
+        own = {axis.name: number for number, axis in enumerate(self.axes)}
+        single = len(self.axes) == 1
+        if not single and set(own) != {axis.name for axis in wanted.axes}:
+            raise ValueError(f"{_axes_in_words(self)} are not {_axes_in_words(wanted)}")
+        lengths = [axis.length for axis in wanted.axes]
+        lines = wanted._lines()
+        indices: list[Any] = [0] * len(own)
+        lost = np.zeros(len(lines), np.int64)
+        for axis, along in zip(wanted.axes, np.unravel_index(lines, lengths), strict=True):
+            number = 0 if single else own[axis.name]
+            found = _along(self.axes[number], axis)[along]
+            lost = np.minimum(lost, found)
+            indices[number] = np.maximum(found, 0)
+        places = np.ravel_multi_index(indices, [axis.length for axis in self.axes])
+        if self.places is not None:
+            kept = np.full(self._whole, -1, np.int64)
+            kept[self.places] = np.arange(len(self.places))
+            places = kept[places]
+        return np.where(lost < 0, lost, places)
+
+    def as_json(self) -> dict[str, Any] | None:
+        """For the facts of a result; None of places in more runs than these keep."""
+        facts: dict[str, Any] = {"axes": [axis.as_json() for axis in self.axes]}
+        if self.places is None:
+            return facts
+        runs = runs_of(self.places)
+        return {**facts, "places": runs} if len(runs) <= MOST_LABELS else None
+
+    @classmethod
+    def from_json(cls, facts: Any) -> Names:
+        """What ``as_json`` gave; ``ValueError`` of anything else."""
+        if not isinstance(facts, dict) or not isinstance(facts.get("axes"), list) or not facts["axes"]:
+            raise ValueError("names without axes")
+        names = cls(tuple(Axis.from_json(each) for each in facts["axes"]))
+        if names._whole >= 2**63:
+            raise ValueError("axes that are too long")
+        if "places" not in facts:
+            return names
+        return cls(names.axes, _of_runs(facts["places"], names._whole))
+
+
+def _along(own: Axis, wanted: Axis) -> Int64:
+    """Place along an axis of each place along another one."""
+    if own.is_like(wanted):
+        return np.arange(wanted.length)
+    if own.labels is not None and wanted.labels is not None:
+        return own.find(wanted.labels)
+    if own.mark is None or wanted.mark is None:
+        raise ValueError(f"{own.length} along {own.name} are not {wanted.length}")
+    raise ValueError(f"the {own.length} labels along {own.name} are others, or in another order")
+
+
+def _axes_in_words(names: Names) -> str:
+    return " x ".join(f"{axis.name} ({axis.length})" for axis in names.axes)
+
+
+def names_as_json(rows: Names | None, columns: Names | None) -> dict[str, Any]:
+    """Names of both sides for facts; nothing where there are none, or more than are kept."""
+    found = {"rows": rows and rows.as_json(), "columns": columns and columns.as_json()}
+    return {side: facts for side, facts in found.items() if facts}
+
+
+def names_from(facts: Any, axis: int) -> Names | None:
+    """Names of one side among those of both; ``ValueError`` for what is none."""
+    if facts is None:
+        return None
+    if not isinstance(facts, Mapping):
+        raise ValueError("names that are no table")
+    own = facts.get(("rows", "columns")[axis])
+    return None if own is None else Names.from_json(own)
+
+
+def names_of_result(place: object, facts: Mapping[str, Any], axis: int) -> Names | None:
+    """What a result says that the rows (0), or columns before any step (1), of its matrix are called.
+
+    None also of the rows of a result whose rows are others, queries or targets.
+
+    Raises
+    ------
+    DataError
+        It says what no names are.
+    """
+    asked = facts["request"]
+    if axis == 0 and (asked.get("queries") is not None or asked.get("targets") is not None):
+        return None
+    try:
+        return names_from(facts["input"].get("names"), axis)
+    except ValueError as error:
+        side = ("rows", "columns")[axis]
+        raise DataError(
+            f"{place} is damaged: its names of {side} are {error}. Restore the result, or make it again"
+        ) from None
+
+
+class Named:
+    """An array in memory or of somebody's objects, whose axes may have been given names."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        named: tuple[Axis, ...]
+
+    def axis(self, number: int) -> Axis | None:
+        """An axis with its labels; None where nothing is said."""
+        return self.named[number] if self.named else None
+
+    def names(self, axis: int) -> Names | None:
+        """What the rows (0) or columns (1) of a matrix are called; see ``places.names_of``."""
+        return Names.of([self.named[axis]]) if self.named else None
+
+    def named_digest(self, digest: str) -> str:
+        """A digest of what is named, with the names: a result keeps these too."""
+        marks = [axis.mark for axis in self.named]
+        if not any(marks):
+            return digest
+        return hashlib.blake2b(f"{digest} {marks}".encode(), digest_size=16).hexdigest()
+
+
+# Places as runs -----------------------------------------------------------------------------------
+
+
+def runs_of(places: Array) -> list[list[int]]:
+    """First place, count and step of each run.
+
+    >>> runs_of(np.array([0, 2, 4])), runs_of(np.array([0, 1, 7]))
+    ([[0, 3, 2]], [[0, 2, 1], [7, 1, 1]])
+    """
+    step = int(places[1] - places[0]) if len(places) > 1 else 1
+    if step and (np.diff(places) == step).all():
+        return [[int(places[0]), len(places), step]]
+    firsts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
+    counts = np.diff(np.append(firsts, len(places)))
+    return [[int(places[at]), int(count), 1] for at, count in zip(firsts, counts, strict=True)]
+
+
+def _of_runs(runs: Any, length: int) -> Int64:
+    good = isinstance(runs, list) and all(
+        isinstance(run, list) and len(run) == 3 and all(type(each) is int for each in run) for run in runs
+    )
+    if not good or not runs:
+        raise ValueError("places that are no runs")
+    parts, total = [], 0
+    for first, count, step in runs:
+        last, total = first + (count - 1) * step, total + max(count, 0)
+        if count < 1 or total > length or not (0 <= first < length and 0 <= last < length):
+            raise ValueError(f"places beyond the {length} that there are")
+        parts.append(first + step * np.arange(count))
+    return np.concatenate(parts)

@@ -1,0 +1,126 @@
+"""What containers call the rows and columns of their matrices.
+
+=================== =================================== ==================================================
+container           where names are                     source
+=================== =================================== ==================================================
+AnnData             index of ``obs`` and of ``var``     https://anndata.readthedocs.io/en/stable/fileformat-prose.html
+netCDF, xarray      coordinate variable of an axis      CF conventions 1.11, section 5
+HDF5                dimension scale of an axis          HDF5 dimension scales specification
+Zarr of rankfold    attribute ``rankfold_names``        written by an import
+=================== =================================== ==================================================
+
+A container whose names cannot be read has none: the numbers are read without them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.data.names import Axis, Names, names_from, names_of_result
+from rankfold.pipeline.errors import RankfoldError
+from rankfold.pipeline.formats.handles import open_hdf5
+from rankfold.pipeline.formats.locate import node_kind
+from rankfold.pipeline.formats.zarr.metadata import dimension_names
+
+ATTRIBUTE = "rankfold_names"
+"""Of an imported store: names of its rows and columns, as a result keeps them."""
+
+UNREADABLE = (
+    *(RankfoldError, OSError, RuntimeError, LookupError, ValueError, TypeError),
+    *(OverflowError, AttributeError, ImportError),
+)
+"""What libraries raise of names that are damaged, or kept in a way that they do not know."""
+
+FRAMES = {
+    "X": ("obs", "var"),
+    "layers": ("obs", "var"),
+    "raw": ("obs", "raw/var"),
+    "obsm": ("obs", None),
+    "varm": ("var", None),
+    "obsp": ("obs", "obs"),
+    "varp": ("var", "var"),
+}
+"""Frames of AnnData whose index names the axes of an element, by the first word of its path."""
+
+
+def hdf5_axis(path: str, dataset: str, number: int, name: str, length: int) -> Axis:
+    """An axis of a dataset, or of a sparse group, of an HDF5 file."""
+    with contextlib.suppress(*UNREADABLE), open_hdf5(path) as file:
+        if (found := _index_of_frame(file, dataset, number)) is not None:
+            frame, index = found
+            return Axis.of(frame, length, index)
+        dimensions = getattr(file[dataset], "dims", None)
+        for scale in dimensions[number].values() if dimensions else ():
+            if "not a netCDF variable" not in _word(scale.attrs.get("NAME")):
+                return Axis.of(name, length, coordinate(scale, scale.attrs))
+    return Axis(name, length)
+
+
+def zarr_axis(store: str, array: str, number: int, name: str | None, length: int) -> Axis:
+    """An axis of an array, or of a sparse group, of a Zarr store in a folder; its metadata tell its name."""
+    from rankfold.pipeline.chunks.regular_store import zarr_array, zarr_group
+
+    known = name or ("row", "column")[number]
+    with contextlib.suppress(*UNREADABLE):
+        if node_kind(store) != "group":
+            return Axis(known, length)
+        if (found := _index_of_frame(zarr_group(store, consolidated=False), array, number)) is not None:
+            frame, index = found
+            return Axis.of(frame, length, index)
+        if name is None:
+            known = (dimension_names(zarr_array(store, array)) or ())[number] or known
+        beside = "/".join((*array.split("/")[:-1], known))
+        if beside != array and node_kind(os.path.join(store, beside)) == "array":
+            labels = zarr_array(store, beside)
+            return Axis.of(known, length, coordinate(labels, labels.attrs))
+    return Axis(known, length)
+
+
+def written_names(store: str, array: str, axis: int) -> Names | None:
+    """Names that an import wrote into the attributes of a matrix; None if there are none."""
+    from rankfold.pipeline.chunks.regular_store import zarr_node
+
+    with contextlib.suppress(*UNREADABLE):
+        node = zarr_node(os.path.join(store, array) if array else store)
+        facts: Any = node.attrs.get(ATTRIBUTE)
+        if facts is not None:
+            return names_from(facts, axis)
+        if array and _of_result(node, axis):
+            facts = zarr_node(store).attrs.get("rankfold")
+            return None if facts is None else names_of_result(store, facts, 0)
+    return None
+
+
+def _of_result(node: Any, axis: int) -> bool:
+    """Whether an axis of an array of a result, or of its graph, is the rows of the matrix."""
+    names = dimension_names(node) if hasattr(node, "shape") else ("row", "row")
+    return bool(names) and names[axis] == "row"
+
+
+def coordinate(values: Any, attributes: Mapping[str, Any]) -> Any:
+    """Values of a coordinate: times as dates, where they count from one."""
+    units, calendar = (_word(attributes.get(each)) for each in ("units", "calendar"))
+    if " since " not in units or len(np.shape(values)) != 1:
+        return values
+    from xarray.coding.times import decode_cf_datetime
+
+    return decode_cf_datetime(np.asarray(values[:]), units, calendar or None)
+
+
+def _word(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")
+
+
+def _index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | None:
+    """The frame that names an axis of an element of AnnData, and its index; None of other files."""
+    frames = FRAMES.get(element.strip("/").partition("/")[0], (None, None))
+    if number > 1 or (frame := frames[number]) is None or "obs" not in root or "var" not in root:
+        return None
+    group = root[frame]
+    index = group[_word(group.attrs.get("_index", "_index"))]
+    return frame.rpartition("/")[2], index if hasattr(index, "shape") else index["values"]

@@ -1,0 +1,69 @@
+"""Rows that come to a result, or to another matrix: opened as its rows were, and brought to its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from rankfold.pipeline.data.names import names_of_result
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.prepare.alike import column_names, with_columns
+from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_like
+
+
+class Fit(Protocol):
+    """A result that other rows come to."""
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Its facts."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of its arrays."""
+
+    def __getitem__(self, name: str) -> Any:
+        """One of them."""
+
+
+def open_like(x: object, result: Fit, whose: str) -> Source:
+    """Rows that come to a result: with the columns, and after the steps, of the matrix that it was made of.
+
+    Parameters
+    ----------
+    x : anything that ``open_source`` takes
+        Raw rows, or rows that went through the same steps.
+    result : Result
+    whose : str
+        What messages call it.
+
+    Raises
+    ------
+    InputError
+        Columns are lacking, or others; steps are.
+    """
+    facts = result.attrs["input"]
+    source, steps = _open(x, facts.get("layout", {}).get("row_axes")), facts.get("prepare")
+    names = [name for name in result if name.startswith("prepare_")] if steps else []
+    fitted = {name: np.asarray(result[name][...]) for name in names}
+    return prepare_like(with_columns(source, names_of_result(whose, result.attrs, 1), whose), steps, fitted)
+
+
+def _open(x: object, row_axes: list[str] | None) -> Source:
+    """A matrix; axes of an array become its rows as they did in the fit, where it has to be told."""
+    if isinstance(x, Source) or row_axes is None:
+        return open_source(x)
+    try:
+        return open_source(x)
+    except InputError:
+        return open_source(x, row_axes=row_axes)
+
+
+def open_beside(x: object, other: Source) -> Source:
+    """Rows that meet those of another matrix, with its columns and after its steps."""
+    source = open_source(x)
+    same, steps = with_columns(source, column_names(other), other.name), described(other).get("prepare")
+    return same if steps is None else prepare_like(same, steps, fitted_of(other))

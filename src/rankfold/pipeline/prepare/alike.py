@@ -1,0 +1,90 @@
+"""Matrices that meet: rows of the one have the columns of the other, by name where both have names.
+
+Rows that come to a result go through the steps that its own rows went through, so that columns are compared
+as they lie, before any step. Columns in another order, and more than are wanted, are brought to the order of
+the result, which is said; anything else is refused by the first that differs.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.data.names import Names, names_as_json
+from rankfold.pipeline.data.places import names_of, wrappers
+from rankfold.pipeline.data.selection import select
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.prepare.prepared import PreparedSource
+
+LOG = logging.getLogger("rankfold")
+
+
+def column_names(source: Source) -> Names | None:
+    """Names of the columns of a matrix before it went through any step."""
+    raw = source
+    for wrapper in wrappers(source):
+        raw = wrapper.inner if isinstance(wrapper, PreparedSource) else raw
+    return names_of(raw, 1)
+
+
+def named(source: Source) -> dict[str, Any]:
+    """What a result keeps of names: of its rows, and of columns before any step; nothing without any."""
+    kept = names_as_json(names_of(source, 0), column_names(source))
+    return {"names": kept} if kept else {}
+
+
+def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
+    """A matrix with the columns that are wanted, in their order; itself where it has them, or no names.
+
+    Raises
+    ------
+    InputError
+        One of them is not there, or comes twice.
+    """
+    own = column_names(source)
+    if own is None or wanted is None or own.is_like(wanted):
+        return source
+    try:
+        places = own.find(wanted)
+    except ValueError as error:
+        raise InputError(f"columns of {source.name} are not those of {whose}: {error}. {_REMEDY}") from None
+    if (places < 0).any():
+        first = int(np.argmax(places < 0))
+        found = "has two columns" if places[first] == -2 else "has no column"
+        raise InputError(
+            f"{source.name} {found} {wanted.word(first)}, which is column {first} (from 0) of {whose}. "
+            f"{_REMEDY}"
+        )
+    if isinstance(source, PreparedSource):
+        raise InputError(
+            f"columns of {source.name} went through steps already, in another order than those of {whose}: "
+            f"{_first(own, wanted)}. Open it without prepare: the steps of the result are taken"
+        )
+    more = len(own) - len(wanted)
+    done = f"were put in the order of {whose} by name" + (f", and {more} left out" if more else "")
+    LOG.warning("columns of %s %s: %s", source.name, done, _first(own, wanted))
+    return select(source, rows=None, columns=places)
+
+
+_REMEDY = "Give rows with the same columns"
+
+
+def _first(own: Names, wanted: Names) -> str:
+    """The first column that differs, in words."""
+    for number in range(min(len(own), len(wanted))):
+        if own.word(number) != wanted.word(number):
+            return f"column {number} (from 0) is {own.word(number)}, not {wanted.word(number)}"
+    return f"there are {len(own)}, not {len(wanted)}"
+
+
+def require_same_rows(source: Source, other: Source) -> None:
+    """Raise ``InputError`` where both matrices have names of rows, and these differ."""
+    own, theirs = names_of(source, 0), names_of(other, 0)
+    if own is None or theirs is None or own.is_like(theirs) or len(own) != len(theirs):
+        return
+    raise InputError(
+        f"rows of {source.name} are not those of {other.name}: {_first(own, theirs)}. Give both in one order"
+    )
