@@ -169,7 +169,7 @@ def test_a_hole_in_a_field_is_refused_as_by_xeofs() -> None:
         warnings.simplefilter("ignore")
         with pytest.raises(ValueError, match="NaN"):
             xeofs.single.EOF(n_modes=3).fit(data, dim="time")
-    with pytest.raises(DataError, match="which is time 7, lat 2 .5.0., lon 3 .180."):
+    with pytest.raises(DataError, match=r"which is time 7, lat 2 \(5.0\), lon 3 \(180\)"):
         rf.pca(rf.open(data, row_axes="time", drop_missing_columns=True), 3)
 
 

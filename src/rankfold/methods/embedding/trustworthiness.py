@@ -51,6 +51,7 @@ from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.prepare.alike import require_same_rows
 from rankfold.pipeline.storage.checkpoint import save_once
 from rankfold.pipeline.storage.chunk_writer import create_matrix
 from rankfold.pipeline.storage.result import Result
@@ -329,6 +330,7 @@ def _chain(
     arguments: dict[str, Any],
 ) -> Chain:
     """Rows of one side are ranked by ``metric``, where rows of the other are neighbors by ``near``."""
+    require_same_rows(neighbor_source, rank_source)
     ranks = EmbeddingQuality.of(
         rank_source,
         EmbeddingQualityRequest.of(kind, rank_source, neighbor_source, metric=metric, **arguments),

@@ -20,7 +20,7 @@ from rankfold.methods.kmeans.exchange import TILE_ROWS, exchange
 from rankfold.methods.kmeans.iteration import MOST_FAR_ROWS, Clusters, far_rows, step_pass
 from rankfold.methods.kmeans.layout import Layout, working_type
 from rankfold.methods.kmeans.passes import SamplePass, WriteLabels
-from rankfold.methods.kmeans.request import ClusterRequest, digest, given_centers
+from rankfold.methods.kmeans.request import ClusterRequest, centers_among, digest, given_centers
 from rankfold.methods.kmeans.start import First, Sample, best_start, means, weigh
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
@@ -38,6 +38,7 @@ from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
 from rankfold.pipeline.storage.checkpoint import save_once
+from rankfold.pipeline.storage.result import Result, result_of
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 Array = npt.NDArray[Any]
@@ -304,4 +305,7 @@ def kmeans_task(
         raise InputError(f"batch_rows must be at least 1, not {batch_rows}")
     others = {"batch_rows": batch_rows or 0, "n_init": n_init, "tol": tol, "passes": passes, "seed": seed}
     request = ClusterRequest.of(k=k, init=str(init) if is_name else "custom", **others)
-    return Clustering.of(open_source(x), request, given)
+    source = open_source(x)
+    if given is not None and isinstance(init, str | Path | Result):
+        given = centers_among(given, result_of("init", init, "a result of kmeans"), source)
+    return Clustering.of(source, request, given)

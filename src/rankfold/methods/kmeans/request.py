@@ -14,7 +14,10 @@ import numpy.typing as npt
 from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
 from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer, number
+from rankfold.pipeline.data.names import names_of_result
+from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.prepare.alike import column_names, columns_among
 from rankfold.pipeline.storage.result import Result
 
 Float64 = npt.NDArray[np.float64]
@@ -105,6 +108,13 @@ def given_centers(init: object) -> Float64:
     if not np.isfinite(centers).all():
         raise InputError("centers to start from must be finite numbers")
     return centers
+
+
+def centers_among(centers: Float64, result: Result, source: Source) -> Float64:
+    """Centers of a result with their columns in the order of other rows."""
+    own, wanted = names_of_result(result.path, result.attrs, 1), column_names(source)
+    places = columns_among(own, wanted, f"centers of {result.path}", source.name)
+    return centers if places is None else np.ascontiguousarray(centers[:, places])
 
 
 def digest(centers: Float64 | None) -> str:

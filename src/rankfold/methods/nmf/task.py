@@ -16,8 +16,10 @@ from rankfold.methods.nmf.weighted.rows import (
 from rankfold.methods.nmf.weighted.sources import Weights
 from rankfold.methods.nmf.weighted.task import WeightedNonnegative
 from rankfold.pipeline.data.dtypes import require_real
+from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.prepare.alike import require_same_rows, with_columns
 
 
 def nmf_task(
@@ -46,6 +48,8 @@ def nmf_task(
         weighing = None if weights is None else open_source(weights)
         if weighing is not None:
             require_real("weights", weighing.dtype)
+            require_same_rows(weighing, source)
+            weighing = with_columns(weighing, names_of(source, 1), source.name)
         counts = Weights(weighing, ignore=missing == "ignore")
         return WeightedNonnegative.weigh(source, request, custom, counts, beside)
     plain = Nonnegative.of(source, request, custom)

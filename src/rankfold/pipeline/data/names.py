@@ -58,6 +58,11 @@ def labels_of(values: Any) -> Array | None:
     return labels
 
 
+def is_counted(index: Any) -> bool:
+    """Whether an index is numbers that pandas counts by itself, which name nothing."""
+    return type(index).__name__ == "RangeIndex"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
     """One axis: its name, its length, and a label for each place, or a digest of them, or neither."""
@@ -154,6 +159,14 @@ class Axis:
         return cls(facts["axis"], length, found)
 
 
+def axes_of_array(x: Any) -> list[Axis]:
+    """Axes of a DataArray, with the coordinates that index them."""
+    return [
+        Axis.of(str(axis), int(length), x.coords[axis].values if axis in x.coords else None)
+        for axis, length in zip(x.dims, x.shape, strict=True)
+    ]
+
+
 def _add(mark: hashlib.blake2b, labels: Array) -> None:
     """Take labels into a digest: the same of text in any width, and of numbers of any type."""
     if labels.dtype.kind == "U":
@@ -215,6 +228,15 @@ class Names:
             return None
         labels = self.axes[0].labels
         return labels if self.places is None else labels[self.places]
+
+    def coordinate(self, axis: str) -> npt.NDArray[np.float64] | None:
+        """(n,) number along one of several axes of each place; None where that has no numbers."""
+        found = [number for number, each in enumerate(self.axes) if each.name == axis]
+        labels = self.axes[found[0]].labels if found else None
+        if labels is None or labels.dtype.kind == "U":
+            return None
+        indices = np.unravel_index(self._lines(), [each.length for each in self.axes])[found[0]]
+        return np.asarray(labels, np.float64)[indices]
 
     def word(self, number: int) -> str:
         """What one of them is called in a message, as ``'income'``, or ``lat 50.0, lon 30.0``."""

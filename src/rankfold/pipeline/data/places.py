@@ -108,6 +108,12 @@ def column_coordinates(source: Source, axis: str) -> npt.NDArray[np.int64] | Non
     return np.asarray(np.unravel_index(places, lengths)[names.index(axis)])
 
 
+def column_coordinate(source: Source, axis: str) -> npt.NDArray[np.float64] | None:
+    """Coordinate of each column along an axis of that name; None where there is none of numbers."""
+    names = names_of(source, 1)
+    return None if names is None else names.coordinate(axis)
+
+
 def kept_columns(source: Source) -> tuple[int, npt.NDArray[np.int64] | None]:
     """Columns of the array that a matrix was taken from, and places of those that are kept; None for all."""
     inner, kept = _kept(source)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.data.names import Axis, Names
+from rankfold.pipeline.data.names import Axis, Names, is_counted
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.outcome import (
     Outcome,
@@ -41,7 +41,7 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
     if like is not None and side is not None:
         index = like.index if side == "rows" else like.columns
         require_length(side, "like", len(index), whole_length(result, side))
-        labels = None if type(index).__name__ == "RangeIndex" else np.asarray(index)
+        labels = None if is_counted(index) else np.asarray(index)
         own = Names.of([Axis.of(side, len(index), labels)])
         places = places_among(result, side, own, "like", side)
         index = index if places is None else index[places]

@@ -34,7 +34,7 @@ from rankfold.pipeline.chunks.absence import CHOICES
 from rankfold.pipeline.data.missing_columns import without_missing_columns
 from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.picks import Selection
-from rankfold.pipeline.data.places import column_coordinates
+from rankfold.pipeline.data.places import column_coordinate, column_coordinates
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.stacked import Rows, axis_names, row_axes, stack_volume, with_axes
@@ -199,9 +199,12 @@ def _with_latitudes(x: object, source: Source, steps: Steps) -> Steps:
     """Steps, those that need latitudes of the columns with them where they can be had."""
     found = []
     for step in steps:
-        index = column_coordinates(source, step.latitude) if isinstance(step, Coslat) else None
-        if index is not None and not isinstance(x, Source):
-            step = dataclasses.replace(step, values=coordinate_of(x, step.latitude)[index])
+        if isinstance(step, Coslat):
+            values = column_coordinate(source, step.latitude)
+            index = column_coordinates(source, step.latitude) if values is None else None
+            if index is not None and not isinstance(x, Source):
+                values = coordinate_of(x, step.latitude)[index]
+            step = dataclasses.replace(step, values=values)
         found.append(step)
     return tuple(found)
 

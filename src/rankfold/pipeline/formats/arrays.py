@@ -23,7 +23,7 @@ from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.names import Axis, Named
+from rankfold.pipeline.data.names import Axis, Named, is_counted
 from rankfold.pipeline.data.source import Csr, Matrix, in_one_line
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.law import first_fall, first_outside
@@ -324,7 +324,7 @@ def array_of_frame(frame: Any) -> npt.NDArray[Any]:
 def axes_of_frame(frame: Any) -> tuple[Axis, Axis]:
     """Index and columns of a frame; numbers that pandas counts by itself name nothing."""
     index, columns = getattr(frame, "index", None), frame.columns
-    given = [None if type(each).__name__ == "RangeIndex" else each for each in (index, columns)]
+    given = [None if is_counted(each) else each for each in (index, columns)]
     return _axes(("row", "column"), given, frame.shape)
 
 

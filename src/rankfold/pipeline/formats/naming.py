@@ -51,7 +51,7 @@ FRAMES = {
 def hdf5_axis(path: str, dataset: str, number: int, name: str, length: int) -> Axis:
     """An axis of a dataset, or of a sparse group, of an HDF5 file."""
     with contextlib.suppress(*UNREADABLE), open_hdf5(path) as file:
-        if (found := _index_of_frame(file, dataset, number)) is not None:
+        if (found := index_of_frame(file, dataset, number)) is not None:
             frame, index = found
             return Axis.of(frame, length, index)
         dimensions = getattr(file[dataset], "dims", None)
@@ -69,7 +69,7 @@ def zarr_axis(store: str, array: str, number: int, name: str | None, length: int
     with contextlib.suppress(*UNREADABLE):
         if node_kind(store) != "group":
             return Axis(known, length)
-        if (found := _index_of_frame(zarr_group(store, consolidated=False), array, number)) is not None:
+        if (found := index_of_frame(zarr_group(store, consolidated=False), array, number)) is not None:
             frame, index = found
             return Axis.of(frame, length, index)
         if name is None:
@@ -116,7 +116,7 @@ def _word(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")
 
 
-def _index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | None:
+def index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | None:
     """The frame that names an axis of an element of AnnData, and its index; None of other files."""
     frames = FRAMES.get(element.strip("/").partition("/")[0], (None, None))
     if number > 1 or (frame := frames[number]) is None or "obs" not in root or "var" not in root:

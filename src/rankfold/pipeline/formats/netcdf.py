@@ -29,7 +29,7 @@ from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import native, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.meaning import MARKS, SCALES, bounds_of_decoded, meaning_of
-from rankfold.pipeline.data.names import Axis, Named
+from rankfold.pipeline.data.names import Axis, Named, axes_of_array
 from rankfold.pipeline.data.source import Source, Volume
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume, with_axes
 from rankfold.pipeline.errors import ChunkError, InputError
@@ -304,15 +304,7 @@ def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
         )
     if not hasattr(x, "dims") or not hasattr(x, "variable"):
         raise InputError(f"cannot read an xarray {type(x).__name__}; pass a DataArray")
-    return cast(Source, with_axes(_of_array(x, rows), _axes_of(x)))
-
-
-def _axes_of(x: Any) -> list[Axis]:
-    """Axes of a DataArray with the coordinates that index them."""
-    return [
-        Axis.of(str(axis), int(length), x.coords[axis].values if axis in x.coords else None)
-        for axis, length in zip(x.dims, x.shape, strict=True)
-    ]
+    return cast(Source, with_axes(_of_array(x, rows), axes_of_array(x)))
 
 
 def _of_array(x: Any, rows: Rows) -> Source:

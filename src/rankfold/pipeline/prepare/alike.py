@@ -11,6 +11,7 @@ import logging
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rankfold.pipeline.data.names import Names, names_as_json
 from rankfold.pipeline.data.places import names_of, wrappers
@@ -18,6 +19,8 @@ from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.prepared import PreparedSource
+
+Int64 = npt.NDArray[np.int64]
 
 LOG = logging.getLogger("rankfold")
 
@@ -36,36 +39,48 @@ def named(source: Source) -> dict[str, Any]:
     return {"names": kept} if kept else {}
 
 
-def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
-    """A matrix with the columns that are wanted, in their order; itself where it has them, or no names.
+def columns_among(own: Names | None, wanted: Names | None, name: str, whose: str) -> Int64 | None:
+    """Places of the columns that are wanted among those of ``name``; None where they are the same.
 
     Raises
     ------
     InputError
         One of them is not there, or comes twice.
     """
-    own = column_names(source)
     if own is None or wanted is None or own.is_like(wanted):
-        return source
+        return None
     try:
         places = own.find(wanted)
     except ValueError as error:
-        raise InputError(f"columns of {source.name} are not those of {whose}: {error}. {_REMEDY}") from None
+        raise InputError(f"columns of {name} are not those of {whose}: {error}. {_REMEDY}") from None
     if (places < 0).any():
         first = int(np.argmax(places < 0))
         found = "has two columns" if places[first] == -2 else "has no column"
         raise InputError(
-            f"{source.name} {found} {wanted.word(first)}, which is column {first} (from 0) of {whose}. "
-            f"{_REMEDY}"
+            f"{name} {found} {wanted.word(first)}, which is column {first} (from 0) of {whose}. {_REMEDY}"
         )
-    if isinstance(source, PreparedSource):
+    more = len(own) - len(wanted)
+    done = f"are put in the order of {whose} by name" + (f", and {more} left out" if more else "")
+    LOG.warning("columns of %s %s: %s", name, done, _first(own, wanted))
+    return places
+
+
+def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
+    """A matrix with the columns that are wanted, in their order; itself where it has them, or no names.
+
+    Raises
+    ------
+    InputError
+        One of them is not there, or comes twice; or the order is another, and steps went by it.
+    """
+    places = columns_among(own := column_names(source), wanted, source.name, whose)
+    if places is None or own is None or wanted is None:
+        return source
+    if any(isinstance(each, PreparedSource) for each in wrappers(source)):
         raise InputError(
             f"columns of {source.name} went through steps already, in another order than those of {whose}: "
             f"{_first(own, wanted)}. Open it without prepare: the steps of the result are taken"
         )
-    more = len(own) - len(wanted)
-    done = f"were put in the order of {whose} by name" + (f", and {more} left out" if more else "")
-    LOG.warning("columns of %s %s: %s", source.name, done, _first(own, wanted))
     return select(source, rows=None, columns=places)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.places import kept_columns, kept_rows
+from rankfold.pipeline.data.names import Axis, Names, axes_of_array, is_counted
+from rankfold.pipeline.data.places import kept_columns, kept_rows, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, UnfitFileError
 from rankfold.pipeline.prepare.measured_rows import Fitted
@@ -30,6 +31,7 @@ def _take_numbers(step: Any) -> None:
     """Make the values of a step, or the ``.npy`` file that they name, a vector of float64 with its digest."""
     if step.values is None:
         return
+    object.__setattr__(step, "names", names_of_values(step.values))
     values = _read(step) if isinstance(step.values, str | os.PathLike) else np.asarray(step.values)
     if values.dtype.kind not in "iufb":
         raise InputError(f"{step.name}: {values.dtype} are no real numbers")
@@ -37,7 +39,10 @@ def _take_numbers(step: Any) -> None:
     if not np.isfinite(values).all():
         raise InputError(f"{step.name}: {int((~np.isfinite(values)).sum())} of {len(values)} are not finite")
     object.__setattr__(step, "values", values)
-    object.__setattr__(step, "digest", hashlib.blake2b(values.tobytes(), digest_size=8).hexdigest())
+    mark = hashlib.blake2b(values.tobytes(), digest_size=8)
+    if step.names is not None:
+        mark.update(repr([axis.mark for axis in step.names.axes]).encode())
+    object.__setattr__(step, "digest", mark.hexdigest())
 
 
 def _read(step: Any) -> Array:
@@ -58,13 +63,37 @@ def _of_kept(step: Any, source: Source, axis: int) -> Float64:
     count, what = source.shape[axis], ("rows", "columns")[axis]
     if step.values is None:
         raise InputError(f"{step.name} takes an array of {count} numbers, or a .npy file of one")
-    whole, places = (kept_rows, kept_columns)[axis](source)
     values: Float64 = step.values
+    if step.names is not None and (wanted := names_of(source, axis)) is not None:
+        return values[_by_name(step, wanted, source.name, what)]
+    whole, places = (kept_rows, kept_columns)[axis](source)
     if places is not None and len(values) == whole != count:
         return values[places]
     if len(values) != count:
         raise InputError(f"{step.name}: {len(values)} numbers for the {count} {what} of {source.name}")
     return values
+
+
+def names_of_values(values: Any) -> Names | None:
+    """What numbers of a pandas Series or of a DataArray are said to be of; None of others."""
+    if hasattr(values, "index") and hasattr(values, "to_numpy"):
+        labels = None if is_counted(values.index) else np.asarray(values.index)
+        return Names.of([Axis.of("label", len(values), labels)])
+    is_labeled = hasattr(values, "dims") and hasattr(values, "coords")
+    return Names.of(axes_of_array(values)) if is_labeled else None
+
+
+def _by_name(step: Any, wanted: Names, name: str, what: str) -> npt.NDArray[np.int64]:
+    """Place of the number of each row or column."""
+    try:
+        places = step.names.find(wanted)
+    except ValueError as error:
+        raise InputError(f"{step.name}: the {what} of {name} have other names: {error}") from None
+    if (places < 0).any():
+        first = int(np.argmax(places < 0))
+        found = "two numbers" if places[first] == -2 else "no number"
+        raise InputError(f"{step.name}: there is {found} for {wanted.word(first)} of {name}")
+    return np.asarray(places)
 
 
 POLE = 1e-12
@@ -79,6 +108,7 @@ class Weights:
     digest: str | None = None
     """Of the numbers, which says in a result which they were."""
 
+    names: Names | None = field(default=None, init=False)
     name: ClassVar[str] = "weights"
 
     def __post_init__(self) -> None:
@@ -122,6 +152,7 @@ class SampleWeight:
     digest: str | None = None
     """Of the numbers, which says in a result which they were."""
 
+    names: Names | None = field(default=None, init=False)
     name: ClassVar[str] = "sample_weight"
 
     def __post_init__(self) -> None:

@@ -112,7 +112,7 @@ def _step(name: object, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
     kind = STEPS.get(str(name))
     if kind is None:
         raise InputError(f"prepare: there is no step {name!r}; there are {', '.join(STEPS)}")
-    fields = [each.name for each in dataclasses.fields(kind)]
+    fields = [each.name for each in dataclasses.fields(kind) if each.init]
     unknown = [each for each in named if each not in fields]
     required = [each.name for each in dataclasses.fields(kind) if each.default is dataclasses.MISSING]
     lacking = [each for each in required[len(values) :] if each not in named]
@@ -133,7 +133,7 @@ def in_words(steps: Steps) -> str:
 
 def _in_words(step: Any) -> str:
     said = []
-    for each in dataclasses.fields(step):
+    for each in (one for one in dataclasses.fields(step) if one.init):
         value = getattr(step, each.name)
         if (value is None and each.default is None) or isinstance(value, np.ndarray):
             continue

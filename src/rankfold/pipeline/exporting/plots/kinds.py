@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.exporting.outcome import names_in
 from rankfold.pipeline.exporting.plots.bars import degrees_of, has_graph, line_of, sizes_of
 from rankfold.pipeline.exporting.plots.canvas import (
     LIGHT,
@@ -129,7 +130,11 @@ def _scatter(
     points = points_of(result, components, None if view is None else view_of(view))
     if points.dimensions == 1 and color is None:
         return line_of(points)
-    return scatter_of(points, None if color is None else colors_of(color, points.count), name_of(color))
+    return scatter_of(
+        points,
+        None if color is None else colors_of(color, points.count, names_in(result, "rows")),
+        name_of(color),
+    )
 
 
 def _loadings(result: Plottable, names: Any = None) -> Drawing:

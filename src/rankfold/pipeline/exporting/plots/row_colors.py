@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.names import Names
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.plots.row_columns import Column, open_column
 
@@ -55,15 +56,15 @@ class Values:
         return np.asarray(self.column.read(start, stop), np.float64)
 
 
-def colors_of(color: Any, rows: int) -> Labels | Values:
-    """Labels or values of so many rows: an array, or the place of one.
+def colors_of(color: Any, rows: int, rows_named: Names | None = None) -> Labels | Values:
+    """Labels or values of so many rows, by name where both have some: an array, or the place of one.
 
     Raises
     ------
     InputError
         Another length or type, more than one number to a row, no such place, or nothing but NaN.
     """
-    column = open_column(color)
+    column = open_column(color).among(rows_named)
     if column.length != rows:
         hint = ". The first line of a .csv file holds the names of its columns" if column.has_header else ""
         raise InputError(f"{column.name} has {column.length} values, and the result has {rows} rows{hint}")

@@ -18,9 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.chunks.edition import edition_around
+from rankfold.pipeline.data.names import Axis, Names, is_counted, names_of_result
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.formats.handles import open_hdf5, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
+from rankfold.pipeline.formats.naming import UNREADABLE, index_of_frame
 from rankfold.pipeline.regular import bounded_lines, open_regular, require_regular
 
 Array = npt.NDArray[Any]
@@ -52,6 +54,9 @@ class Column:
     has_header: bool = False
     """Whether it comes from lines below one of names."""
 
+    names: Names | None = None
+    """What its rows are called."""
+
     @property
     def length(self) -> int:
         """How many rows it speaks of."""
@@ -65,6 +70,30 @@ class Column:
             return "b"
         masked = self.mask is not None and kind in "iu"
         return "U" if kind in "SOT" else "f" if masked else str(kind)
+
+    def among(self, wanted: Names | None) -> Column:
+        """The same for the rows that are wanted, in their order, where both have names.
+
+        Raises
+        ------
+        InputError
+            One of them is not there, or comes twice.
+        """
+        if self.names is None or wanted is None or self.names.is_like(wanted):
+            return self
+        try:
+            places = self.names.find(wanted)
+        except ValueError as error:
+            raise InputError(f"rows of {self.name} are not those of the result: {error}") from None
+        if (places < 0).any():
+            first = int(np.argmax(places < 0))
+            found = "two rows" if places[first] == -2 else "no row"
+            raise InputError(
+                f"{self.name} has {found} {wanted.word(first)}, which is row {first} (from 0) of the result"
+            )
+        taken = (None if each is None else np.asarray(each[...])[places] for each in (self.values, self.mask))
+        values, mask = taken
+        return replace(self, values=values, mask=mask, names=wanted)
 
     def read(self, start: int, stop: int) -> Array:
         """Values of some rows: text as ``U``, empty where there is none."""
@@ -96,8 +125,10 @@ def open_column(color: Any) -> Column:
         place = os.fsdecode(color)
         with refuse_damage(place):
             return _one_axis(_at(place))
-    if hasattr(color, "cat"):  # a Series of pandas
-        color = color.array
+    if hasattr(color, "index") and hasattr(color, "array"):  # a Series of pandas
+        labels = None if is_counted(color.index) else np.asarray(color.index)
+        names = Names.of([Axis.of("row", len(color), labels)])
+        return replace(open_column(color.array), names=names)
     if hasattr(color, "categories") and hasattr(color, "codes"):
         return Column("color", np.asarray(color.codes), tuple(str(each) for each in color.categories))
     if hasattr(color, "to_numpy"):
@@ -182,11 +213,22 @@ def _in_group(root: Any, store: str, name: str) -> Column:
         name = "labels"  # of k-means
     for path in (name, f"obs/{name}"):
         if name and path in root and path != "obs":
-            return _element(root[path], f"{store}::{path}")
+            return _with_names(_element(root[path], f"{store}::{path}"), root, path)
     known = [f"obs/{each}" for each in root["obs"]] if "obs" in root else [*root]
     choices = ", ".join(sorted(known)[:MOST_NAMES]) + ", ..." * (len(known) > MOST_NAMES)
     asked = f"no {name!r}" if name else "several arrays"
     raise SourceNotFoundError(f"{store} has {asked}: name one after ::, of {choices}")
+
+
+def _with_names(column: Column, root: Any, path: str) -> Column:
+    """With the index of ``obs``, or names that a result has kept of its rows."""
+    with suppress(*UNREADABLE):
+        if path.startswith("obs/"):
+            frame, index = index_of_frame(root, "X", 0) or ("", None)
+            return replace(column, names=Names.of([Axis.of(frame, column.length, index)]))
+        if (facts := root.attrs.get("rankfold")) is not None:
+            return replace(column, names=names_of_result(column.name, facts, 0))
+    return column
 
 
 def _element(node: Any, place: str) -> Column:
