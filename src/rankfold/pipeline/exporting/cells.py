@@ -38,6 +38,7 @@ from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import (
     Outcome,
     Scaled,
+    exported_facts,
     kept_places,
     names_in,
     places_among,
@@ -147,10 +148,7 @@ def cells_of(result: Outcome, cells: Cells, key: str | None = None) -> dict[str,
 def _with_facts(elements: dict[str, Any], result: Outcome, key: str) -> dict[str, Any]:
     """With what the result says of itself, and marks by which its elements are known again."""
     marks = {path: mark_of(value) for path, value in elements.items() if not path.startswith("uns/")}
-    known = {
-        name: fact for name, fact in result.attrs["input"].items() if name != "names"
-    }  # the object's own
-    text = json.dumps({**result.attrs, "input": known, "marks": marks}, sort_keys=True)
+    text = json.dumps({**exported_facts(result), "marks": marks}, sort_keys=True)
     return {**elements, f"{FACTS}{key}": text}
 
 

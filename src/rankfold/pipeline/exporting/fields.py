@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.names import Axis, names_of_result
 from rankfold.pipeline.errors import InputError, OutputError
-from rankfold.pipeline.exporting.outcome import CHOOSING, Outcome, kept_places, layout
+from rankfold.pipeline.exporting.outcome import CHOOSING, Outcome, exported_facts, kept_places, layout
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.outputs import file_output
 from rankfold.pipeline.prepare.words import parse_steps
@@ -92,7 +92,7 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
             raise InputError("physical=True is for components, and this result has none: take pca or svd")
         divided = np.asarray(result[name][...]) / column_factors(result)
         arrays[name] = arrays[name][0], np.moveaxis(columns.unstack(divided.T), -1, 0)
-    dataset = xarray.Dataset(arrays, attrs={"rankfold": json.dumps(result.attrs, sort_keys=True)})
+    dataset = xarray.Dataset(arrays, attrs={"rankfold": json.dumps(exported_facts(result), sort_keys=True)})
     if "mode" in dataset.dims:
         dataset = dataset.assign_coords(mode=np.arange(1, dataset.sizes["mode"] + 1))
     if like is None:

@@ -76,6 +76,12 @@ def kept_places(result: Outcome, axis: str) -> Array | None:
     return np.concatenate([first + step * np.arange(count) for first, count, step in runs])
 
 
+def exported_facts(result: Outcome) -> dict[str, Any]:
+    """What a result says of itself in files of others, which have names of their own."""
+    known = {name: fact for name, fact in result.attrs["input"].items() if name != "names"}
+    return {**result.attrs, "input": known}
+
+
 def names_in(result: Outcome, axis: str) -> Names | None:
     """What the rows or columns of the arrays of a result are called; columns as its steps chose them."""
     names = names_of_result("the result", result.attrs, ("rows", "columns").index(axis))

@@ -79,7 +79,7 @@ def stage_facts(stage: History, rates: Rates) -> dict[str, Any]:
         "message": stage.record.get("message", "") if stage.state == "failed" else "",
         "why": stage.record.get("why", []),
         "request": stage.facts.get("request", {}),
-        "input": stage.facts.get("input", {}),
+        "input": {name: fact for name, fact in stage.facts.get("input", {}).items() if name != "names"},
         "warnings": stage.facts.get("warnings", []),
         "planned": _plan_facts(stage),
         "measured": _measurements(stage),

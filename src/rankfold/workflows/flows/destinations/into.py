@@ -13,6 +13,7 @@ from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.cell_files import held_in_cells
 from rankfold.pipeline.exporting.cells import key_of, kind_of, paths_of
 from rankfold.pipeline.exporting.fields import facts_in_dataset
+from rankfold.pipeline.exporting.outcome import exported_facts
 from rankfold.pipeline.storage.result import Result
 from rankfold.workflows.flows.flow_file import resolve_path
 from rankfold.workflows.flows.stage_models import BaseStage, Destination
@@ -76,7 +77,7 @@ def put_into(stage: BaseStage, result_path: Path, folder: Path) -> Path | None:
     key = stage.into.key_added
     paths = paths_of(result.attrs["kind"], key)
     held = held_in_cells(path, key_of(kind_of(result), key), paths)
-    if held.facts == result.attrs and set(paths) <= held.present and not held.changed:
+    if held.facts == exported_facts(result) and set(paths) <= held.present and not held.changed:
         return None
     _require_ours(path, held.changed)
     result.to_anndata(path, key_added=key, overwrite=held.facts is not None)
@@ -85,7 +86,7 @@ def put_into(stage: BaseStage, result_path: Path, folder: Path) -> Path | None:
 
 def _put_into_dataset(path: Path, result: Result, into: Destination, folder: Path) -> Path | None:
     held = facts_in_dataset(path)
-    if held == result.attrs:
+    if held == exported_facts(result):
         return None
     like = None if into.like is None else resolve_path(into.like, folder)
     return result.to_netcdf(path, like=like, overwrite=held is not None)
