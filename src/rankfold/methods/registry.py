@@ -112,6 +112,9 @@ class Input:
     key: str = ""
     """Key in a workflow, where it is not the name."""
 
+    matrix_key: str = ""
+    """Key in a workflow of the matrix that may be given in its place; nothing where none may."""
+
 
 X = Input("x", key="input")
 """The matrix of most methods."""

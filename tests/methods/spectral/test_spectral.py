@@ -301,8 +301,8 @@ def with_weight(weight: float) -> Any:
         (lambda: with_weight(-1.0), {}, "that weighs -1.0: weights of a graph are finite, and not negative"),
         (lambda: with_weight(2.0), {}, "is not symmetric: edges of row 30"),
         (lambda: sp.csr_array((9, 9)), {}, "has no edges"),
-        (lambda: sp.csr_array(np.ones((9, 8))), {}, "symmetric sparse matrix of weights, but .* is 9 x 8"),
-        (lambda: np.ones((9, 9)), {}, "is dense"),
+        (lambda: np.ones((9, 9)), {}, "symmetric sparse matrix of weights, but .* is square and dense"),
+        (lambda: path(9), {"n_neighbors": 4}, "n_neighbors is of a search in a matrix"),
         (lambda: path(9), {"n_components": 9}, "9 rows have at most 8 dimensions beside the constant one"),
         (lambda: beside(path(7), sp.csr_array((2, 2))), {"n_components": 7}, "2 of 9 rows have no edges"),
         (lambda: path(9), {"n_components": 0}, "n_components must be 1 or more"),
@@ -312,7 +312,7 @@ def with_weight(weight: float) -> Any:
         (lambda: path(9), {"seed": -1}, "seed must lie in"),
         (lambda: rf.pca(np.eye(9), 2), {}, "spectral is of one of fuzzy_graph or knn"),
         (lambda: moons(), {"memory": "1MiB"}, "spectral of 700 rows and .* Give --memory"),
-        (lambda: 7, {}, "spectral takes a result of knn or fuzzy_graph"),
+        (lambda: 7, {}, "cannot read a builtins.int"),
     ],
 )
 def test_what_has_no_eigenmap_is_refused(

@@ -91,8 +91,12 @@ def test_latitudes_that_are_none_are_refused() -> None:
         opened(data, "coslat(latitude='latitude')")
     with pytest.raises(InputError, match="coslat takes data with an axis 'lat' among the columns"):
         rf.open(np.ones((4, 3)), prepare="coslat")
-    with pytest.raises(InputError, match="coslat takes data with an axis 'lat' among the columns"):
-        rf.open(rf.open(data, row_axes="time", drop_missing_columns=True), prepare="coslat")
+
+
+def test_latitudes_of_a_matrix_that_was_opened_before_are_known() -> None:
+    before = rf.open(rf.open(field(), row_axes="time", drop_missing_columns=True), prepare="coslat")
+    at_once = rf.open(field(), row_axes="time", drop_missing_columns=True, prepare="coslat")
+    np.testing.assert_array_equal(rf.pca(before, 2).components, rf.pca(at_once, 2).components)
 
 
 def test_sea_surface_temperature_as_xeofs_has_it() -> None:

@@ -18,6 +18,9 @@ def spectral(
     *,
     tol: float = 1e-6,
     passes: int = 10_000,
+    n_neighbors: int | None = None,
+    metric: str | None = None,
+    min_recall: float | None = None,
     seed: int = 0,
     quality: object = None,
     **where: Unpack[Where],
@@ -26,9 +29,10 @@ def spectral(
 
     Parameters
     ----------
-    neighbors : Result, path, or symmetric sparse matrix
-        Of ``fuzzy_graph``; of ``knn``, whose graph is made first, as ``fuzzy_graph`` makes it by default; or
-        weights of your own, not negative, in memory or as ``STORE::ARRAY``.
+    neighbors : (m, n) array, path, Source or Result; or symmetric sparse matrix
+        A matrix, whose rows' neighbors are found first; or a result of ``knn``. Their graph is made as
+        ``fuzzy_graph`` makes it by default. Or a graph: a result of ``fuzzy_graph``, or weights of your own,
+        sparse, (m, m), and not negative, in memory or as ``STORE::ARRAY``.
     n_components : int, at most m - 1
         Dimensions d. The constant eigenvector is none of them.
     tol : float
@@ -36,6 +40,8 @@ def spectral(
         root of it, by how far eigenvalues lie apart.
     passes : int
         Products with the graph at most, each of which reads it where it is not in memory.
+    n_neighbors, metric, min_recall
+        Of a search in a matrix, as for ``umap``.
     seed : int
         Key of the random numbers.
     quality
@@ -75,6 +81,7 @@ def spectral(
     eigenvectors by filters; ours differ as design note 30 says.
     """
     how: dict[str, object] = {"tol": tol, "passes": passes, "seed": seed, "quality": quality}
+    how |= {"n_neighbors": n_neighbors, "metric": metric, "min_recall": min_recall}
     return run(SPECTRAL.task(neighbors, n_components=n_components, **how), where)
 
 
@@ -87,6 +94,9 @@ def diffusion_map(
     t: int = 1,
     tol: float = 1e-6,
     passes: int = 10_000,
+    n_neighbors: int | None = None,
+    metric: str | None = None,
+    min_recall: float | None = None,
     seed: int = 0,
     quality: object = None,
     **where: Unpack[Where],
@@ -95,7 +105,7 @@ def diffusion_map(
 
     Parameters
     ----------
-    neighbors, n_components, tol, passes, seed, quality
+    neighbors, n_components, tol, passes, n_neighbors, metric, min_recall, seed, quality
         As for ``spectral``; ``tol`` is relative to the distance of an eigenvalue from 1.
     alpha : float, in [0, 1]
         Weights are divided by the sums of both of their rows to this power: 1 takes the density of the rows
@@ -130,5 +140,5 @@ def diffusion_map(
     Weights are those of ``fuzzy_graph``, or your own, in place of a Gaussian kernel of all pairs.
     """
     how: dict[str, object] = {"alpha": alpha, "t": t, "tol": tol, "passes": passes, "seed": seed}
-    how["quality"] = quality
+    how |= {"n_neighbors": n_neighbors, "metric": metric, "min_recall": min_recall, "quality": quality}
     return run(DIFFUSION_MAP.task(neighbors, n_components=n_components, **how), where)

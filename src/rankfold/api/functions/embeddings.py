@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Unpack
 
 from rankfold.api.arguments import public
@@ -17,7 +16,7 @@ from rankfold.pipeline.storage.result import Result
 
 @public
 def umap(
-    neighbors: Result | str | Path,
+    neighbors: object,
     *,
     n_components: int = 2,
     n_epochs: int | None = None,
@@ -32,6 +31,9 @@ def umap(
     density_share: float = 0.3,
     density_shift: float = 0.1,
     init: object = "random",
+    n_neighbors: int | None = None,
+    metric: str | None = None,
+    min_recall: float | None = None,
     seed: int = 0,
     quality: object = None,
     **where: Unpack[Where],
@@ -40,9 +42,9 @@ def umap(
 
     Parameters
     ----------
-    neighbors : Result or path
-        Of ``fuzzy_graph`` or ``combine_graphs``; or of ``knn``, whose graph is made first, as ``fuzzy_graph``
-        makes it by default.
+    neighbors : (m, n) array, path, Source or Result
+        A matrix, whose rows' neighbors are found first; or a result of ``knn``. Their graph is made as
+        ``fuzzy_graph`` makes it by default. Or a graph: a result of ``fuzzy_graph`` or ``combine_graphs``.
     n_components : int
         Dimensions d of the embedding.
     n_epochs : int
@@ -67,6 +69,11 @@ def umap(
         ``spectral`` keep what is far apart in the data apart in the picture. "spectral" makes these first, as
         ``spectral`` does with tol=0.01, but of each component of the graph by itself; components lie side by
         side. Coordinates may be of the first rows alone: those after them begin among their neighbors.
+    n_neighbors : int
+        Of each row of a matrix, the row itself counted as in umap-learn: 15 by default.
+    metric, min_recall : str, float
+        By which they are found, one of ``knn``, euclidean by default; and the share of true neighbors that is
+        enough. By default they are exact up to 20 000 rows or 15 columns, and 0.95 are true above.
     seed : int
         Key of the random numbers.
     quality : path, array or Source, (m, n)
@@ -114,12 +121,14 @@ def umap(
     }
     forces |= {"learning_rate": learning_rate, "density": density}
     forces |= {"density_share": density_share, "density_shift": density_shift}
-    return run(UMAP.task(neighbors, init=init, quality=quality, **numbers, **curve, **forces), where)
+    search = {"n_neighbors": n_neighbors, "metric": metric, "min_recall": min_recall}
+    task = UMAP.task(neighbors, init=init, quality=quality, **numbers, **curve, **forces, **search)
+    return run(task, where)
 
 
 @public
 def tsne(
-    neighbors: Result | str | Path,
+    neighbors: object,
     *,
     n_components: int = 2,
     perplexity: float | str | Sequence[float] = 30.0,
@@ -133,6 +142,8 @@ def tsne(
     min_grad_norm: float = 1e-7,
     init: object = "spectral",
     matrix: object = None,
+    metric: str | None = None,
+    min_recall: float | None = None,
     seed: int = 0,
     quality: object = None,
     **where: Unpack[Where],
@@ -141,8 +152,9 @@ def tsne(
 
     Parameters
     ----------
-    neighbors : Result or path
-        Of ``knn`` of a matrix with itself, with three times as many neighbors as the perplexity, or all.
+    neighbors : (m, n) array, path, Source or Result
+        A matrix, of whose rows three times as many neighbors as the perplexity, or all, are found first; or a
+        result of ``knn`` of a matrix with itself, with as many.
     n_components : int
         Dimensions d of the embedding.
     perplexity : float or several
@@ -165,7 +177,9 @@ def tsne(
         first rows alone: those after them begin among their neighbors. All are brought to a standard
         deviation of 1e-4.
     matrix : path, array or Source, (m, n)
-        Of which ``init="pca"`` takes components: the one that neighbors are of.
+        Of which ``init="pca"`` takes components: the one that neighbors are of, where these are a result.
+    metric, min_recall
+        Of a search in a matrix, as for ``umap``.
     seed : int
         Key of the random numbers.
     quality
@@ -207,12 +221,13 @@ def tsne(
     steps |= {"learning_rate": learning_rate, "min_grad_norm": min_grad_norm}
     steps |= {"initial_momentum": initial_momentum, "final_momentum": final_momentum}
     more: dict[str, object] = {"n_components": n_components, "perplexity": perplexity, "seed": seed}
+    more |= {"metric": metric, "min_recall": min_recall}
     return run(TSNE.task(neighbors, init=init, matrix=matrix, quality=quality, **steps, **more), where)
 
 
 @public
 def isomap(
-    neighbors: Result | str | Path,
+    neighbors: object,
     *,
     n_components: int = 2,
     n_landmarks: int | None = None,
@@ -220,6 +235,9 @@ def isomap(
     seed: int = 0,
     disconnected: str = "refuse",
     matrix: object = None,
+    n_neighbors: int | None = None,
+    metric: str | None = None,
+    min_recall: float | None = None,
     quality: object = None,
     **where: Unpack[Where],
 ) -> Result:
@@ -227,8 +245,9 @@ def isomap(
 
     Parameters
     ----------
-    neighbors : Result or path
-        Of ``knn`` of a matrix with itself, or of ``radius_neighbors``, by any metric but inner products. Two
+    neighbors : (m, n) array, path, Source or Result
+        A matrix, whose rows' neighbors are found first; or a result of ``knn`` of a matrix with itself, or of
+        ``radius_neighbors``, by any metric but inner products. Two
         rows have an edge, as long as their distance, where either has the other among its neighbors. A row
         is none of its own neighbors: k is ``n_neighbors`` of scikit-learn.
     n_components : int
@@ -243,7 +262,11 @@ def isomap(
         What becomes of a graph of several components, between which there are no paths: an error; or edges
         between the nearest rows of any two, as scikit-learn has it.
     matrix : path, array or Source
-        The one that neighbors are of, to join components by.
+        The one that neighbors are of, to join components by, where these are a result.
+    n_neighbors : int
+        Of each row of a matrix, itself not counted as in scikit-learn: 5 by default.
+    metric, min_recall
+        Of a search in a matrix, as for ``umap``.
     quality
         As for ``umap``.
     others
@@ -280,5 +303,5 @@ def isomap(
     """
     numbers: dict[str, object] = {"n_components": n_components, "n_landmarks": n_landmarks, "seed": seed}
     more: dict[str, object] = {"landmarks": landmarks, "disconnected": disconnected, "matrix": matrix}
-    more["quality"] = quality
+    more |= {"n_neighbors": n_neighbors, "metric": metric, "min_recall": min_recall, "quality": quality}
     return run(ISOMAP.task(neighbors, **numbers, **more), where)

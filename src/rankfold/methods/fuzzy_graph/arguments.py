@@ -22,6 +22,27 @@ GRAPHS = ("fuzzy_graph", "combine_graphs")
 """Methods whose results are graphs of weights."""
 
 
+NEIGHBORS = 15
+"""Neighbors of each row where a matrix is given, itself counted, as in umap-learn and scanpy."""
+
+Neighbors = Annotated[
+    int | None,
+    Argument("of each row of a matrix, the row itself counted; 15 by default", least=2),
+]
+Metric = Annotated[
+    str | None, Argument("by which neighbors in a matrix are found: one of knn; euclidean by default")
+]
+Recall = Annotated[
+    float | None,
+    Argument(
+        "share of true neighbors in a matrix that is enough; by default they are exact up to 20000 rows or "
+        "15 columns, and 0.95 above",
+        least=0,
+        below=1,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class FuzzyArguments:
     """See ``rankfold.fuzzy_graph``."""

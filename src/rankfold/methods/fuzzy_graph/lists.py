@@ -172,7 +172,7 @@ def _require_distances(distances: Array, first: int) -> None:
         )
 
 
-def imagined_lists(rows: int, k: int) -> Result:
+def imagined_lists(rows: int, k: int, metric: str = EUCLIDEAN) -> Result:
     """As ``knn`` would leave them, to make plans with."""
     shape = integer("rows", rows), integer("k", k)
     if not 1 <= shape[1] < shape[0]:
@@ -181,5 +181,10 @@ def imagined_lists(rows: int, k: int) -> Result:
         name: ShapeOnly.plain(shape, np.dtype(dtype), name, decoded=False)
         for name, dtype in (("distances", np.float64), ("indices", np.int64))
     }
-    facts = {"kind": "knn", "request": {"kind": "knn", "k": shape[1]}, "input": {"shape": list(shape)}}
+    request = {"kind": "knn", "k": shape[1], "metric": metric}
+    facts = {
+        "kind": "knn",
+        "request": request,
+        "input": {"name": "", "shape": list(shape), "fingerprint": ""},
+    }
     return ImaginedResult(Path("neighbors.zarr"), facts, matrices)

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
 from rankfold.methods.registry import Input, Method
 
 LANDMARKS = ("farthest", "random")
 """How rows are chosen that paths begin at."""
+
+DEFAULT_K = 5
+"""Neighbors of each row of a matrix, itself not counted, as in scikit-learn."""
 
 DISCONNECTED = ("refuse", "join")
 """What becomes of a graph of several components."""
@@ -37,6 +41,11 @@ class IsomapArguments:
     matrix: Annotated[
         str | None, Argument("that neighbors are of, to join components by", holds="matrix")
     ] = None
+    n_neighbors: Annotated[
+        int | None, Argument("of each row of a matrix, itself not counted; 5 by default", least=1)
+    ] = None
+    metric: Metric = None
+    min_recall: Recall = None
     quality: Annotated[
         str | None,
         Argument("matrix of the rows, by which the embedding is measured", holds="matrix", metavar="STORE"),
@@ -48,7 +57,7 @@ ISOMAP = Method(
     "Rows in few dimensions, as far apart as along the graph of their neighbors.",
     IsomapArguments,
     "rankfold.methods.isomap.isomap:isomap_task",
-    inputs=(Input("neighbors", ("knn", "radius_neighbors")),),
+    inputs=(Input("neighbors", ("knn", "radius_neighbors"), matrix_key="input"),),
     matrices=("embedding", "geodesics"),
     arrays=("embedding", "geodesics", "landmarks", "landmark_eigenvalues", "projection", "mean_squares"),
     in_process=True,

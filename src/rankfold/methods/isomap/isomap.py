@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.embedding.measured import measured_task
+from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.lists import StoredLists
-from rankfold.methods.isomap.arguments import DISCONNECTED, LANDMARKS
+from rankfold.methods.isomap.arguments import DEFAULT_K, DISCONNECTED, LANDMARKS
 from rankfold.methods.isomap.bridges import BRIDGE_BYTES, find_bridges, require_rows
 from rankfold.methods.isomap.geodesics import NAME, Geodesics
 from rankfold.methods.isomap.graph import (
@@ -42,6 +43,7 @@ from rankfold.methods.isomap.scaling import Scaling, distances_between, residual
 from rankfold.methods.knn.graph import NAME as GRAPH
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.random_keys import Purpose
+from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, Task, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
@@ -325,10 +327,38 @@ def isomap_task(
     seed: object = 0,
     disconnected: object = DISCONNECTED[0],
     matrix: object = None,
+    n_neighbors: object = None,
+    metric: object = None,
+    min_recall: object = None,
     quality: object = None,
 ) -> Task:
-    """Neighbors of rows that are to be embedded, checked; arguments of ``rankfold.isomap``."""
-    result = result_of("isomap", neighbors, "a result of knn or radius_neighbors, as of rf.knn(x, k=12)")
+    """Neighbors of rows that are to be embedded, checked, or a matrix; arguments of ``rankfold.isomap``."""
+    numbers: dict[str, object] = {"n_components": n_components, "n_landmarks": n_landmarks, "seed": seed}
+    how = {**numbers, "landmarks": landmarks, "disconnected": disconnected}
+    if (source := matrix_in(neighbors)) is not None:
+        k = DEFAULT_K if n_neighbors is None else integer("n_neighbors", n_neighbors)
+        beside = source if matrix is None and disconnected == DISCONNECTED[1] else matrix
+        if k < 1:
+            raise InputError(f"n_neighbors must be at least 1, not {k}: how many neighbors each row has")
+        search, key = search_of(k, metric, min_recall), integer("seed", seed)
+        return searched_task(source, search, key, lambda lists: _of_result(lists, beside, **how), quality)
+    require_unsaid(neighbors, n_neighbors=n_neighbors, metric=metric, min_recall=min_recall)
+    wanted = "a matrix, or a result of knn or radius_neighbors, as of rf.knn(x, k=12)"
+    result = result_of("isomap", neighbors, wanted)
+    return measured_task(_of_result(result, matrix, **how), result, quality)
+
+
+def _of_result(
+    result: Result,
+    matrix: object,
+    *,
+    n_components: object,
+    n_landmarks: object,
+    landmarks: object,
+    seed: object,
+    disconnected: object,
+) -> IsomapTask:
+    """What is embedded by a result."""
     kind, asked = result.attrs["kind"], result.attrs["request"]
     if kind not in ("knn", "radius_neighbors"):
         raise InputError(
@@ -355,8 +385,7 @@ def isomap_task(
     )
     task = IsomapTask(result, rows, edges, parameters, lists)
     if parameters.disconnected == DISCONNECTED[0]:
-        return measured_task(task, result, quality)
-    task = dataclasses.replace(
+        return task
+    return dataclasses.replace(
         task, matrix=require_rows(result, None if matrix is None else open_source(matrix))
     )
-    return measured_task(task, result, quality)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.fuzzy_graph.arguments import GRAPHS
+from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
 from rankfold.methods.registry import Input, Method
 
 TOL = 1e-6
@@ -31,6 +31,9 @@ class SpectralArguments:
     n_components: Components = 2
     tol: Tol = TOL
     passes: Passes = MOST_PASSES
+    n_neighbors: Neighbors = None
+    metric: Metric = None
+    min_recall: Recall = None
     seed: Seed = 0
     quality: Quality = None
 
@@ -46,11 +49,14 @@ class DiffusionArguments:
     t: Annotated[int, Argument("steps of the walk that distances are of", least=0)] = 1
     tol: Tol = TOL
     passes: Passes = MOST_PASSES
+    n_neighbors: Neighbors = None
+    metric: Metric = None
+    min_recall: Recall = None
     seed: Seed = 0
     quality: Quality = None
 
 
-GRAPH = (Input("neighbors", (*GRAPHS, "knn")),)
+GRAPH = (Input("neighbors", (*GRAPHS, "knn"), matrix_key="input"),)
 
 SPECTRAL = Method(
     "spectral",

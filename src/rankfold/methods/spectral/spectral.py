@@ -18,7 +18,8 @@ import numpy as np
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.claims import claim, in_words
 from rankfold.methods.embedding.measured import measured_task
-from rankfold.methods.fuzzy_graph.arguments import GRAPHS, ONE_SIDED
+from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
+from rankfold.methods.fuzzy_graph.arguments import GRAPHS, NEIGHBORS, ONE_SIDED
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.new_rows import facts_of_distances
@@ -30,13 +31,12 @@ from rankfold.methods.spectral.walk.blocks import GraphBlocks
 from rankfold.methods.spectral.walk.filter import block_width
 from rankfold.methods.spectral.walk.solve import Eigenvectors, leading_eigenvectors
 from rankfold.methods.spectral.walk.vertices import Vertices, read_vertices
+from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, Task, count, vectors
 from rankfold.pipeline.data.source import Source, compressed, require_compressed
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError
-from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
@@ -218,8 +218,9 @@ def _warnings(facts: Mapping[str, Any], asked: SpectralRequest) -> list[str]:
 
 
 def spectral_task(neighbors: object, *, quality: object = None, **arguments: object) -> Task:
-    """A graph of which eigenmaps are to be made, checked; or lists of neighbors, which become one first."""
-    return _task(neighbors, SpectralRequest.of("spectral", **arguments), quality)
+    """A graph of which eigenmaps are to be made, checked; or lists of neighbors, or a matrix."""
+    search, arguments = _search(arguments)
+    return _task(neighbors, SpectralRequest.of("spectral", **arguments), search, quality)
 
 
 def diffusion_task(
@@ -231,8 +232,19 @@ def diffusion_task(
     **arguments: object,
 ) -> Task:
     """The same for a diffusion map."""
+    search, arguments = _search(arguments)
     asked = SpectralRequest.of("diffusion_map", alpha=alpha, t=t, **arguments)
-    return _task(neighbors, asked, quality)
+    return _task(neighbors, asked, search, quality)
+
+
+SEARCH = ("n_neighbors", "metric", "min_recall")
+"""Arguments of the search where a matrix is given."""
+
+
+def _search(arguments: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    """Arguments of the search, and all others."""
+    others = {name: value for name, value in arguments.items() if name not in SEARCH}
+    return {name: arguments.get(name) for name in SEARCH}, others
 
 
 def start_task(graph: Result | FuzzyGraph, n_components: int, seed: int) -> Spectral:
@@ -242,38 +254,44 @@ def start_task(graph: Result | FuzzyGraph, n_components: int, seed: int) -> Spec
     return _of_weights(graph, asked) if isinstance(graph, FuzzyGraph) else _of_graph(graph, asked)
 
 
-def _task(neighbors: object, asked: SpectralRequest, quality: object) -> Task:
-    if _is_matrix(neighbors):
-        return measured_task(_of_matrix(open_source(neighbors), asked), None, quality)
+def _task(neighbors: object, asked: SpectralRequest, search: dict[str, object], quality: object) -> Task:
+    """Of weights, of lists, or of a matrix whose neighbors are found first."""
+    if (source := matrix_in(neighbors)) is not None:
+        if source.shape[0] == source.shape[1]:  # weights, and where they are dense perhaps samples
+            require_unsaid(source.name, **search)
+            return measured_task(_of_matrix(source, asked), None, quality)
+        count, metric, min_recall = search.values()
+        k = NEIGHBORS if count is None else integer("n_neighbors", count)
+        how = search_of(k - 1, metric, min_recall)
+        return searched_task(source, how, asked.seed, lambda lists: _of_result(lists, asked), quality)
+    require_unsaid(neighbors, **search)
     result = result_of(asked.kind, neighbors, WANTED + ", or a sparse matrix of weights")
+    return measured_task(_of_result(result, asked), result, quality)
+
+
+def _of_result(result: Result, asked: SpectralRequest) -> Task:
+    """Of a graph, or of lists that become one first."""
     kind = result.attrs["kind"]
     if kind not in ("knn", *GRAPHS):
         raise InputError(
             f"{result.path} is the result of {kind}: {asked.kind} is of one of fuzzy_graph or knn"
         )
     if kind in GRAPHS:
-        return measured_task(_of_graph(result, asked), result, quality)
+        return _of_graph(result, asked)
     graph = FuzzyGraph.of(StoredLists.of(result, None), ONE_SIDED, 1.0)
     task = _of_weights(graph, asked)
-    chain = Chain(task.request(), (Link("graph", graph), Link("embedding", task, task.when_made)))
-    return measured_task(chain, result, quality)
-
-
-def _is_matrix(neighbors: object) -> bool:
-    """Whether it is a matrix of weights: in memory, or an array of a store."""
-    if isinstance(neighbors, (str, Path)):
-        return bool(split_location(str(neighbors))[1])
-    return hasattr(neighbors, "shape")
+    return Chain(task.request(), (Link("graph", graph), Link("embedding", task, task.when_made)))
 
 
 def _of_matrix(source: Source, asked: SpectralRequest) -> Spectral:
     """Of weights that a caller has."""
     stored, (rows, columns) = compressed(source), source.shape
     if stored is None or rows != columns:
-        what = f"{rows} x {columns}" if rows != columns else "dense"
+        what = f"{rows} x {columns}" if rows != columns else "square and dense"
         raise InputError(
-            f"{asked.kind} is of neighbors, or of a symmetric sparse matrix of weights, but {source.name} is "
-            f"{what}"
+            f"{asked.kind} is of neighbors, of samples, or of a symmetric sparse matrix of weights, but "
+            f"{source.name} is {what}. Give weights as a SciPy sparse array, and neighbors of samples as "
+            "rf.knn(x, k=14)"
         )
     asked.check_rows(rows)
     return Spectral(source, stored.nnz, asked, source)

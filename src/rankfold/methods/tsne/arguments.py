@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
 from rankfold.methods.registry import Input, Method
 
 SPECTRAL, RANDOM, PCA = "spectral", "random", "pca"
@@ -44,6 +45,8 @@ class TsneArguments:
     matrix: Annotated[
         str | None, Argument("that neighbors are of, for init pca", holds="matrix", metavar="STORE")
     ] = None
+    metric: Metric = None
+    min_recall: Recall = None
     seed: Annotated[int, Argument("key of the random numbers", least=0, below=2**64)] = 0
     quality: Annotated[
         str | None,
@@ -56,7 +59,7 @@ TSNE = Method(
     "Rows in few dimensions, each with its neighbors in the neighborhood.",
     TsneArguments,
     "rankfold.methods.tsne.tasks:tsne_task",
-    inputs=(Input("neighbors", ("knn",)),),
+    inputs=(Input("neighbors", ("knn",), matrix_key="input"),),
     matrices=("embedding",),
     arrays=("embedding", "history"),
     edition=2,  # narrow grids have fewer nodes

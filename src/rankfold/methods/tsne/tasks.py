@@ -8,11 +8,13 @@ from pathlib import Path
 
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.measured import measured_task
+from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.sides import AffinitySides
 from rankfold.methods.registry import METHODS
 from rankfold.methods.spectral.spectral import start_task
+from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Task
 from rankfold.methods.tsne.arguments import INITS, PCA, SPECTRAL
 from rankfold.methods.tsne.request import TsneRequest
@@ -34,10 +36,29 @@ def tsne_task(
     matrix: object = None,
     quality: object = None,
     perplexity: object = 30.0,
+    metric: object = None,
+    min_recall: object = None,
     **arguments: object,
 ) -> Task:
-    """Lists of neighbors that are to be laid out, checked, and perhaps measured."""
-    result = result_of("tsne", neighbors, "a result of knn, as of rf.knn(x, k=90)")
+    """Lists of neighbors that are to be laid out, checked, and perhaps measured; or a matrix."""
+    if (source := matrix_in(neighbors)) is not None:
+        wanted = TsneRequest.of(perplexity, **arguments).neighbors(source.shape[0], source.shape[0])
+        search, seed = search_of(wanted, metric, min_recall), integer("seed", arguments.get("seed", 0))
+        beside = source if isinstance(init, str) and init == PCA and matrix is None else matrix
+
+        def make(lists: Result) -> Task:
+            return _descent_task(lists, init, beside, perplexity, arguments)
+
+        return searched_task(source, search, seed, make, quality)
+    require_unsaid(neighbors, metric=metric, min_recall=min_recall)
+    result = result_of("tsne", neighbors, "a matrix, or a result of knn, as of rf.knn(x, k=90)")
+    return measured_task(_descent_task(result, init, matrix, perplexity, arguments), result, quality)
+
+
+def _descent_task(
+    result: Result, init: object, matrix: object, perplexity: object, arguments: dict[str, object]
+) -> Task:
+    """Lists of neighbors that are to be laid out."""
     if result.attrs["kind"] != "knn":
         raise InputError(f"{result.path} is the result of {result.attrs['kind']}: tsne is of one of knn")
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
@@ -54,7 +75,7 @@ def tsne_task(
     if not is_name and init is not TO_COME:
         given = given_positions(init, graph.lists.rows, parameters.n_components)
     task = TsneTask(graph.source, graph.most_edges, parameters, graph.request(), given)
-    return measured_task(_chain(graph, task, matrix), result, quality)
+    return _chain(graph, task, matrix)
 
 
 def _affinities(result: Result, parameters: TsneRequest) -> FuzzyGraph:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.fuzzy_graph.arguments import GRAPHS
+from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
 from rankfold.methods.registry import Input, Method
 
 SPECTRAL = "spectral"
@@ -49,6 +49,9 @@ class UmapArguments:
             choices=INITS[:-1],
         ),
     ] = INITS[0]
+    n_neighbors: Neighbors = None
+    metric: Metric = None
+    min_recall: Recall = None
     seed: Annotated[int, Argument("key of the random numbers", least=0, below=2**64)] = 0
     quality: Annotated[
         str | None,
@@ -61,7 +64,7 @@ UMAP = Method(
     "Rows laid out in few dimensions by the graph of their neighbors.",
     UmapArguments,
     "rankfold.methods.umap.umap:umap_task",
-    inputs=(Input("neighbors", (*GRAPHS, "knn")),),
+    inputs=(Input("neighbors", (*GRAPHS, "knn"), matrix_key="input"),),
     matrices=("embedding",),
     arrays=("embedding", "radius_data if density", "radius_embedding if density"),
     loops="rankfold.methods.umap.warm:warm_layout",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ import numpy.typing as npt
 
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.measured import measured_task
-from rankfold.methods.fuzzy_graph.arguments import GRAPHS, ONE_SIDED
+from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
+from rankfold.methods.fuzzy_graph.arguments import GRAPHS, NEIGHBORS, ONE_SIDED
 from rankfold.methods.fuzzy_graph.combination.combined import most_edges
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
@@ -23,6 +25,7 @@ from rankfold.methods.fuzzy_graph.radii import RADII
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.spectral.spectral import start_task
+from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, Task, count
 from rankfold.methods.umap.arguments import INITS, SPECTRAL
 from rankfold.methods.umap.density import ROW_BYTES, DensityGoal, require_radii, write_radii
@@ -279,10 +282,22 @@ def umap_task(
     *,
     init: object = INITS[0],
     quality: object = None,
+    n_neighbors: object = None,
+    metric: object = None,
+    min_recall: object = None,
     **arguments: object,
 ) -> Task:
-    """A graph that is to be laid out, checked, and perhaps measured; or lists of neighbors."""
-    result = result_of("umap", neighbors, "a result of knn or fuzzy_graph, as of rf.knn(x, k=14)")
+    """A graph that is to be laid out, checked, and perhaps measured; or lists of neighbors, or a matrix."""
+    if (source := matrix_in(neighbors)) is not None:
+        k = NEIGHBORS if n_neighbors is None else integer("n_neighbors", n_neighbors)
+        search = search_of(k - 1, metric, min_recall)
+        seed = integer("seed", arguments.get("seed", 0))
+        make = functools.partial(_layout_task, init=init, arguments=arguments)
+        return searched_task(source, search, seed, make, quality)
+    require_unsaid(neighbors, n_neighbors=n_neighbors, metric=metric, min_recall=min_recall)
+    result = result_of(
+        "umap", neighbors, "a matrix, or a result of knn or fuzzy_graph, as of rf.knn(x, k=14)"
+    )
     return measured_task(_layout_task(result, init, arguments), result, quality)
 
 

@@ -109,6 +109,9 @@ class Run:
     request: dict[str, Any] | None = None
     """What was asked, where that is not what is carried out."""
 
+    matrix: Source | None = None
+    """What the result is of, where what is carried out is of something made of it."""
+
     missing_chunks: dict[str, Any] = field(default_factory=dict)
     """Chunks of the matrix that its store does not hold; nothing where it holds all."""
 
@@ -263,6 +266,7 @@ class Run:
         self, request: Mapping[str, Any], method: str, source: Source, fingerprint: str
     ) -> dict[str, Any]:
         """What was asked and of what, whoever answered: facts that a result of any kind has."""
+        source = self.matrix or source
         columns = {1: "one", source.shape[1]: "column"}
         self.fitted = {
             name: (values, (columns.get(len(values), f"column before {name}"), f"component of {name}"))

@@ -63,7 +63,7 @@ class Exports:
         from rankfold.pipeline.formats.arrays import axes_of_cells
 
         if hasattr(cells, "obsm"):
-            taking = Cells("the AnnData object", axes_of_cells(cells))
+            taking = Cells("the AnnData object", axes_of_cells(cells, cells.shape))
             annotate(cells, cells_of(self, taking, key_added), overwrite=overwrite)
             return cells
         path = Path(cells)

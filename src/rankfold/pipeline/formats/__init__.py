@@ -233,7 +233,8 @@ def _matrix(x: object, missing: str | None, rows: Rows) -> Source:
     if module == "polars":
         return _named(_of_numpy(array_of_polars(x), rows), axes_of_frame(x))
     if is_cells(x):
-        return _named(_matrix(matrix_of_cells(x), missing, rows), axes_of_cells(x))
+        cells = _matrix(matrix_of_cells(x), missing, rows)
+        return _named(cells, axes_of_cells(x, cells.shape))
     if is_kept_sparse(x):
         return _of_kept_sparse(x, missing)
     if module == "h5py" and hasattr(x, "shape"):

@@ -328,10 +328,10 @@ def axes_of_frame(frame: Any) -> tuple[Axis, Axis]:
     return _axes(("row", "column"), given, frame.shape)
 
 
-def axes_of_cells(cells: Any) -> tuple[Axis, Axis]:
-    """Names of observations and variables of an AnnData object."""
+def axes_of_cells(cells: Any, shape: tuple[int, int]) -> tuple[Axis, Axis]:
+    """Names of observations and variables of an AnnData object, of so many."""
     labels = [getattr(cells, f"{each}_names", None) for each in ("obs", "var")]
-    return _axes(("obs", "var"), labels, cells.shape if hasattr(cells, "shape") else cells.X.shape)
+    return _axes(("obs", "var"), labels, shape)
 
 
 def _axes(names: Sequence[str], labels: Sequence[Any], lengths: Sequence[int]) -> tuple[Axis, Axis]:

@@ -109,17 +109,28 @@ def lists(
     return (neighbors,)
 
 
+def matrix_or_lists(
+    neighbors: Annotated[str, typer.Argument(metavar="STORE", help="a matrix, or what knn wrote")],
+) -> tuple[str, ...]:
+    """The matrix, or the result, that is laid out."""
+    return (neighbors,)
+
+
 def lists_or_graph(
-    neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn or fuzzy-graph wrote")],
-) -> tuple[Path, ...]:
-    """The result that is laid out."""
+    neighbors: Annotated[
+        str, typer.Argument(metavar="STORE", help="a matrix, or what knn or fuzzy-graph wrote")
+    ],
+) -> tuple[str, ...]:
+    """The matrix, or the result, that is laid out."""
     return (neighbors,)
 
 
 def lists_or_radius(
-    neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn or radius-neighbors wrote")],
-) -> tuple[Path, ...]:
-    """The result along whose graph paths lead."""
+    neighbors: Annotated[
+        str, typer.Argument(metavar="STORE", help="a matrix, or what knn or radius-neighbors wrote")
+    ],
+) -> tuple[str, ...]:
+    """The matrix, or the result, along whose graph paths lead."""
     return (neighbors,)
 
 
@@ -131,11 +142,11 @@ def two_graphs(
     return first, second
 
 
-INPUTS: dict[Method, Callable[..., tuple[Path, ...]]] = {
+INPUTS: dict[Method, Callable[..., tuple[str | Path, ...]]] = {
     FUZZY_GRAPH: lists,
     COMBINE_GRAPHS: two_graphs,
     UMAP: lists_or_graph,
-    TSNE: lists,
+    TSNE: matrix_or_lists,
     SPECTRAL: lists_or_graph,
     DIFFUSION_MAP: lists_or_graph,
     ISOMAP: lists_or_radius,
@@ -146,7 +157,8 @@ def command_of_neighbors(method: Method) -> Callable[..., None]:
     """The command of a method of neighbors, or of their graphs."""
 
     def body(
-        inputs: tuple[Path, ...],
+        inputs: tuple[str | Path, ...],
+        of_matrix: dict[str, Any],
         output: dict[str, Any],
         method_arguments: dict[str, Any],
         place: dict[str, Any],
@@ -157,12 +169,32 @@ def command_of_neighbors(method: Method) -> Callable[..., None]:
         earlier = last_attempt(output["out"])
         with _show_progress() as bar:
             call = getattr(rankfold, method.name)
-            result = call(*inputs, **method_arguments, progress=bar, **output, **place)
+            of = [matrix_of(each, of_matrix) for each in inputs] if method.inputs[0].matrix_key else inputs
+            result = call(*of, **method_arguments, progress=bar, **output, **place)
         there = is_unchanged(output["out"], earlier, overwrite=output["overwrite"])
         _close(result, headline(result), already_done=there, as_json=as_json)
 
     body.__name__, body.__doc__ = method.name.replace("_", "-"), method.summary
-    return command(INPUTS[method], output, arguments(method), place)(body)
+    of_matrix = view if method.inputs[0].matrix_key else no_view
+    return command(INPUTS[method], of_matrix, output, arguments(method), place)(body)
+
+
+def no_view() -> dict[str, Any]:
+    """Of results, of which all rows count."""
+    return {}
+
+
+def matrix_of(neighbors: str | Path, options: dict[str, Any]) -> object:
+    """What a method of neighbors is of: a result as it is, a matrix by the options of one."""
+    import rankfold
+    from rankfold.methods.embedding.searched import is_result
+    from rankfold.pipeline.errors import InputError
+
+    if options == view():
+        return neighbors
+    if is_result(neighbors):
+        raise InputError(f"{neighbors} is a result, of which all rows count: leave out options of a matrix")
+    return rankfold.open(str(neighbors), **options)
 
 
 def embeddings() -> list[Callable[..., None]]:

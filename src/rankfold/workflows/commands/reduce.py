@@ -12,6 +12,7 @@ from rankfold.methods.registry import METHODS, Method, methods
 from rankfold.methods.svd.arguments import PCA
 from rankfold.pipeline.text import json_text
 from rankfold.workflows import options
+from rankfold.workflows.commands.model import matrix_of
 from rankfold.workflows.options import (
     Json,
     any_arguments,
@@ -122,9 +123,10 @@ def plan(
     of_neighbors = kind in METHODS and METHODS[kind].of_neighbors
     if store is None and not of_neighbors:
         raise InputError(f"say which matrix to plan {kind} of: rankfold plan {kind} STORE")
-    if of_neighbors and view != options.view():
-        raise InputError(f"{kind} is of a result, of which all rows count: leave out options of a matrix")
-    source = store if of_neighbors else rankfold.open(str(store), **view)
+    if of_neighbors and store is not None:
+        source: Any = matrix_of(store, view)
+    else:
+        source = None if of_neighbors else rankfold.open(str(store), **view)
     method_plan = rankfold.plan(kind, source, rows=rows, **method_arguments, **place, rates=cached_rates())
     say(json_text(method_plan.as_dict(), indent=1) if as_json else table(method_plan))
 

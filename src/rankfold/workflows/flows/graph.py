@@ -163,6 +163,11 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
             raise InputError(
                 document.message_at(("stages", name, "needs", number), no_such("stage", other, flow.stages))
             )
+    for of in METHODS[stage.method].inputs if stage.method in METHODS else ():
+        keys = (of.key or of.name, of.matrix_key)
+        if of.matrix_key and sum(getattr(stage, key) is not None for key in keys) != 1:
+            reason = f"say {keys[0]}: a stage whose result it is of, or {keys[1]}: a matrix, and not both"
+            raise InputError(document.message_at(("stages", name), reason))
     for key in stage.MATRICES:
         if (text := getattr(stage, key)) is not None:
             _check_matrix(text, ("stages", name, key), flow, document)

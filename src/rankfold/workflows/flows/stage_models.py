@@ -233,9 +233,12 @@ def model_of(method: Method) -> type[BaseStage]:
     """The stage of a method: what it is of, then what it may be asked, as keys."""
     parameters = method.parameters()
     keys: dict[str, Any] = {"method": (Literal[method.name], ...)}
-    keys |= {each.key or each.name: (str, ...) for each in method.inputs}
+    for each in method.inputs:
+        either = (each.key or each.name, each.matrix_key) if each.matrix_key else ()
+        keys |= dict.fromkeys(either, (str | None, None)) if either else {each.key or each.name: (str, ...)}
     keys |= {each.name: (_type_of(each), ... if each.is_required else each.default) for each in parameters}
     roles = [(each.key or each.name, each.holds) for each in method.inputs]
+    roles += [(each.matrix_key, "matrix") for each in method.inputs if each.matrix_key]
     roles += [(each.name, each.argument.holds) for each in parameters if each.argument.holds]
     model = create_model(
         "".join(word.title() for word in method.name.split("_")),

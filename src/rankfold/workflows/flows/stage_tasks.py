@@ -19,7 +19,7 @@ from rankfold.methods.model.model import FactorModel
 from rankfold.methods.model.update import Update
 from rankfold.methods.nmf.arguments import INITS
 from rankfold.methods.nmf.nmf import Nonnegative
-from rankfold.methods.registry import METHODS, Method
+from rankfold.methods.registry import METHODS, Input, Method
 from rankfold.methods.task import Output, Task
 from rankfold.methods.umap.umap import TO_COME
 from rankfold.pipeline.data.source import Source
@@ -114,14 +114,21 @@ def task_of(stage: BaseStage, scene: StageInputs) -> Task:
 def _task(stage: BaseStage, scene: StageInputs) -> Task:
     """Of a method in the registry: what it is of, then what it is asked."""
     method, arguments = METHODS[stage.method], stage.arguments()
-    of = [(each.key or each.name, each.holds != "matrix") for each in method.inputs]
+    of = [(key_of_input(stage, each), each.holds != "matrix") for each in method.inputs]
     inputs = [_resolve_key(stage, key, scene, model=model) for key, model in of]
-    for key in {*stage.MATRICES, *stage.RESULTS}.difference(key for key, _ in of):
+    others = {each.matrix_key for each in method.inputs} | {each.key or each.name for each in method.inputs}
+    for key in {*stage.MATRICES, *stage.RESULTS} - others:
         arguments[key] = _resolve_key(stage, key, scene)
     if _is_slice(method, "row_range"):
         ends = (arguments["row_range"] or ":").split(":")
         arguments["row_range"] = slice(*(int(end) if end else None for end in ends))
     return method.task(*inputs, **arguments)
+
+
+def key_of_input(stage: BaseStage, of: Input) -> str:
+    """The key under which a stage says what it is of: a result, or the matrix in its place."""
+    key = of.key or of.name
+    return of.matrix_key if of.matrix_key and getattr(stage, key) is None else key
 
 
 def _is_slice(method: Method, name: str) -> bool:
@@ -176,8 +183,9 @@ def _clusters(stage: BaseStage, scene: StageInputs) -> Task:
 
 def _layout(stage: BaseStage, scene: StageInputs) -> Task:
     arguments, init = stage.arguments(), _text_of(stage, "init")
-    neighbors = _resolve_key(stage, "neighbors", scene)
-    arguments |= {key: _resolve_key(stage, key, scene) for key in stage.MATRICES}
+    key = key_of_input(stage, METHODS[stage.method].inputs[0])
+    neighbors = _resolve_key(stage, key, scene)
+    arguments |= {each: _resolve_key(stage, each, scene) for each in stage.MATRICES if each != "input"}
     start = init if init in words_for(stage, "init") else scene.result(init)
     if not isinstance(start, StageResult):
         return METHODS[stage.method].task(neighbors, init=start, **arguments)

@@ -18,7 +18,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.workflows import options
-from rankfold.workflows.commands.model import window
+from rankfold.workflows.commands.model import matrix_of, window
 from rankfold.workflows.commands.reduce import rank_of_update
 
 OptionValues = Mapping[str, Any]
@@ -52,6 +52,10 @@ def task_of_command(name: str, values: OptionValues) -> Task:
     if name in BUILDERS:
         return BUILDERS[name](values)
     arguments = _group(options.arguments(method), values)
+    if method.inputs[0].matrix_key:
+        return method.task(
+            matrix_of(values[method.inputs[0].name], _group(options.view, values)), **arguments
+        )
     if not method.of_matrix:
         return method.task(*(values[each.name] for each in method.inputs), **arguments)
     if values.get("update") is not None:

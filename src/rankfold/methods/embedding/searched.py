@@ -1,0 +1,170 @@
+"""What is made of lists of neighbors, of a matrix whose neighbors are found first: one chain, one result.
+
+The search is the first link, and its lists stay until the result is there. What comes after is planned with
+lists of the same shape, and made once these are known. The result says that it is of the matrix.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rankfold.methods.chain import Chain, Link
+from rankfold.methods.embedding.arguments import EUCLIDEAN
+from rankfold.methods.embedding.measured import with_quality
+from rankfold.methods.fuzzy_graph.lists import imagined_lists
+from rankfold.methods.registry import METHODS
+from rankfold.methods.task import Output, Task
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.formats.locate import is_address, split_location
+from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.storage.result import Result
+
+EXACT_ROWS, EXACT_COLUMNS = 20_000, 15
+"""Neighbors of so many rows, or of points of so few columns, are exact by default."""
+
+RECALL = 0.95
+"""Least share of true neighbors of more rows than that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How the neighbors of a matrix are found."""
+
+    k: int
+    """Neighbors of each row, itself not counted."""
+
+    metric: str = EUCLIDEAN
+    min_recall: float | None = None
+
+    def task(self, source: Source, seed: int) -> Task:
+        """The search, checked."""
+        rows, columns = source.shape
+        if rows < 2:
+            raise InputError(f"{source.name} has one row, which has no neighbors")
+        recall = self.min_recall
+        if recall is None and rows > EXACT_ROWS and columns > EXACT_COLUMNS:
+            recall = RECALL
+        how = {} if not recall else {"min_recall": recall, "seed": seed}
+        return METHODS["knn"].task(source, k=min(self.k, rows - 1), metric=self.metric, **how)
+
+
+def is_result(neighbors: object) -> bool:
+    """Whether it is a result, or the path of one, and not a matrix."""
+    if not isinstance(neighbors, str | os.PathLike):
+        return isinstance(neighbors, Result)
+    store, array = split_location(os.fsdecode(neighbors))
+    if is_address(store) or array or not os.path.isdir(store):
+        return False
+    try:
+        Result(Path(store))
+    except InputError:
+        return False
+    return True
+
+
+def matrix_in(neighbors: object) -> Source | None:
+    """The matrix that somebody gives in place of a result; None for a result, or the path of one."""
+    return None if is_result(neighbors) else open_source(neighbors)
+
+
+@dataclass(frozen=True, slots=True)
+class OfMatrix:
+    """What is made of lists, or of their graph, as something that is of the matrix."""
+
+    task: Task
+    source: Source
+    identity: dict[str, Any]
+
+    def request(self) -> dict[str, Any]:
+        """See ``Task``: with the search that went before."""
+        return self.identity
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See ``Task``."""
+        return self.task.outputs()
+
+    def plan(self, budget: Budget) -> Plan:
+        """See ``Task``."""
+        plan = self.task.plan(budget)
+        return dataclasses.replace(plan, shape=self.source.shape, dtype=self.source.dtype.name)
+
+    def loops(self) -> dict[str, Any]:
+        """What compiled loops depend on besides the request."""
+        return self.task.loops() if hasattr(self.task, "loops") else {}
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See ``Task``."""
+        run.request, run.matrix = self.identity, self.source
+        return self.task.work(run, fingerprint)
+
+
+def searched_task(
+    source: Source, search: Search, seed: int, make: Callable[[Result], Task], quality: object = None
+) -> Chain:
+    """What a function makes of lists of neighbors, after a search for these.
+
+    Parameters
+    ----------
+    source : Source
+    search : Search
+    seed : int
+        Key of partitions, where neighbors are approximate.
+    make : callable
+        From lists, or from what stands for them in a plan, to a task or a chain.
+    quality : matrix, optional
+        By which the embedding is measured.
+    """
+    first = search.task(source, seed)
+    imagined = make(imagined_lists(source.shape[0], min(search.k, source.shape[0] - 1), search.metric))
+    identity = {**imagined.request(), "neighbors": first.request()}
+
+    def made(results: Mapping[str, Path]) -> Task:
+        return _of_matrix(make(Result(results[NEIGHBORS])), source, identity)
+
+    last = Link("layout", _of_matrix(imagined, source, identity), made)
+    chain = Chain(identity, (Link(NEIGHBORS, first), last))
+    return chain if quality is None else with_quality(chain, quality, search.metric, seed)
+
+
+NEIGHBORS = "neighbors"
+
+
+def _of_matrix(task: Task, source: Source, identity: dict[str, Any]) -> Task:
+    """A task, or a chain whose last link, says that it is of the matrix."""
+    if not isinstance(task, Chain):
+        return OfMatrix(task, source, identity)
+    *before, last = task.links
+
+    def ready(results: Mapping[str, Path]) -> Task:
+        return OfMatrix(last.ready(results), source, identity)
+
+    named = dataclasses.replace(last, task=OfMatrix(last.task, source, identity), make_task=ready)
+    return Chain(identity, (*before, named))
+
+
+def search_of(k: int, metric: object, min_recall: object) -> Search:
+    """A search by what a caller says of it."""
+    if k < 1:
+        raise InputError(f"n_neighbors={k + 1} counts each row itself: ask for 2 at least")
+    recall = None if min_recall is None else float(min_recall)  # type: ignore[arg-type]
+    return Search(k, EUCLIDEAN if metric is None else str(metric), recall)
+
+
+def require_unsaid(neighbors: object, **said: object) -> None:
+    """Raise ``InputError`` for what is said of a search where its lists are given."""
+    given = [name for name, value in said.items() if value is not None]
+    if given:
+        name = neighbors.path if isinstance(neighbors, Result) else neighbors
+        raise InputError(
+            f"{given[0]} is of a search in a matrix, but {name} is what a search has found: leave it out, or "
+            "give the matrix"
+        )
