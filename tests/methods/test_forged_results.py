@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from laws import LAWS as CALLS
 
 import rankfold as rf
 from rankfold.methods.registry import METHODS
-from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.law import Law, result_law
 
 DRAWN = 12
@@ -56,6 +57,25 @@ def test_every_forged_result_is_refused_in_words(name: str, tmp_path: Path) -> N
     )
     assert not ended.returncode, f"{(tmp_path / 'tried').read_text()}: {ended.stderr[-2000:]}"
     assert not ended.stdout, ended.stdout[:4000]
+
+
+def test_an_array_that_is_named_is_of_the_shape_that_its_result_says(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((40, 5))
+    rf.qr(x, out=tmp_path / "r.zarr")
+    place = tmp_path / "r.zarr" / "Q" / "zarr.json"
+    place.write_text(place.read_text().replace("40", "39"))
+    with pytest.raises(
+        DataError, match=r"Q is of shape \(39, 5\), with 39 along row, of which the matrix has 40"
+    ):
+        rf.open(f"{tmp_path / 'r.zarr'}::Q")
+    shutil.rmtree(place.parent)
+    with pytest.raises(DataError, match="is damaged: it has no Q"):
+        rf.svd(f"{tmp_path / 'r.zarr'}::Q", 2)
+    with pytest.raises(InputError, match="has no array QR"):
+        rf.open(f"{tmp_path / 'r.zarr'}::QR")
+    rf.svd(x, 2, with_rows=False, out=tmp_path / "s.zarr")
+    with pytest.raises(InputError, match="has no array U"):  # as it was asked for
+        rf.open(f"{tmp_path / 's.zarr'}::U")
 
 
 @pytest.mark.parametrize("name", [name for name, law in CALLS.items() if law.name == name])

@@ -15,13 +15,12 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rankfold.pipeline.errors import DataError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
     import numpy.typing as npt
 
@@ -374,6 +373,32 @@ def _require_finite(path: Path, name: str, value: object) -> None:
         inside = ((f"{name}[{at}]", each) for at, each in enumerate(value))
     for key, each in inside:
         _require_finite(path, key, each)
+
+
+def require_array(path: str, facts: Any, name: str, shape: tuple[int, ...] | None) -> None:
+    """Raise ``DataError`` for an array that a result lacks, ``shape`` None, or has in another shape.
+
+    Facts that are none of a result say nothing of it.
+    """
+    try:
+        require_facts(Path(path), facts)
+    except DataError:
+        return
+    law, (rows, columns) = result_law(facts["kind"]), facts["input"]["shape"]
+    if shape is None:
+        condition = law.needed.get(name)
+        if condition is not None and condition(facts):
+            raise DataError(f"{path} is damaged: it has no {name}. {REMEDY}")
+        return
+    lengths = {"row": rows, "column": columns}
+    if facts["request"].get("queries") is not None or facts["request"].get("targets") is not None:
+        del lengths["row"]
+    for axis, length in zip(law.of(name).axes or (), shape, strict=False):
+        if lengths.get(axis, length) != length:
+            raise DataError(
+                f"{path} is damaged: {name} is of shape {shape}, with {length} along {axis}, of which the "
+                f"matrix has {lengths[axis]}. {REMEDY}"
+            )
 
 
 def require_arrays(

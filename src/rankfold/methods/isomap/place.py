@@ -23,7 +23,8 @@ from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.law import REMEDY
 from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
@@ -122,6 +123,11 @@ class Placement:
             if run.progress:
                 run.progress("transform", stop, rows)
         value, error = residual_variance(kept, distances_between(places, self._marks()), rows)
+        if not np.isfinite([value, error]).all():
+            raise DataError(
+                f"rows in the coordinates of {self.result.path} are beyond what floating point holds: its "
+                f"projection or mean_squares are damaged. {REMEDY}"
+            )
         run.passes += 1
         facts = {
             **run.facts(self.request(), "paths", self.source, fingerprint),
@@ -184,6 +190,8 @@ def place_task(result: Result, neighbors: object) -> Placement:
     if isinstance(found, ImaginedResult) or isinstance(result, ImaginedResult):
         return Placement(result, StoredLists(found, found.matrix("indices").shape[1]))
     matrix = fit["matrix"]
+    if lost := {"name", "fingerprint", "metric"}.difference(matrix):
+        raise DataError(f"{result.path} is damaged: its facts lack matrix.{min(lost)}. {REMEDY}")
     if (
         facts["input"]["fingerprint"] != matrix["fingerprint"]
         or facts["request"]["metric"] != matrix["metric"]

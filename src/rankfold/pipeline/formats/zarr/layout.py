@@ -7,12 +7,13 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from rankfold.pipeline.chunks.edition import edition_around
+from rankfold.pipeline import law
+from rankfold.pipeline.chunks.edition import ATTRIBUTE, edition_around
 from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import require_chunks, require_matrix, require_numbers
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import InputError, RankfoldError
-from rankfold.pipeline.formats.locate import require_array, zarr_refusal
+from rankfold.pipeline.formats.locate import node_kind, require_array, zarr_refusal
 from rankfold.pipeline.formats.zarr.metadata import (
     dimension_names,
     layout_of,
@@ -69,10 +70,18 @@ def source_of(array: zarr.Array[Any], *, missing: str | None, name: str | None =
 
 def _open(path: str, array: str) -> zarr.Array[Any]:
     """The array, opened through Zarr."""
-    from rankfold.pipeline.chunks.regular_store import zarr_array
+    from rankfold.pipeline.chunks.regular_store import zarr_array, zarr_node
 
+    facts = None
+    if array and node_kind(path) == "group":
+        facts = zarr_node(path).attrs.get(ATTRIBUTE)
+    if facts is not None and node_kind(os.path.join(path, array)) is None:
+        law.require_array(path, facts, array, None)
     require_array(path, array)
-    return zarr_array(path, array)
+    opened = zarr_array(path, array)
+    if facts is not None:
+        law.require_array(path, facts, array, opened.shape)
+    return opened
 
 
 @contextlib.contextmanager
