@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.errors import DataError, InputError
 
 Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
@@ -88,6 +88,11 @@ class Axis:
         return cls(name, length, digest=mark.hexdigest())
 
     @property
+    def is_labeled(self) -> bool:
+        """Whether it has labels, or a digest of them."""
+        return self.labels is not None or self.digest is not None
+
+    @property
     def mark(self) -> str | None:
         """Digest of the labels; None of an axis without any."""
         if self.labels is None:
@@ -98,7 +103,7 @@ class Axis:
 
     def is_like(self, other: Axis) -> bool:
         """Whether both have the same labels in the same order; where one has none, the same length."""
-        if self.length != other.length or self.mark is None or other.mark is None:
+        if self.length != other.length or not (self.is_labeled and other.is_labeled):
             return self.length == other.length
         if self.labels is None or other.labels is None:
             return self.mark == other.mark
@@ -136,7 +141,7 @@ class Axis:
         facts: dict[str, Any] = {"axis": self.name, "length": self.length}
         if self.labels is not None:
             return {**facts, "labels": self.labels.tolist()}
-        return facts if self.mark is None else {**facts, "digest": self.mark}
+        return facts if self.digest is None else {**facts, "digest": self.digest}
 
     @classmethod
     def from_json(cls, facts: Any) -> Axis:
@@ -201,7 +206,7 @@ class Names:
     @classmethod
     def of(cls, axes: Sequence[Axis]) -> Names | None:
         """None where nothing has a label, nor one of several axes a name."""
-        labeled = any(axis.labels is not None or axis.digest is not None for axis in axes)
+        labeled = any(axis.is_labeled for axis in axes)
         named = len(axes) > 1 and not any(axis.name.isdecimal() for axis in axes)
         return cls(tuple(axes)) if labeled or named else None
 
@@ -333,13 +338,46 @@ def _along(own: Axis, wanted: Axis) -> Int64:
         return np.arange(wanted.length)
     if own.labels is not None and wanted.labels is not None:
         return own.find(wanted.labels)
-    if own.mark is None or wanted.mark is None:
+    if not (own.is_labeled and wanted.is_labeled):
         raise ValueError(f"{own.length} along {own.name} are not {wanted.length}")
     raise ValueError(f"the {own.length} labels along {own.name} are others, or in another order")
 
 
 def _axes_in_words(names: Names) -> str:
     return " x ".join(f"{axis.name} ({axis.length})" for axis in names.axes)
+
+
+def find_places(
+    own: Names | None, wanted: Names | None, one: str, name: str, whose: str, remedy: str = ""
+) -> Int64 | None:
+    """Where rows or columns of one matrix are among those of another; None where both are the same.
+
+    Parameters
+    ----------
+    own, wanted : Names, optional
+        Of what is searched, and of what is looked for; None is returned where either has none.
+    one : {"row", "column"}
+    name, whose, remedy : str
+        What messages call both, and what they end in.
+
+    Raises
+    ------
+    InputError
+        One that is wanted is not there, or comes twice; or the axes are others.
+    """
+    if own is None or wanted is None or own.is_like(wanted):
+        return None
+    try:
+        places = own.find(wanted)
+    except ValueError as error:
+        raise InputError(f"{one}s of {name} are not those of {whose}: {error}{remedy}") from None
+    if (places < 0).any():
+        first = int(np.argmax(places < 0))
+        found = f"has two {one}s" if places[first] == -2 else f"has no {one}"
+        raise InputError(
+            f"{name} {found} {wanted.word(first)}, which is {one} {first} (from 0) of {whose}{remedy}"
+        )
+    return places
 
 
 def names_as_json(rows: Names | None, columns: Names | None) -> dict[str, Any]:

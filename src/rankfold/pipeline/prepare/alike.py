@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.names import Names, names_as_json
+from rankfold.pipeline.data.names import Names, names_as_json, find_places
 from rankfold.pipeline.data.places import names_of, wrappers
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source
@@ -47,18 +47,9 @@ def columns_among(own: Names | None, wanted: Names | None, name: str, whose: str
     InputError
         One of them is not there, or comes twice.
     """
-    if own is None or wanted is None or own.is_like(wanted):
+    places = find_places(own, wanted, "column", name, whose, _REMEDY)
+    if places is None or own is None or wanted is None:
         return None
-    try:
-        places = own.find(wanted)
-    except ValueError as error:
-        raise InputError(f"columns of {name} are not those of {whose}: {error}. {_REMEDY}") from None
-    if (places < 0).any():
-        first = int(np.argmax(places < 0))
-        found = "has two columns" if places[first] == -2 else "has no column"
-        raise InputError(
-            f"{name} {found} {wanted.word(first)}, which is column {first} (from 0) of {whose}. {_REMEDY}"
-        )
     more = len(own) - len(wanted)
     done = f"are put in the order of {whose} by name" + (f", and {more} left out" if more else "")
     LOG.warning("columns of %s %s: %s", name, done, _first(own, wanted))
@@ -84,7 +75,7 @@ def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
     return select(source, rows=None, columns=places)
 
 
-_REMEDY = "Give rows with the same columns"
+_REMEDY = ". Give rows with the same columns"
 
 
 def _first(own: Names, wanted: Names) -> str:

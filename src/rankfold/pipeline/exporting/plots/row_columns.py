@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.chunks.edition import edition_around
-from rankfold.pipeline.data.names import Axis, Names, is_counted, names_of_result
+from rankfold.pipeline.data.names import Axis, Names, is_counted, names_of_result, find_places
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.formats.handles import open_hdf5, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
@@ -79,18 +79,9 @@ class Column:
         InputError
             One of them is not there, or comes twice.
         """
-        if self.names is None or wanted is None or self.names.is_like(wanted):
+        places = find_places(self.names, wanted, "row", self.name, "the result")
+        if places is None:
             return self
-        try:
-            places = self.names.find(wanted)
-        except ValueError as error:
-            raise InputError(f"rows of {self.name} are not those of the result: {error}") from None
-        if (places < 0).any():
-            first = int(np.argmax(places < 0))
-            found = "two rows" if places[first] == -2 else "no row"
-            raise InputError(
-                f"{self.name} has {found} {wanted.word(first)}, which is row {first} (from 0) of the result"
-            )
         taken = (None if each is None else np.asarray(each[...])[places] for each in (self.values, self.mask))
         values, mask = taken
         return replace(self, values=values, mask=mask, names=wanted)
