@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.names import Names, names_as_json, find_places
+from rankfold.pipeline.data.names import Names, find_places, names_as_json
 from rankfold.pipeline.data.places import names_of, wrappers
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source

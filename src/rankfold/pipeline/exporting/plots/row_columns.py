@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.chunks.edition import edition_around
-from rankfold.pipeline.data.names import Axis, Names, is_counted, names_of_result, find_places
+from rankfold.pipeline.data.names import Axis, Names, find_places, is_counted, names_of_result
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.formats.handles import open_hdf5, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
