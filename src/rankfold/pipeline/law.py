@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,9 @@ STORED = (
     *(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)),
 )
 """Types of numbers of a matrix that are kept as they are."""
+
+_OF_FUNCTION = re.compile(r".+-[0-9a-f]{16}")
+"""Name of a function that a caller gave, with the digest of what it does."""
 
 Lengths = Mapping[str, int]
 """Length of each axis, and ``other``, the rows that neighbors are among."""
@@ -193,8 +197,13 @@ class Fact:
     least: float | None = None
     below: float | None = None
     choices: tuple[str, ...] = ()
+    """Words that it may be; a function of the caller's own is known by its name and digest besides."""
+
     many: bool = False
     """Whether it is a list of such values."""
+
+    not_empty: bool = False
+    """Whether a list has at least one."""
 
     may_lack: bool = False
     """Whether it may be null, or any of them where it is a list."""
@@ -209,13 +218,16 @@ class Fact:
         """Whether a value is such a fact."""
         if value is None:
             return self.may_lack and not self.many
+        if self.not_empty and value == []:
+            return False
         if self.many:
             one = Fact(self.types, self.least, self.below, self.choices, may_lack=self.may_lack)
             return isinstance(value, list) and all(one.fits(each) for each in value)
         if isinstance(value, bool):
             return bool in self.types
         if isinstance(value, str):
-            return str in self.types and (not self.choices or value in self.choices)
+            is_word = not self.choices or value in self.choices or _OF_FUNCTION.fullmatch(value)
+            return str in self.types and bool(is_word)
         if isinstance(value, int | float) and (float in self.types or type(value) in self.types):
             above = self.least is None or value >= self.least
             finite = math.isfinite(value) or (self.unbounded and value == math.inf)
@@ -225,7 +237,7 @@ class Fact:
     def in_words(self) -> str:
         """Description of what it may be, for messages."""
         words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "facts"}
-        if self.choices:
+        if self.choices and self.types == (str,):
             return f"one of {', '.join(self.choices)}"
         kinds = " or ".join(words.get(each, each.__name__) for each in self.types)
         low = f" of at least {self.least:g}" if self.least is not None else ""
@@ -253,9 +265,21 @@ COMMON = {
 }
 """Facts of every result; ``edition`` and ``device`` may be missing."""
 
-INPUT = {"name": TEXT, "shape": COUNTS, "dtype": TEXT, "fingerprint": TEXT}
+INPUT = {
+    "name": TEXT,
+    "shape": COUNTS,
+    "dtype": Fact((str,), choices=(*STORED, "complex64", "complex128")),
+    "fingerprint": TEXT,
+}
+"""Facts of every matrix."""
 
-PREPARED = {"columns": Law(types=WHOLE, least=0), "of": Law(types=WHOLE, least=1)}
+OF_SOME_INPUTS = {"layout": FACTS, "prepare": TEXT}
+"""Facts of matrices that are part of an array, or went through steps."""
+
+PREPARED = {
+    "columns": Law(types=WHOLE, least=0),
+    "of": Law(types=WHOLE, least=1, reaches=("stored_column",)),
+}
 """Arrays by which a step of preparation chose columns, by the last word of their names."""
 
 Condition = Callable[[Mapping[str, Any]], bool]
@@ -306,8 +330,7 @@ class Facts(dict[str, Any]):
         made = cls()
         made.place = f"{path} is damaged: its facts lack {within}"
         for name, value in facts.items():
-            inside = isinstance(value, dict) and value
-            made[name] = cls.of(path, value, f"{within}{name}.") if inside else value
+            made[name] = cls.of(path, value, f"{within}{name}.") if isinstance(value, dict) else value
         return made
 
     def __missing__(self, name: str) -> Any:
@@ -333,6 +356,8 @@ def require_facts(path: Path, facts: Any) -> None:
             _require_fact(path, name, facts, law)
     for name, law in INPUT.items():
         _require_fact(path, f"input.{name}", facts["input"], law)
+    for name in OF_SOME_INPUTS.keys() & facts["input"].keys():
+        _require_fact(path, f"input.{name}", facts["input"], OF_SOME_INPUTS[name])
     shape = facts["input"]["shape"]
     if len(shape) != 2 or not all(0 < length < 2**63 for length in shape):
         raise _of_facts(path, "input.shape", shape, "two whole numbers of at least 1")
@@ -363,9 +388,11 @@ def _of_facts(path: Path, name: str, value: object, allowed: str) -> DataError:
 
 
 def _require_finite(path: Path, name: str, value: object) -> None:
-    """No number among facts, at any depth, is NaN or infinite."""
+    """No number among facts, at any depth, is NaN or infinite, or takes more than 64 bits."""
     if isinstance(value, float) and not math.isfinite(value):
         raise _of_facts(path, name, value, "a finite number")
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise _of_facts(path, name, value, "a whole number of 64 bits")
     inside: Iterable[tuple[str, object]] = ()
     if isinstance(value, dict):
         inside = ((f"{name}.{key}" if name else str(key), each) for key, each in value.items())
@@ -390,7 +417,7 @@ def require_array(path: str, facts: Any, name: str, shape: tuple[int, ...] | Non
         if condition is not None and condition(facts):
             raise DataError(f"{path} is damaged: it has no {name}. {REMEDY}")
         return
-    lengths = {"row": rows, "column": columns}
+    lengths = {"row": rows, "column": columns, "place": rows}
     if facts["request"].get("queries") is not None or facts["request"].get("targets") is not None:
         del lengths["row"]
     for axis, length in zip(law.of(name).axes or (), shape, strict=False):
@@ -399,6 +426,30 @@ def require_array(path: str, facts: Any, name: str, shape: tuple[int, ...] | Non
                 f"{path} is damaged: {name} is of shape {shape}, with {length} along {axis}, of which the "
                 f"matrix has {lengths[axis]}. {REMEDY}"
             )
+
+
+def _require_prepared(path: Path, arrays: Mapping[str, Stored], columns: int) -> None:
+    """Raise ``DataError`` for measured columns of steps that are not as many as the matrix has.
+
+    Those of steps before a choice of columns are as many as there were then, which no metadata say.
+    """
+    by_step = sorted((name for name in arrays if name.startswith("prepare_")), key=_step_of, reverse=True)
+    for name in by_step:
+        length, last = math.prod(arrays[name].shape), name.rpartition("_")[2]
+        if last == "of":
+            continue
+        if length != columns and (length != 1 or last == "columns"):
+            raise DataError(
+                f"{path} is damaged: {name} has {length} numbers, and the matrix {columns} columns. {REMEDY}"
+            )
+        if last == "columns":
+            return
+
+
+def _step_of(name: str) -> int:
+    """Number of the step that an array of prepared rows belongs to."""
+    number = name.split("_")[1]
+    return int(number) if number.isdigit() else 0
 
 
 def require_arrays(
@@ -414,6 +465,10 @@ def require_arrays(
             raise DataError(f"{path} is damaged: it has no {name}. {REMEDY}")
     rows, columns = facts["input"]["shape"]
     lengths = {"row": rows, "column": columns, "place": rows, "one": 1}
+    shape = facts["input"].get("layout", {}).get("shape")
+    if Fact((int,), least=1, many=True, not_empty=True).fits(shape):
+        lengths["stored_column"] = shape[-1]
+    _require_prepared(path, arrays, columns)
     said = dict.fromkeys(("row", "column", "place"), "the matrix")
     if request.get("queries") is not None or request.get("targets") is not None:
         del lengths["row"]

@@ -49,7 +49,7 @@ class NewNeighbors:
         if isinstance(embedding, ImaginedResult):
             return cls(lists, 0.0, 1.0)
         embedding.require_whole()
-        if "mean_distance" not in facts:
+        if not {"mean_distance", "local_connectivity"} & facts.keys():
             raise InputError(
                 f"{embedding.path} says nothing of the distances in its graph, so that neighbors of new rows "
                 f"have no weights: make {facts['kind']} anew, of a result of knn or fuzzy_graph"

@@ -11,6 +11,7 @@ to rounding is in the estimates; where less is asked for than that, rows are fil
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,9 +103,10 @@ class Update:
         return cls(model, source, target_rank, model.digest(), whole)
 
     @property
-    def _fit_request(self) -> dict[str, Any]:
+    def _fit_request(self) -> Mapping[str, Any]:
         """The request that the result itself answers."""
-        return dict(self.model.result.attrs["request"])
+        request: Mapping[str, Any] = self.model.result.attrs["request"]
+        return request
 
     @property
     def _tall(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy.typing as npt
 
 from rankfold.methods.argument import Parameter
+from rankfold.methods.knn.arguments import HAVERSINE, NAMES, SET_NAMES
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.law import (
@@ -98,6 +99,9 @@ LAWS = {
 }
 """Law of each array by its name: axes, types and range. ``Method.laws`` overrides it for one method."""
 
+METRIC = Fact((str,), choices=(*NAMES, *SET_NAMES, HAVERSINE))
+"""Words for distances that results hold; aliases are kept under the name that they stand for."""
+
 ATTRIBUTES: dict[str, Fact] = {
     **dict.fromkeys(
         (
@@ -130,7 +134,8 @@ ATTRIBUTES: dict[str, Fact] = {
     ),
     **dict.fromkeys(("error", "error_bound"), BOUND),
     **dict.fromkeys(("converged", "all_eigenvalues"), FLAG),
-    **dict.fromkeys(("metric", "stopped"), TEXT),
+    "metric": METRIC,
+    "stopped": TEXT,
     **dict.fromkeys(("matrix", "carried"), FACTS),
     **dict.fromkeys(
         ("errors", "curve", "recall_interval", "trace_error_interval", "pair_error_interval"),
@@ -144,10 +149,14 @@ ATTRIBUTES: dict[str, Fact] = {
 REQUEST: dict[str, Fact] = {
     **dict.fromkeys(("k", "rank", "passes", "n_landmarks", "indices_k"), COUNT),
     **dict.fromkeys(("center", "scale", "whiten", "adaptive", "forces", "radii"), FLAG),
-    **dict.fromkeys(("of", "metric", "kernel", "loss", "rule", "result"), TEXT),
+    **dict.fromkeys(("of", "rule", "result"), TEXT),
+    "metric": METRIC,
+    "queries": Fact((str, list), choices=("input",), may_lack=True, not_empty=True),
+    "perplexities": Fact((float,), least=1, many=True, not_empty=True),
     "n_components": Fact((int,), least=0, counts="component"),
     "constraint_w": Fact((str, float)),
-    **dict.fromkeys(("local_connectivity", "radius", "tol", "alpha"), REAL_FACT),
+    **dict.fromkeys(("local_connectivity", "radius", "tol", "alpha", "alpha_w", "alpha_h"), REAL_FACT),
+    **dict.fromkeys(("gamma", "degree", "coef0"), REAL_FACT),
 }
 """Type of entries of ``attrs["request"]`` that differ from the declared argument, or have none."""
 
@@ -192,7 +201,7 @@ def _asked(parameters: tuple[Parameter, ...]) -> dict[str, Fact]:
         words = types == (str,) and said.choices and not said.holds
         if words or set(types) <= {bool, int, float}:
             bounds = (None, None) if each.default is None else (said.least, said.below)  # resolved
-            found[each.name] = Fact(types, *bounds, said.choices, may_lack=not each.is_required)
+            found[each.name] = Fact(types, *bounds, said.choices, may_lack=each.default is None)
     return found
 
 

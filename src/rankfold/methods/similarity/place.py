@@ -18,7 +18,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, working_dtype
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats.open_like import open_like
 from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.planning.plan import Plan
@@ -107,6 +107,11 @@ class SimilarRows:
         facts = run.facts(self.request(), "similarities", self.source, fingerprint)
         if self.kind == "nystroem":
             facts["trace_error"] = trace_error(state)
+            if not np.isfinite(facts["trace_error"]):
+                raise DataError(
+                    f"squares of features of {self.source.name} leave the range of floating point: the result "
+                    "is damaged, or rows are far from those that it was made of"
+                )
         run.describe(facts)
         return facts
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from rankfold.methods.argument import Argument
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
 from rankfold.methods.registry import Input, Method
+from rankfold.pipeline.law import REAL, Law
 
 TOL = 1e-6
 MOST_PASSES = 10_000
@@ -58,6 +59,11 @@ class DiffusionArguments:
 
 GRAPH = (Input("neighbors", (*GRAPHS, "knn"), matrix_key="input"),)
 
+ERRORS = {name: Law(("component",), REAL, 0, 10.0) for name in ("residuals", "error_estimates")}
+"""Eigenvalues of the Laplacian are between 0 and 2, those of the walk between -1 and 1, and errors of both no
+larger; rounding may lead a little beyond.
+"""
+
 SPECTRAL = Method(
     "spectral",
     "Rows in few dimensions by the smallest eigenvectors of the Laplacian of their graph.",
@@ -66,6 +72,7 @@ SPECTRAL = Method(
     inputs=GRAPH,
     matrices=("embedding",),
     arrays=("embedding", "eigenvalues", "labels", "residuals", "error_estimates"),
+    laws={"eigenvalues": Law(("component",), REAL, -0.01, 2.01), **ERRORS},
     in_process=True,
     loops="rankfold.methods.spectral.warm:warm_walk",
     edition=3,  # errors are relative, as tol is
@@ -79,6 +86,7 @@ DIFFUSION_MAP = Method(
     inputs=GRAPH,
     matrices=("embedding",),
     arrays=("embedding", "eigenvalues", "labels", "residuals", "error_estimates", "density if alpha"),
+    laws={"eigenvalues": Law(("component",), REAL, -1.01, 1.01), **ERRORS},
     in_process=True,
     loops="rankfold.methods.spectral.warm:warm_walk",
     edition=3,  # errors are relative, as tol is

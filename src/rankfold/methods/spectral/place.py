@@ -28,7 +28,7 @@ from rankfold.methods.task import Output, count
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
@@ -118,7 +118,13 @@ class Extension:
         run.passes += 1
         if self.neighbors.doubt:
             run.warnings.append(self.neighbors.doubt)
-        scale = float((embedding * embedding).mean())
+        with np.errstate(over="ignore"):
+            scale = float((embedding * embedding).mean())
+        if not np.isfinite(scale):
+            raise DataError(
+                f"{self.result.path} is damaged: squares of its embedding leave the range of float64. Make "
+                "it again"
+            )
         error = math.sqrt(spread[0] / (rows * width * scale)) if scale else 0.0
         facts = {
             **run.facts(self.request(), "nystrom", self.source, fingerprint),

@@ -49,6 +49,11 @@ def given_positions(init: object, rows: int, columns: int) -> Float64:
                 f"{init.path} is the result of {kind}: umap begins at one of {', '.join(names)} or {last}"
             )
         init.require_whole()
+        if COORDINATES[kind] not in init:
+            raise InputError(
+                f"{init.path} has no {COORDINATES[kind]} to begin at: give a result that has, or an "
+                "array of positions"
+            )
         init = init[COORDINATES[kind]][:, :columns]
     try:
         positions = np.array(init, np.float64, order="C")
