@@ -43,6 +43,21 @@ def printable(text: str) -> str:
     return text if isinstance(text, Lines) else _FOREIGN.sub(_escape, text)
 
 
+LONGEST = 160
+"""Characters of a name that one line shows."""
+
+
+def shortened(name: str) -> str:
+    """A long name without its middle.
+
+    >>> len(shortened("x" * 1000))
+    160
+    """
+    if len(name) <= LONGEST:
+        return name
+    return f"{name[: LONGEST - 53]} ... {name[-48:]}"
+
+
 def harmless(text: str) -> str:
     """A text of which lines and tabs are kept, for a stream: what has already been put together."""
     return _WRITTEN.sub(_escape, text)

@@ -16,6 +16,8 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import ArgumentError, InputError
 from rankfold.pipeline.prepare.moments import column_moments
 
+__all__ = ["neighbors", "pca"]
+
 Array = npt.NDArray[Any]
 
 TOL = 1e-6
@@ -229,3 +231,7 @@ def _representation(cells: Any, use_rep: str | None, n_pcs: int | None) -> Any:
         raise InputError(f"{name} has {points.shape[1]} dimensions, and n_pcs={n_pcs} was asked for")
     points = points.to_numpy() if hasattr(points, "to_numpy") else points
     return points[:, :n_pcs] if scipy.sparse.issparse(points) else np.ascontiguousarray(points[:, :n_pcs])
+
+
+def __dir__() -> list[str]:
+    return __all__

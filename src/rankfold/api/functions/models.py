@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
@@ -18,9 +18,10 @@ from rankfold.pipeline.storage.result import Result
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    import zarr
 
-    Matrix = npt.NDArray[np.generic] | zarr.Array[Any]
+    from rankfold.pipeline.chunks.lazy_array import LazyArray
+
+    Matrix = npt.NDArray[np.generic] | LazyArray
 
 
 @public

@@ -109,8 +109,8 @@ class SimilarRows:
             facts["trace_error"] = trace_error(state)
             if not np.isfinite(facts["trace_error"]):
                 raise DataError(
-                    f"squares of features of {self.source.name} leave the range of floating point: the result "
-                    "is damaged, or rows are far from those that it was made of"
+                    f"squares of features of {self.source.name} leave the range of floating point: the "
+                    "result is damaged, or rows are far from those that it was made of"
                 )
         run.describe(facts)
         return facts

@@ -11,6 +11,7 @@
     absence         chunks that a store does not hold, counted
     edition         which edition of a result a handle belongs to
     edition_array   Zarr arrays that read numbers of that edition alone
+    lazy_array      what NumPy's arrays can be asked, of arrays that are read when they are used
     regular_store   a folder as a store of Zarr: regular files, sensible metadata
     bounded_store   the same bounds where Zarr itself reads
 

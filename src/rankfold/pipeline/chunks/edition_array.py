@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import zarr
 from zarr.storage import WrapperStore
 
 from rankfold.pipeline.chunks.edition import Edition
+from rankfold.pipeline.chunks.lazy_array import LazyArray
 from rankfold.pipeline.chunks.regular_store import METADATA, RegularStore
 from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.text import printable
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -57,9 +60,12 @@ def open_edition(
     return zarr.open_group(store, path=path, mode="r", use_consolidated=False)
 
 
-@dataclass(frozen=False, eq=False)
-class EditionArray(zarr.Array[Any]):
-    """An array that reads numbers of its edition alone, or raises ``DataError``."""
+@dataclass(frozen=False, eq=False, repr=False)
+class EditionArray(LazyArray, zarr.Array[Any]):  # type: ignore[misc, override]
+    """An array that reads numbers of its edition alone, or raises ``DataError``.
+
+    It can be asked what NumPy's arrays can: see ``LazyArray``.
+    """
 
     edition: Edition
     check: Callable[[Any], None] | None = None
@@ -69,6 +75,17 @@ class EditionArray(zarr.Array[Any]):
     def of(cls, array: zarr.Array[Any], edition: Edition) -> EditionArray:
         """An array that is open in a ``WholeStore``."""
         return cls(array.async_array, edition)
+
+    def read_selection(self, selection: tuple[Any, ...]) -> Any:
+        """Numbers of an outer product of slices and rising indices."""
+        if all(isinstance(line, slice) for line in selection):
+            return np.asarray(self.get_basic_selection(selection))
+        return np.asarray(self.get_orthogonal_selection(selection))
+
+    def __repr__(self) -> str:
+        lengths = " x ".join(map(str, self.shape))
+        place = f"{os.path.basename(self.edition.path)}::{self.path}".removesuffix("::")
+        return printable(f"<{place}: {lengths} {self.dtype}>")
 
     def require_files(self) -> None:
         """Raise ``DataError`` unless the first files of the array are there."""

@@ -21,7 +21,7 @@ from rankfold.pipeline.chunks.absence import Absence
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import MOST_FILES, Source, absence_of, in_one_line, row_marks
+from rankfold.pipeline.data.source import MOST_FILES, Readable, Source, absence_of, row_marks
 from rankfold.pipeline.errors import DataError, InputError
 
 SUPPORTED_DTYPES = (
@@ -161,11 +161,9 @@ STRIP_BYTES = 4 * 2**20
 """Numbers of the source that are held at a time, unless its chunks are taller."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertedSource:
+@dataclass(frozen=True, slots=True, repr=False)
+class ConvertedSource(Readable):
     """Another source, and the type that its numbers are given out in."""
-
-    __repr__ = in_one_line
 
     source: Source
     dtype: np.dtype[Any]

@@ -26,11 +26,11 @@ from rankfold.pipeline.data.picks import Fetch, Part, Picks, Selection, pick
 from rankfold.pipeline.data.source import (
     CompressedSource,
     Csr,
+    Readable,
     SamePlaces,
     Source,
     Wrapper,
     compressed,
-    in_one_line,
     index_dtype,
     require_compressed,
     row_marks,
@@ -67,11 +67,9 @@ FETCH_BYTES = 4 * 2**20
 """Buffer for what is read only in part, unless one chunk takes more."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SelectedSource(Wrapper):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SelectedSource(Readable, Wrapper):
     """Rows and columns of another matrix; ``None`` keeps all."""
-
-    __repr__ = in_one_line
 
     inner: Source
     rows: Picks | None
@@ -238,11 +236,9 @@ POINTER_LINES = 2**16
 """Lines whose pointers are looked at together."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SelectedSparse(SelectedSource):
     """Rows and columns of a sparse matrix, by its stored numbers."""
-
-    __repr__ = in_one_line
 
     ends: npt.NDArray[np.int64]
     """Numbers kept before each line, and in all, (lines + 1,)."""

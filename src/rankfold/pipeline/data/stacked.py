@@ -26,7 +26,7 @@ from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Axis, Named, Names
-from rankfold.pipeline.data.source import Volume, Wrapper, in_one_line, row_marks, stack_grids
+from rankfold.pipeline.data.source import Readable, Volume, Wrapper, row_marks, stack_grids
 from rankfold.pipeline.errors import InputError
 
 Rows = str | int | Sequence[str | int] | None
@@ -110,11 +110,9 @@ PIECE_BYTES = 1024
 """Most memory of the views and spans of one box."""
 
 
-@dataclass(frozen=True, slots=True)
-class StackedSource(Wrapper):
+@dataclass(frozen=True, slots=True, repr=False)
+class StackedSource(Readable, Wrapper):
     """A volume whose ``row_axes`` and ``column_axes`` are stacked in C order, in the order they are named."""
-
-    __repr__ = in_one_line
 
     inner: Volume
     row_axes: tuple[int, ...]

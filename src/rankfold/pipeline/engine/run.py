@@ -266,7 +266,7 @@ class Run:
         self, request: Mapping[str, Any], method: str, source: Source, fingerprint: str
     ) -> dict[str, Any]:
         """What was asked and of what, whoever answered: facts that a result of any kind has."""
-        source = self.matrix or source
+        source = source if self.matrix is None else self.matrix
         columns = {1: "one", source.shape[1]: "column"}
         self.fitted = {
             name: (values, (columns.get(len(values), f"column before {name}"), f"component of {name}"))

@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rankfold.pipeline.text import printable
+from rankfold.pipeline.text import printable, shortened
 
 SHOWN = ("method", "passes", "rank", "captured", "largest_error_estimate", "relative_error", "converged")
 """Names of the facts that a notebook shows."""
@@ -21,7 +21,7 @@ def one_line(facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
     elif "relative_error" in facts:
         quality = f"; relative error {facts['relative_error']:.1e}"
     return printable(
-        f"<{facts['kind']} of {facts['input']['name']} by {facts['method']} in {facts['passes']} "
+        f"<{facts['kind']} of {shortened(facts['input']['name'])} by {facts['method']} in {facts['passes']} "
         f"pass{'es' if facts['passes'] != 1 else ''}: {shapes}{quality}>"
     )
 

@@ -243,6 +243,8 @@ def _matrix(x: object, missing: str | None, rows: Rows) -> Source:
         if rows is not None:
             raise InputError(f"{x.name} is a matrix already: row_axes= is for arrays and places of arrays")
         return x
+    if hasattr(x, "dimensions") and hasattr(x, "keys"):  # a result, which is defined above sources
+        raise InputError(f"a result is not a matrix; give one of its arrays, {', '.join(x.keys())}: r.name")
     raise InputError(
         f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "
         "or a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a DataFrame, an AnnData object"

@@ -24,7 +24,7 @@ from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.names import Axis, Named, is_counted
-from rankfold.pipeline.data.source import Csr, Matrix, in_one_line
+from rankfold.pipeline.data.source import Csr, Matrix, Readable
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.law import first_fall, first_outside
 
@@ -64,11 +64,9 @@ class InMemory(Named, Matrix):
         return 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ArraySource(InMemory):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class ArraySource(Readable, InMemory):
     """A matrix in memory, in any order and byte order."""
-
-    __repr__ = in_one_line
 
     array: npt.NDArray[Any]
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
@@ -173,11 +171,9 @@ def array_volume(
 # Sparse arrays ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SparseSource(InMemory):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SparseSource(Readable, InMemory):
     """A compressed matrix in memory."""
-
-    __repr__ = in_one_line
 
     array: Any
     """Compressed by rows, without duplicates."""

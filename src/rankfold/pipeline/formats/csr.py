@@ -23,7 +23,7 @@ from rankfold.pipeline.chunks.row_marks import RowMarks, join_marks
 from rankfold.pipeline.data.dtypes import cut, require_matrix, whole_lengths
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Names
-from rankfold.pipeline.data.source import MOST_FILES, Csr, absence_of, in_one_line, index_dtype
+from rankfold.pipeline.data.source import MOST_FILES, Csr, Readable, absence_of, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError, UnfitFileError
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.zarr.vector import Vector, vector_at
@@ -59,11 +59,9 @@ def entry_bytes(lines: int, numbers: int) -> int:
     return SPREAD_BYTES * min(numbers, ENTRIES) + 32 * min(lines, POINTERS) + 8 * lines
 
 
-@dataclass(frozen=True, slots=True)
-class CsrSource:
+@dataclass(frozen=True, slots=True, repr=False)
+class CsrSource(Readable):
     """A sparse matrix as the description of three vectors."""
-
-    __repr__ = in_one_line
 
     name: str
     shape: tuple[int, int]

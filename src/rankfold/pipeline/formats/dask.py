@@ -26,7 +26,7 @@ from rankfold.pipeline.chunks.geometry import Box, Piece, Span, intersect, local
 from rankfold.pipeline.data.dtypes import native, require_matrix
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Axis, Named
-from rankfold.pipeline.data.source import Csr, Matrix, in_one_line, index_dtype
+from rankfold.pipeline.data.source import Csr, Matrix, Readable, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError
 
 
@@ -87,10 +87,8 @@ class DaskBlocks(Named):
         return 2 * math.prod(grid.longest for grid in self.grids) * self.dtype.itemsize
 
 
-class DaskSource(Matrix, DaskBlocks):
+class DaskSource(Readable, Matrix, DaskBlocks):
     """A Dask array as a matrix of its two axes."""
-
-    __repr__ = in_one_line
 
     __slots__ = ()
     format = "Dask array"
@@ -106,11 +104,9 @@ class DaskSource(Matrix, DaskBlocks):
         return self._computed_bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DaskSparse(DaskSource):
     """A Dask array of sparse blocks, each of whole lines, by their stored numbers."""
-
-    __repr__ = in_one_line
 
     by: str
     """``rows`` or ``columns``: the lines of which a block has all."""

@@ -31,7 +31,7 @@ from rankfold.pipeline.chunks.geometry import Piece
 from rankfold.pipeline.chunks.reads import SCRATCH_BYTES, TURN_BYTES, read_plain_box, read_rectangle
 from rankfold.pipeline.data.dtypes import cut, native, require_lengths, require_matrix, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.source import Matrix, in_one_line
+from rankfold.pipeline.data.source import Matrix, Readable
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.regular import open_descriptor, open_regular
@@ -142,11 +142,9 @@ class NpyArray:
         return _truncation(self.name, size, self._expected_bytes(), self.dtype, self._header()[0])
 
 
-@dataclass(frozen=True, slots=True)
-class NpySource(Matrix, NpyArray):
+@dataclass(frozen=True, slots=True, repr=False)
+class NpySource(Readable, Matrix, NpyArray):
     """A matrix in a ``.npy`` file."""
-
-    __repr__ = in_one_line
 
     shape: tuple[int, int]
 

@@ -140,7 +140,7 @@ LAYOUTS = {"csr": "rows", "csc": "columns"}
 """The axis whose lines lie together, by SciPy's name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class NpzVector(Vector, NpySource):
     """A vector in a file as a matrix of shape ``(1, n)``."""
 

@@ -26,6 +26,7 @@ from rankfold.pipeline.data.source import (
     MOST_FILES,
     CompressedSource,
     Csr,
+    Readable,
     Source,
     absence_of,
     compressed,
@@ -55,8 +56,8 @@ def matching_files(location: str) -> list[str] | None:
     return [f"{path}{mark}{array}" for path in paths]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Series:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Series(Readable):
     """Sources of the same columns and type, each with rows below those of the one before."""
 
     name: str
@@ -175,7 +176,7 @@ class Series:
         return sum(int(count()) for count in counts if count is not None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparseSeries(Series):
     """The same of sparse matrices that are compressed by rows."""
 

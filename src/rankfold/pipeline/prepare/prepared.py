@@ -24,11 +24,11 @@ from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import (
     CompressedSource,
     Csr,
+    Readable,
     SamePlaces,
     Source,
     Wrapper,
     compressed,
-    in_one_line,
     require_compressed,
     row_marks,
     sum_places,
@@ -51,11 +51,9 @@ TEMPORARIES = 6
 """Arrays of float64, each as long as those numbers, that steps make beside them at most."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PreparedSource(SamePlaces):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PreparedSource(Readable, SamePlaces):
     """A matrix after some steps, in the working type."""
-
-    __repr__ = in_one_line
 
     inner: Source
     steps: tuple[Step, ...]
@@ -157,14 +155,12 @@ class PreparedSource(SamePlaces):
             step.apply(numbers)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PreparedSparse(PreparedSource):
     """A sparse matrix after some steps: what is stored is all that changes.
 
     Where steps make something of zeros, it is the matrix without that: ``shift`` is lacking in each row.
     """
-
-    __repr__ = in_one_line
 
     @property
     def _stored(self) -> CompressedSource:
@@ -346,8 +342,8 @@ def _chosen(name: str, found: Mapping[str, Array], source: Source) -> Array:
     columns, width = np.asarray(found["columns"]), int(np.ravel(found["of"])[0])
     if source.shape[1] != width:
         raise InputError(
-            f"{source.name} has {source.shape[1]} columns, and {name} chose among {width}. Give rows with the "
-            "columns that there were before"
+            f"{source.name} has {source.shape[1]} columns, and {name} chose among {width}. Give rows with "
+            "the columns that there were before"
         )
     if (wrong := first_outside(columns, 0, width - 1)) is not None:
         raise DataError(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import zarr
 
     from rankfold.pipeline.chunks.edition_array import EditionArray
+    from rankfold.pipeline.chunks.lazy_array import LazyArray
     from rankfold.pipeline.data.source import Source
 
 SCHEMA = 1
@@ -124,7 +125,8 @@ class Result(Exports):
     """Arrays of a reduction and the facts about it.
 
     Arrays are attributes, ``r.s``, ``r.components``, or found by name, ``r["s"]``. Row outputs of a stored
-    result, and whatever exceeds 64 MiB, are Zarr arrays, read when sliced; the rest are NumPy arrays. A
+    result, and whatever exceeds 64 MiB, are Zarr arrays, which are read when they are used and can be asked
+    what NumPy's can (``LazyArray``); the rest are NumPy arrays. A
     result without ``out=`` lives in a temporary store, which goes when the result and every array taken
     from it are gone. A reconstructed matrix is a plain Zarr array, and here a result of one array, ``X``.
 
@@ -200,7 +202,7 @@ class Result(Exports):
         self.require_edition()
         return self._facts
 
-    def __getattr__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
+    def __getattr__(self, name: str) -> npt.NDArray[Any] | LazyArray:
         arrays = self.__dict__.get("_arrays", {})
         if name not in arrays:
             raise self._missing(name, AttributeError)
@@ -228,11 +230,11 @@ class Result(Exports):
         error = MissingError if declared else kind
         return error(printable(f"this result has no {name!r}; it has {', '.join(sorted(arrays))}"))
 
-    def __getitem__(self, name: str) -> npt.NDArray[Any] | zarr.Array[Any]:
+    def __getitem__(self, name: str) -> npt.NDArray[Any] | LazyArray:
         """An array by a name that is not known before."""
         if name not in self._arrays:
             raise self._missing(name, KeyError)
-        array: npt.NDArray[Any] | zarr.Array[Any] = getattr(self, name)
+        array: npt.NDArray[Any] | LazyArray = getattr(self, name)
         return array
 
     def matrix(self, name: str) -> Source:
@@ -248,8 +250,44 @@ class Result(Exports):
         self.require_edition()
         return iter(sorted(self._arrays))
 
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._arrays
+
+    def keys(self) -> list[str]:
+        """Names of its arrays."""
+        return list(self)
+
+    def values(self) -> list[npt.NDArray[Any] | LazyArray]:
+        """Its arrays, in the order of ``keys``."""
+        return [self[name] for name in self]
+
+    def items(self) -> list[tuple[str, npt.NDArray[Any] | LazyArray]]:
+        """Names with their arrays."""
+        return [(name, self[name]) for name in self]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An array by its name, or ``default`` where there is none."""
+        return self[name] if name in self._arrays else default
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """The array of a result that has no other; of several one is to be named."""
+        if len(self) != 1:
+            raise TypeError(
+                f"a result has several arrays, {', '.join(self)}: say which one, as "
+                f"numpy.asarray(r.{next(iter(self), 'name')})"
+            )
+        ((_, values),) = self.items()
+        return np.asarray(values, dtype)
+
     def __dir__(self) -> list[str]:
-        return [*(name for name in super().__dir__() if not name.startswith("require")), *self._arrays]
+        own = (name for name in super().__dir__() if not name.startswith(("require", "_")))
+        return [*own, *self._arrays]
 
     def __repr__(self) -> str:
         return one_line(self._facts, self._arrays)

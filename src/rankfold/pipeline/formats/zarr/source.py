@@ -44,7 +44,7 @@ from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of, digest_of_ro
 from rankfold.pipeline.chunks.shard import ABSENT, read_index
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.names import Axis, Names
-from rankfold.pipeline.data.source import Matrix, in_one_line
+from rankfold.pipeline.data.source import Matrix, Readable
 from rankfold.pipeline.errors import ChunkError
 from rankfold.pipeline.formats.naming import written_names, zarr_axis
 from rankfold.pipeline.formats.zarr.absent_chunks import count_absent, is_indexed, require_inner
@@ -296,11 +296,9 @@ class ZarrArray(Layout):
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class ZarrSource(Matrix, ZarrArray):
+@dataclass(frozen=True, slots=True, repr=False)
+class ZarrSource(Readable, Matrix, ZarrArray):
     """A Zarr array as a matrix of its two axes."""
-
-    __repr__ = in_one_line
 
     shape: tuple[int, int]
     chunks: tuple[int, int]

@@ -89,7 +89,7 @@ class Vector:
         return out
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class VectorSource(Vector, ZarrSource):
     """A Zarr array of shape ``(n,)`` as a matrix of shape ``(1, n)``, which may be empty."""
 

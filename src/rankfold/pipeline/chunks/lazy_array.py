@@ -1,0 +1,301 @@
+"""Arrays that are read when they are used: what NumPy's arrays can be asked, over something that reads boxes.
+
+A part of a file is had by the same index as the part of an array in memory; sums and means read a block of
+rows at a time; anything else, such as arithmetic, takes the whole array into memory first and gives a NumPy
+array. So code that was written for NumPy's arrays goes on with these, and takes the memory that is said here.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+Read = Callable[[tuple[Any, ...]], Array]
+"""Numbers at a slice of positive step, or at indices in rising order, along each axis: the outer product."""
+
+BLOCK_BYTES = 2**24
+"""Rows that are read at a time by sums, means and loops, unless one row takes more."""
+
+
+class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """What NumPy's arrays can be asked, of a class with ``shape``, ``dtype`` and ``read_selection``.
+
+    The last gives what a ``Read`` does.
+    """
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+
+        @property
+        def dtype(self) -> np.dtype[Any]: ...
+
+        def read_selection(self, selection: tuple[Any, ...]) -> Array: ...
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of an array without axes")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        if self.size == 1:
+            return bool(np.asarray(self))
+        raise ValueError("whether an array is true is not clear; use a.any() or a.all()")
+
+    def __getitem__(self, key: Any) -> Any:
+        """A part as a NumPy array or scalar, by any index that NumPy's arrays take."""
+        return part(self.shape, key, self.read_selection)
+
+    def __iter__(self) -> Iterator[Any]:
+        for block in self.blocks():
+            yield from block
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """All numbers in memory."""
+        if copy is False:
+            raise ValueError("numbers are in a file, so that an array of them is a copy")
+        return np.asarray(self[...], dtype)
+
+    def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[Array]:
+        """Rows in their order, as NumPy arrays of at most so many bytes, or one row."""
+        step = max(1, block_bytes // max(1, math.prod(self.shape[1:]) * self.dtype.itemsize))
+        for start in range(0, len(self), step):
+            yield self[start : start + step]
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's function of all numbers, in memory."""
+        if any(isinstance(each, LazyArray) for each in options.get("out") or ()):
+            raise TypeError("numbers in a file cannot be written to: numpy.asarray(a) is a copy of them")
+        given = [np.asarray(each) if isinstance(each, LazyArray) else each for each in inputs]
+        return getattr(ufunc, method)(*given, **options)
+
+    @property
+    def T(self) -> Array:
+        """All numbers, transposed, in memory."""
+        return np.asarray(self).T
+
+    @property
+    def real(self) -> Array:
+        """Real parts of all numbers, in memory."""
+        return np.asarray(self).real
+
+    @property
+    def imag(self) -> Array:
+        """Imaginary parts of all numbers, in memory."""
+        return np.asarray(self).imag
+
+    # A block of rows at a time ------------------------------------------------------------------------
+
+    def sum(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> Any:
+        """Sum along axes, a block of rows in memory."""
+        return self._reduced(np.sum, np.add, axis, dtype, out, keepdims)
+
+    def min(self, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+        """Smallest number along axes, a block of rows in memory."""
+        return self._reduced(np.min, np.minimum, axis, None, out, keepdims)
+
+    def max(self, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
+        """Largest number along axes, a block of rows in memory."""
+        return self._reduced(np.max, np.maximum, axis, None, out, keepdims)
+
+    def mean(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> Any:
+        """Mean along axes, summed in float64 or wider, a block of rows in memory."""
+        wide, given = self._type_of_sums(dtype)
+        total = self._reduced(np.sum, np.add, axis, wide, out, keepdims)
+        return np.asarray(total / self._count(axis)).astype(given)[()]
+
+    def var(
+        self, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False
+    ) -> Any:
+        """Variance along axes by two reads, a block of rows in memory."""
+        wide, given = self._type_of_sums(dtype)
+        real = np.zeros(0, wide).real.dtype
+        axes = _axes(axis, self.ndim)
+        if 0 not in axes:  # every row has a mean of its own
+            of_rows = [np.var(block, axes, wide, ddof=ddof, keepdims=keepdims) for block in self.blocks()]
+            return np.concatenate(of_rows).real.astype(np.zeros(0, given).real.dtype)
+        mean = self.mean(axis, wide, keepdims=True)
+
+        def squares(block: Array, axis: Any, dtype: Any, keepdims: bool) -> Any:
+            rest = block.astype(dtype) - mean
+            return np.sum((rest * rest.conj()).real, axis=axis, keepdims=keepdims)
+
+        total = self._reduced(squares, np.add, axis, wide, out, keepdims)
+        values = total / max(self._count(axis) - ddof, 0)
+        return np.asarray(values, real).astype(np.zeros(0, given).real.dtype)[()]
+
+    def std(
+        self, axis: Any = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False
+    ) -> Any:
+        """Standard deviation along axes by two reads, a block of rows in memory."""
+        return np.sqrt(self.var(axis, dtype, out, ddof, keepdims))
+
+    def _type_of_sums(self, dtype: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
+        """Types that a mean is summed in, and given in: as NumPy's, but never narrower than float64."""
+        given = np.dtype(dtype) if dtype is not None else np.mean(np.zeros(1, self.dtype)).dtype
+        return np.result_type(given, np.float64), given
+
+    def _count(self, axis: Any) -> int:
+        """Numbers that come into each result."""
+        return math.prod(self.shape[each] for each in _axes(axis, self.ndim))
+
+    def _reduced(
+        self, of_block: Any, join: np.ufunc, axis: Any, dtype: Any, out: None, keepdims: bool
+    ) -> Any:
+        if out is not None:
+            raise TypeError("an array for results cannot be given; the result is a new one")
+        axes, options = _axes(axis, self.ndim), ({} if dtype is None else {"dtype": dtype})
+        if not self.size:
+            return of_block(np.empty(self.shape, self.dtype), axis=axes, keepdims=keepdims, **options)
+        if 0 not in axes:
+            parts = [of_block(block, axis=axes, keepdims=keepdims, **options) for block in self.blocks()]
+            return np.concatenate(parts)
+        found = None
+        for block in self.blocks():
+            here = of_block(block, axis=axes, keepdims=keepdims, **options)
+            found = here if found is None else join(found, here)
+        return found
+
+
+METHODS = (
+    *("all", "any", "argmax", "argmin", "argpartition", "argsort", "astype", "choose", "clip", "compress"),
+    *("conj", "conjugate", "copy", "cumprod", "cumsum", "diagonal", "dot", "flatten", "item", "nonzero"),
+    *("prod", "ravel", "repeat", "reshape", "round", "searchsorted", "squeeze", "swapaxes", "take"),
+    *("tobytes", "tolist", "trace", "transpose"),
+)
+"""Methods of NumPy's arrays that are had by reading all numbers."""
+
+
+def _by_reading(name: str) -> Callable[..., Any]:
+    def method(self: LazyArray, *given: Any, **options: Any) -> Any:
+        return getattr(np.asarray(self), name)(*given, **options)
+
+    method.__name__, method.__doc__ = name, f"``numpy.ndarray.{name}`` of all numbers, in memory."
+    return method
+
+
+for _name in METHODS:
+    setattr(LazyArray, _name, _by_reading(_name))
+
+
+def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """Numbers of axes, from the first; all for None."""
+    asked = range(ndim) if axis is None else axis if isinstance(axis, Sequence) else (axis,)
+    axes = tuple(operator.index(each) for each in asked)
+    for each in axes:
+        if not -ndim <= each < ndim:
+            raise np.exceptions.AxisError(each, ndim)
+    return tuple(each % ndim for each in axes)
+
+
+# Parts --------------------------------------------------------------------------------------------------
+
+
+def part(shape: tuple[int, ...], key: Any, read: Read) -> Any:
+    """The part of an array that an index of NumPy's names, by a read of no more lines than it touches.
+
+    Raises
+    ------
+    IndexError
+        As NumPy would: too many indices, or one beyond the axis.
+    """
+    indices = _per_axis(shape, key)
+    lines: list[Any] = []
+    final: list[Any] = []
+    axis = 0
+    for index in indices:
+        if index is None:
+            final.append(None)
+            continue
+        line, rest = _line(index, shape[axis], axis)
+        lines.append(line)
+        final.append(rest)
+        axis += 1
+    return read(tuple(lines))[tuple(final)]
+
+
+def _per_axis(shape: tuple[int, ...], key: Any) -> list[Any]:
+    """An index for each axis, and None for each axis that is new."""
+    given = list(key) if isinstance(key, tuple) else [key]
+    indices: list[Any] = []
+    for each in given:
+        is_list = isinstance(each, (list, LazyArray)) or (hasattr(each, "__array__") and np.ndim(each))
+        index = np.asarray(each) if is_list or isinstance(each, np.ndarray) else each
+        if isinstance(index, np.ndarray) and index.dtype == bool and index.ndim > 1:
+            axis = _taken(indices)
+            if index.shape != shape[axis : axis + index.ndim]:
+                raise IndexError(f"a mask of shape {index.shape} is for an array of shape {shape}")
+            indices += list(np.nonzero(index))
+        else:
+            indices.append(index)
+    taken = _taken(indices)
+    if taken > len(shape):
+        raise IndexError(f"too many indices: the array has {len(shape)} axes, but {taken} were indexed")
+    places = [at for at, each in enumerate(indices) if each is Ellipsis]
+    if len(places) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    at = places[0] if places else len(indices)
+    return [*indices[:at], *[slice(None)] * (len(shape) - taken), *indices[at + len(places) :]]
+
+
+def _taken(indices: list[Any]) -> int:
+    """Axes that indices are for."""
+    return sum(each is not None and each is not Ellipsis for each in indices)
+
+
+def _line(index: Any, length: int, axis: int) -> tuple[Any, Any]:
+    """What is read along an axis, and the index of that which gives what was asked for."""
+    if isinstance(index, slice):
+        asked = range(length)[index]
+        if not asked:
+            return slice(0, 0), slice(None)
+        if asked.step > 0:
+            return slice(asked.start, asked.stop, asked.step), slice(None)
+        return slice(asked[-1], asked[0] + 1, -asked.step), slice(None, None, -1)
+    if not isinstance(index, np.ndarray):
+        try:
+            place = operator.index(index)
+        except TypeError:
+            raise IndexError(
+                "indices are whole numbers, slices, ..., None, masks, or arrays of whole numbers, not "
+                f"{index!r:.60}"
+            ) from None
+        if not -length <= place < length:
+            raise IndexError(f"index {place} is beyond axis {axis}, whose length is {length}")
+        return slice(place % length, place % length + 1), 0
+    if index.dtype == bool:
+        if index.shape != (length,):
+            raise IndexError(f"a mask of shape {index.shape} is for axis {axis}, whose length is {length}")
+        index = np.flatnonzero(index)
+    if not index.size:
+        return slice(0, 0), index.astype(np.intp)
+    if index.dtype.kind not in "iu":
+        raise IndexError(f"an array of indices is of whole numbers or booleans, not of {index.dtype}")
+    low, high = int(index.min()), int(index.max())
+    if low < -length or high >= length:
+        raise IndexError(f"index {low if low < -length else high} is beyond axis {axis}, of length {length}")
+    lines, places = np.unique(np.where(index < 0, index + length, index), return_inverse=True)
+    return lines.astype(np.int64), places.reshape(index.shape)
