@@ -56,6 +56,8 @@ DOORS: dict[str, Callable[[str], list[str]]] = {
     "plot --out .png": lambda out: ["plot", "r.zarr", "--out", f"{out}.png"],
     "export --into": lambda out: ["export", "r.zarr", "--into", out],
     "export --into .nc": lambda out: ["export", "r.zarr", "--into", f"{out}.nc"],
+    "export --into .csv": lambda out: ["export", "r.zarr", "--into", f"{out}.csv"],
+    "export --into .parquet": lambda out: ["export", "r.zarr", "--into", f"{out}.parquet"],
     "demo --out": lambda out: ["demo", "--out", out],
     "run, outputs:": lambda out: flow(out),
     "run, picture:": lambda out: flow("results", f", picture: {{file: {out}.png}}"),

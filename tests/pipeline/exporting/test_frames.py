@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import rankfold as rf
 from rankfold.pipeline.errors import InputError
+from rankfold.workflows.cli import app
 
 pandas = pytest.importorskip("pandas", reason="pip install pandas")
 
@@ -65,3 +69,54 @@ def test_wrong_names_and_lengths_are_told() -> None:
         result.to_pandas(like=frame()[1:])
     with pytest.raises(InputError, match="no coordinates of rows"):
         rf.pca(frame(), 2, with_rows=False).to_pandas()
+
+
+# Tables in files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_table_has_the_names_and_every_digit(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rankfold.pipeline.exporting.frames.TABLE_ROWS", 7)
+    exact = functools.partial(pandas.read_csv, float_precision="round_trip")
+    read = {".csv": exact, ".parquet": pandas.read_parquet}[suffix]
+    result = rf.pca(frame(), 2, out=tmp_path / "r.zarr")
+    found = read(result.to_table(tmp_path / f"t{suffix}"))
+    assert list(found.columns) == ["row", "PC1", "PC2"]
+    assert list(found["row"]) == [f"s{i}" for i in range(30)]
+    np.testing.assert_array_equal(found[["PC1", "PC2"]], result.scores[:])
+    found = read(result.to_table(tmp_path / f"c{suffix}", "components"))
+    assert list(found.iloc[:, 0]) == list("abcd")
+    np.testing.assert_array_equal(found[["PC1", "PC2"]], result.components.T)
+
+
+def test_a_table_of_a_field_has_a_column_for_each_axis(tmp_path: Path) -> None:
+    xarray = pytest.importorskip("xarray")
+    x = np.random.default_rng(0).standard_normal((9, 3, 4))
+    data = xarray.DataArray(
+        x, dims=("time", "lat", "lon"), coords={"lat": [60.0, 50.0, 40.0], "lon": [0.0, 10.0, 20.0, 30.0]}
+    )
+    result = rf.pca(rf.open(data, row_axes="time"), 2)
+    found = pandas.read_csv(result.to_table(tmp_path / "t.csv", "components"))
+    assert list(found.columns) == ["lat", "lon", "PC1", "PC2"]
+    assert found.loc[5, ["lat", "lon"]].tolist() == [50.0, 10.0]
+
+
+def test_the_command_writes_tables_and_replaces_its_own_alone(tmp_path: Path) -> None:
+    cli = CliRunner()
+    rf.kmeans(frame(), 3, out=tmp_path / "k.zarr")
+    words = ["export", str(tmp_path / "k.zarr"), "--into", str(tmp_path / "k.csv")]
+    assert cli.invoke(app, words).exit_code == 0
+    assert pandas.read_csv(tmp_path / "k.csv").columns[-1] == "labels"
+    assert cli.invoke(app, words).exit_code != 0
+    assert cli.invoke(app, [*words, "--overwrite"]).exit_code == 0
+    (tmp_path / "k.csv").write_text("mine\n")
+    refused = cli.invoke(app, [*words, "--overwrite"])
+    assert refused.exit_code != 0
+    assert (tmp_path / "k.csv").read_text() == "mine\n"
+    assert cli.invoke(app, [*words[:3], str(tmp_path / "c.parquet"), "--array", "centers"]).exit_code == 0
+    assert len(pandas.read_parquet(tmp_path / "c.parquet")) == 4
+    wrong = cli.invoke(app, [*words[:3], str(tmp_path / "d.csv"), "--array", "U"])
+    assert "has no 'U'" in wrong.output
+    assert not (tmp_path / "d.csv").exists()

@@ -130,6 +130,18 @@ class Exports:
 
         return polars_frame(self, name)
 
+    def to_table(
+        self: Outcome, path: str | os.PathLike[str], name: str | None = None, *, overwrite: bool = False
+    ) -> Path:
+        """Write an array as a ``.csv`` or ``.parquet`` file, with names of rows or columns where it has them.
+
+        ``name`` is that of an array; coordinates of the rows by default. Components have a line for each
+        column of the data. The file is there when it is whole.
+        """
+        from rankfold.pipeline.exporting.frames import write_table
+
+        return write_table(self, Path(path), name, overwrite=overwrite)
+
     def plot(
         self: Plottable,
         kind: str = "auto",

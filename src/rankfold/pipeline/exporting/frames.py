@@ -1,13 +1,16 @@
-"""An array of a result as a pandas or polars frame, with the names of the data's rows or columns."""
+"""An array of a result as a frame of pandas or polars, or a table in a file, with names of the data."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rankfold.pipeline.data.names import Axis, Names, is_counted
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import (
     Outcome,
     names_in,
@@ -16,9 +19,20 @@ from rankfold.pipeline.exporting.outcome import (
     whole_length,
 )
 from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.outputs import file_output, head_of
+from rankfold.pipeline.regular import open_regular
 
-LINES = ("scores", "U", "W", "indices")
-"""What is taken where no name is given: coordinates of the rows, or their neighbors."""
+LINES = ("scores", "U", "W", "embedding", "features", "labels", "indices")
+"""What is taken where no name is given: coordinates of the rows, their clusters, or their neighbors."""
+
+TABLES = (".csv", ".parquet")
+"""Ends of names of files that hold a table."""
+
+TABLE_ROWS = 2**16
+"""Lines of a table that are written at a time."""
+
+MARK = b"rankfold"
+"""Name of an entry in the metadata of a Parquet file that was made here."""
 
 PREFIXES = {"scores": "PC", "components": "PC", "U": "SV", "Vt": "SV", "W": "NMF", "H": "NMF"}
 
@@ -59,6 +73,13 @@ def polars_frame(result: Outcome, name: str | None = None) -> Any:
 
 def _lines(result: Outcome, name: str | None) -> tuple[str, Any, str | None]:
     """The array with rows or columns of the data going down, and which of them do."""
+    name, side, turned = _named(result, name)
+    values = np.asarray(result[name][...])
+    return name, (values.T if turned else values.reshape(len(values), -1)), side
+
+
+def _named(result: Outcome, name: str | None) -> tuple[str, str | None, bool]:
+    """An array, what its lines belong to, ``rows`` or ``columns`` of the data, and whether it is turned."""
     if name is None:
         name = next((each for each in LINES if each in set(result)), None)
         if name is None:
@@ -67,11 +88,103 @@ def _lines(result: Outcome, name: str | None) -> tuple[str, Any, str | None]:
             )
     if name not in set(result):
         raise InputError(f"this result has no {name!r}; it has {', '.join(result)}")
-    values, kinds = np.asarray(result[name][...]), result.dimensions(name)
+    kinds = result.dimensions(name)
     if kinds[-1] == "column" and len(kinds) == 2:
-        return name, values.T, "columns"
-    side = {"row": "rows", "column": "columns"}.get(kinds[0])
-    return name, values.reshape(len(values), -1), side
+        return name, "columns", True
+    return name, {"row": "rows", "column": "columns"}.get(kinds[0]), False
+
+
+# Files --------------------------------------------------------------------------------------------------
+
+
+def write_table(result: Outcome, path: Path, name: str | None = None, *, overwrite: bool = False) -> Path:
+    """A ``.csv`` or ``.parquet`` file with a line for each row, or each column, of the data.
+
+    The first columns name the lines, one for each axis of the data that has names. The file appears when it
+    is whole; one that was made here may be replaced.
+
+    Parameters
+    ----------
+    result : Result
+    path : Path
+    name : str, optional
+        An array; coordinates of the rows by default. Components have a line for each column of the data.
+
+    Raises
+    ------
+    InputError, OutputError
+        There is no such array; its numbers are complex; the file exists.
+
+    Notes
+    -----
+    Reads 65 536 lines at a time.
+    """
+    arrow = library("pyarrow", extra="formats", what=f"writing {path}")
+    name, side, turned = _named(result, name)
+    array = np.asarray(result[name][...]).T if turned else result[name]
+    if array.dtype.kind == "c":
+        raise OutputError(f"{path}: tables hold no complex numbers. Write real and imaginary parts")
+    names = names_in(result, side) if side is not None else None
+    titles = _titles(result, name, array.shape[1] if len(array.shape) > 1 else 1)
+    tables = _tables(arrow, array, names, titles)
+    first = next(tables)
+    schema = first.schema.with_metadata({MARK: str(result.attrs["kind"]).encode()})
+    output = file_output(path, lambda there: _foreign_table(there, schema.names), replaces=overwrite)
+    with output.draft() as begun, _writer(path.suffix, begun, schema) as writer:
+        for table in itertools.chain([first], tables):
+            writer.write_table(table.replace_schema_metadata(schema.metadata))
+    return output.path
+
+
+def _tables(arrow: Any, array: Any, names: Names | None, titles: list[str]) -> Iterator[Any]:
+    """Some lines of a table at a time, at least one table."""
+    for start in range(0, max(1, len(array)), TABLE_ROWS):
+        part = np.asarray(array[start : start + TABLE_ROWS])
+        part = part.reshape(len(part), len(titles))
+        columns = {} if names is None else _names_of_lines(names, start, start + len(part), titles)
+        columns |= {title: np.ascontiguousarray(part[:, at]) for at, title in enumerate(titles)}
+        yield arrow.table({title: arrow.array(values) for title, values in columns.items()})
+
+
+def _names_of_lines(names: Names, start: int, stop: int, titles: list[str]) -> dict[str, Any]:
+    """Labels of some lines along each axis; indices along one that has none."""
+    places = np.arange(start, stop) if names.places is None else names.places[start:stop]
+    indices = np.unravel_index(places, [axis.length for axis in names.axes])
+    columns: dict[str, Any] = {}
+    for axis, index in zip(names.axes, indices, strict=True):
+        title = "name" if axis.name.isdecimal() else axis.name
+        while title in titles or title in columns:
+            title += "_"
+        labels = index if axis.labels is None else axis.labels[index]
+        columns[title] = labels.astype(str) if labels.dtype.kind in "UO" else labels
+    return columns
+
+
+def _writer(suffix: str, path: Path, schema: Any) -> Any:
+    if suffix == ".parquet":
+        import pyarrow.parquet
+
+        return pyarrow.parquet.ParquetWriter(path, schema)
+    import pyarrow.csv
+
+    return pyarrow.csv.CSVWriter(path, schema)
+
+
+def _foreign_table(path: Path, titles: list[str]) -> str | None:
+    """What a file is if it is no table of these columns that was made here."""
+    if path.suffix == ".parquet":
+        import pyarrow
+        import pyarrow.parquet
+
+        try:
+            with open_regular(path) as file:
+                made_here = MARK in (pyarrow.parquet.read_schema(file).metadata or {})
+        except pyarrow.ArrowException:
+            made_here = False
+    else:
+        header = ",".join(f'"{title}"' for title in titles).encode() + b"\n"
+        made_here = head_of(path).startswith(header)
+    return None if made_here else "is no table of such an array that rankfold wrote"
 
 
 def _titles(result: Outcome, name: str, count: int) -> list[str]:

@@ -18,12 +18,17 @@ def export(
     into: Annotated[
         Path,
         typer.Option(
-            metavar="FILE", help="a .h5ad file or Zarr store of AnnData to add to, or a new .nc file"
+            metavar="FILE",
+            help="a .h5ad file or Zarr store of AnnData to add to, or a new .nc, .csv or .parquet file",
         ),
     ],
     like: Annotated[
         str | None,
         typer.Option(metavar="DATA::VAR", help="for .nc: the data, whose coordinates and units are taken"),
+    ] = None,
+    array: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="for .csv and .parquet: scores, components, ...; rows by default"),
     ] = None,
     key_added: Annotated[
         str | None, typer.Option(help="for AnnData: in place of X_pca, PCs, neighbors, ...")
@@ -34,12 +39,19 @@ def export(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace what has the same names")] = False,
     as_json: Json = False,
 ) -> None:
-    """Put a result where scanpy or xarray goes on with it."""
+    """Put a result where scanpy, xarray or a table goes on with it."""
     import rankfold
     from rankfold.pipeline.errors import InputError
+    from rankfold.pipeline.exporting.frames import TABLES
 
     found = rankfold.open_result(result)
-    if into.suffix == ".nc":
+    if array is not None and into.suffix not in TABLES:
+        raise InputError(f"--array is for {' and '.join(TABLES)} files, and {into} is none")
+    if into.suffix in TABLES:
+        if like is not None or key_added is not None or in_place:
+            raise InputError(f"{into} is a table: --like, --key-added and --in-place are for other files")
+        made = found.to_table(into, array, overwrite=overwrite)
+    elif into.suffix == ".nc":
         if key_added is not None or in_place:
             raise InputError(f"{into} is written anew: --key-added and --in-place are for files of AnnData")
         made = found.to_netcdf(into, like=like, overwrite=overwrite)
