@@ -51,6 +51,15 @@ name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
 with open(folder / "calls", "a") as calls:
     print(name, *words, file=calls)
 queue = folder / "queue"
+busy, turn = folder / "busy", folder / f"turn-{{name}}"
+if busy.exists() and not turn.exists():
+    turn.touch()  # every other call of a command fails
+    print(f"{{name}}: error: {{busy.read_text()}}", file=sys.stderr)
+    if name != "sbatch" or "taken" not in busy.read_text():
+        sys.exit(1)
+elif turn.exists():
+    turn.unlink()
+failed = turn.exists()
 jobs = queue.read_text().splitlines() if queue.exists() else []
 if name == "squeue":
     print("\\n".join(jobs))
@@ -58,6 +67,8 @@ elif name == "sbatch":
     script = sys.stdin.read()
     called = script.partition("--job-name=")[2].split()[0]
     queue.write_text(f"4711|PENDING|Resources|2:00:00|N/A||{{called}}\\n")
+    if failed:
+        sys.exit(1)  # the job is in the queue, and nobody was told
     print("Submitted batch job 4711")
 elif name == "scancel" and not (folder / "stubborn").exists():
     named = [word.partition("=")[2] for word in words if word.startswith("--name=")]
@@ -92,6 +103,12 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "queue"
 
 
+def busy(queue: Path, monkeypatch: pytest.MonkeyPatch, message: str) -> None:
+    """Let every other call of each command fail."""
+    (queue.parent / "busy").write_text(message)
+    monkeypatch.setattr("rankfold.cluster.slurm.queue.FIRST_PAUSE", 0.01)
+
+
 @pytest.fixture
 def no_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
@@ -120,6 +137,47 @@ def test_the_job_of_a_workflow_runs_it_on_its_profile(flow: Path) -> None:
     assert rankfold("submit", "--print", "--", "run", "flow.yaml").stdout == shown.stdout
     part = rankfold("submit", "--print", "--", "flow.yaml", "--from", "near")
     assert f"run {folder}/flow.yaml --from near --cluster allocation &" in part.stdout
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Socket timed out on send/recv operation",
+        "Unable to contact slurm controller (connect failure)",
+        "Resource temporarily unavailable",
+        "QOSMaxSubmitJobPerUserLimit",
+        "Socket timed out on send/recv operation, but the job was taken",
+    ],
+)
+def test_what_passes_of_slurm_is_asked_again(
+    message: str, flow: Path, queue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy(queue, monkeypatch, message)
+    flow.write_text(FLOW.replace("stages:", "profile: site\nstages:"))
+    sent = rankfold("submit", flow)
+    assert sent.exit_code == 0, sent.output
+    assert "4711" in sent.output
+    calls = (queue.parent / "calls").read_text().splitlines()
+    assert sum(call.startswith("sbatch") for call in calls) == (1 if "taken" in message else 2)
+    assert "is submitted already" in rankfold("submit", flow).output
+    ended = rankfold("cancel", flow)
+    assert ended.exit_code == 0, ended.output
+    assert not queue.read_text()
+
+
+def test_what_does_not_pass_is_said_as_that(flow: Path, queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankfold.cluster.slurm.queue.PATIENCE_SECONDS", 0.0)
+    flow.write_text(FLOW.replace("stages:", "profile: site\nstages:"))
+    busy(queue, monkeypatch, "Unable to contact slurm controller")
+    unknown = rankfold("submit", flow)
+    assert unknown.exit_code != 0
+    assert "squeue does not answer. Give the command again later" in unknown.output
+    (queue.parent / "busy").unlink()
+    (queue.parent / "turn-squeue").unlink(missing_ok=True)
+    (queue.parent / "sbatch").write_text("#!/bin/sh\necho 'error: Socket timed out' >&2; exit 1\n")
+    refused = rankfold("submit", flow)
+    assert "does not take the job at the moment" in refused.output
+    assert "Change the profile" not in refused.output
 
 
 def test_without_a_profile_of_its_own_a_workflow_takes_that_of_the_command(flow: Path) -> None:

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from rankfold.cluster.queues.shell import clock, open_logs
 from rankfold.cluster.queues.system import WorkerJob
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
-from rankfold.cluster.slurm.queue import QueuedJob, ask, user
+from rankfold.cluster.slurm.queue import QueuedJob, ask, ask_again, user
 from rankfold.pipeline.errors import InputError
 
 TITLE = "Grid Engine"
@@ -60,7 +60,7 @@ def prologue(job: WorkerJob) -> list[str]:
 
 def refused(script: str) -> str | None:
     """See ``QueueSystem``."""
-    answer = ask("qsub", "-w", "v", stdin=script)
+    answer = ask_again("qsub", "-w", "v", stdin=script)
     return (answer.stderr + answer.stdout).strip() if answer.returncode else None
 
 

@@ -46,7 +46,7 @@ def prologue(job: WorkerJob) -> list[str]:
 
 def refused(script: str) -> str | None:
     """See ``QueueSystem``."""
-    answer = queue.ask("sbatch", "--test-only", stdin=script)
+    answer = queue.ask_again("sbatch", "--test-only", stdin=script)
     return answer.stderr if answer.returncode else None
 
 

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from rankfold.cluster.queues.registry import queue_system, scheduler_of
-from rankfold.cluster.slurm.queue import QueuedJob, ask
+from rankfold.cluster.slurm.queue import QueuedJob, ask_again
 from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
@@ -93,7 +93,7 @@ def cancel_jobs(names: Collection[str], numbers: Collection[str] = ()) -> list[Q
         jobs |= {job.number: job for job in remaining if job.number not in jobs}
         # One that has ended in between is refused: what counts is what is left.
         messages = [_cancel(name).stderr for name in {job.name for job in remaining} & {*names}]
-        messages += [ask("scancel", job.number).stderr for job in remaining if job.name not in names]
+        messages += [ask_again("scancel", job.number).stderr for job in remaining if job.name not in names]
         if remaining and time.monotonic() > until:
             raise ClusterError(
                 f"cancelled {CANCEL_SECONDS:.0f} s ago and still there: {', '.join(map(str, remaining))}. "
@@ -123,4 +123,4 @@ def _cancel_line(name: str) -> str:
 
 
 def _cancel(name: str) -> subprocess.CompletedProcess[str]:
-    return ask("sh", "-c", _cancel_line(name))
+    return ask_again("sh", "-c", _cancel_line(name))

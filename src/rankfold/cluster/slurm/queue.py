@@ -6,8 +6,10 @@ clock of this process goes on from its last answer.
 
 from __future__ import annotations
 
+import logging
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import time
@@ -20,11 +22,28 @@ from rankfold.cluster.slurm.profile import walltime_seconds
 from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.regular import read_last_lines
 
+LOG = logging.getLogger("rankfold")
+
 GONE_SECONDS = 60.0
 """A job that SLURM does not know for so long has ended; its answers may be some seconds old."""
 
 ANSWER_SECONDS = 60.0
 """Longest wait for one answer of SLURM."""
+
+PATIENCE_SECONDS = 60.0
+"""Longest time for which a command is given again because its failure passes."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
+"""Seconds before a command is given again; twice as long each time."""
+
+_PASSING = re.compile(
+    "socket timed out|unable to contact|connection (refused|reset|timed out)|connect failure|zero bytes were "
+    "transmitted|temporarily unavailable|temporarily unable|no answer within|timed out|try again|"
+    "max(submit|jobs?)\\w*limit|job submit limit|backup controller|in standby mode|network is unreachable|"
+    "cannot connect to|pbs_server is (down|currently not available)|cannot communicate with",
+    re.IGNORECASE,
+)
+"""What commands of queues say of a controller that is busy or restarts, and of limits of the moment."""
 
 _ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "REQUEUED", "SIGNALING"}
 _ALIVE |= {"HELD"}
@@ -127,7 +146,7 @@ def list_jobs() -> list[QueuedJob] | None:
     """Jobs of this user that have not ended; None where there is no SLURM, or none that answers."""
     if shutil.which("squeue") is None:
         return None
-    answer = ask("squeue", "-h", f"--user={user()}", "-o", "%i|%T|%r|%L|%S|%N|%j")
+    answer = ask_again("squeue", "-h", f"--user={user()}", "-o", "%i|%T|%r|%L|%S|%N|%j")
     if answer.returncode:
         return None
     lines = (line.split("|", 6) for line in answer.stdout.splitlines())
@@ -170,6 +189,45 @@ def ask(*command: str, stdin: str | None = None) -> subprocess.CompletedProcess[
         )
     except subprocess.TimeoutExpired as error:
         return subprocess.CompletedProcess(command, 1, "", f"no answer within {error.timeout:.0f} s")
+
+
+def is_passing(message: str) -> bool:
+    """Whether a command failed for a reason that goes by itself, and not because it was refused.
+
+    >>> is_passing("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
+    True
+    >>> is_passing("sbatch: error: invalid partition specified: nowhere")
+    False
+    """
+    return _PASSING.search(message) is not None
+
+
+def ask_again(
+    *command: str, stdin: str | None = None, known: Callable[[], str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of a queue until it is answered: what passes is waited for, a minute at most.
+
+    Parameters
+    ----------
+    command, stdin
+        As of ``ask``.
+    known : function, optional
+        Looks, before the command is given once more, whether it was followed although no answer came: output
+        that it would have given, or nothing.
+    """
+    began, pause = time.monotonic(), FIRST_PAUSE
+    while True:
+        answer = ask(*command, stdin=stdin)
+        waited = time.monotonic() - began
+        if not answer.returncode or not is_passing(answer.stderr) or waited + pause > PATIENCE_SECONDS:
+            return answer
+        if pause == FIRST_PAUSE:
+            said = answer.stderr.strip().splitlines()[-1]
+            LOG.info("%s: %s; asking again, for %.0f s at most", command[0], said, PATIENCE_SECONDS)
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+        if known is not None and (output := known()):
+            return subprocess.CompletedProcess(command, 0, output, "")
 
 
 def user() -> str:

@@ -20,7 +20,7 @@ from rankfold.cluster.slurm.job_script import PREFIX, allocation_of, job_script,
 from rankfold.cluster.slurm.profile import Profile, absolute_profile, find_profile
 from rankfold.cluster.slurm.queue import list_jobs, require_commands
 from rankfold.cluster.slurm.shell_lines import log_pattern, require_one_line
-from rankfold.pipeline.errors import OutputError
+from rankfold.pipeline.errors import ClusterError, OutputError
 from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_json
 from rankfold.pipeline.storage.lock import hold_lock
 from rankfold.workflows.flows.flow_file import HERE
@@ -154,7 +154,13 @@ def submit_command(name: str, out: Path, script: str, profile: Profile) -> Submi
 
 def require_no_job(name: str, target: Path) -> None:
     """Raise where a job of this name runs, or waits to."""
-    if there := [job for job in list_jobs() or () if job.name == PREFIX + name]:
+    jobs = list_jobs()
+    if jobs is None:
+        raise ClusterError(
+            f"whether {target} is submitted already is not known: squeue does not answer. Give the command "
+            "again later"
+        )
+    if there := [job for job in jobs if job.name == PREFIX + name]:
         raise OutputError(
             f"{target} is submitted already: {there[0]}. Wait for it, or end it first: "
             f"rankfold cancel {target}"
