@@ -124,7 +124,7 @@ def layout_bytes(graph_store: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+def slurm_daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     """A real SLURM; tests that want it are skipped where none can be started."""
     from slurm_cluster import SlurmCluster, missing_slurm
 
@@ -132,3 +132,11 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
         pytest.skip(reason)
     with SlurmCluster(tmp_path_factory.mktemp("slurm")) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def slurm(slurm_daemons: SlurmCluster) -> Iterator[SlurmCluster]:
+    """The same with an empty queue, before and after each test: one that fails leaves nothing to the next."""
+    slurm_daemons.clear()
+    yield slurm_daemons
+    slurm_daemons.clear()

@@ -154,6 +154,16 @@ class SlurmCluster:
         )
         return asked.stdout.split()
 
+    def clear(self) -> None:
+        """Cancel all jobs, and wait until those that are completing have left the queue."""
+        until = time.monotonic() + 60
+        while left := self.jobs():
+            if time.monotonic() > until:
+                raise RuntimeError(f"jobs {', '.join(left)} did not end; see {self.folder}")
+            subprocess.run(["scancel", *left], check=False, capture_output=True)
+            time.sleep(0.1)
+        self._await_nodes()
+
     def cancel(self, job: str) -> None:
         """Cancel a job."""
         subprocess.run(["scancel", job], check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -179,3 +180,37 @@ def test_ports_are_those_of_the_interface(
     driver.process.terminate()
     driver.end()
     assert ours and all(address.startswith("127.0.0.1:") for address in ours), ours
+
+
+EVERY_OTHER = """\
+#!/bin/sh
+if mkdir {turn} 2>/dev/null; then
+    echo "{name}: error: Socket timed out on send/recv operation" >&2
+    exit 1
+fi
+rmdir {turn}
+exec {real} "$@"
+"""
+
+
+def test_commands_that_fail_every_other_time_change_nothing(
+    tmp_path: Path,
+    demo_store: Path,
+    demo_bytes: str,
+    slurm: SlurmCluster,
+    profile: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sbatch", "squeue", "scancel"):
+        script = EVERY_OTHER.format(turn=tmp_path / f"turn-{name}", name=name, real=shutil.which(name))
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
+    with monkeypatch.context() as here:
+        here.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        result = rf.pca(
+            demo_store, rank=8, memory="256MiB", cluster=profile, workers=2, out=tmp_path / "r.zarr"
+        )
+    assert same_bytes(result) == demo_bytes
+    wait_for(lambda: not slurm.jobs(), GONE_SECONDS)
