@@ -282,6 +282,9 @@ PREPARED = {
 }
 """Arrays by which a step of preparation chose columns, by the last word of their names."""
 
+PER_COLUMN = ("columns", "mean", "std", "frequency", "calls", "count", "idf", "values", "loadings", "missing")
+"""Last words of names of arrays by which a step of preparation has a line for each column, or one for all."""
+
 Condition = Callable[[Mapping[str, Any]], bool]
 """Whether a result of a request has an array."""
 
@@ -435,8 +438,8 @@ def _require_prepared(path: Path, arrays: Mapping[str, Stored], columns: int) ->
     """
     by_step = sorted((name for name in arrays if name.startswith("prepare_")), key=_step_of, reverse=True)
     for name in by_step:
-        length, last = math.prod(arrays[name].shape), name.rpartition("_")[2]
-        if last == "of":
+        length, last = (*arrays[name].shape, 1)[0], name.rpartition("_")[2]
+        if last not in PER_COLUMN:
             continue
         if length != columns and (length != 1 or last == "columns"):
             raise DataError(

@@ -99,7 +99,7 @@ LAWS = {
 }
 """Law of each array by its name: axes, types and range. ``Method.laws`` overrides it for one method."""
 
-METRIC = Fact((str,), choices=(*NAMES, *SET_NAMES, HAVERSINE))
+METRIC = Fact((str,), choices=(*NAMES, *SET_NAMES, HAVERSINE, "precomputed"))
 """Words for distances that results hold; aliases are kept under the name that they stand for."""
 
 ATTRIBUTES: dict[str, Fact] = {

@@ -258,7 +258,8 @@ def _named(source: Source, axes: tuple[Axis, Axis]) -> Source:
 
 def _library(x: object) -> str:
     """Name of the library whose array an object is, or is a view of."""
-    names = (each.__module__.partition(".")[0] for each in type(x).__mro__)
+    classes = (each for each in type(x).__mro__ if each is not np.lib.mixins.NDArrayOperatorsMixin)
+    names = (each.__module__.partition(".")[0] for each in classes)
     return next((name for name in names if name != "rankfold"), "rankfold")
 
 
