@@ -116,13 +116,13 @@ def test_sums_take_a_block_of_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     values = np.random.default_rng(0).standard_normal((1000, 4))
     array, parts = lazy(values), []
     monkeypatch.setattr(
-        Lines, "blocks", lambda self: (parts.append(1) or self[i : i + 90] for i in range(0, 1000, 90))
+        Lines, "row_blocks", lambda self: (parts.append(1) or self[i : i + 90] for i in range(0, 1000, 90))
     )
     np.testing.assert_allclose(array.std(0, ddof=1), values.std(0, ddof=1))
     np.testing.assert_allclose(array.max(1), values.max(1))
     assert len(parts) == 3 * 12
     monkeypatch.undo()
-    assert len(next(lazy(np.zeros((BLOCK_BYTES // 8, 2))).blocks())) == BLOCK_BYTES // 16
+    assert len(next(lazy(np.zeros((BLOCK_BYTES // 8, 2))).row_blocks())) == BLOCK_BYTES // 16
 
 
 def test_arithmetic_and_methods_give_arrays_in_memory() -> None:

@@ -70,7 +70,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
         return part(self.shape, key, self.read_selection)
 
     def __iter__(self) -> Iterator[Any]:
-        for block in self.blocks():
+        for block in self.row_blocks():
             yield from block
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -79,7 +79,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
             raise ValueError("numbers are in a file, so that an array of them is a copy")
         return np.asarray(self[...], dtype)
 
-    def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[Array]:
+    def row_blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[Array]:
         """Rows in their order, as NumPy arrays of at most so many bytes, or one row."""
         step = max(1, block_bytes // max(1, math.prod(self.shape[1:]) * self.dtype.itemsize))
         for start in range(0, len(self), step):
@@ -135,7 +135,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
         real = np.zeros(0, wide).real.dtype
         axes = _axes(axis, self.ndim)
         if 0 not in axes:  # every row has a mean of its own
-            of_rows = [np.var(block, axes, wide, ddof=ddof, keepdims=keepdims) for block in self.blocks()]
+            of_rows = [np.var(block, axes, wide, ddof=ddof, keepdims=keepdims) for block in self.row_blocks()]
             return np.concatenate(of_rows).real.astype(np.zeros(0, given).real.dtype)
         mean = self.mean(axis, wide, keepdims=True)
 
@@ -171,10 +171,10 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
         if not self.size:
             return of_block(np.empty(self.shape, self.dtype), axis=axes, keepdims=keepdims, **options)
         if 0 not in axes:
-            parts = [of_block(block, axis=axes, keepdims=keepdims, **options) for block in self.blocks()]
+            parts = [of_block(block, axis=axes, keepdims=keepdims, **options) for block in self.row_blocks()]
             return np.concatenate(parts)
         found = None
-        for block in self.blocks():
+        for block in self.row_blocks():
             here = of_block(block, axis=axes, keepdims=keepdims, **options)
             found = here if found is None else join(found, here)
         return found
