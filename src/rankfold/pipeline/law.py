@@ -44,7 +44,7 @@ STORED = (
 """Types of numbers of a matrix that are kept as they are."""
 
 _OF_FUNCTION = re.compile(r".+-[0-9a-f]{16}")
-"""Name of a function that a caller gave, with the digest of what it does."""
+"""What stands for a compiled metric or kernel of the caller: its name, and a digest of its code."""
 
 Lengths = Mapping[str, int]
 """Length of each axis, and ``other``, the rows that neighbors are among."""
@@ -203,7 +203,7 @@ class Fact:
     """Whether it is a list of such values."""
 
     not_empty: bool = False
-    """Whether a list has at least one."""
+    """Whether an empty list is refused."""
 
     may_lack: bool = False
     """Whether it may be null, or any of them where it is a list."""
@@ -281,9 +281,6 @@ PREPARED = {
     "of": Law(types=WHOLE, least=1, reaches=("stored_column",)),
 }
 """Arrays by which a step of preparation chose columns, by the last word of their names."""
-
-PER_COLUMN = ("columns", "mean", "std", "frequency", "calls", "count", "idf", "values", "loadings", "missing")
-"""Last words of names of arrays by which a step of preparation has a line for each column, or one for all."""
 
 Condition = Callable[[Mapping[str, Any]], bool]
 """Whether a result of a request has an array."""
@@ -431,28 +428,9 @@ def require_array(path: str, facts: Any, name: str, shape: tuple[int, ...] | Non
             )
 
 
-def _require_prepared(path: Path, arrays: Mapping[str, Stored], columns: int) -> None:
-    """Raise ``DataError`` for measured columns of steps that are not as many as the matrix has.
-
-    Those of steps before a choice of columns are as many as there were then, which no metadata say.
-    """
-    by_step = sorted((name for name in arrays if name.startswith("prepare_")), key=_step_of, reverse=True)
-    for name in by_step:
-        length, last = (*arrays[name].shape, 1)[0], name.rpartition("_")[2]
-        if last not in PER_COLUMN:
-            continue
-        if length != columns and (length != 1 or last == "columns"):
-            raise DataError(
-                f"{path} is damaged: {name} has {length} numbers, and the matrix {columns} columns. {REMEDY}"
-            )
-        if last == "columns":
-            return
-
-
-def _step_of(name: str) -> int:
-    """Number of the step that an array of prepared rows belongs to."""
-    number = name.split("_")[1]
-    return int(number) if number.isdigit() else 0
+def axis_names(array: Any) -> tuple[str | None, ...]:
+    """Names of the axes of a Zarr array; none where it says none, or is in memory."""
+    return getattr(getattr(array, "metadata", None), "dimension_names", None) or ()
 
 
 def require_arrays(
@@ -471,12 +449,13 @@ def require_arrays(
     shape = facts["input"].get("layout", {}).get("shape")
     if Fact((int,), least=1, many=True, not_empty=True).fits(shape):
         lengths["stored_column"] = shape[-1]
-    _require_prepared(path, arrays, columns)
     said = dict.fromkeys(("row", "column", "place"), "the matrix")
     if request.get("queries") is not None or request.get("targets") is not None:
         del lengths["row"]
     for name, array in arrays.items():
         axes, types = law.of(name).axes, law.of(name).types
+        if name.startswith("prepare_") and axis_names(array)[:1] == ("column",):
+            axes = tuple(map(str, axis_names(array)))
         if array.dtype.name not in types:
             raise DataError(f"{path} is damaged: {name} is of {array.dtype}, not of {types[-1]}. {REMEDY}")
         if axes is None:

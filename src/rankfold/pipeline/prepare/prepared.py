@@ -35,7 +35,7 @@ from rankfold.pipeline.data.source import (
 )
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.errors import DataError, InputError, RankfoldError
-from rankfold.pipeline.law import first_outside
+from rankfold.pipeline.law import REMEDY, first_outside
 from rankfold.pipeline.prepare.chosen_columns import TakeColumns
 from rankfold.pipeline.prepare.gaps import CompleteRows
 from rankfold.pipeline.prepare.steps import Numbers, Step
@@ -237,12 +237,23 @@ def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -
             prefix = f"prepare_{len(said) + 1}_{step.name}_"
             found = step.measure(source) if fitted is None else _given(fitted, prefix)
             known |= {prefix + name: np.asarray(values) for name, values in found.items()}
-            change = _change_of(step, found, source, is_given=fitted is not None)
+            change = step.of_source(found, source) if hasattr(step, "of_source") else step.fitted(found)
         else:
             change = step
         said = (*said, step)
         if change is None:
-            columns = _chosen(step.name, found, source)
+            width = int(found["of"][0])
+            if source.shape[1] != width:
+                raise InputError(
+                    f"{source.name} has {source.shape[1]} columns, and {step.name} chose among {width}. Give "
+                    "rows with the columns that there were before"
+                )
+            columns = np.asarray(found["columns"])
+            if (wrong := first_outside(columns, 0, width - 1)) is not None:
+                raise DataError(
+                    f"the columns that {step.name} chose among {width} are damaged: number {wrong} is "
+                    f"{columns[wrong]}. {REMEDY}"
+                )
             source = _prepared(select(source, rows=None, columns=columns), (), said, known)
         elif isinstance(source, PreparedSource) and not _fills_zeros(source.steps):
             source = _prepared(source.inner, (*source.steps, change), said, known)
@@ -332,54 +343,6 @@ def shift_of(source: Source) -> Array | None:
     return source.shift if isinstance(source, PreparedSparse) else None
 
 
-def _chosen(name: str, found: Mapping[str, Array], source: Source) -> Array:
-    """Columns that a step chose, checked against the matrix that they are to be taken of."""
-    if not {"of", "columns"} <= found.keys() or np.size(found["of"]) != 1:
-        raise DataError(
-            f"what {name} chose is damaged: it lacks {'columns' if 'of' in found else 'of'}. Restore the "
-            "result, or make it again"
-        )
-    columns, width = np.asarray(found["columns"]), int(np.ravel(found["of"])[0])
-    if source.shape[1] != width:
-        raise InputError(
-            f"{source.name} has {source.shape[1]} columns, and {name} chose among {width}. Give rows with "
-            "the columns that there were before"
-        )
-    if (wrong := first_outside(columns, 0, width - 1)) is not None:
-        raise DataError(
-            f"the columns that {name} chose among {width} are damaged: number {wrong} is {columns[wrong]}. "
-            "Restore the result, or make it again"
-        )
-    return columns
-
-
-def _change_of(step: Any, found: Mapping[str, Array], source: Source, *, is_given: bool) -> Step | None:
-    """What a measured step does to rows; ``DataError`` where measures that were given do not suit it."""
-    try:
-        change: Step | None = (
-            step.of_source(found, source) if hasattr(step, "of_source") else step.fitted(found)
-        )
-    except (KeyError, IndexError, ValueError) as error:
-        if not is_given or isinstance(error, RankfoldError):
-            raise
-        raise DataError(
-            f"what {step.name} measured is damaged ({type(error).__name__}: {error}). Restore the result, or "
-            "make it again"
-        ) from error
-    return change
-
-
-def _steps_of_result(steps: str) -> Steps:
-    """Steps that a result names; ``DataError`` where they are none."""
-    try:
-        return parse_steps(steps)
-    except InputError as error:
-        raise DataError(
-            f"the steps that a result was prepared by are damaged: {error}. Restore the result, or make it "
-            "again"
-        ) from error
-
-
 # In results ---------------------------------------------------------------------------------------
 
 
@@ -403,7 +366,7 @@ def prepare_like(source: Source, steps: str | None, fitted: Fitted) -> Source:
     """
     own = described(source).get("prepare")
     if own is None:
-        return source if steps is None else prepare_source(source, _steps_of_result(steps), fitted)
+        return source if steps is None else _prepared_as(source, steps, fitted)
     measured = fitted_of(source)
     if own == steps and all(np.array_equal(measured[name], fitted.get(name, [])) for name in measured):
         return source
@@ -413,3 +376,20 @@ def prepare_like(source: Source, steps: str | None, fitted: Fitted) -> Source:
         f"the result is of a matrix after {words}{told}. Open it without prepare: the steps of the result "
         "are taken, with what was measured for them"
     )
+
+
+def _prepared_as(source: Source, steps: str, fitted: Fitted) -> Source:
+    """Repeat the steps of a result; ``DataError`` where its words or its measured arrays do not fit."""
+    try:
+        parsed = parse_steps(steps)
+    except InputError as error:
+        raise DataError(f"the steps that a result names are damaged: {error}. {REMEDY}") from error
+    try:
+        return prepare_source(source, parsed, fitted)
+    except RankfoldError:
+        raise
+    except (KeyError, IndexError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise DataError(
+            f"what the steps {steps} measured for a result is damaged ({what}). {REMEDY}"
+        ) from error

@@ -19,7 +19,7 @@ from rankfold.pipeline.data.dtypes import require_chunks
 from rankfold.pipeline.errors import ArgumentError, DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.exporting.exports import Exports
 from rankfold.pipeline.exporting.glance import html_table, one_line
-from rankfold.pipeline.law import Facts, MissingError, require_arrays, require_facts, result_law
+from rankfold.pipeline.law import Facts, MissingError, axis_names, require_arrays, require_facts, result_law
 from rankfold.pipeline.regular import read_bounded, read_json
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import atomic_file
@@ -37,8 +37,6 @@ from rankfold.pipeline.storage.temporary import TemporaryFolder
 from rankfold.pipeline.text import printable
 
 if TYPE_CHECKING:
-    import zarr
-
     from rankfold.pipeline.chunks.edition_array import EditionArray
     from rankfold.pipeline.chunks.lazy_array import LazyArray
     from rankfold.pipeline.data.source import Source
@@ -84,12 +82,6 @@ def write_matrix_facts(path: Path, facts: Mapping[str, Any]) -> None:
 
 _NO_RESULT = (KeyError, ValueError, OSError, TypeError, AttributeError, RecursionError, OverflowError)
 """What opening something else, or a result that is damaged, can raise."""
-
-
-def _has_rows(array: zarr.Array[Any]) -> bool:
-    """Whether it grows with the rows of the matrix."""
-    names: tuple[str | None, ...] | None = getattr(array.metadata, "dimension_names", None)
-    return names is not None and names[:1] == ("row",)
 
 
 def _no_result(path: Path) -> InputError | DataError:
@@ -210,7 +202,7 @@ class Result(Exports):
         if isinstance(array, np.ndarray):
             return array
         self.require_edition()
-        if array.nbytes > LAZY_BYTES or (_has_rows(array) and self._temporary is None):
+        if array.nbytes > LAZY_BYTES or (axis_names(array)[:1] == ("row",) and self._temporary is None):
             self._require_whole(name)
             array.require_files()
             if self._temporary is not None:
