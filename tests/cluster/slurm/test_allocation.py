@@ -181,7 +181,7 @@ def submitted(folder: Path, store: Path, seconds: float, *more: str) -> tuple[st
     out = folder / "r.zarr"
     driver = [sys.executable, str(HERE / "counting_driver.py"), str(store), str(out), str(seconds), where]
     script = job_script(driver, read_profile(path), name="test", known_as=str(path))
-    job = submit(script, read_profile(path))
+    job = submit(script, read_profile(path), "rankfold-test")
     return job, folder / f"rankfold-test-{job}.log"
 
 

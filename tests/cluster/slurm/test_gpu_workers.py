@@ -172,7 +172,9 @@ def test_each_task_of_a_step_has_a_gpu_of_its_own(
     (tmp_path / "driver.py").write_text(DRIVER)
     command = [sys.executable, "driver.py", str(long_store), str(tmp_path)]
     job = submit(
-        job_script(command, read_profile(profile), name="gpu", known_as=str(profile)), read_profile(profile)
+        job_script(command, read_profile(profile), name="gpu", known_as=str(profile)),
+        read_profile(profile),
+        "rankfold-gpu",
     )
     wait_for(lambda: not slurm.jobs(), otherwise=job)
     log = tmp_path / f"rankfold-gpu-{job}.log"

@@ -217,7 +217,7 @@ def test_a_name_that_is_not_utf_8_is_handed_to_slurm_as_it_is(
     monkeypatch.setenv("PATH", f"{stage}/bin{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("HOME", str(stage))
     script = job_script(["rankfold-python", os.fsdecode(b"/data/\xff")], Profile(), name="t")
-    assert submit(script, Profile()) == "7"
+    assert submit(script, Profile(), "rankfold-t") == "7"
     (word,) = re.findall(rb"rankfold-python (\S+)", (stage / "script").read_bytes())
     assert word.isascii()
     read = subprocess.run(["bash", "-c", b"printf %s " + word], capture_output=True, check=True)

@@ -186,7 +186,7 @@ def test_a_note_of_a_driver_that_has_begun_since_stays(flow: Path, monkeypatch: 
         return [job("9", name) for name in names]
 
     monkeypatch.setattr(ending, "cancel_jobs", cancelled)
-    monkeypatch.setattr(ending, "list_jobs", lambda: [])
+    monkeypatch.setattr(ending, "list_jobs", lambda run: [])
     assert len(ending.end(find_work(flow))) == 1
     assert read_note(run) == ["rankfold-old", "rankfold-new"]
     forget(run, ["rankfold-new", "rankfold-old"])

@@ -128,7 +128,7 @@ def _answer(profile: Profile, where: Path, wait_seconds: float) -> dict[str, Any
         save_json(folder / REQUEST, request)
         try:
             with no_job_left(name, folder):
-                job = submit(probe_script(profile, name, folder), profile)
+                job = submit(probe_script(profile, name, folder), profile, name)
                 _await_node(folder, job, wait_seconds)
                 answer = _talk(folder, listening, token)
                 return {**answer, "prologue": _read(folder / PROLOGUE_FAILURES), "said": _last_words(folder)}

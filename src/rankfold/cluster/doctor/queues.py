@@ -11,6 +11,7 @@ from rankfold.cluster.doctor.local import Finding
 from rankfold.cluster.queues.registry import ONLY_SLURM, queue_system
 from rankfold.cluster.queues.system import QueueSystem
 from rankfold.cluster.slurm.profile import Profile
+from rankfold.cluster.slurm.queue import refusal
 from rankfold.pipeline.errors import InputError
 
 
@@ -45,7 +46,7 @@ def check_answer(system: QueueSystem) -> Finding:
 
 def check_worker_job(system: QueueSystem, profile: Profile) -> Finding:
     """Whether it would take a job that holds one worker, as far as it can be asked."""
-    from rankfold.cluster.slurm.jobqueue import refusal, worker_script
+    from rankfold.cluster.slurm.jobqueue import worker_script
     from rankfold.cluster.slurm.jobs import WorkerJobs
 
     try:

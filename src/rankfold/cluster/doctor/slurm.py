@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rankfold.cluster.doctor.local import Finding
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
-from rankfold.cluster.slurm.queue import ask
+from rankfold.cluster.slurm.queue import ask, refusal
 from rankfold.pipeline.errors import InputError
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "srun")
@@ -140,8 +140,6 @@ def check_submission(profile: Profile) -> Finding:
 
 
 def _test_script(check: str, script: str, what: str) -> Finding:
-    from rankfold.cluster.slurm.jobqueue import refusal
-
     answer = ask("sbatch", "--test-only", stdin=script)
     if answer.returncode:
         advice = f"Change the profile; {what}"

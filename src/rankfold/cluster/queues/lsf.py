@@ -15,7 +15,7 @@ from typing import Any
 from rankfold.cluster.queues.shell import clock, open_logs
 from rankfold.cluster.queues.system import WorkerJob
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
-from rankfold.cluster.slurm.queue import QueuedJob, ask, user
+from rankfold.cluster.slurm.queue import Ask, QueuedJob, ask, user
 
 TITLE = "LSF"
 COMMANDS: tuple[str, ...] = ("bsub", "bjobs", "bkill")
@@ -58,11 +58,11 @@ def refused(script: str) -> str | None:
     return None
 
 
-def list_jobs() -> list[QueuedJob] | None:
+def list_jobs(run: Ask | None = None) -> list[QueuedJob] | None:
     """See ``QueueSystem``."""
     if shutil.which("bjobs") is None:
         return None
-    answer = ask("bjobs", "-noheader", "-u", user(), "-o", COLUMNS)
+    answer = (run or ask)("bjobs", "-noheader", "-u", user(), "-o", COLUMNS)
     if answer.returncode and not re.search(NO_JOBS, answer.stderr, re.IGNORECASE):
         return None
     return parse_jobs(answer.stdout)

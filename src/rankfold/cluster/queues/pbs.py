@@ -17,7 +17,7 @@ from typing import Any
 from rankfold.cluster.queues.shell import clock, open_logs
 from rankfold.cluster.queues.system import WorkerJob
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
-from rankfold.cluster.slurm.queue import QueuedJob, ask, user
+from rankfold.cluster.slurm.queue import Ask, QueuedJob, ask, user
 
 TITLE = "PBS"
 COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qselect", "qdel")
@@ -54,16 +54,16 @@ def refused(script: str) -> str | None:
     return None
 
 
-def list_jobs() -> list[QueuedJob] | None:
+def list_jobs(run: Ask | None = None) -> list[QueuedJob] | None:
     """See ``QueueSystem``."""
     if shutil.which("qselect") is None:
         return None
-    numbers = ask("qselect", "-u", user())
+    numbers = (run or ask)("qselect", "-u", user())
     if numbers.returncode:
         return None
     if not numbers.stdout.split():
         return []
-    answer = ask("qstat", "-f", *numbers.stdout.split())
+    answer = (run or ask)("qstat", "-f", *numbers.stdout.split())
     # Some may have ended in between: then it fails, and tells of the others.
     if answer.returncode and not answer.stdout.strip() and "job" not in answer.stderr.lower():
         return None

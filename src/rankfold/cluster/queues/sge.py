@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from rankfold.cluster.queues.shell import clock, open_logs
 from rankfold.cluster.queues.system import WorkerJob
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
-from rankfold.cluster.slurm.queue import QueuedJob, ask, ask_again, user
+from rankfold.cluster.slurm.queue import Ask, QueuedJob, ask, ask_again, user
 from rankfold.pipeline.errors import InputError
 
 TITLE = "Grid Engine"
@@ -64,11 +64,11 @@ def refused(script: str) -> str | None:
     return (answer.stderr + answer.stdout).strip() if answer.returncode else None
 
 
-def list_jobs() -> list[QueuedJob] | None:
+def list_jobs(run: Ask | None = None) -> list[QueuedJob] | None:
     """See ``QueueSystem``."""
     if shutil.which("qstat") is None:
         return None
-    answer = ask("qstat", "-u", user(), "-r", "-xml")
+    answer = (run or ask)("qstat", "-u", user(), "-r", "-xml")
     if answer.returncode:
         return None
     try:

@@ -50,9 +50,9 @@ def refused(script: str) -> str | None:
     return answer.stderr if answer.returncode else None
 
 
-def list_jobs() -> list[queue.QueuedJob] | None:
+def list_jobs(run: queue.Ask | None = None) -> list[queue.QueuedJob] | None:
     """See ``QueueSystem``."""
-    return queue.list_jobs()
+    return queue.list_jobs(run)
 
 
 def cancel_line(name: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rankfold.cluster.slurm.profile import Profile
-from rankfold.cluster.slurm.queue import QueuedJob, time_left
+from rankfold.cluster.slurm.queue import Ask, QueuedJob, time_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,11 @@ class QueueSystem(Protocol):
     def refused(self, script: str) -> str | None:
         """Why a script would not be taken, where that can be asked without submitting it."""
 
-    def list_jobs(self) -> list[QueuedJob] | None:
-        """Jobs of this user that have not ended; None where the system does not answer."""
+    def list_jobs(self, run: Ask | None = None) -> list[QueuedJob] | None:
+        """Jobs of this user that have not ended; None where the system does not answer.
+
+        ``run`` runs its commands, ``ask`` by default; see ``queue.list_jobs``.
+        """
 
     def cancel_line(self, name: str) -> str:
         """A line for ``sh`` that cancels all jobs of a name; it succeeds when there are none."""

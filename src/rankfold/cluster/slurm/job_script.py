@@ -16,7 +16,7 @@ from rankfold.cluster.queues.registry import require_slurm
 from rankfold.cluster.slurm.allocation import PROFILE, Allocation, node_bytes
 from rankfold.cluster.slurm.jobs import MARGIN
 from rankfold.cluster.slurm.profile import Profile
-from rankfold.cluster.slurm.queue import ask_again, is_passing, list_jobs, require_commands
+from rankfold.cluster.slurm.queue import ask_again, list_jobs, refusal, require_commands, require_final
 from rankfold.cluster.slurm.shell_lines import in_directive
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import ClusterError, InputError
@@ -126,31 +126,23 @@ def log_name(name: str, job: str = "%j") -> str:
     return f"{PREFIX}{name}-{job}.log"
 
 
-def submit(script: str, profile: Profile) -> str:
+def submit(script: str, profile: Profile, name: str) -> str:
     """Give a script to SLURM; the number of its job.
 
-    A controller that takes a job may still be too slow to say so. So the queue is asked for jobs of this name
-    that were not there before, and only then is the script given once more.
+    A controller that takes a job may still be too slow to say so. So the queue is asked for a job of this
+    ``name``, of which there is none before, and only then is the script given once more.
     """
     require_commands(profile.name, "sbatch")
-    name = re.search(r"--job-name=(\S+)", script)
-    before = {job.number for job in list_jobs() or ()}
 
     def known() -> str:
-        new = [job.number for job in list_jobs() or () if name and job.name == name[1]]
-        return next((f"Submitted batch job {number}" for number in new if number not in before), "")
+        numbers = (job.number for job in list_jobs(ask_again) or () if job.name == name)
+        return next((f"Submitted batch job {number}" for number in numbers), "")
 
     answer = ask_again("sbatch", stdin=script, known=known)
     # Sites greet with all kinds of numbers.
     match = re.search(r"Submitted batch job (\d+)", answer.stdout)
     if answer.returncode or not match:
-        from rankfold.cluster.slurm.jobqueue import refusal
-
-        if is_passing(answer.stderr):
-            raise ClusterError(
-                f"SLURM does not take the job at the moment: {refusal(answer.stderr)}. Give the command "
-                "again later"
-            )
+        require_final("SLURM", answer.stderr)
         raise ClusterError(
             f"SLURM refuses the job: {refusal(answer.stderr or answer.stdout)}. Change the profile "
             f"{profile.name}: rankfold doctor --cluster PROFILE says what there is, --print shows the script"

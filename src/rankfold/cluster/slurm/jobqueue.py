@@ -11,6 +11,7 @@ import signal
 import threading
 from typing import Any
 
+from rankfold.cluster.slurm.queue import refusal
 from rankfold.pipeline.errors import ClusterError
 
 if threading.current_thread() is not threading.main_thread():
@@ -97,13 +98,6 @@ class Cluster(JobQueueCluster):
 
     def _get_worker_security(self, security: Any) -> None:
         """Nothing: workers are told their certificates by options, and who made the files removes them."""
-
-
-def refusal(text: str) -> str:
-    """What SLURM or another system said, out of what dask-jobqueue makes of it."""
-    message = text.partition("stderr:\n")[2].strip() or text
-    lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in message.strip().splitlines()]
-    return "; ".join(line for line in lines if line) or "nothing"
 
 
 WORKER: dict[str, Any] = {

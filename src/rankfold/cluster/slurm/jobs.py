@@ -26,7 +26,7 @@ from rankfold.cluster.queues.registry import new_name, queue_system
 from rankfold.cluster.queues.system import ListedStates, QueueSystem, WorkerJob
 from rankfold.cluster.slurm.leftovers import no_job_left
 from rankfold.cluster.slurm.profile import Profile
-from rankfold.cluster.slurm.queue import Jobs, is_passing, require_commands, slurm_states
+from rankfold.cluster.slurm.queue import Jobs, refusal, require_commands, require_final, slurm_states
 from rankfold.cluster.slurm.rolling import Rolling
 from rankfold.cluster.slurm.shell_lines import exports, node_folder
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
@@ -234,13 +234,7 @@ def job_bytes(working: int) -> int:
 def _require_acceptance(system: QueueSystem, script: str) -> None:
     """Raise with the system's own words when it would not take the job, as far as it can be asked."""
     if (message := system.refused(script)) is not None:
-        from rankfold.cluster.slurm.jobqueue import refusal
-
-        if is_passing(message):
-            raise ClusterError(
-                f"{system.TITLE} does not take jobs at the moment: {refusal(message)}. Give the command "
-                "again later"
-            )
+        require_final(system.TITLE, message)
         words = (
             f"{system.TITLE} refuses the worker job: {refusal(message)}. Change the profile: rankfold doctor "
             f"--cluster PROFILE says what there is. Its job script was:"

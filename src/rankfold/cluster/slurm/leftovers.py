@@ -108,7 +108,7 @@ def cancel_jobs(names: Collection[str], numbers: Collection[str] = ()) -> list[Q
 
 def _jobs_of(scheduler: str, names: Collection[str]) -> list[QueuedJob]:
     system = queue_system(scheduler)
-    jobs = system.list_jobs()
+    jobs = system.list_jobs(ask_again)
     if jobs is None:
         lines = "; ".join(_cancel_line(name) for name in sorted(names) if scheduler_of(name) == scheduler)
         raise ClusterError(

@@ -43,11 +43,16 @@ _PASSING = re.compile(
     "cannot connect to|pbs_server is (down|currently not available)|cannot communicate with",
     re.IGNORECASE,
 )
-"""What commands of queues say of a controller that is busy or restarts, and of limits of the moment."""
+"""Words in the errors of queue commands whose cause ends without the user: a controller that is busy,
+restarts or cannot be reached, and a limit on how many jobs may wait at a time.
+"""
 
 _ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "REQUEUED", "SIGNALING"}
 _ALIVE |= {"HELD"}
 
+
+Ask = Callable[..., subprocess.CompletedProcess[str]]
+"""Runs a command of a queue: ``ask`` once, ``ask_again`` for as long as its failure passes."""
 
 AskStates = Callable[[], dict[str, tuple[str, float | None]] | None]
 """Gives the states of jobs by their numbers, and seconds left where that is known; None without an answer."""
@@ -142,11 +147,15 @@ class QueuedJob:
         return f"job {self.number} {self.state}{on}{until_limit}"
 
 
-def list_jobs() -> list[QueuedJob] | None:
-    """Jobs of this user that have not ended; None where there is no SLURM, or none that answers."""
+def list_jobs(run: Ask | None = None) -> list[QueuedJob] | None:
+    """Jobs of this user that have not ended; None where there is no SLURM, or none that answers.
+
+    ``run`` is ``ask`` by default: who shows a status or waits is not to be held up by a controller that is
+    away. Who cancels or submits gives ``ask_again``.
+    """
     if shutil.which("squeue") is None:
         return None
-    answer = ask_again("squeue", "-h", f"--user={user()}", "-o", "%i|%T|%r|%L|%S|%N|%j")
+    answer = (run or ask)("squeue", "-h", f"--user={user()}", "-o", "%i|%T|%r|%L|%S|%N|%j")
     if answer.returncode:
         return None
     lines = (line.split("|", 6) for line in answer.stdout.splitlines())
@@ -192,7 +201,9 @@ def ask(*command: str, stdin: str | None = None) -> subprocess.CompletedProcess[
 
 
 def is_passing(message: str) -> bool:
-    """Whether a command failed for a reason that goes by itself, and not because it was refused.
+    """Whether the error text of a queue command names a cause that ends without the user, such as a time-out.
+
+    A job that the queue refuses, as for a partition that does not exist, fails again whenever it is given.
 
     >>> is_passing("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
     True
@@ -228,6 +239,24 @@ def ask_again(
         pause = min(2 * pause, LONGEST_PAUSE)
         if known is not None and (output := known()):
             return subprocess.CompletedProcess(command, 0, output, "")
+
+
+def refusal(text: str) -> str:
+    """What SLURM or another system said, out of what dask-jobqueue makes of it."""
+    message = text.partition("stderr:\n")[2].strip() or text
+    lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in message.strip().splitlines()]
+    return "; ".join(line for line in lines if line) or "nothing"
+
+
+def require_final(title: str, message: str) -> None:
+    """Raise ``ClusterError`` for an error text whose cause passes: another profile would not help.
+
+    ``title`` is what users call the queue, as ``SLURM``.
+    """
+    if is_passing(message):
+        raise ClusterError(
+            f"{title} does not take the job at the moment: {refusal(message)}. Give the command again later"
+        )
 
 
 def user() -> str:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from rankfold.cluster.slurm.leftovers import cancel_jobs, forget, read_note
-from rankfold.cluster.slurm.queue import QueuedJob, list_jobs
+from rankfold.cluster.slurm.queue import QueuedJob, ask_again, list_jobs
 from rankfold.pipeline.errors import ClusterError, OutputError
 from rankfold.pipeline.removal import remove, remove_empty
 from rankfold.workflows.operations.holder import Holder, holder_of
@@ -65,7 +65,7 @@ def _forget_submission(work: Work) -> None:
 
 def _jobs(work: Work) -> list[QueuedJob]:
     """Cancel jobs that hold a whole command."""
-    queue = list_jobs()
+    queue = list_jobs(ask_again)
     jobs = work.own_jobs(queue or ())
     if jobs:
         return cancel_jobs(work.job_names, {job.number for job in jobs if job.name not in work.job_names})

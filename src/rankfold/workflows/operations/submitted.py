@@ -18,7 +18,7 @@ from typing import Self
 from rankfold.cluster.executor import Executor
 from rankfold.cluster.slurm.job_script import PREFIX, allocation_of, job_script, log_name, submit
 from rankfold.cluster.slurm.profile import Profile, absolute_profile, find_profile
-from rankfold.cluster.slurm.queue import list_jobs, require_commands
+from rankfold.cluster.slurm.queue import ask_again, list_jobs, require_commands
 from rankfold.cluster.slurm.shell_lines import log_pattern, require_one_line
 from rankfold.pipeline.errors import ClusterError, OutputError
 from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_json
@@ -127,7 +127,7 @@ def submit_flow(workflow: InOneJob, more: Sequence[str]) -> Submission:
         outputs.mkdir(parents=True, exist_ok=True)
     with hold_lock(outputs / LOCK, outputs):
         require_no_job(name, file)
-        job = submit(script, profile)
+        job = submit(script, profile, PREFIX + name)
         log = str(outputs / log_name(workflow.flow.workflow, job))
         submission = Submission(workflow.flow.workflow, job, log, profile.name, socket.gethostname(), now())
         save_json(outputs / NOTE, asdict(submission))
@@ -143,7 +143,7 @@ def submit_command(name: str, out: Path, script: str, profile: Profile) -> Submi
         raise OutputError(
             f"{out} is being written already, by {holder}. Wait for it, or choose another --out"
         )
-    job = submit(script, profile)
+    job = submit(script, profile, PREFIX + job_name(name, out))
     log = os.path.abspath(log_name(name, job))
     submission = Submission("", job, log, profile.name, socket.gethostname(), now())
     with disk_errors(run):
@@ -154,7 +154,7 @@ def submit_command(name: str, out: Path, script: str, profile: Profile) -> Submi
 
 def require_no_job(name: str, target: Path) -> None:
     """Raise where a job of this name runs, or waits to."""
-    jobs = list_jobs()
+    jobs = list_jobs(ask_again)
     if jobs is None:
         raise ClusterError(
             f"whether {target} is submitted already is not known: squeue does not answer. Give the command "
