@@ -17,10 +17,9 @@ import zarr
 from zarr.storage import WrapperStore
 
 from rankfold.pipeline.chunks.edition import Edition
-from rankfold.pipeline.chunks.lazy_array import LazyArray
+from rankfold.pipeline.chunks.lazy_array import LazyArray, in_one_line
 from rankfold.pipeline.chunks.regular_store import METADATA, RegularStore
 from rankfold.pipeline.errors import DataError
-from rankfold.pipeline.text import printable
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -83,9 +82,7 @@ class EditionArray(LazyArray, zarr.Array[Any]):  # type: ignore[misc, override]
         return np.asarray(self.get_orthogonal_selection(selection))
 
     def __repr__(self) -> str:
-        lengths = " x ".join(map(str, self.shape))
-        place = f"{os.path.basename(self.edition.path)}::{self.path}".removesuffix("::")
-        return printable(f"<{place}: {lengths} {self.dtype}>")
+        return in_one_line(f"{os.path.basename(self.edition.path)}::{self.path}".removesuffix("::"), self)
 
     def require_files(self) -> None:
         """Raise ``DataError`` unless the first files of the array are there."""

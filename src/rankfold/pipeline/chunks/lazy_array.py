@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from rankfold.pipeline.text import printable, shortened
 
 Array = npt.NDArray[Any]
 
@@ -24,10 +27,17 @@ BLOCK_BYTES = 2**24
 """Rows that are read at a time by sums, means and loops, unless one row takes more."""
 
 
-class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """What NumPy's arrays can be asked, of a class with ``shape``, ``dtype`` and ``read_selection``.
+def in_one_line(name: str, array: LazyArray) -> str:
+    """Name, shape and type of an array, as a prompt shows them; a name that has the shape stands alone."""
+    lengths = " x ".join(map(str, array.shape))
+    facts = "" if str(array.shape) in name else f": {lengths} {array.dtype}"
+    return printable(f"<{shortened(name)}{facts}>")
 
-    The last gives what a ``Read`` does.
+
+class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """Indexing, arithmetic, reductions and methods of NumPy's arrays, for numbers that are not in memory.
+
+    A class that derives from it has ``shape``, ``dtype`` and ``read_selection``, which reads as ``Read``.
     """
 
     __slots__ = ()
@@ -47,12 +57,12 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def ndim(self) -> int:
-        """Number of axes."""
+        """How many axes the array has, as ``numpy.ndarray.ndim``."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Product of the lengths of all axes, as ``numpy.ndarray.size``."""
         return math.prod(self.shape)
 
     def __len__(self) -> int:
@@ -202,13 +212,8 @@ for _name in METHODS:
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """Numbers of axes, from the first; all for None."""
-    asked = range(ndim) if axis is None else axis if isinstance(axis, Sequence) else (axis,)
-    axes = tuple(operator.index(each) for each in asked)
-    for each in axes:
-        if not -ndim <= each < ndim:
-            raise np.exceptions.AxisError(each, ndim)
-    return tuple(each % ndim for each in axes)
+    """Axes of a reduction, counted from 0; all for None. ``AxisError`` for one that is not there."""
+    return normalize_axis_tuple(range(ndim) if axis is None else axis, ndim)
 
 
 # Parts --------------------------------------------------------------------------------------------------
@@ -267,7 +272,11 @@ def _taken(indices: list[Any]) -> int:
 
 
 def _line(index: Any, length: int, axis: int) -> tuple[Any, Any]:
-    """What is read along an axis, and the index of that which gives what was asked for."""
+    """Split an index along one axis into lines to read and an index of these lines.
+
+    The first is a slice of positive step or indices in rising order; the second brings what was read into the
+    order, and to as many copies, as the caller asked for.
+    """
     if isinstance(index, slice):
         asked = range(length)[index]
         if not asked:

@@ -21,7 +21,8 @@ from rankfold.pipeline.chunks.absence import Absence
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import MOST_FILES, Readable, Source, absence_of, row_marks
+from rankfold.pipeline.data.selection import Readable
+from rankfold.pipeline.data.source import MOST_FILES, Source, absence_of, row_marks
 from rankfold.pipeline.errors import DataError, InputError
 
 SUPPORTED_DTYPES = (

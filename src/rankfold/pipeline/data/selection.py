@@ -10,15 +10,17 @@ out are dropped. How many are kept in each line is counted when the matrix is op
 from __future__ import annotations
 
 import hashlib
+import html
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.sparse.kept import count_kept, find_kept
 from rankfold.pipeline.chunks.geometry import Span
+from rankfold.pipeline.chunks.lazy_array import LazyArray, in_one_line
 from rankfold.pipeline.chunks.reads import SKIP_BYTES
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
@@ -26,7 +28,6 @@ from rankfold.pipeline.data.picks import Fetch, Part, Picks, Selection, pick
 from rankfold.pipeline.data.source import (
     CompressedSource,
     Csr,
-    Readable,
     SamePlaces,
     Source,
     Wrapper,
@@ -36,6 +37,8 @@ from rankfold.pipeline.data.source import (
     row_marks,
 )
 from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.text import printable, shortened
+from rankfold.pipeline.units import format_bytes
 
 
 def steps(span: Span, grid: Grid, most: int) -> Iterator[Span]:
@@ -58,6 +61,62 @@ def steps(span: Span, grid: Grid, most: int) -> Iterator[Span]:
 def unit(grid: Grid) -> int:
     """Places that are read at once at the least."""
     return 1 if grid.splittable else grid.longest
+
+
+# Any part of a matrix -----------------------------------------------------------------------------
+
+
+class Readable(LazyArray):
+    """A ``Source`` of which parts, sums and all numbers can be had as of NumPy's arrays; zeros included.
+
+    Comparison with ``==`` is not by element, as of arrays, but of the sources: caches know them by it.
+    """
+
+    __slots__ = ()
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
+
+    if TYPE_CHECKING:
+
+        @property
+        def name(self) -> str: ...
+
+        @property
+        def shape(self) -> tuple[int, int]: ...
+
+        @property
+        def row_grid(self) -> Grid: ...
+
+        @property
+        def column_grid(self) -> Grid: ...
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return in_one_line(self.name, self)
+
+    def _repr_html_(self) -> str:
+        """Name, shape, type, size in memory and largest chunk of the matrix, as HTML for notebooks."""
+        (rows, columns), size = self.shape, format_bytes(self.size * self.dtype.itemsize)
+        chunks = f"{self.row_grid.longest} &times; {self.column_grid.longest}"
+        return printable(
+            f"<p><b>{html.escape(shortened(self.name))}</b>: {rows} &times; {columns} {self.dtype}, {size}, "
+            f"in chunks of up to {chunks}</p>"
+        )
+
+    def read_selection(self, selection: tuple[Any, ...]) -> npt.NDArray[Any]:
+        """Numbers of an outer product of slices and rising indices: see ``lazy_array.Read``."""
+        lines = list(zip(selection, self.shape, ("row", "column"), strict=True))
+        rows, columns = (
+            len(range(length)[line]) if isinstance(line, slice) else len(line) for line, length, _ in lines
+        )
+        out = np.empty((rows, columns), self.dtype)
+        if out.size:
+            picks = (pick(line, length, what=what, name=self.name) for line, length, what in lines)
+            SelectedSource(cast(Source, self), *picks).read_into(out, (0, rows), (0, columns))
+        return out
 
 
 # The selected matrix ------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ decoded once.
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,12 +26,9 @@ import scipy.sparse
 from rankfold.kernels.sparse.products import are_in_order
 from rankfold.pipeline.chunks.absence import Absence
 from rankfold.pipeline.chunks.geometry import Piece, Span
-from rankfold.pipeline.chunks.lazy_array import LazyArray
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Even, Grid, require_few_edges
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.text import printable, shortened
-from rankfold.pipeline.units import format_bytes
 
 
 @runtime_checkable
@@ -75,81 +71,6 @@ class Source(Protocol):
 
     def fingerprint(self) -> str:
         """Digest that changes when the data may have changed: metadata, chunk sizes and times."""
-
-
-PART_BYTES = 4 * 2**20
-"""Numbers of rows that are read at a time of which some are wanted, unless one chunk takes more."""
-
-
-class Readable(LazyArray):
-    """A ``Source`` that can be asked what NumPy's arrays can: parts, length, sums, all of it.
-
-    It is equal to itself alone, or as its dataclass says: sources are keys of what is known of them.
-    """
-
-    __slots__ = ()
-    __eq__ = object.__eq__
-    __ne__ = object.__ne__
-    __hash__ = object.__hash__
-
-    if TYPE_CHECKING:
-
-        @property
-        def name(self) -> str: ...
-
-        @property
-        def shape(self) -> tuple[int, int]: ...
-
-        @property
-        def row_grid(self) -> Grid: ...
-
-        @property
-        def column_grid(self) -> Grid: ...
-
-        def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None: ...
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        rows, columns = self.shape
-        facts = "" if str(self.shape) in self.name else f": {rows} x {columns} {self.dtype}"
-        return printable(f"<{shortened(self.name)}{facts}>")
-
-    def _repr_html_(self) -> str:
-        """The same for notebooks, with its chunks and size."""
-        (rows, columns), size = self.shape, format_bytes(self.size * self.dtype.itemsize)
-        chunks = f"{self.row_grid.longest} &times; {self.column_grid.longest}"
-        return printable(
-            f"<p><b>{html.escape(shortened(self.name))}</b>: {rows} &times; {columns} {self.dtype}, {size}, "
-            f"in chunks of up to {chunks}</p>"
-        )
-
-    def read_selection(self, selection: tuple[Any, ...]) -> npt.NDArray[Any]:
-        """Numbers of an outer product of slices and rising indices; zeros of sparse matrices too.
-
-        Rows between those that were asked for are read with them where they lie in the same chunk.
-        """
-        down, across = (np.arange(length)[line] for line, length in zip(selection, self.shape, strict=True))
-        out = np.empty((len(down), len(across)), self.dtype)
-        if not out.size:
-            return out
-        columns = int(across[0]), int(across[-1]) + 1
-        width, chunk = columns[1] - columns[0], self.row_grid.longest
-        most = max(1, PART_BYTES // (width * self.dtype.itemsize))
-        if not self.row_grid.splittable:
-            most = max(most, chunk)
-        start = 0
-        while start < len(down):
-            stop = int(np.searchsorted(down, down[start] + most))
-            apart = np.flatnonzero(np.diff(down[start:stop]) > chunk)
-            stop = start + int(apart[0]) + 1 if apart.size else stop
-            rows = int(down[start]), int(down[stop - 1]) + 1
-            buffer = np.empty((rows[1] - rows[0], width), self.dtype)
-            self.read_into(buffer, rows, columns)
-            out[start:stop] = buffer[down[start:stop, None] - rows[0], across - columns[0]]
-            start = stop
-        return out
 
 
 # Stored numbers alone ---------------------------------------------------------------------------

@@ -26,7 +26,8 @@ from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Axis, Named, Names
-from rankfold.pipeline.data.source import Readable, Volume, Wrapper, row_marks, stack_grids
+from rankfold.pipeline.data.selection import Readable
+from rankfold.pipeline.data.source import Volume, Wrapper, row_marks, stack_grids
 from rankfold.pipeline.errors import InputError
 
 Rows = str | int | Sequence[str | int] | None

@@ -24,7 +24,8 @@ from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.names import Axis, Named, is_counted
-from rankfold.pipeline.data.source import Csr, Matrix, Readable
+from rankfold.pipeline.data.selection import Readable
+from rankfold.pipeline.data.source import Csr, Matrix
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.law import first_fall, first_outside
 

@@ -23,7 +23,8 @@ from rankfold.pipeline.chunks.row_marks import RowMarks, join_marks
 from rankfold.pipeline.data.dtypes import cut, require_matrix, whole_lengths
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Names
-from rankfold.pipeline.data.source import MOST_FILES, Csr, Readable, absence_of, index_dtype
+from rankfold.pipeline.data.selection import Readable
+from rankfold.pipeline.data.source import MOST_FILES, Csr, absence_of, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError, UnfitFileError
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.zarr.vector import Vector, vector_at

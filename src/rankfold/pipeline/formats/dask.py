@@ -26,7 +26,8 @@ from rankfold.pipeline.chunks.geometry import Box, Piece, Span, intersect, local
 from rankfold.pipeline.data.dtypes import native, require_matrix
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Axis, Named
-from rankfold.pipeline.data.source import Csr, Matrix, Readable, index_dtype
+from rankfold.pipeline.data.selection import Readable
+from rankfold.pipeline.data.source import Csr, Matrix, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError
 
 

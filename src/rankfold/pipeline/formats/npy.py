@@ -31,7 +31,8 @@ from rankfold.pipeline.chunks.geometry import Piece
 from rankfold.pipeline.chunks.reads import SCRATCH_BYTES, TURN_BYTES, read_plain_box, read_rectangle
 from rankfold.pipeline.data.dtypes import cut, native, require_lengths, require_matrix, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.source import Matrix, Readable
+from rankfold.pipeline.data.selection import Readable
+from rankfold.pipeline.data.source import Matrix
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.regular import open_descriptor, open_regular

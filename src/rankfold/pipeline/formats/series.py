@@ -22,11 +22,11 @@ from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import (
     MOST_FILES,
     CompressedSource,
     Csr,
-    Readable,
     Source,
     absence_of,
     compressed,

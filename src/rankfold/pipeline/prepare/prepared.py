@@ -20,11 +20,10 @@ from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.picks import Selection, pick
-from rankfold.pipeline.data.selection import select
+from rankfold.pipeline.data.selection import Readable, select
 from rankfold.pipeline.data.source import (
     CompressedSource,
     Csr,
-    Readable,
     SamePlaces,
     Source,
     Wrapper,

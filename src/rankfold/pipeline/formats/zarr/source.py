@@ -44,7 +44,8 @@ from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of, digest_of_ro
 from rankfold.pipeline.chunks.shard import ABSENT, read_index
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.names import Axis, Names
-from rankfold.pipeline.data.source import Matrix, Readable
+from rankfold.pipeline.data.selection import Readable
+from rankfold.pipeline.data.source import Matrix
 from rankfold.pipeline.errors import ChunkError
 from rankfold.pipeline.formats.naming import written_names, zarr_axis
 from rankfold.pipeline.formats.zarr.absent_chunks import count_absent, is_indexed, require_inner
