@@ -251,13 +251,18 @@ class Names:
             repr(title) if len(self.axes) == 1 and labels is not None and labels.dtype.kind == "U" else title
         )
 
+    def along_axes(self, start: int, stop: int) -> list[Array]:
+        """For each axis the labels of rows or columns ``start:stop``; places where the axis has no labels."""
+        places = np.arange(start, stop) if self.places is None else self.places[start:stop]
+        indices = np.unravel_index(places, [axis.length for axis in self.axes])
+        pairs = zip(self.axes, indices, strict=True)
+        return [index if axis.labels is None else axis.labels[index] for axis, index in pairs]
+
     def title(self, number: int) -> str:
         """What one of them is called, as ``income``, or ``lat 50.0, lon 30.0``."""
-        place = number if self.places is None else int(self.places[number])
-        indices = np.unravel_index(place, [axis.length for axis in self.axes])
         words = []
-        for axis, index in zip(self.axes, indices, strict=True):
-            label = int(index) if axis.labels is None else axis.labels[index].item()
+        for axis, labels in zip(self.axes, self.along_axes(number, number + 1), strict=True):
+            label = labels[0].item()
             alone = isinstance(label, str) and len(self.axes) == 1
             words.append(str(label) if alone else f"{axis.name} {label}")
         return ", ".join(words)

@@ -23,7 +23,7 @@ from rankfold.pipeline.outputs import file_output, head_of
 from rankfold.pipeline.regular import open_regular
 
 LINES = ("scores", "U", "W", "embedding", "features", "labels", "indices")
-"""What is taken where no name is given: coordinates of the rows, their clusters, or their neighbors."""
+"""Arrays that stand for the rows of a result; the first that a result has is the default."""
 
 TABLES = (".csv", ".parquet")
 """Ends of names of files that hold a table."""
@@ -148,14 +148,11 @@ def _tables(arrow: Any, array: Any, names: Names | None, titles: list[str]) -> I
 
 def _names_of_lines(names: Names, start: int, stop: int, titles: list[str]) -> dict[str, Any]:
     """Labels of some lines along each axis; indices along one that has none."""
-    places = np.arange(start, stop) if names.places is None else names.places[start:stop]
-    indices = np.unravel_index(places, [axis.length for axis in names.axes])
     columns: dict[str, Any] = {}
-    for axis, index in zip(names.axes, indices, strict=True):
+    for axis, labels in zip(names.axes, names.along_axes(start, stop), strict=True):
         title = "name" if axis.name.isdecimal() else axis.name
         while title in titles or title in columns:
             title += "_"
-        labels = index if axis.labels is None else axis.labels[index]
         columns[title] = labels.astype(str) if labels.dtype.kind in "UO" else labels
     return columns
 
@@ -171,7 +168,10 @@ def _writer(suffix: str, path: Path, schema: Any) -> Any:
 
 
 def _foreign_table(path: Path, titles: list[str]) -> str | None:
-    """What a file is if it is no table of these columns that was made here."""
+    """Words for a file that this package did not write with these ``titles``; None for one that it did.
+
+    A Parquet file is known by its metadata, a CSV by its first line, since nothing else fits in one.
+    """
     if path.suffix == ".parquet":
         import pyarrow
         import pyarrow.parquet

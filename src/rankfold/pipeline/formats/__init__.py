@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 import numpy as np
@@ -243,7 +243,7 @@ def _matrix(x: object, missing: str | None, rows: Rows) -> Source:
         if rows is not None:
             raise InputError(f"{x.name} is a matrix already: row_axes= is for arrays and places of arrays")
         return x
-    if hasattr(x, "dimensions") and hasattr(x, "keys"):  # a result, which is defined above sources
+    if isinstance(x, Mapping) and hasattr(x, "dimensions"):  # a result, whose module imports this one
         raise InputError(f"a result is not a matrix; give one of its arrays, {', '.join(x.keys())}: r.name")
     raise InputError(
         f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "

@@ -113,7 +113,7 @@ def result_of(name: str, value: object, wanted: str) -> Result:
     return Result(Path(value))
 
 
-class Result(Exports):
+class Result(Exports, Mapping[str, Any]):
     """Arrays of a reduction and the facts about it.
 
     Arrays are attributes, ``r.s``, ``r.components``, or found by name, ``r["s"]``. Row outputs of a stored
@@ -242,6 +242,9 @@ class Result(Exports):
         self.require_edition()
         return iter(sorted(self._arrays))
 
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     def __len__(self) -> int:
         return len(self._arrays)
 
@@ -251,22 +254,6 @@ class Result(Exports):
     def __contains__(self, name: object) -> bool:
         return name in self._arrays
 
-    def keys(self) -> list[str]:
-        """Names of its arrays."""
-        return list(self)
-
-    def values(self) -> list[npt.NDArray[Any] | LazyArray]:
-        """Its arrays, in the order of ``keys``."""
-        return [self[name] for name in self]
-
-    def items(self) -> list[tuple[str, npt.NDArray[Any] | LazyArray]]:
-        """Names with their arrays."""
-        return [(name, self[name]) for name in self]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """An array by its name, or ``default`` where there is none."""
-        return self[name] if name in self._arrays else default
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """The array of a result that has no other; of several one is to be named."""
         if len(self) != 1:
@@ -274,8 +261,7 @@ class Result(Exports):
                 f"a result has several arrays, {', '.join(self)}: say which one, as "
                 f"numpy.asarray(r.{next(iter(self), 'name')})"
             )
-        ((_, values),) = self.items()
-        return np.asarray(values, dtype)
+        return np.asarray(self[next(iter(self))], dtype)
 
     def __dir__(self) -> list[str]:
         own = (name for name in super().__dir__() if not name.startswith(("require", "_")))
