@@ -7,10 +7,13 @@ import pickle
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +22,7 @@ from zarr.codecs import BloscCodec, GzipCodec
 from zarr.storage import ObjectStore
 
 import rankfold as rf
+from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError, UnreachableError
 from rankfold.pipeline.formats import open_source, remote
@@ -200,3 +204,28 @@ def test_a_store_that_does_not_answer_is_no_damage(bucket: str, monkeypatch: pyt
         with pytest.raises(UnreachableError, match=r"away\.zarr::sst cannot be reached: .*AWS_ENDPOINT_URL"):
             attempt()
     remote.open_array.cache_clear()
+
+
+def test_names_of_columns_and_rows_are_read_where_the_store_has_them(bucket: str, tmp_path: Path) -> None:
+    x = field()
+    for version in (2, 3):
+        dataset = xr.DataArray(
+            x,
+            {"time": 1990 + np.arange(20), "lat": np.linspace(-60, 60, 5), "lon": 60.0 * np.arange(6)},
+            ("time", "lat", "lon"),
+            "sst",
+        ).to_dataset()
+        url = f"{bucket}/named{version}.zarr"
+        dataset.to_zarr(ObjectStore(obstore.store.from_url(url)), zarr_format=version, consolidated=False)
+        fitted = rf.pca(rf.open(f"{url}::sst", row_axes="time"), 2)
+        turned = rf.transform(fitted, rf.open(dataset.sst[:, ::-1], row_axes="time"))
+        np.testing.assert_allclose(turned.scores[:], fitted.scores[:], atol=1e-4)
+        assert list(fitted.to_pandas("scores").index) == list(range(1990, 2010))
+    rf.import_array(pd.DataFrame(x[:, :, 0], columns=list("abcde")), tmp_path / "t.zarr")
+    for file in (each for each in (tmp_path / "t.zarr").rglob("*") if each.is_file()):
+        key = f"t.zarr/{file.relative_to(tmp_path / 't.zarr')}"
+        obstore.put(obstore.store.from_url(bucket), key, file.read_bytes())
+    names = names_of(rf.open(f"{bucket}/t.zarr"), 1)
+    assert names is not None
+    assert names.axes[0].labels is not None
+    assert names.axes[0].labels.tolist() == list("abcde")

@@ -174,6 +174,10 @@ class StackedSource(Readable, Wrapper):
     def names(self, axis: int) -> Names | None:
         """What the rows (0) or columns (1) are called; see ``places.names_of``."""
         numbers = self.row_axes if axis == 0 else self.column_axes
+        if len(self.inner.shape) == 2 and self.row_axes == (0,) and hasattr(self.inner, "names"):
+            written: Names | None = self.inner.names(axis)
+            if written is not None:
+                return written
         return Names.of([axis_of(self.inner, number) for number in numbers])
 
     def fingerprint(self) -> str:

@@ -63,20 +63,26 @@ def hdf5_axis(path: str, dataset: str, number: int, name: str, length: int) -> A
 
 def zarr_axis(store: str, array: str, number: int, name: str | None, length: int) -> Axis:
     """An axis of an array, or of a sparse group, of a Zarr store in a folder; its metadata tell its name."""
-    from rankfold.pipeline.chunks.regular_store import zarr_array, zarr_group
+    from rankfold.pipeline.chunks.regular_store import zarr_group
 
+    with contextlib.suppress(*UNREADABLE):
+        if node_kind(store) == "group":
+            return axis_in(zarr_group(store, consolidated=False), array, number, name, length)
+    return Axis(name or ("row", "column")[number], length)
+
+
+def axis_in(root: Any, array: str, number: int, name: str | None, length: int) -> Axis:
+    """An axis of an array, or of a sparse group, of an open Zarr group."""
     known = name or ("row", "column")[number]
     with contextlib.suppress(*UNREADABLE):
-        if node_kind(store) != "group":
-            return Axis(known, length)
-        if (found := index_of_frame(zarr_group(store, consolidated=False), array, number)) is not None:
+        if (found := index_of_frame(root, array, number)) is not None:
             frame, index = found
             return Axis.of(frame, length, index)
         if name is None:
-            known = (dimension_names(zarr_array(store, array)) or ())[number] or known
-        beside = "/".join((*array.split("/")[:-1], known))
-        if beside != array and node_kind(os.path.join(store, beside)) == "array":
-            labels = zarr_array(store, beside)
+            known = (dimension_names(root[array]) or ())[number] or known
+        path = "/".join((*array.split("/")[:-1], known))
+        labels = root.get(path) if path != array else None
+        if hasattr(labels, "shape"):
             return Axis.of(known, length, coordinate(labels, labels.attrs))
     return Axis(known, length)
 

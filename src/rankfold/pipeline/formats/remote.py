@@ -9,6 +9,7 @@ to reach it, keeps what a reduction has done so far.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import hashlib
@@ -29,6 +30,7 @@ from rankfold.pipeline.chunks.shard import decode_index, index_span
 from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import require_chunks, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
+from rankfold.pipeline.data.names import Axis, Names, names_from
 from rankfold.pipeline.data.source import MOST_FILES
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
 from rankfold.pipeline.errors import (
@@ -40,6 +42,7 @@ from rankfold.pipeline.errors import (
 )
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.locate import zarr_refusal
+from rankfold.pipeline.formats.naming import ATTRIBUTE, UNREADABLE, axis_in
 from rankfold.pipeline.formats.zarr.absent_chunks import count_listed
 from rankfold.pipeline.formats.zarr.metadata import (
     Layout,
@@ -149,6 +152,31 @@ class RemoteVolume(Layout):
             raise unreachable(self.name, error) from error
         return decode_index(np.frombuffer(head, np.uint8), size, count, self.encoding)
 
+    def axis(self, number: int) -> Axis:
+        """An axis with the labels that its store has."""
+        name, length = self.axes[number], self.shape[number]
+        with self._naming():
+            return axis_in(open_group(self.url, os.getpid()), self.array, number, name, length)
+        return Axis(name, length)
+
+    def names(self, axis: int) -> Names | None:
+        """Names of rows (0) or columns (1) that an import wrote, where this is a matrix of two axes."""
+        with self._naming():
+            array = open_array(self.url, self.array, self.missing, self.version, os.getpid())
+            return names_from(array.attrs.get(ATTRIBUTE), axis)
+        return None
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Pass over names that cannot be read; a store that does not answer is an error."""
+        try:
+            with contextlib.suppress(*UNREADABLE):
+                yield
+        except Exception as error:
+            if from_obstore(error):
+                raise unreachable(self.name, error) from error
+            raise
+
     def fingerprint(self) -> str:
         """Digest of the metadata and of size, time and tag of every object, in whatever order they come."""
         total = 0
@@ -247,6 +275,15 @@ def open_array(url: str, array: str, missing: str | None, version: str, process:
     document = ".zarray" if opened_array.metadata.zarr_format == 2 else "zarr.json"
     store.document = f"{array}/{document}" if array else document
     return opened_array
+
+
+@functools.lru_cache(maxsize=16)
+def open_group(url: str, process: int) -> zarr.Group:
+    """The group at the root of a store, opened once in a process, to look up what names its arrays."""
+    import zarr
+    from zarr.storage import ObjectStore
+
+    return zarr.open_group(ObjectStore(connect(url), read_only=True), mode="r", use_consolidated=False)
 
 
 def from_obstore(error: Exception) -> bool:
