@@ -274,6 +274,13 @@ CASES: tuple[Case, ...] = (
         methods=("fuzzy_graph",),
     ),
     _of(
+        "umap of a matrix",
+        ("umap", "{input}/x.zarr", "--n-neighbors", "10", "--n-epochs", "30"),
+        ("30", "29"),
+        ("{input}/x.zarr", "{input}/y.zarr"),
+        methods=("knn", "fuzzy_graph"),
+    ),
+    _of(
         "tsne",
         ("tsne", "{input}/lists.zarr", "--perplexity", "10", "--n-iter", "40"),
         ("40", "39"),
