@@ -173,19 +173,40 @@ def test_a_hole_in_a_field_is_refused_as_by_xeofs() -> None:
         rf.pca(rf.open(data, row_axes="time", drop_missing_columns=True), 3)
 
 
-@pytest.mark.parametrize("prepare", [None, "coslat", "scale(ddof=0), coslat", "weights"])
-def test_physical_components_times_scores_are_the_field(prepare: Any) -> None:
-    """All of them: what is left of the data is their mean."""
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        *(None, "coslat", "scale", "scale(ddof=0), coslat", "coslat, scale", "scale(zero_center=False)"),
+        *("weights", "coslat, highly_variable(n_top_genes=6)", "impute_mean, coslat"),
+    ],
+)
+@pytest.mark.parametrize(
+    "how", [{}, {"center": False}, {"scale": True}, {"whiten": True}, "svd"], ids=lambda how: str(how)
+)
+def test_mean_and_scores_times_components_are_the_field(prepare: Any, how: Any) -> None:
+    """With all components; where columns were left out, NaN."""
+    data = field() + 18
+    data[:, 2, 1] = np.nan
+    steps = [{"weights": {"values": np.linspace(0.5, 2, 30)}}] if prepare == "weights" else prepare
+    x = rf.open(data, row_axes="time", drop_missing_columns=True, prepare=steps)
+    most = min(x.shape)
+    if how == "svd":
+        found = rf.svd(x, most, solver="tsqr").to_xarray(data, physical=True)
+        rebuilt = (found["U"] * found["s"] * found["Vt"]).sum("mode", skipna=False)
+    else:
+        found = rf.pca(x, most, solver="tsqr", **how).to_xarray(data, physical=True)
+        rebuilt = (found["scores"] * found["components"]).sum("mode", skipna=False)
+    rebuilt = (rebuilt + found.get("mean", 0.0)).transpose("time", "lat", "lon").values
+    known = np.isfinite(rebuilt[0])
+    np.testing.assert_allclose(rebuilt[:, known], data.values[:, known], rtol=1e-9)
+    assert not known[2, 1] and known.sum() == most
+
+
+def test_components_are_orthonormal_in_the_weighted_space() -> None:
     data = field()
-    weights = np.linspace(0.5, 2, 30)
-    steps = [{"weights": {"values": weights}}] if prepare == "weights" else prepare
-    result = rf.pca(rf.open(data, row_axes="time", prepare=steps), 30, solver="tsqr")
-    found = result.to_xarray(data, physical=True)
-    np.testing.assert_allclose(
-        np.einsum("mt,mxy->txy", found["scores"], found["components"]), data - data.mean("time"), atol=1e-9
-    )
-    plain = result.to_xarray(data)["components"].values.reshape(30, -1)
-    np.testing.assert_allclose(plain @ plain.T, np.eye(30), atol=1e-9)  # in the weighted space
+    found = rf.pca(rf.open(data, row_axes="time", prepare="coslat"), 30, solver="tsqr").to_xarray(data)
+    plain = found["components"].values.reshape(30, -1)
+    np.testing.assert_allclose(plain @ plain.T, np.eye(30), atol=1e-9)
 
 
 def test_physical_components_of_what_was_scaled_or_weighs_nothing() -> None:
@@ -199,8 +220,8 @@ def test_physical_components_of_what_was_scaled_or_weighs_nothing() -> None:
     found = rf.svd(rf.open(x, prepare=nothing), 3).to_xarray(physical=True)["Vt"].values
     assert np.isnan(found[:, 0]).all() and np.isfinite(found[:, 1:]).all()
     for result, message in (
-        (rf.pca(rf.open(counts(), prepare="log1p"), 3), "and log1p is neither"),
-        (rf.pca(rf.open(counts(), prepare="scale(max_value=3)"), 3), "and scale is neither"),
+        (rf.pca(rf.open(counts(), prepare="log1p"), 3), "and log1p is none"),
+        (rf.pca(rf.open(counts(), prepare="scale(max_value=3)"), 3), "and scale is none"),
         (rf.knn(counts(), 3), "is for components, and this result has none"),
     ):
         with pytest.raises(InputError, match=message):

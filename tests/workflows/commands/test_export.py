@@ -10,6 +10,7 @@ import pytest
 from command_line import rankfold, refused
 
 import rankfold as rf
+from rankfold.pipeline.exporting.fields import facts_in_dataset
 
 anndata = pytest.importorskip("anndata", reason="pip install anndata")
 
@@ -31,6 +32,8 @@ def test_a_result_goes_into_a_file(tmp_path: Path, result: Path) -> None:
     assert set(anndata.read_h5ad(file).obsm) == {"X_pca", "mine"}
     run = rankfold("export", result, "--into", tmp_path / "r.nc")
     assert run.exit_code == 0 and (tmp_path / "r.nc").exists()
+    run = rankfold("export", result, "--into", tmp_path / "r.nc", "--physical", "--overwrite")
+    assert run.exit_code == 0 and facts_in_dataset(tmp_path / "r.nc")["physical"]
     assert rankfold("export", result, "--into", file, "--overwrite", "--in-place").exit_code == 0
 
 
@@ -39,6 +42,7 @@ def test_wrong_uses_change_nothing(tmp_path: Path, result: Path) -> None:
     refused(tmp_path, 2, "there is no result", "export", tmp_path / "no.zarr", "--into", file)
     refused(tmp_path, 2, "does not exist", "export", result, "--into", tmp_path / "other.h5ad")
     refused(tmp_path, 2, "--like is for .nc files", "export", result, "--into", file, "--like", "a.nc::b")
+    refused(tmp_path, 2, "--physical is for .nc files", "export", result, "--into", file, "--physical")
     refused(tmp_path, 2, "are for files of AnnData", "export", result, "--into", "r.nc", "--key-added", "k")
     assert rankfold("export", result, "--into", file).exit_code == 0
     refused(tmp_path, 2, "obsm/X_pca, uns/pca are there already", "export", result, "--into", file)

@@ -119,6 +119,7 @@ def test_mistakes_are_told_before_anything_runs(folder: Path) -> None:
     for there, wrong, message in (
         ("into: cells.h5ad", "into: other.h5ad", "other.h5ad does not exist"),
         ("into: cells.h5ad", "into: {file: cells.h5ad, like: a.nc::b}", "like is for those"),
+        ("into: cells.h5ad", "into: {file: cells.h5ad, physical: true}", "physical is for those"),
         ("into: cells.h5ad", "into: {file: r.nc, key_added: k}", "key_added is for files of AnnData"),
         ("into: cells.h5ad", "into: {path: cells.h5ad}", "path"),
     ):
@@ -148,6 +149,10 @@ def test_a_field_goes_into_a_file_of_netcdf(tmp_path: Path) -> None:
     assert rankfold("run", tmp_path / "flow.yaml").exit_code == 0
     assert os.stat(tmp_path / "eof.nc").st_mtime_ns == before
     text = (tmp_path / "flow.yaml").read_text()
+    text = text.replace("sst.nc::sst'}\n", "sst.nc::sst', physical: true}\n")
+    (tmp_path / "flow.yaml").write_text(text)
+    assert rankfold("run", tmp_path / "flow.yaml").exit_code == 0
+    assert os.stat(tmp_path / "eof.nc").st_mtime_ns != before
     (tmp_path / "flow.yaml").write_text(text.replace("rank: 2", "rank: 3"))
     assert rankfold("run", tmp_path / "flow.yaml").exit_code == 0
     with xarray.open_dataset(tmp_path / "eof.nc") as found:

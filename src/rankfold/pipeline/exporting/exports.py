@@ -79,7 +79,9 @@ class Exports:
         like : DataArray, optional
             The data, for its coordinates, units and names of axes; no number of it is read.
         physical : bool
-            Whether weights and scales of columns are divided out of components again.
+            Whether what ``prepare``, ``scale`` and ``whiten`` did is taken back in ``mean`` and
+            ``components``, so that mean + scores times components are the data in their units. An ``svd``
+            gets a ``mean`` where steps took one off.
 
         Returns
         -------

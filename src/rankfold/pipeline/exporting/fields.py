@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.names import Axis, names_of_result
 from rankfold.pipeline.errors import InputError, OutputError
-from rankfold.pipeline.exporting.outcome import CHOOSING, Outcome, exported_facts, kept_places, layout
+from rankfold.pipeline.exporting.outcome import Outcome, exported_facts, kept_places, layout
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.outputs import file_output
+from rankfold.pipeline.prepare.affine import affine_of
 from rankfold.pipeline.prepare.words import parse_steps
 from rankfold.pipeline.regular import is_regular
 
@@ -71,8 +72,8 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     like : DataArray, optional
         The data, whose coordinates, attributes and names of axes are taken. Only its metadata are looked at.
     physical : bool
-        Whether weights and scales of columns are divided out of components, so that these times scores are
-        departures of the data from their mean; NaN where a weight is 0.
+        Whether what was done to columns is taken back in mean and components, so that mean + scores times
+        components (mean + ``U s Vt``) are the data in their units; NaN where a weight is 0.
 
     Raises
     ------
@@ -87,12 +88,13 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     sizes = {"row": rows, "column": columns}
     arrays = {name: _variable(result, name, sizes) for name in result}
     if physical:
-        name = next((each for each in ("components", "Vt") if each in arrays), "")
-        if not name:
-            raise InputError("physical=True is for components, and this result has none: take pca or svd")
-        divided = np.asarray(result[name][...]) / column_factors(result)
-        arrays[name] = arrays[name][0], np.moveaxis(columns.unstack(divided.T), -1, 0)
-    dataset = xarray.Dataset(arrays, attrs={"rankfold": json.dumps(exported_facts(result), sort_keys=True)})
+        found = in_units(result)
+        arrays[found.name] = arrays[found.name][0], np.moveaxis(columns.unstack(found.components.T), -1, 0)
+        if "mean" in arrays or np.nan_to_num(found.mean).any():
+            arrays["mean"] = columns.axes, columns.unstack(found.mean)
+    dataset = xarray.Dataset(
+        arrays, attrs={"rankfold": json.dumps(exported_facts(result, physical=physical), sort_keys=True)}
+    )
     if "mode" in dataset.dims:
         dataset = dataset.assign_coords(mode=np.arange(1, dataset.sizes["mode"] + 1))
     if like is None:
@@ -103,34 +105,40 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     return dataset.assign_coords(_coordinates(like, rows, columns))
 
 
-def column_factors(result: Outcome) -> Array:
-    """(n,) what each column was multiplied by, NaN for 0, whatever was added to it.
+@dataclass(frozen=True, slots=True)
+class InUnits:
+    """A mean and components that give the data: mean + scores (or ``U s``) times components."""
+
+    name: str
+    """Of the components."""
+
+    components: Array
+    """(k, n) NaN where a weight is 0."""
+
+    mean: Array
+    """(n,) the same."""
+
+
+def in_units(result: Outcome) -> InUnits:
+    """Mean and components of a result of svd or pca, with all that was done to columns taken back.
 
     Raises
     ------
     InputError
-        The matrix went through a step that is no such product.
+        The result has no components, or the matrix went through a step that is no shift and no factor.
     """
-    total: Any = 1.0
-    for place, step in enumerate(parse_steps(result.attrs["input"].get("prepare")), 1):
-        fitted = f"prepare_{place}_{step.name}_"
-        if step.name in ("weights", "coslat"):
-            total = total * np.asarray(result[f"{fitted}values"][...])
-        elif step.name == "scale" and step.max_value is None:
-            std, mean = (np.asarray(result[f"{fitted}{name}"][...]) for name in ("std", "mean"))
-            total = total * step.fitted({"std": std, "mean": mean}).factor
-        elif step.name in CHOOSING:
-            kept = np.asarray(result[f"{fitted}columns"][...])
-            total = total if np.ndim(total) == 0 else total[kept]
-        elif step.name not in ("impute_mean", "impute_low_rank", "mark_missing", "sample_weight"):
-            raise InputError(
-                f"physical=True divides weights and scales out of components, and {step.name} is neither: "
-                "components have no form in units of the data then"
-            )
-    if result.attrs["request"].get("scale"):
-        total = total / np.asarray(result["scale"][...])
-    total = np.broadcast_to(total, (result.attrs["input"]["shape"][1],))
-    return np.where(total == 0, np.nan, total)
+    name = next((each for each in ("components", "Vt") if each in set(result)), "")
+    if not name:
+        raise InputError("physical=True is for components, and this result has none: take pca or svd")
+    before = affine_of(result.attrs["input"], lambda array: np.asarray(result[array][...]))
+    asked = result.attrs["request"]
+    components = np.asarray(result[name][...], np.result_type(result[name].dtype, np.float64))
+    mean = np.asarray(result["mean"][...]) if "mean" in set(result) else np.zeros(components.shape[1])
+    if asked.get("scale"):
+        components *= np.asarray(result["scale"][...])
+    if asked.get("whiten"):  # scores were divided by it
+        components *= np.sqrt(np.asarray(result["explained_variance"][...]))[:, None]
+    return InUnits(name, components / before.divisor, before.data(mean))
 
 
 def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:

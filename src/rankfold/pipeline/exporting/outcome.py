@@ -14,12 +14,10 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.names import Names, names_of_result
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.prepare.chosen_columns import CHOOSING
 from rankfold.pipeline.prepare.words import parse_steps
 
 Array = npt.NDArray[Any]
-
-CHOOSING = ("take_columns", "highly_variable")
-"""Steps that leave columns out."""
 
 
 class Outcome(Protocol):
@@ -76,10 +74,10 @@ def kept_places(result: Outcome, axis: str) -> Array | None:
     return np.concatenate([first + step * np.arange(count) for first, count, step in runs])
 
 
-def exported_facts(result: Outcome) -> dict[str, Any]:
+def exported_facts(result: Outcome, *, physical: bool = False) -> dict[str, Any]:
     """What a result says of itself in files of others, which have names of their own."""
     known = {name: fact for name, fact in result.attrs["input"].items() if name != "names"}
-    return {**result.attrs, "input": known}
+    return {**result.attrs, "input": known, **({"physical": True} if physical else {})}
 
 
 def names_in(result: Outcome, axis: str) -> Names | None:

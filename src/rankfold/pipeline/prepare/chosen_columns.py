@@ -31,6 +31,9 @@ from rankfold.pipeline.prepare.variable_columns import (
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
+CHOOSING = ("highly_variable", "take_columns")
+"""Steps that leave columns out."""
+
 COUNTS = "counts"
 """The only layer: the matrix as it was before all steps."""
 
@@ -185,7 +188,7 @@ ALL_COLUMNS = ("normalize_total", "tfidf", "coslat")
 def choose_columns(steps: tuple[Any, ...], mask: npt.NDArray[np.bool_]) -> tuple[Any, ...]:
     """Steps, with one that takes some of the columns as early as those allow that see all."""
     for step in steps:
-        if step.name in ("highly_variable", "take_columns"):
+        if step.name in CHOOSING:
             raise InputError(f"mask_var= and {step.name} both choose columns: say one of them")
     if not mask.any():
         raise InputError(f"mask_var keeps none of the {len(mask)} columns")

@@ -17,7 +17,7 @@ from rankfold.kernels.linear.complete_rows import RowModel, fill_rows
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.measured_rows import Fitted
-from rankfold.pipeline.prepare.steps import Numbers, Step, require
+from rankfold.pipeline.prepare.steps import Measured, Numbers, Shifted, Step, require
 
 Array = npt.NDArray[Any]
 
@@ -47,6 +47,10 @@ class MarkMissing:
         """See ``MeasuredStep``."""
         return self
 
+    def affine(self, measured: Measured) -> Shifted:
+        """See ``Affine``: numbers that are there stay."""
+        return 0.0, 1.0
+
     def apply(self, numbers: Numbers) -> None:
         """See ``Step``."""
         numbers.values[numbers.values == self.value] = np.nan
@@ -73,6 +77,10 @@ class ImputeLowRank:
         """See ``MeasuredStep``."""
         warm_filling()
         return CompleteRows.of(found)
+
+    def affine(self, measured: Measured) -> Shifted:
+        """See ``Affine``: numbers that are there stay."""
+        return 0.0, 1.0
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, UnfitFileError
 from rankfold.pipeline.prepare.measured_rows import Fitted
 from rankfold.pipeline.prepare.moments import weighted_means
-from rankfold.pipeline.prepare.steps import Numbers, Step, require_flags
+from rankfold.pipeline.prepare.steps import Measured, Numbers, Shifted, Step, require_flags
 from rankfold.pipeline.regular import require_regular
 
 Array = npt.NDArray[Any]
@@ -122,6 +122,10 @@ class Weights:
         """See ``MeasuredStep``."""
         return WeighColumns(np.asarray(found["values"]))
 
+    def affine(self, measured: Measured) -> Shifted:
+        """See ``Affine``."""
+        return 0.0, measured("values")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeighColumns:
@@ -174,6 +178,10 @@ class SampleWeight:
         """The step for the rows that were weighed, or for new ones, which have no weights."""
         mean = np.asarray(found["mean"]) if self.center else None
         return WeighRows(mean, None if self.values is None else np.sqrt(_of_kept(self, source, 0)))
+
+    def affine(self, measured: Measured) -> Shifted:
+        """See ``Affine``: the weights are those of rows."""
+        return measured("mean") if self.center else 0.0, 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,3 +242,7 @@ class Coslat:
     def fitted(self, found: Fitted) -> Step:
         """See ``MeasuredStep``."""
         return WeighColumns(np.asarray(found["values"]))
+
+    def affine(self, measured: Measured) -> Shifted:
+        """See ``Affine``."""
+        return 0.0, measured("values")

@@ -16,7 +16,7 @@ from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.prepare.measured_rows import Fitted
 from rankfold.pipeline.prepare.moments import column_moments
-from rankfold.pipeline.prepare.steps import Numbers, Step, require, require_flags
+from rankfold.pipeline.prepare.steps import Measured, Numbers, Shifted, Step, require, require_flags
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -107,8 +107,18 @@ class Scale:
     def fitted(self, found: Fitted) -> Step:
         """See ``MeasuredStep``."""
         std, mean = np.asarray(found["std"]), np.asarray(found["mean"])
-        factor = 1 / np.where(std > CONSTANT * np.abs(mean), std, 1.0)
-        return ScaleColumns(mean, factor, self.zero_center, self.max_value, None)
+        return ScaleColumns(mean, _reciprocal(std, mean), self.zero_center, self.max_value, None)
+
+    def affine(self, measured: Measured) -> Shifted | None:
+        """See ``Affine``; None where numbers are cut off."""
+        mean = measured("mean")
+        off = mean if self.zero_center else 0.0
+        return None if self.max_value is not None else (off, _reciprocal(measured("std"), mean))
+
+
+def _reciprocal(std: Float64, mean: Float64) -> Float64:
+    """What columns are multiplied by: constant ones keep their size."""
+    return 1 / np.where(std > CONSTANT * np.abs(mean), std, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +156,20 @@ class Patterson:
 
     def fitted(self, found: Fitted) -> Step:
         """See ``MeasuredStep``."""
-        p = np.asarray(found["frequency"])
-        spread = np.sqrt(2 * p * (1 - p))
-        factor = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+        mean, factor = _of_frequency(np.asarray(found["frequency"]))
         return ScaleColumns(
-            2 * p, factor, True, None, self.missing, np.nan if self.keep_missing else 0.0, True
+            mean, factor, True, None, self.missing, np.nan if self.keep_missing else 0.0, True
         )
+
+    def affine(self, measured: Measured) -> Shifted:
+        """See ``Affine``."""
+        return _of_frequency(measured("frequency"))
+
+
+def _of_frequency(p: Float64) -> tuple[Float64, Float64]:
+    """Mean of the calls of each column, and what they are multiplied by."""
+    spread = np.sqrt(2 * p * (1 - p))
+    return 2 * p, np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
 
 
 def _no_genotypes(x: Array, missing: float | None) -> Counter[float]:
@@ -212,6 +230,10 @@ class ImputeMean:
     def fitted(self, found: Fitted) -> Step:
         """See ``MeasuredStep``."""
         return FillIn(np.asarray(found["mean"]), self)
+
+    def affine(self, measured: Measured) -> Shifted:
+        """See ``Affine``: numbers that are there stay."""
+        return 0.0, 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,7 @@ either side brought to where they meet.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -76,6 +77,13 @@ class Numbers:
             starts = (np.cumsum(self.counts) - self.counts)[filled]
             sums[filled] = np.add.reduceat(values, starts, dtype=np.float64)
         return sums
+
+
+Measured = Callable[[str], Float64]
+"""What was measured for a step, by its name."""
+
+Shifted = tuple[Float64 | float, Float64 | float]
+"""What a step takes off each column, and what it multiplies the rest by."""
 
 
 class Step(Protocol):

@@ -26,6 +26,10 @@ def export(
         str | None,
         typer.Option(metavar="DATA::VAR", help="for .nc: the data, whose coordinates and units are taken"),
     ] = None,
+    physical: Annotated[
+        bool,
+        typer.Option("--physical", help="for .nc: mean and components in units of the data"),
+    ] = False,
     array: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="for .csv and .parquet: scores, components, ...; rows by default"),
@@ -48,15 +52,18 @@ def export(
     if array is not None and into.suffix not in TABLES:
         raise InputError(f"--array is for {' and '.join(TABLES)} files, and {into} is none")
     if into.suffix in TABLES:
-        if like is not None or key_added is not None or in_place:
-            raise InputError(f"{into} is a table: --like, --key-added and --in-place are for other files")
+        if like is not None or physical or key_added is not None or in_place:
+            raise InputError(
+                f"{into} is a table: --like, --physical, --key-added and --in-place are for other files"
+            )
         made = found.to_table(into, array, overwrite=overwrite)
     elif into.suffix == ".nc":
         if key_added is not None or in_place:
             raise InputError(f"{into} is written anew: --key-added and --in-place are for files of AnnData")
-        made = found.to_netcdf(into, like=like, overwrite=overwrite)
-    elif like is not None:
-        raise InputError(f"--like is for .nc files, and {into} is none")
+        made = found.to_netcdf(into, like=like, physical=physical, overwrite=overwrite)
+    elif like is not None or physical:
+        option = "--physical" if like is None else "--like"
+        raise InputError(f"{option} is for .nc files, and {into} is none")
     else:
         made = found.to_anndata(into, key_added=key_added, overwrite=overwrite, in_place=in_place)
     if as_json:

@@ -145,6 +145,9 @@ class Destination(StrictModel):
     like: Where | None = None
     """For netCDF: the data, for coordinates and units."""
 
+    physical: bool = False
+    """For netCDF: mean and components in units of the data."""
+
     key_added: Name | None = None
     """For AnnData: in place of scanpy's names."""
 

@@ -56,8 +56,9 @@ def require_destination(stage: BaseStage, folder: Path) -> None:
                 f"into: {path} exists and is not of a workflow. Remove it, or choose another name"
             )
         return
-    if stage.into.like is not None:
-        raise InputError(f"into: {path} is no netCDF file, and like is for those")
+    for key in ("like", "physical"):
+        if getattr(stage.into, key):
+            raise InputError(f"into: {path} is no netCDF file, and {key} is for those")
     if not path.exists():
         raise InputError(f"into: {path} does not exist: results are added to a file that AnnData wrote")
     key = stage.into.key_added
@@ -86,10 +87,10 @@ def put_into(stage: BaseStage, result_path: Path, folder: Path) -> Path | None:
 
 def _put_into_dataset(path: Path, result: Result, into: Destination, folder: Path) -> Path | None:
     held = facts_in_dataset(path)
-    if held == exported_facts(result):
+    if held == exported_facts(result, physical=into.physical):
         return None
     like = None if into.like is None else resolve_path(into.like, folder)
-    return result.to_netcdf(path, like=like, overwrite=held is not None)
+    return result.to_netcdf(path, like=like, physical=into.physical, overwrite=held is not None)
 
 
 def _require_ours(path: Path, foreign: Iterable[str]) -> None:

@@ -1,0 +1,85 @@
+"""What steps did to columns, where each was shifted and multiplied, and the same taken back.
+
+    prepared = (data - shift) * factor
+
+A step says its own part by ``affine``. One without that method makes other numbers of the data, such as
+logarithms, and no sum of components leads back from these.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.prepare.chosen_columns import CHOOSING
+from rankfold.pipeline.prepare.words import parse_steps
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """The columns of a matrix after some steps, by those before."""
+
+    shift: Float64
+    """(n,) what was taken off each column, in units of the data."""
+
+    factor: Float64
+    """(n,) what each was multiplied by."""
+
+    @property
+    def divisor(self) -> Float64:
+        """(n,) what a difference of two numbers of a column is divided by; NaN where all became 0."""
+        return np.where(self.factor == 0, np.nan, self.factor)
+
+    def data(self, values: Any) -> Any:
+        """Numbers of the columns, (..., n), as they were before the steps; NaN where all became 0."""
+        return self.shift + values / self.divisor
+
+
+def affine_of(facts: Mapping[str, Any], array: Callable[[str], Array]) -> Affine:
+    """What the steps of a result did to its columns.
+
+    Parameters
+    ----------
+    facts : mapping
+        What the result says of its matrix: ``attrs["input"]``.
+    array : function
+        An array of the result by its name, of those that were measured for the steps.
+
+    Raises
+    ------
+    InputError
+        A step made other numbers.
+    """
+    shift: Any = np.zeros(1)
+    factor: Any = np.ones(1)
+    for place, step in enumerate(parse_steps(facts.get("prepare")), 1):
+        prefix = f"prepare_{place}_{step.name}_"
+        if step.name in CHOOSING:
+            kept = array(f"{prefix}columns")
+            shift, factor = (each if len(each) == 1 else each[kept] for each in (shift, factor))
+            continue
+        own = step.affine(functools.partial(_measured, array, prefix)) if hasattr(step, "affine") else None
+        if own is None:
+            raise InputError(
+                "physical=True takes back steps that multiply and shift columns, such as weights, coslat and "
+                f"scale, and {step.name} is none: there is no form in units of the data then"
+            )
+        off, times = own
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shift = shift + np.where(np.equal(off, 0), 0.0, off / factor)
+        factor = factor * times
+    width = (int(facts["shape"][1]),)
+    return Affine(np.broadcast_to(shift, width), np.broadcast_to(factor, width))
+
+
+def _measured(array: Callable[[str], Array], prefix: str, name: str) -> Float64:
+    return np.asarray(array(prefix + name), np.float64)
