@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rankfold.api.finished import finished_result, result_that_came
 from rankfold.api.where import Growable, Where
@@ -40,6 +40,9 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import RunDirectory, digest, lies_in
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 from rankfold.pipeline.text import printable
+
+if TYPE_CHECKING:
+    from rankfold.cluster.queues.system import JobScript
 
 LOG = logging.getLogger("rankfold")
 
@@ -113,19 +116,10 @@ def _execute(
     progress: Progress | bool | None,
 ) -> Result:
     with listener(progress, lambda: plan) as listen:
-        for result in values_in(task, Result):
-            result.require_edition()
-        task.source.check()
-        require_whole_input(getattr(task.source, "path", None))
-        fingerprint = task.source.fingerprint()
-        identity = identity_of(task.request(), fingerprint, executor.budget.device)
         temporary = TemporaryFolder() if out is None else None
         output = temporary.path / "result.zarr" if temporary is not None else Path(out or "").absolute()
-        folder = RunDirectory.beside(
-            output, None if scratch is None else Path(scratch), digest(identity), resumable=temporary is None
-        )
-        _require_place(task.source, output, folder.folder, *([] if scratch is None else [Path(scratch)]))
-        folder, is_there = folder.replacing(), os.path.lexists(output)
+        fingerprint, identity, folder = _begun(task, executor, output, scratch, resumable=temporary is None)
+        is_there = os.path.lexists(output)
         finished = finished_result(folder, identity, overwrite=overwrite) if is_there else None
         if finished is not None:
             folder.tidy(identity)
@@ -148,6 +142,64 @@ def _execute(
             with listener(listen or False, lambda: plan) as hear:
                 facts = _carry_out(task, held, plan, executor, fingerprint, lacking, hear)
         return Result(output, temporary=temporary, facts=None if temporary is None else facts)
+
+
+def _begun(
+    task: Task, executor: Executor, output: Path, scratch: str | Path | None, *, resumable: bool
+) -> tuple[str, dict[str, Any], RunDirectory]:
+    """Fingerprint of the matrix of a task, what its result is the answer to, and the folder of its run, which
+    is not made. Raises for inputs that are not whole, and for places that nothing may be written to.
+    """
+    for result in values_in(task, Result):
+        result.require_edition()
+    task.source.check()
+    require_whole_input(getattr(task.source, "path", None))
+    fingerprint = task.source.fingerprint()
+    identity = identity_of(task.request(), fingerprint, executor.budget.device)
+    narrow = None if scratch is None else Path(scratch)
+    folder = RunDirectory.beside(output, narrow, digest(identity), resumable=resumable)
+    _require_place(task.source, output, folder.folder, *([] if narrow is None else [narrow]))
+    return fingerprint, identity, folder.replacing()
+
+
+def worker_jobs(
+    task: Task,
+    executor: Executor,
+    *,
+    out: str | Path,
+    scratch: str | Path | None,
+    overwrite: bool,
+    what: str,
+) -> list[JobScript]:
+    """Jobs that ``execute`` would hand to a queue; none where it hands over none, or all is done already.
+
+    Writes nothing and submits nothing. Raises what ``execute`` raises before it begins.
+    """
+    _require_local(out, scratch)
+    plan, output = make_plan(task, executor.budget), Path(out).absolute()
+    _, identity, folder = _begun(task, executor, output, scratch, resumable=True)
+    if os.path.lexists(output) and finished_result(folder, identity, overwrite=overwrite) is not None:
+        return []
+    check_disk(plan, _free(folder.scratch), folder.scratch, folder.stored_bytes)
+    return jobs_of(task, _with_work(executor, plan), folder, what)
+
+
+def jobs_of(task: Task | None, executor: Executor, folder: RunDirectory, what: str) -> list[JobScript]:
+    """Jobs of a task that is planned, or not known yet, by its links: each has workers of its own."""
+    from rankfold.cluster.slurm.jobs import WorkerJobs
+
+    if not isinstance(executor, WorkerJobs):
+        return []
+    if not isinstance(task, Chain):
+        return [executor.script(what, folder.folder)]
+    *before, last = task.links
+    places = [(link, folder.state / f"{link.name}.zarr.run") for link in before] + [(last, folder.folder)]
+    return [
+        executor.limited_to(link.task.plan(executor.budget).useful_workers).script(
+            f"{what}, {link.name}", place
+        )
+        for link, place in places
+    ]
 
 
 def _with_work(executor: Executor, plan: Plan) -> Executor:

@@ -12,6 +12,7 @@ from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.run_directory import KEYS
 
+PROTOCOL = "tls"
 OPTIONS = {"ca_file": "--tls-ca-file", "cert": "--tls-cert", "key": "--tls-key"}
 
 
@@ -21,9 +22,7 @@ def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, An
     the user alone, until the block ends. TLS is spoken too where Dask's configuration requires it:
     ``DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=True``.
     """
-    import dask
-
-    if not (tls or dask.config.get("distributed.comm.require-encryption", None)):
+    if not wants_tls(tls):
         yield {}, []
         return
     from distributed import Security
@@ -37,11 +36,21 @@ def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, An
         ) from error
     keys = Path(tempfile.mkdtemp(prefix=KEYS, dir=folder))
     try:
-        options = []
-        for key, option in OPTIONS.items():
+        for key in OPTIONS:
             (keys / key).touch(mode=0o600)
             (keys / key).write_text(security.get_tls_config_for_role("worker")[key])
-            options += [option, str(keys / key)]
-        yield {"security": security, "protocol": "tls"}, options
+        yield {"security": security, "protocol": PROTOCOL}, worker_options(keys)
     finally:
         remove(keys)
+
+
+def wants_tls(tls: bool) -> bool:
+    """Whether TLS is spoken: as a profile says, or where Dask's configuration requires it."""
+    import dask
+
+    return tls or bool(dask.config.get("distributed.comm.require-encryption", None))
+
+
+def worker_options(keys: Path) -> list[str]:
+    """Options of a worker that name the files of its certificate in a folder."""
+    return [word for key, option in OPTIONS.items() for word in (option, str(keys / key))]

@@ -23,6 +23,9 @@ Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an e
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
+Print = Annotated[
+    bool, typer.Option("--print", help="show the jobs that would be submitted; submit none, write nothing")
+]
 Verify = Annotated[bool, typer.Option("--verify", help="read results that are there, compare checksums")]
 
 
@@ -31,9 +34,11 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a function of one argument for each group, and options of its own after them.
 
-    Commands that read results, or may find their own, take ``--verify``.
+    Commands that read results, or may find their own, take ``--verify``. Those of them that have a ``place``
+    may submit jobs, and take ``--print``.
     """
     reads_results |= output in groups or growing_output in groups
+    may_submit = reads_results and place in groups
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         each = [_parameters(group) for group in groups]
@@ -41,13 +46,19 @@ def command(
 
         def run(*, debug: bool, verify: bool = False, **values: Any) -> None:
             with report_errors(debug), compare_checksums(verify):
+                if may_submit and values.pop("show"):
+                    from rankfold.workflows.operations.jobs import jobs_of_command, show_jobs
+
+                    show_jobs(jobs_of_command(run.__name__, values), as_json=values["as_json"])
+                    return
                 group_values = [
                     group(**{p.name: values.pop(p.name) for p in options})
                     for group, options in zip(groups, each, strict=True)
                 ]
                 body(*group_values, **values)
 
-        always = {"verify": Verify} if reads_results else {}
+        always: dict[str, Any] = {"show": Print} if may_submit else {}
+        always |= {"verify": Verify} if reads_results else {}
         last = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
             for name, kind in (always | {"debug": Debug}).items()

@@ -60,6 +60,8 @@ if [ "$code" -eq 75 ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt 7 ]; then
     scontrol requeue "$SLURM_JOB_ID" && sleep 600
 fi
 exit "$code"
+
+# pca: one job submitted by  sbatch SCRIPT
 """
 
 SITE = """\

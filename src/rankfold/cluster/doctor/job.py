@@ -21,7 +21,8 @@ from typing import Any
 from rankfold.cluster.doctor import local as doctor
 from rankfold.cluster.doctor.local import Finding
 from rankfold.cluster.doctor.node import ANSWER, CALL_SECONDS, CONNECT_SECONDS, NODE, REQUEST
-from rankfold.cluster.slurm.job_script import submit
+from rankfold.cluster.queues.system import JobScript
+from rankfold.cluster.slurm.job_script import submit, whole_job
 from rankfold.cluster.slurm.jobs import address_of, job_bytes
 from rankfold.cluster.slurm.leftovers import cancel_jobs, no_job_left
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
@@ -37,6 +38,9 @@ PROLOGUE_FAILURES = "prologue.failed"
 
 JOB_OUTPUT = "said.log"
 """File of what the job prints."""
+
+NAME, FOLDER = "rankfold-doctor-", ".rankfold-doctor-"
+"""How names of the job and of its folder begin."""
 
 POLL_SECONDS = 0.3
 ASK_SECONDS = 2.0
@@ -86,6 +90,12 @@ def compare_node(answer: dict[str, Any]) -> Iterator[Finding]:
         yield Finding("node: processor family", "warning", core_types, advice)
 
 
+def probe_job(profile: Profile, where: Path) -> JobScript:
+    """The job that would be sent: a random number ends its name, and that of its folder."""
+    script = probe_script(profile, f"{NAME}RUN", where.absolute() / f"{FOLDER}RUN")
+    return whole_job("the doctor's look at a node", script)
+
+
 def probe_script(profile: Profile, name: str, folder: Path) -> str:
     """The script of the job: one core of what a worker has, the same environment, and the module ``node``."""
     minutes = max(1, min(MINUTES, walltime_seconds(profile.walltime) // 60))
@@ -115,7 +125,7 @@ def probe_script(profile: Profile, name: str, folder: Path) -> str:
 
 def _answer(profile: Profile, where: Path, wait_seconds: float) -> dict[str, Any]:
     """What the node has written; the job and its folder are gone when this returns."""
-    name, token = f"rankfold-doctor-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
+    name, token = f"{NAME}{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
     address = address_of(profile.scheduler_interface or profile.interface)
     with _folder_for_a_while(where) as folder, socket.create_server((address, 0)) as listening:
         request = {
@@ -140,7 +150,7 @@ def _answer(profile: Profile, where: Path, wait_seconds: float) -> dict[str, Any
 @contextlib.contextmanager
 def _folder_for_a_while(where: Path) -> Iterator[Path]:
     try:
-        folder = Path(tempfile.mkdtemp(prefix=".rankfold-doctor-", dir=where.absolute()))
+        folder = Path(tempfile.mkdtemp(prefix=FOLDER, dir=where.absolute()))
     except OSError as error:
         raise ClusterError(f"no probe without a folder that nodes see: {error}") from None
     try:

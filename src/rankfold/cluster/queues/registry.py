@@ -36,10 +36,14 @@ def queue_system(scheduler: str) -> QueueSystem:
 
 
 def new_name(scheduler: str) -> str:
-    """Of the worker jobs of a run: it says where they wait, since a note of it is all that a killed driver
-    leaves. PBS may take no more than 15 letters.
+    """Of the worker jobs of a run: see ``name_of``."""
+    return name_of(scheduler, uuid.uuid4().hex[:8])
+
+
+def name_of(scheduler: str, number: str) -> str:
+    """Of worker jobs by the number of their run: it says where they wait, since a note of it is all that a
+    killed driver leaves. PBS may take no more than 15 letters.
     """
-    number = uuid.uuid4().hex[:8]
     return f"rankfold-{number}" if scheduler == "slurm" else f"rf-{scheduler}-{number}"
 
 

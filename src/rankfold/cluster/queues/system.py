@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.queue import Ask, QueuedJob, time_left
+from rankfold.pipeline.text import Lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,27 @@ class WorkerJob:
 
     cores: int
     memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobScript:
+    """A job as it is handed to a system of queues."""
+
+    what: str
+    """What its jobs do, as it is told to the user."""
+
+    text: str
+    command: str
+    """The command that submits a file ``SCRIPT`` of this text."""
+
+    count: int = 1
+    """Jobs that are submitted with it."""
+
+    def lines(self) -> Lines:
+        """The script, which stays one: what is said of it is a comment at its end."""
+        jobs = "one job" if self.count == 1 else f"{self.count} jobs, each"
+        about = f"# {self.what}: {jobs} submitted by  {self.command}"
+        return Lines(Lines.of(self.text.rstrip("\n")), "", about)
 
 
 class QueueSystem(Protocol):

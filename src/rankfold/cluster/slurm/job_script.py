@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 
 from rankfold.cluster.queues.registry import require_slurm
+from rankfold.cluster.queues.system import JobScript
 from rankfold.cluster.slurm.allocation import PROFILE, Allocation, node_bytes
 from rankfold.cluster.slurm.jobs import MARGIN
 from rankfold.cluster.slurm.profile import Profile
@@ -124,6 +125,11 @@ def allocation_of(
 def log_name(name: str, job: str = "%j") -> str:
     """Where a job writes, all its starts after one another; in the folder it was submitted from."""
     return f"{PREFIX}{name}-{job}.log"
+
+
+def whole_job(what: str, script: str) -> JobScript:
+    """A job as ``submit`` would hand it over."""
+    return JobScript(what, script, "sbatch SCRIPT")
 
 
 def submit(script: str, profile: Profile, name: str) -> str:

@@ -45,6 +45,11 @@ class WorkerJob(AnyJob):
 
     refusal = ""
 
+    @classmethod
+    def submission(cls, script: str) -> str:
+        """The command that submits a script, a file."""
+        return f"{cls.submit_command} {script}"
+
     async def start(self) -> None:
         """Submit the job."""
         try:
@@ -79,9 +84,14 @@ class Lsf(WorkerJob, LSFJob):
 
     job_id_regexp = r"Job <(?P<job_id>\d+)>"
 
+    @classmethod
+    def submission(cls, script: str) -> str:
+        """See ``WorkerJob``."""
+        return f"{cls.submit_command} < {script}"
+
     async def _submit_job(self, script_filename: str) -> Any:
         # As dask-jobqueue does, which throws away what bsub says of a mistake.
-        return await self._call([f"{self.submit_command} < {shlex.quote(script_filename)}"], shell=True)
+        return await self._call([self.submission(shlex.quote(script_filename))], shell=True)
 
 
 class Sge(WorkerJob, SGEJob):
@@ -113,6 +123,11 @@ def make_cluster(scheduler: str, **options: Any) -> Cluster:
     return Cluster(n_workers=0, job_cls=JOBS[scheduler], **WORKER, **options)
 
 
-def worker_script(scheduler: str, address: str, **options: Any) -> str:
-    """The script of a worker job as a cluster would write it whose scheduler is at an address."""
-    return str(JOBS[scheduler](address, "dummy-name", **WORKER, **options).job_script())
+def worker_script(scheduler: str, address: str, name: str = "dummy-name", **options: Any) -> str:
+    """The script of the job of a worker as a cluster would write it whose scheduler is at an address."""
+    return str(JOBS[scheduler](address, name, **WORKER, **options).job_script())
+
+
+def submission(scheduler: str) -> str:
+    """The command that submits a worker job whose script is the file ``SCRIPT``."""
+    return str(JOBS[scheduler].submission("SCRIPT"))

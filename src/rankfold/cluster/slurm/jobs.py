@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rankfold.cluster.certificates import make_certificates
+from rankfold.cluster.certificates import PROTOCOL, make_certificates, wants_tls, worker_options
 from rankfold.cluster.local.client import BASELINE_BYTES, STEALING, Client, prepare_scheduler
 from rankfold.cluster.local.processes import announce_dashboard, scheduler_options, scheduler_settings
 from rankfold.cluster.local.watchdog import Watchdog
-from rankfold.cluster.queues.registry import new_name, queue_system
-from rankfold.cluster.queues.system import ListedStates, QueueSystem, WorkerJob
+from rankfold.cluster.queues.registry import name_of, new_name, queue_system
+from rankfold.cluster.queues.system import JobScript, ListedStates, QueueSystem, WorkerJob
 from rankfold.cluster.slurm.leftovers import no_job_left
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.queue import Jobs, refusal, require_commands, require_final, slurm_states
@@ -31,7 +31,7 @@ from rankfold.cluster.slurm.rolling import Rolling
 from rankfold.cluster.slurm.shell_lines import exports, node_folder
 from rankfold.pipeline.engine.scheduler import Budget, Warmup
 from rankfold.pipeline.errors import ClusterError, InputError, NoWorkersError
-from rankfold.pipeline.storage.run_directory import RunDirectory
+from rankfold.pipeline.storage.run_directory import KEYS, RunDirectory
 from rankfold.pipeline.text import Lines
 from rankfold.pipeline.units import format_bytes, parse_bytes
 
@@ -150,12 +150,23 @@ class WorkerJobs:
                 ):
                     yield scheduler
 
+    def script(self, what: str, folder: Path) -> JobScript:
+        """Its jobs for a run in a folder, which need not be there. What is known only when the run begins
+        stands in capitals: the number of the run, the address of the driver.
+        """
+        from rankfold.cluster.slurm.jobqueue import submission, worker_script
+
+        kind, tls = self.profile.scheduler, wants_tls(self.profile.tls)
+        certificates = worker_options(folder.absolute() / f"{KEYS}RUN") if tls else []
+        options = self.job_options(name_of(kind, "RUN"), folder, certificates)
+        text = worker_script(kind, f"{PROTOCOL if tls else 'tcp'}://DRIVER:PORT", "WORKER", **options)
+        return JobScript(what, text, submission(kind), self.budget.workers)
+
     def _options(self, name: str, folder: Path, certificates: Sequence[str] = ()) -> dict[str, Any]:
-        options = self.job_options(name, folder)
-        options["worker_extra_args"] += map(shlex.quote, certificates)
+        options = self.job_options(name, folder, certificates)
         return {**options, "scheduler_options": self._scheduler_options(), "silence_logs": logging.CRITICAL}
 
-    def job_options(self, name: str, folder: Path) -> dict[str, Any]:
+    def job_options(self, name: str, folder: Path, certificates: Sequence[str] = ()) -> dict[str, Any]:
         """What dask-jobqueue writes the script of a job from."""
         profile, system = self.profile, queue_system(self.profile.scheduler)
         memory_bytes = job_bytes(self.budget.memory_bytes)
@@ -175,7 +186,7 @@ class WorkerJobs:
             "interface": profile.interface,
             "local_directory": node_folder(profile.scratch, profile.scheduler),
             "job_script_prologue": [*system.prologue(job), *exports(), *profile.prologue],
-            "worker_extra_args": ["--nanny", "--no-dashboard", *gpus],
+            "worker_extra_args": ["--nanny", "--no-dashboard", *gpus, *map(shlex.quote, certificates)],
             # In the shell's place, so that signals of SLURM reach the worker.
             "python": f"exec {shlex.quote(profile.python or sys.executable)}",
         }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankfold.pipeline.text import json_text
-from rankfold.workflows.options import Json, command
+from rankfold.workflows.options import Json, Print, command
 from rankfold.workflows.reporting import say
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def doctor(
         str | None, typer.Option(metavar="H:MM:SS", help="for that job to begin; as the profile has it")
     ] = None,
     as_json: Json = False,
+    show: Print = False,
 ) -> None:
     """Check this machine, SLURM or another queue, and by a short job a node of a profile of SLURM."""
     from rankfold.cluster.slurm.profile import WALLTIME, find_profile, walltime_seconds
@@ -38,6 +39,13 @@ def doctor(
         raise InputError(f"--wait {wait!r} is not a time such as 0:05:00")
     profile = None if cluster in (None, "local", "allocation", "mpi") else find_profile(cluster)
     seconds = None if wait is None else walltime_seconds(wait)
+    if show:
+        from rankfold.cluster.doctor.job import probe_job
+        from rankfold.workflows.operations.jobs import show_jobs
+
+        sends = profile is not None and profile.scheduler == "slurm" and probe
+        show_jobs([probe_job(profile, folder)] if sends and profile else [], as_json=as_json)
+        return
     findings = []
     for finding in _findings(profile, folder, probe=probe, wait_seconds=seconds):
         findings.append(finding)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankfold.pipeline.text import Lines, json_text
-from rankfold.workflows.options import Json, command
+from rankfold.workflows.options import Json, Print, command
 from rankfold.workflows.reporting import say
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def run(
         bool, typer.Option("--quiet", help="one line of news at the end, and what goes wrong; for cron")
     ] = False,
     as_json: Json = False,
+    show: Print = False,
 ) -> None:
     """Stages of a workflow, those that are not done."""
     from rankfold.workflows.flows.plan import Workflow
@@ -104,6 +105,11 @@ def run(
     from rankfold.workflows.operations.holder import holder_of
 
     began, workflow = time.monotonic(), Workflow.read(flow, cluster)
+    if show:
+        from rankfold.workflows.operations.jobs import jobs_of_flow, show_jobs
+
+        show_jobs(jobs_of_flow(workflow, first, only), as_json=as_json)
+        return
     listener = WarningListener() if quiet else ConsoleListener(quiet=as_json)
     try:
         verdicts = run_flow(workflow, listener, first=first, only=only)

@@ -78,6 +78,7 @@ def schedule(
         typer.Option(help="name or path of a profile; by default the workflow's; local for cron"),
     ] = None,
     following: Annotated[bool, typer.Option("--next", help="print when it begins next, no more")] = False,
+    show: Annotated[bool, typer.Option("--print", help="make no folder for its logs either")] = False,
 ) -> None:
     """Print what makes SLURM, or cron, run a workflow again and again; by itself it installs nothing."""
     import shutil
@@ -112,5 +113,6 @@ def schedule(
     workflow.check_plan()
     by_crontab = when.cron is not None and shutil.which("scrontab") is not None
     text = scron_block(workflow, when) if by_crontab else chain_script(workflow, when)
-    prepare(workflow)
+    if not show:
+        prepare(workflow)
     say(Lines.of(text), end="")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankfold.pipeline.text import Lines
-from rankfold.workflows.options import command
+from rankfold.workflows.options import Print, command
 from rankfold.workflows.reporting import say
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def submit(
         str | None,
         typer.Option(help="name or path of a profile: nodes, walltime, partition; by default the workflow's"),
     ] = None,
-    show: Annotated[bool, typer.Option("--print", help="print the job script, submit nothing")] = False,
+    show: Print = False,
 ) -> None:
     """Run a workflow or a command in one job of several nodes, which begins again until all is done."""
     from rankfold.workflows.flows.flow_file import is_flow
@@ -77,13 +77,15 @@ def mpi(
 
 
 def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
+    from rankfold.cluster.slurm.job_script import whole_job
+    from rankfold.workflows.operations.jobs import show_jobs
     from rankfold.workflows.operations.submitted import InOneJob, submit_flow
 
     path, *more = words
     workflow = InOneJob.read(Path(path), cluster)
     verdicts = workflow.check_plan()
     if show:
-        say(Lines.of(workflow.script(more)), end="")
+        show_jobs([whole_job(f"the workflow {workflow.flow.workflow}", workflow.script(more))])
         return
     if all(verdict.action == "skip" for verdict in verdicts):
         say(f"{workflow.outputs}: {len(verdicts)} stages, all finished: nothing to submit")
@@ -101,9 +103,10 @@ def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
 def _submit_command(values: dict[str, Any], what: list[str], cluster: str, *, show: bool) -> None:
     import sys
 
-    from rankfold.cluster.slurm.job_script import job_script, log_name
+    from rankfold.cluster.slurm.job_script import job_script, log_name, whole_job
     from rankfold.cluster.slurm.profile import absolute_profile, find_profile
     from rankfold.workflows.operations.command_task import plan_command
+    from rankfold.workflows.operations.jobs import show_jobs
     from rankfold.workflows.operations.submitted import job_name, submit_command
 
     profile = find_profile(cluster)
@@ -113,7 +116,7 @@ def _submit_command(values: dict[str, Any], what: list[str], cluster: str, *, sh
     names = {"name": job_name(what[0], out), "log": log_name(what[0])}
     script = job_script(driver, profile, known_as=absolute_profile(cluster, Path.cwd()), **names)
     if show:
-        say(Lines.of(script), end="")
+        show_jobs([whole_job(what[0], script)])
         return
     submission = submit_command(what[0], out, script, profile)
     say(
@@ -152,5 +155,8 @@ def _require_command(
         )
     if any(argument.partition("=")[0] == "--cluster" for argument in arguments):
         raise InputError(f"{place_is_known}, not to {name}")
+    if "--print" in arguments:
+        advice = "give it before the dashes" if place_is_known == IN_ITS_JOB else "leave it out"
+        raise InputError(f"{name} submits no jobs in that place, so that --print has none to show: {advice}")
     context = commands[name].make_context(f"rankfold {name}", [*arguments, "--cluster", "allocation"])
     return dict(context.params)

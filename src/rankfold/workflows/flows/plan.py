@@ -244,7 +244,7 @@ def _plan_stage(
         return verdict, StageResult(path, False, to_come=True)
     action, reasons = "run", (*_missing(path), *(f"needs {name}, which runs" for name in waits))
     if not waits:
-        device = "cpu" if isinstance(work, Importing) else _executor_of(workflow, step).budget.device
+        device = "cpu" if isinstance(work, Importing) else executor_of(workflow, step).budget.device
         if step.stage.grows is not None and not isinstance(work, Importing):
             growing = grow(work, step.stage.grows, path, device, redo=step.stage.changed == "redo")
             if growing is None:
@@ -258,7 +258,7 @@ def _plan_stage(
     if isinstance(work, Importing):
         numbers = numbers_of(work, None)
         return StagePlan(step, action, reasons, path, work, None, None, numbers), work.outcome(step.name)
-    executor = _executor_of(workflow, step)
+    executor = executor_of(workflow, step)
     plan = make_plan(work, executor.budget)
     verdict = StagePlan(step, action, reasons, path, work, executor, plan, numbers_of(work, plan))
     return verdict, expected_result(step.name, path, work)
@@ -269,7 +269,7 @@ def _news(work: Growing) -> str:
     return f"{work.new_rows} new rows" if work.origin else "rows changed that it stands on"
 
 
-def _executor_of(workflow: Workflow, step: StageNode) -> Executor:
+def executor_of(workflow: Workflow, step: StageNode) -> Executor:
     """Where a step runs; in this process, if it has no work for others."""
     if METHODS[step.stage.method].in_process:
         return _in_this_process(workflow.resources(step))

@@ -2,6 +2,7 @@
 
 submitted     a workflow as one job of SLURM
 command_task  a command as a task, before it is submitted
+jobs          what would be submitted, shown
 whereabouts   what was started for a workflow or an output
 holder        which process holds a lock
 status        how far it is, and its jobs

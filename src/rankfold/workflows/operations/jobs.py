@@ -1,0 +1,74 @@
+"""Jobs that a command would hand to a queue, shown and not submitted: ``--print`` of every command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rankfold.api.execute import jobs_of, worker_jobs
+from rankfold.cluster.executor import choose_executor
+from rankfold.cluster.queues.system import JobScript
+from rankfold.methods.growth.growth import grow
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.storage.run_directory import RunDirectory
+from rankfold.pipeline.text import Lines, json_text
+from rankfold.workflows import options
+from rankfold.workflows.flows.importing import Importing
+from rankfold.workflows.flows.plan import StagePlan, Workflow, executor_of, survey
+from rankfold.workflows.flows.record import Record
+from rankfold.workflows.operations.command_task import task_of_command
+from rankfold.workflows.reporting import say
+
+NOTHING = "no jobs: all is done already, or runs on this machine. --cluster names a profile whose jobs do it"
+"""What is said where nothing would be submitted."""
+
+
+def jobs_of_command(name: str, values: Mapping[str, Any]) -> list[JobScript]:
+    """Jobs of a command, by what was typed: the workers that ``--cluster`` asks for."""
+    executor = choose_executor(**{key: values[key] for key in options.place()})
+    task = task_of_command(name, values)
+    if "out" not in values:
+        raise InputError(
+            f"{name} keeps no result that its jobs and this machine share, so it has none: give it without "
+            "--cluster"
+        )
+    overwrite = values["overwrite"]
+    if values.get("grows") is not None:
+        growing = grow(task, values["grows"], values["out"], executor.budget.device, redo=overwrite)
+        if growing is None:
+            return []
+        task, overwrite = growing, overwrite or growing.replaces
+    where = {"out": values["out"], "scratch": values["scratch"], "overwrite": overwrite}
+    return worker_jobs(task, executor, what=f"workers of {name}", **where)
+
+
+def jobs_of_flow(workflow: Workflow, first: str | None, only: str | None) -> list[JobScript]:
+    """Jobs of the stages of a workflow that are not done, in their order."""
+    record = Record.of(workflow.outputs)
+    record.require(workflow.flow.workflow)
+    verdicts = survey(workflow, record.stages, first=first, only=only)
+    return [job for verdict in verdicts for job in _jobs_of_stage(workflow, verdict)]
+
+
+def _jobs_of_stage(workflow: Workflow, verdict: StagePlan) -> list[JobScript]:
+    what, work, executor = f"workers of stage {verdict.step.name}", verdict.work, verdict.executor
+    if verdict.action not in ("run", "resume") or isinstance(work, Importing):
+        return []
+    if executor is None or verdict.plan is None:  # what it reads is not there yet
+        what, executor = f"{what}, at most", executor_of(workflow, verdict.step)
+    elif executor.budget.workers > verdict.plan.useful_workers:
+        executor = executor.limited_to(verdict.plan.useful_workers)
+    folder = RunDirectory.beside(verdict.path.absolute(), None, "RUN")
+    return jobs_of(work, executor, folder, what)
+
+
+def show_jobs(jobs: Sequence[JobScript], *, as_json: bool = False) -> None:
+    """Print jobs, and that there are none."""
+    if as_json:
+        say(json_text([asdict(job) for job in jobs], indent=1))
+        return
+    for number, job in enumerate(jobs):
+        say(Lines("", job.lines()) if number else job.lines())
+    if not jobs:
+        say(NOTHING)
