@@ -86,7 +86,8 @@ def centers_of(
     packed = np.ascontiguousarray((exact - shift.astype(np.float64)).astype(shift.dtype)[order])
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
-    wide = packed.astype(np.float64)
+    with np.errstate(over="ignore"):  # refused where rows are assigned
+        squares = np.square(packed, dtype=np.float64).sum(axis=1)
     drift = np.zeros(len(exact)) if before is None else np.sqrt(((exact - before) ** 2).sum(axis=1))
     drift *= 1 + MARGIN
     sizes = np.bincount(groups)
@@ -96,7 +97,7 @@ def centers_of(
         np.ascontiguousarray(exact),
         shift,
         packed,
-        (wide * wide).sum(axis=1),
+        squares,
         order,
         places,
         edges,

@@ -28,6 +28,7 @@ from rankfold.methods.partitions.layout import CERTAINTY, PANEL_BYTES, RECALL_RO
 from rankfold.methods.partitions.recall import Recall, recall_of
 from rankfold.methods.partitions.sample import CollectRows, drawn
 from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.parts.square_range import refuse_faint_distances
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
@@ -238,6 +239,8 @@ class IndexQueries:
             self._create_outputs(run)
             tally = run.pass_over_data("queries", self._search(probes, shift, run.result, run))
             run.notes["row_pairs"] = float(tally["pairs"][0])
+            where = run.result / "distances"
+            refuse_faint_distances(where, self.parameters.code, self.index.rows, self.source)
             facts = {**run.facts(self.request(), "index", self.source, fingerprint), **quality}
             run.describe(facts)
         return facts

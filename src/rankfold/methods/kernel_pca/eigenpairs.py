@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
+from rankfold.kernels.similarity.functions import Similarity
 from rankfold.kernels.similarity.tiles import LOSS, evaluate
 from rankfold.methods.claims import relative_errors
 from rankfold.methods.similarity.blocks import RowBlocks
@@ -137,8 +138,9 @@ def pairs_by_products(
     rows = centered.matrix.blocks.rows
     ritz = block_lanczos(centered, rows, rank, tol / 2, seed, tell, BLOCK * most)
     theta = significant(ritz.squares, centered.size, rows)
-    errors = theta * ritz.errors * (2 + ritz.errors) + rounding(centered.size, rows)
-    total = centered.matrix.trace() - float(centered.means.sum())
+    trace, similarity = centered.matrix.trace(), centered.matrix.blocks.similarity
+    errors = theta * ritz.errors * (2 + ritz.errors) + rounding(centered.size, rows, similarity, trace)
+    total = trace - float(centered.means.sum())
     vectors = ritz.vectors * fix_signs(ritz.vectors)
     exact = theta, vectors, ritz.residuals, errors, centered.means, total
     return Eigenpairs(*exact, ritz.negative, min(ritz.least, 0.0), False)
@@ -150,9 +152,14 @@ def significant(theta: Float64, size: float, rows: int) -> Float64:
     return np.where(theta > max(rows * EPS * largest, ROUNDING * size), theta, 0.0)
 
 
-def rounding(size: float, rows: int) -> float:
-    """Error of any eigenvalue by rounding: of sums, and of similarities, which are independent."""
-    return ROUNDING * size + LOSS * float(np.sqrt(rows))
+def rounding(size: float, rows: int, similarity: Similarity, trace: float) -> float:
+    """Error of any eigenvalue by rounding: of sums, and of similarities, which are independent.
+
+    Similarities of rows with themselves are 1 by functions of differences; their mean, from the trace of K, is
+    the size of others.
+    """
+    own = 1.0 if similarity.is_of_differences else abs(trace) / rows
+    return ROUNDING * size + LOSS * own * float(np.sqrt(rows))
 
 
 # All of them, by LAPACK -------------------------------------------------------------------------------
@@ -176,7 +183,7 @@ def pairs_of_dense(blocks: RowBlocks, rank: int) -> Eigenpairs:
             k[blocks.span(b), blocks.span(a)] = (part + part.T) / 2 if a == b else part.T
     require_finite(k, name)
     with np.errstate(over="ignore", invalid="ignore"):
-        means = k.mean(axis=1)
+        own, means = float(np.trace(k)), k.mean(axis=1)
         size = float(np.linalg.norm(means) * np.sqrt(rows))
         k -= means
         k -= means[:, None] - means.mean()
@@ -192,6 +199,6 @@ def pairs_of_dense(blocks: RowBlocks, rank: int) -> Eigenpairs:
     require_finite(residuals, name)
     theta = significant(theta, max(size, largest), rows)
     u *= fix_signs(u)
-    errors = residuals + rounding(size, rows)
+    errors = residuals + rounding(size, rows, blocks.similarity, own)
     trace = float(np.trace(k))
     return Eigenpairs(theta, u, residuals, errors, means, trace, negative, float(values[0]), True)

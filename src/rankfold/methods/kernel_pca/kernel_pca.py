@@ -31,6 +31,7 @@ from rankfold.methods.kernel_pca.eigenpairs import (
 from rankfold.methods.kernel_pca.memory import IN_MEMORY, arrange
 from rankfold.methods.kernel_pca.request import KernelPcaRequest
 from rankfold.methods.parts.outputs import create_output, write_outputs
+from rankfold.methods.parts.square_range import FAINTEST, refuse_faint
 from rankfold.methods.similarity.arguments import COEF0, DEGREE
 from rankfold.methods.similarity.blocks import RowBlocks
 from rankfold.methods.similarity.operator import SimilarityMatrix
@@ -120,6 +121,8 @@ class KernelPca:
             else:
                 method, pairs = "lanczos", self._iterate(run, blocks, 1 if stays else run.slots)
             run.seconds["pairs"] = time.perf_counter() - began
+            if asked.choice.kernel == "linear" and pairs.values[0] < FAINTEST**2:
+                refuse_faint(self.source)
             self._write(run, blocks, pairs)
         self._warn(run, pairs)
         facts = {

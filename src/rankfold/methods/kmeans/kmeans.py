@@ -25,6 +25,7 @@ from rankfold.methods.kmeans.start import First, Sample, best_start, means, weig
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.sample import Sample as FewRows
+from rankfold.methods.parts.square_range import FAINTEST, refuse_size
 from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
@@ -198,7 +199,10 @@ class Clustering:
 
     def _start(self, run: Run) -> tuple[Float64, Array]:
         """The first centers, and what rows are multiplied less of."""
-        few = run.prepare(run.part("start.part"), self._look)
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # a pass refuses such numbers, and says where they are
+            few = run.prepare(run.part("start.part"), self._look)
         shift = few["shift"]
         if self.given is not None:
             return self.given, shift
@@ -220,6 +224,9 @@ class Clustering:
         """Some rows, and centers of these."""
         layout, wanted = self.layout, 0 if self.given is not None else self.parameters.k
         rows = FewRows.of(layout.view, wanted).read()
+        size = float(np.abs(rows).max(initial=0.0))
+        if 0 < size < FAINTEST:
+            refuse_size(self.source, size)
         shift = rows.mean(axis=0, dtype=np.float64).astype(working_type(layout, rows))
         if not wanted:
             return {"shift": shift}

@@ -30,7 +30,7 @@ from rankfold.methods.knn.graph import (
 )
 from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds
 from rankfold.methods.knn.plan import NeighborFold, PairSweeps, plan_neighbors
-from rankfold.methods.knn.request import NeighborRequest
+from rankfold.methods.knn.request import METRICS, NeighborRequest
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.knn.sparse_fold import NearestSparsePairs
 from rankfold.methods.knn.sparse_rows import SparseReader, common_columns, cut_blocks, sparse_rows
@@ -45,6 +45,7 @@ from rankfold.methods.partitions.plan import (
 )
 from rankfold.methods.partitions.rounds import Rounds
 from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.parts.square_range import refuse_faint_distances
 from rankfold.methods.task import Output, count
 from rankfold.methods.tree.coordinates import TREE_METRICS, box_of
 from rankfold.methods.tree.plan import is_worth_it
@@ -196,6 +197,12 @@ class Neighbors:
         sparse = self._by_products() and all(sparse_rows(side) is not None for side in sides)
         return {"sparse": sparse, "tree": self._may_use_tree(), "pairs": not self.parameters.needs_tree}
 
+    @property
+    def measures_squares(self) -> bool:
+        """Whether distances are made of squares of the numbers."""
+        parameters = self.parameters
+        return parameters.function is None and parameters.metric in METRICS
+
     def _may_use_tree(self) -> bool:
         parameters = self.parameters
         if parameters.needs_tree:
@@ -269,6 +276,8 @@ class Neighbors:
         self, run: Run, fingerprint: str, method: str = "exact", recall: Mapping[str, Any] = EXACT
     ) -> dict[str, Any]:
         """A symmetric graph, and the facts."""
+        if self.measures_squares:
+            refuse_faint_distances(run.result / "distances", self.parameters.code, self.source, self.left)
         if self.parameters.symmetric is not None:
             shape = self.left.shape[0], self.source.shape[0]
             mutual = self.parameters.symmetric == "mutual"

@@ -36,7 +36,7 @@ from rankfold.methods.nmf.start import (
     compressed_pass,
     factorize_compressed,
     random_short,
-    refuse_size,
+    require_range,
     replace_zero_components,
     sample_row_count,
     sampled_short,
@@ -241,7 +241,7 @@ class Nonnegative:
     def _begin(self, run: Run, layout: Strategy) -> tuple[FactorStart, Model]:
         centering, start = begin(run, layout, compression_of(self.parameters))
         model, init = Model(self.parameters, layout.view, centering.pow2_scale), self.parameters.init
-        refuse_size(model)
+        require_range(model)
         if self.both is not None:
             short = self.both.short(self.source.shape, self.parameters.rank, by_rows=model.by_rows)
         elif init == "random":

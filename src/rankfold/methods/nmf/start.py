@@ -28,6 +28,7 @@ from rankfold.methods.nmf.passes.frobenius import CompressedPass, NmfIteration
 from rankfold.methods.nmf.penalty import Sizes, cheapest, penalty
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.panels import numbers
+from rankfold.methods.parts.square_range import refuse_size
 from rankfold.methods.parts.start import Start
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.operator import CenteredMatrix
@@ -173,15 +174,11 @@ def compress(
     return CompressedMatrix(block.y, rotation, right, squared_norm, squares, layout.fullest > 0)
 
 
-def refuse_size(model: Model) -> None:
+def require_range(model: Model) -> None:
     """Raise for a matrix whose products with its factors would leave the range of the working type."""
     dtype, exponent = model.view.dtype, int(-np.log2(model.pow2_scale))
     if abs(exponent) > LARGEST_EXPONENT[dtype.itemsize]:
-        size = exponent * np.log10(2)
-        raise DataError(
-            f"numbers of {model.view.source.name} are near 1e{size:+.0f}: products with them leave the range "
-            f"of {dtype}. Store them in other units, 1e{-size:+.0f} times as large, or as float64."
-        )
+        refuse_size(model.view.source, 1 / model.pow2_scale, "products with them", dtype)
 
 
 def random_short(model: Model) -> Float64:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from rankfold.kernels.neighbors.tree import LEAF
 from rankfold.methods.knn.graph import NAME, POINTERS, create_group
 from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.parts.square_range import require_squares
 from rankfold.methods.radius.arguments import MOST_EDGES
 from rankfold.methods.radius.estimate import EdgeEstimate
 from rankfold.methods.radius.folds import CountNeighbors, ListNeighbors
@@ -110,6 +111,7 @@ class RadiusNeighbors:
         reader = self._reader(self.source)
         points = PointTree.read(reader, run.concurrency)
         run.passes += 1
+        require_squares(points.tree.boxes[0], reader.code, self.source)
         queries = None if self.queries is None else self._reader(self.queries).read(0, self.left.shape[0])
         count_fold = self._count_fold(points, queries, run.result)
         create_output(run.result, "degrees", (self.left.shape[0],), np.int64, (count_fold.cut.panel_rows,))

@@ -25,6 +25,7 @@ from rankfold.methods.parts.column_statistics import (
 )
 from rankfold.methods.parts.conditioned import Centering
 from rankfold.methods.parts.finite import refuse_bad
+from rankfold.methods.parts.square_range import refuse_size
 from rankfold.methods.parts.start import Start, random_block, sample_start
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.svd.missing import RowSketch, UnseenDirections, load_missing, save_missing
@@ -150,6 +151,12 @@ def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
             q = iteration.following(application)
 
 
+LARGEST_SCALED = {4: 64, 8: 240}
+"""Exponent of the size of numbers whose columns may be scaled, by item size: the unit that they are brought to
+1 by is left in what is scaled, whose squares and their squares stay in range.
+"""
+
+
 # The matrix of a request --------------------------------------------------------------------------
 
 
@@ -163,6 +170,10 @@ def begin(run: Run, strategy: Strategy, request: Request) -> tuple[Centering, St
     # A solver that does not scale before its passes does so with what they find.
     scale = request.scale and (solver.scales_first or strategy.view.orientation is Orientation.COLUMNS)
     start = sample_start(strategy.sample, block, center=request.center, scale=scale, folder=run.folder)
+    view, exponent = strategy.view, -int(np.log2(start.pow2_scale))
+    if request.scale and abs(exponent) > LARGEST_SCALED[view.dtype.itemsize]:
+        what = "products of columns divided by their deviations"
+        refuse_size(view.source, 1 / start.pow2_scale, what, view.dtype)
     return Centering(request.center, request.scale, start.pow2_scale, CONSTANT_DEVIATION), start
 
 

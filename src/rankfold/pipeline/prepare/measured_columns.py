@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.prepare.measured_rows import Fitted
-from rankfold.pipeline.prepare.moments import column_moments
+from rankfold.pipeline.prepare.moments import FAINTEST, column_moments
 from rankfold.pipeline.prepare.steps import Measured, Numbers, Shifted, Step, require, require_flags
 
 Array = npt.NDArray[Any]
@@ -101,7 +101,17 @@ class Scale:
 
     def measure(self, source: Source) -> dict[str, Array]:
         """Mean and standard deviation of the columns."""
-        moments = column_moments(source)
+        with np.errstate(over="ignore", invalid="ignore"):
+            moments = column_moments(source)
+        sizes, squares = np.abs(moments.mean), moments.squares
+        lost = ~np.isfinite(squares) | ((squares < FAINTEST**2) & (0 < sizes) & (sizes < FAINTEST))
+        if lost.any():
+            column = int(lost.argmax())
+            raise DataError(
+                f"numbers of column {column} (from 0) of {source.name} are near {sizes[column]:.0e}: their "
+                "squares leave the range of float64, and so does their standard deviation. Store them in other "
+                "units"
+            )
         return {"mean": moments.mean, "std": np.sqrt(moments.variance(self.ddof))}
 
     def fitted(self, found: Fitted) -> Step:

@@ -28,6 +28,9 @@ PANEL_BYTES = 8 * 2**20
 
 MOST_THREADS = 4
 
+FAINTEST = 2.0**-480
+"""Numbers below this have squares that have lost some of their digits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Moments:

@@ -1,0 +1,80 @@
+"""Numbers whose squares leave the range of float64: told from rows that are equal, and refused.
+
+Squares of numbers below ``FAINTEST`` leave the range of float64, so that rows apart seem to be equal. A sum of
+squares that is next to nothing does not say which of both it is: the numbers themselves do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.parts.sample import Sample
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.view import Orientation, View
+from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.prepare.moments import FAINTEST
+
+Float64 = npt.NDArray[np.float64]
+
+POWERS = {Metric.EUCLIDEAN: 1, Metric.SQEUCLIDEAN: 2}
+"""Of the lengths whose squares are summed, as keys of a metric hold them."""
+
+FAINT_NUMBERS = 2.0**-420
+"""Distinct numbers above this are farther apart than ``FAINTEST``, by their last digits."""
+
+
+def refuse_faint_distances(distances: Path, metric: int, *matrices: Source) -> None:
+    """Raise ``DataError`` where all distances are too small for their squares, and rows are not all equal.
+
+    Parameters
+    ----------
+    distances : Path
+        Array (rows, k) of a result. Read by chunks up to the first distance that is large enough: as a rule
+        one chunk.
+    metric : int
+        Code of the metric; others than those of ``POWERS`` have no squares.
+    *matrices : Source
+        Where rows come from. A sample of each is read if all distances are small.
+    """
+    from rankfold.pipeline.chunks.regular_store import zarr_array
+
+    if metric not in POWERS:
+        return
+    least, keys = FAINTEST ** POWERS[Metric(metric)], zarr_array(distances)
+    for start in range(0, keys.shape[0], keys.chunks[0]):
+        if np.asarray(keys[start : start + keys.chunks[0]]).max(initial=0.0) >= least:
+            return
+    for matrix in matrices:
+        refuse_faint(matrix)
+
+
+def refuse_faint(matrix: Source) -> None:
+    """Raise ``DataError`` where some of the rows have only numbers that are too small to be squared."""
+    size = float(np.abs(Sample.of(View(matrix, Orientation.ROWS), 0).read()).max(initial=0))
+    if 0 < size < FAINT_NUMBERS:
+        refuse_size(matrix, size)
+
+
+def require_squares(box: Float64, metric: int, matrix: Source) -> None:
+    """Raise ``DataError`` where squares of points in a box, (2, d) of least and largest, leave float64."""
+    size = float(np.abs(box).max(initial=0.0))
+    with np.errstate(over="ignore"):
+        largest = float(((box[1] - box[0]) ** 2).sum())
+    if metric in POWERS and (0 < size < FAINTEST or not np.isfinite(largest)):
+        refuse_size(matrix, size)
+
+
+def refuse_size(
+    matrix: Source, size: float, what: str = "their squares", dtype: npt.DTypeLike = np.float64
+) -> NoReturn:
+    """Raise ``DataError`` for a matrix with numbers of a size that something cannot be made of in a type."""
+    wider = ", or as float64" if np.dtype(dtype).itemsize < 8 else ""
+    raise DataError(
+        f"numbers of {matrix.name} are near {size:.0e}: {what} leave the range of {np.dtype(dtype)}. Store them "
+        f"in other units, {1 / size:.0e} times as large{wider}, and run again."
+    )

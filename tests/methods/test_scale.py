@@ -1,0 +1,91 @@
+"""Answers follow the size of the numbers: those of a matrix times a power of two, or a refusal that names it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from covers import spread
+
+import rankfold as rf
+
+RNG = np.random.default_rng(7)
+X = np.abs(RNG.normal(size=(4, 20))[np.arange(120) % 4] * 4 + RNG.normal(size=(120, 20)))
+SPARSE = sp.csr_array(np.where(X > 5, X, 0))
+
+
+def centers(x: Any) -> Any:
+    found = np.asarray(rf.kmeans(x, 4).centers)
+    return found[np.argsort(found[:, 0])]
+
+
+Answer = Callable[[Any], Any]
+
+LENGTHS: dict[str, Answer] = {
+    "neighbors by products": lambda x: rf.knn(x, 4).distances,
+    "in a tree": lambda x: rf.knn(x[:, :3], 4).distances,
+    "by pairs": lambda x: rf.knn(x[:, :3], 4, solver="pairs").distances,
+    "of sparse rows": lambda x: rf.knn(SPARSE * (x[0, 0] / X[0, 0]), 4).distances,
+    "of queries": lambda x: rf.knn(x, 4, queries=x[:9]).distances,
+    "in an index": lambda x: rf.knn(x[:9], 4, index=rf.index(x)).distances,
+    "by squares": lambda x: np.sqrt(rf.knn(x, 4, metric="sqeuclidean").distances),
+    "by blocks": lambda x: rf.knn(x, 4, metric="manhattan").distances,
+    "centers": centers,
+    "singular values": lambda x: rf.svd(x, 3).s,
+    "of a sparse matrix": lambda x: rf.svd(SPARSE * (x[0, 0] / X[0, 0]), 3).s,
+    "scores": lambda x: np.abs(rf.pca(x, 3).scores),
+    "factors": lambda x: (lambda r: r.W[:] @ r.H[:])(rf.nmf(x, 3)),
+    "scores by a kernel": lambda x: np.abs(rf.kernel_pca(x, 3, kernel="linear").scores),
+}
+"""What grows with the numbers."""
+
+SHARES: dict[str, Answer] = {
+    "numbers within a radius": lambda x: rf.radius_neighbors(x, float(x.max()) / 2).degrees,
+    "scores of scaled columns": lambda x: np.abs(rf.pca(x, 3, scale=True).scores),
+    "of columns scaled before": lambda x: np.abs(rf.pca(rf.open(x, prepare="scale"), 3).scores),
+    "preserved neighbors": lambda x: rf.continuity(x, x[:, :2]).value,
+}
+"""What does not."""
+
+
+@functools.cache
+def unscaled(name: str) -> Any:
+    return np.asarray((LENGTHS | SHARES)[name](X), np.float64)
+
+
+@pytest.mark.parametrize("exponent", spread(2, [-530, -900, -230, 510, 230, 900]))
+@pytest.mark.parametrize("name", [*LENGTHS, *SHARES])
+def test_an_answer_follows_the_size_of_the_numbers_or_is_refused_by_it(name: str, exponent: int) -> None:
+    expected = unscaled(name)
+    try:
+        scaled = np.asarray((LENGTHS | SHARES)[name](np.ldexp(X, exponent)), np.float64)
+    except rf.RankfoldError as error:
+        assert abs(exponent) > 230, "squares of squares of such numbers are in range"
+        words = ("leave the range", "leaves the range", "overflow float64")
+        assert any(word in str(error) for word in words)
+        return
+    found = np.ldexp(scaled, -exponent) if name in LENGTHS else scaled
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("exponent", spread(2, [-80, -110, -60, 60, 80, 110]))
+def test_columns_of_float32_are_scaled_or_refused(exponent: int) -> None:
+    x = np.ldexp(X.astype(np.float32), exponent)
+    expected = np.abs(rf.pca(X.astype(np.float32), 3, scale=True).scores)
+    try:
+        found = np.abs(rf.pca(x, 3, scale=True).scores)
+    except rf.RankfoldError as error:
+        assert abs(exponent) > 60
+        assert "leave the range of float32. Store them in other units" in str(error)
+        return
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_equal_rows_are_no_small_numbers() -> None:
+    assert not np.asarray(rf.knn(np.ones((30, 4)), 3).distances).any()
+    assert not np.asarray(rf.knn(np.zeros((30, 4)), 3).distances).any()
+    assert rf.kmeans(np.zeros((30, 4)), 2).centers.shape == (2, 4)
