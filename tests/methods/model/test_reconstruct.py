@@ -57,6 +57,50 @@ def test_the_approximation_is_the_product(shape: tuple[int, int], dtype: Any) ->
             np.testing.assert_allclose(made, want, rtol=0, atol=rounding(want, dtype))
 
 
+@pytest.mark.parametrize("prepare", ["scale", "coslat, scale", "weights"])
+def test_steps_are_taken_back_and_land_comes_back(tmp_path: Path, prepare: Any) -> None:
+    xarray = pytest.importorskip("xarray", reason="pip install xarray")
+    x = np.random.default_rng(0).standard_normal((12, 5, 4)) + 18
+    x[:, 2, 1] = np.nan
+    coords = {"time": np.arange(12) * 30, "lat": np.linspace(-60, 60, 5)}
+    data = xarray.DataArray(x, coords, ("time", "lat", "lon"), name="sst", attrs={"units": "K"})
+    weights = [{"weights": {"values": np.r_[0.0, np.linspace(0.5, 2, 19)]}}]
+    view = {"row_axes": "time", "drop_missing_columns": True}
+    matrix = rf.open(data, **view, prepare=weights if prepare == "weights" else prepare)
+    for result in (rf.svd(matrix), rf.pca(matrix), rf.pca(matrix, scale=True, whiten=True)):
+        out = tmp_path / result.attrs["kind"]
+        rf.reconstruct(result, row_range=slice(2, 9), physical=True, out=out, overwrite=True)
+        found, want = rf.open_result(out).to_xarray(data)["X"], data[2:9].copy()
+        if prepare == "weights":
+            want[:, 0, 0] = np.nan
+        xarray.testing.assert_allclose(found, want, rtol=1e-10)
+        assert found.attrs["units"] == "K"
+        np.testing.assert_array_equal(rf.open_result(out).to_xarray()["time"], np.arange(2, 9) * 30)
+
+
+def test_what_cannot_be_taken_back_is_refused() -> None:
+    x = np.random.default_rng(0).random((12, 5))
+    weighed = rf.svd(x, 2, prepare=[{"sample_weight": {"values": np.arange(12.0)}}])
+    with pytest.raises(rf.RankfoldError, match="a result keeps no weights of rows"):
+        rf.reconstruct(weighed, physical=True)
+    with pytest.raises(rf.RankfoldError, match="and log1p is none"):
+        rf.reconstruct(rf.svd(x, 2, prepare="log1p"), physical=True)
+
+
+def test_the_command_says_what_the_numbers_are(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((12, 5))
+    x[:, 1] = np.nan
+    rf.pca(rf.open(x, drop_missing_columns=True, prepare="scale"), 2, out=tmp_path / "fit.zarr")
+    words = ["reconstruct", str(tmp_path / "fit.zarr"), "--out"]
+    plain = CliRunner().invoke(app, [*words, str(tmp_path / "a.zarr")])
+    assert (
+        "numbers are those after scale(zero_center=True, ddof=1); 1 of 5 columns were left out"
+        in plain.stdout
+    )
+    physical = CliRunner().invoke(app, [*words, str(tmp_path / "b.zarr"), "--physical"])
+    assert "numbers are those" not in physical.stdout and "1 of 5 columns" in physical.stdout
+
+
 def test_scikit_learn_agrees() -> None:
     from sklearn.decomposition import PCA
 

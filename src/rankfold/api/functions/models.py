@@ -181,9 +181,10 @@ def reconstruct(
     *,
     rank: int | None = None,
     row_range: slice | None = None,
+    physical: bool = False,
     **where: Unpack[Where],
 ) -> Matrix:
-    """The matrix as its leading components have it, in the units and columns of the data.
+    """The matrix as its leading components have it, after the steps of ``prepare`` or before them.
 
     Parameters
     ----------
@@ -193,6 +194,10 @@ def reconstruct(
         Leading components to use.
     row_range : slice, default all
         Consecutive rows to write.
+    physical : bool
+        Take back what ``prepare`` did to columns, such as ``coslat``, ``weights`` and ``scale``: the numbers
+        are then in units of the data, NaN where a weight is 0. By default they are those of the matrix after
+        these steps, as it was fitted.
     others
         As for ``svd``.
 
@@ -200,7 +205,9 @@ def reconstruct(
     -------
     NumPy array, or Zarr array if it lies in ``out`` or exceeds 64 MiB
         ``U s Vt``, ``W H``, or ``scores components``, with whitening, scale and mean undone; of the type of
-        the fit. ``out`` is a plain Zarr array, which ``rf.open`` and every other reader of Zarr takes.
+        the fit. It has the columns of the fit: those that were left out, such as land, are not in it.
+        With ``physical``, ``open_result(out).to_xarray()`` puts it on the axes of the data, NaN there.
+        ``out`` is a plain Zarr array, which ``rf.open`` and every other reader of Zarr takes.
 
     Raises
     ------
@@ -211,7 +218,7 @@ def reconstruct(
     -----
     Work ``2 m n rank`` flops; the result is read once, and the matrix written once, by whole chunks.
     """
-    task = RECONSTRUCT.task(result, rank=rank, row_range=row_range)
+    task = RECONSTRUCT.task(result, rank=rank, row_range=row_range, physical=physical)
     require_apart(where.get("out"), result)
     return run(task, where).X
 

@@ -34,6 +34,7 @@ class ReconstructArguments:
     row_range: Annotated[slice | None, Argument("consecutive rows to write, START:STOP; all by default")] = (
         None
     )
+    physical: Annotated[bool, Argument("in units of the data, without what prepare did to columns")] = False
 
 
 EMBEDDINGS = ("umap", "tsne", "isomap", "spectral", "diffusion_map")
@@ -78,6 +79,6 @@ RECONSTRUCT = Method(
     ReconstructArguments,
     f"{HOME}.reconstruct:reconstruct_task",
     inputs=(Input("result", ("svd", "pca", "nmf")),),
-    laws={"X": Law(("chosen_row", "column"))},
+    laws={"X": Law(("chosen_row", "column"), may_be_nan=True)},
     arrays=("X",),
 )

@@ -23,6 +23,8 @@ from rankfold.pipeline.data.view import Orientation, working_dtype
 from rankfold.pipeline.errors import DataError, InputError, OutputError
 from rankfold.pipeline.formats.open_like import open_like
 from rankfold.pipeline.formats.zarr.layout import source_at
+from rankfold.pipeline.prepare.affine import Affine, affine_of
+from rankfold.pipeline.prepare.words import parse_steps
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import lies_in
 
@@ -200,6 +202,16 @@ class FactorModel:
         if self.kind == "svd":
             return self.s
         return self.s / np.sqrt(max(self.shape[0] - 1, 1)) if self.whiten else np.ones(self.rank)
+
+    def before_steps(self) -> Affine:
+        """What the steps of the matrix did to its columns; ``InputError`` where that cannot be taken back."""
+        facts = self.result.attrs["input"]
+        if any(step.name == "sample_weight" for step in parse_steps(facts.get("prepare"))):
+            raise InputError(
+                f"rows of {self.name} were weighed by sample_weight, and a result keeps no weights of rows: "
+                "leave out physical, or reconstruct rows that transform brings into it"
+            )
+        return affine_of(facts, lambda name: np.asarray(self.result[name][...]))
 
     def digest(self) -> str:
         """Hash of everything that ``transform`` takes from the result; its name and place do not count."""

@@ -28,6 +28,8 @@ from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.names import names_of_result, runs_of
+from rankfold.pipeline.data.places import places_in_words
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut, grain_rows, grains
@@ -40,6 +42,7 @@ from rankfold.pipeline.importing.chunking import FULL_ROWS, FULL_ROWS_BYTES
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.prepare.affine import Affine
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import create_matrix, write_whole_chunks
 from rankfold.pipeline.storage.result import Result, write_matrix_facts
@@ -185,10 +188,14 @@ class Reconstruction:
     rank: int
     rows: Span
     digest: str
+    before: Affine | None = None
+    """What the steps of the model did to its columns, where that is taken back."""
 
     @classmethod
-    def of(cls, model: FactorModel, *, rank: int | None, rows: slice | None) -> Reconstruction:
-        """Check that a model has the rank and the rows to rebuild."""
+    def of(
+        cls, model: FactorModel, *, rank: int | None, rows: slice | None, physical: bool = False
+    ) -> Reconstruction:
+        """Check that a model has the rank and the rows to rebuild, and that its steps can be taken back."""
         left = model.left()
         left.check()
         rank, most = model.components if rank is None else rank, model.components
@@ -199,7 +206,9 @@ class Reconstruction:
                 f"rank {rank} was asked for, but {model.name} holds {most} components: ask for 1 to "
                 f"{most}, or fit again with --rank {rank}"
             )
-        return cls(model, left, rank, _span(rows, model.shape[0]), model.digest())
+        before = model.before_steps() if physical else None
+        digest = model.digest() if before is None else f"{model.digest()} {before.digest()}"
+        return cls(model, left, rank, _span(rows, model.shape[0]), digest, before)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -236,6 +245,7 @@ class Reconstruction:
             "rows": list(self.rows),
             "result": self.digest,
             "left": self.left.fingerprint(),
+            **({} if self.before is None else {"physical": True}),
         }
 
     def outputs(self) -> tuple[Output, ...]:
@@ -262,7 +272,7 @@ class Reconstruction:
             outline,
             lambda slots: self.fold(NOWHERE, NOWHERE, slots),
             flops=2.0 * rows * columns * self.rank,
-            driver_bytes=6 * 8 * self.model.block_columns,
+            driver_bytes=6 * 8 * self.model.block_columns + (0 if self.before is None else 4 * 8 * columns),
             accumulator_bytes=8,
             writes_bytes=data,
         )
@@ -273,13 +283,21 @@ class Reconstruction:
         with one_blas_thread():
             fold = self.fold(run.scratch, run.result, run.slots)
             for start, stop in self.model.blocks():
-                fold.columns.write(start, np.column_stack(self.model.columns(start, stop)))
+                mean, scale = self._before_steps(*self.model.columns(start, stop), start)
+                fold.columns.write(start, np.column_stack([mean, scale]))
             shape, chunks = self._stored
             create_matrix(run.result, shape, self.model.factor_dtype, chunks)
             run.pass_over_data("reconstruct", fold)
         facts = {**run.device_facts, **self._facts(fingerprint)}
         write_matrix_facts(run.result, facts)
         return facts
+
+    def _before_steps(self, mean: Float64, scale: Float64, first: int) -> tuple[Float64, Float64]:
+        """Mean and scale of columns from ``first`` on, with the steps taken back where that is asked for."""
+        if self.before is None:
+            return mean, scale
+        part = self.before.take(np.arange(first, first + len(mean)) // self._parts)
+        return part.data(mean), scale / part.divisor
 
     def fold(self, folder: Path, array: Path, slots: int) -> Rebuild:
         """The fold of the one sweep."""
@@ -343,6 +361,7 @@ class Reconstruction:
                 "shape": list(self.model.shape),
                 "dtype": self.model.factor_dtype.name,
                 "fingerprint": fingerprint,
+                **({} if self.before is None else self._places()),
             },
             "version": __version__,
             "passes": 1,
@@ -350,6 +369,18 @@ class Reconstruction:
             "relative_error_floor": floor,
             "warnings": [],
         }
+
+    def _places(self) -> dict[str, Any]:
+        """Names of rows and columns, and where they lie in the array of the data."""
+        facts, name, rows = self.model.result.attrs["input"], self.model.name, self.rows
+        layout, names = facts.get("layout", {}), facts.get("names", {})
+        if rows != (0, self.model.shape[0]):
+            kept = np.arange(*rows)
+            own = names_of_result(name, self.model.result.attrs, 0)
+            names = {**names, "rows": None if own is None else own.take(kept).as_json()}
+            places = kept if (whole := places_in_words(layout, "rows")) is None else whole[kept]
+            layout = {"shape": list(self.model.shape), **layout, "rows": runs_of(places)}
+        return {"layout": layout, "names": names}
 
 
 def _span(rows: slice | None, length: int) -> Span:
@@ -369,8 +400,13 @@ def _span(rows: slice | None, length: int) -> Span:
 
 
 def reconstruct_task(
-    result: FactorModel | Result | str | Path, *, rank: object = None, row_range: slice | None = None
+    result: FactorModel | Result | str | Path,
+    *,
+    rank: object = None,
+    row_range: slice | None = None,
+    physical: bool = False,
 ) -> Reconstruction:
     """A result, and the rank and rows to rebuild, checked; arguments of ``rankfold.reconstruct``."""
     components = None if rank is None else integer("rank", rank)
-    return Reconstruction.of(open_model(result, among=RECONSTRUCT.results), rank=components, rows=row_range)
+    model = open_model(result, among=RECONSTRUCT.results)
+    return Reconstruction.of(model, rank=components, rows=row_range, physical=physical)

@@ -6,7 +6,7 @@ a number needs the place that it has in the array.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from rankfold.pipeline.data.real_parts import RealParts
 from rankfold.pipeline.data.selection import SelectedSource
 from rankfold.pipeline.data.source import SamePlaces, Source
 from rankfold.pipeline.data.stacked import StackedSource, axis_of
+from rankfold.pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from rankfold.pipeline.data.picks import Picks
@@ -93,6 +94,16 @@ def layout_of(source: Source) -> dict[str, Any]:
         layout["row_axes"] = [axes[i] for i in inner.row_axes]
     layout |= {axis: _in_words(places) for axis, places in kept.items() if places is not None}
     return {"layout": {"shape": [int(n) for n in inner.shape], **layout}} if layout else {}
+
+
+def places_in_words(layout: Mapping[str, Any], axis: str) -> npt.NDArray[np.int64] | None:
+    """Places of the ``rows`` or ``columns`` that a layout says are kept, in order; None where all are."""
+    runs = layout.get(axis)
+    if runs is None:
+        return None
+    if isinstance(runs, str):
+        raise InputError(f"the {axis} of this result are {runs}, which is more than a result keeps")
+    return np.concatenate([first + step * np.arange(count) for first, count, step in runs])
 
 
 def column_coordinates(source: Source, axis: str) -> npt.NDArray[np.int64] | None:

@@ -165,6 +165,8 @@ def _foreign_dataset(path: Path) -> str | None:
 def _names_with_units(result: Outcome) -> tuple[str, ...]:
     """Arrays that are in the units of the data: none where steps made other numbers of these."""
     request = result.attrs["request"]
+    if request.get("physical"):
+        return ("X",)
     steps = parse_steps(result.attrs["input"].get("prepare"))
     if not all(step.name.startswith("impute_") for step in steps):
         return ()
@@ -191,6 +193,9 @@ def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple
     values, kinds = np.asarray(result[name][...]), result.dimensions(name)
     side = next((sides[kind] for kind in kinds if kind in sides), None)
     modes = ("mode",) * ("component" in kinds)
+    if {"row", "column"} <= {*kinds}:
+        places = np.moveaxis(sides["column"].unstack(values.T), -1, 0)
+        return (*sides["row"].axes, *sides["column"].axes), sides["row"].unstack(places)
     if side is not None and "neighbor" in kinds:
         return (*side.axes, "neighbor"), side.unstack(values)
     if side is None:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.names import Names, names_of_result
+from rankfold.pipeline.data.places import places_in_words
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.chosen_columns import CHOOSING
 from rankfold.pipeline.prepare.words import parse_steps
@@ -66,12 +67,7 @@ class Scaled:
 
 def kept_places(result: Outcome, axis: str) -> Array | None:
     """Places of the rows or columns of a result in the whole matrix, in order; None where it has all."""
-    runs = layout(result).get(axis)
-    if runs is None:
-        return None
-    if isinstance(runs, str):
-        raise InputError(f"the {axis} of this result are {runs}, which is more than a result keeps")
-    return np.concatenate([first + step * np.arange(count) for first, count, step in runs])
+    return places_in_words(layout(result), axis)
 
 
 def exported_facts(result: Outcome, *, physical: bool = False) -> dict[str, Any]:

@@ -9,6 +9,7 @@ logarithms, and no sum of components leads back from these.
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,17 @@ class Affine:
 
     factor: Float64
     """(n,) what each was multiplied by."""
+
+    def take(self, columns: npt.NDArray[np.int64]) -> Affine:
+        """The same of some columns."""
+        return Affine(self.shift[columns], self.factor[columns])
+
+    def digest(self) -> str:
+        """Digest of both."""
+        mark = hashlib.blake2b(digest_size=16)
+        for vector in (self.shift, self.factor):
+            mark.update(np.ascontiguousarray(vector).data)
+        return mark.hexdigest()
 
     @property
     def divisor(self) -> Float64:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -69,6 +69,9 @@ def reconstruct(
     select_rows: Annotated[
         str | None, typer.Option(metavar="START:STOP", help="rows to write; all by default")
     ] = None,
+    physical: Annotated[
+        bool, typer.Option("--physical", help="in units of the data, without what --prepare did to columns")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """The matrix as its leading components have it."""
@@ -76,15 +79,26 @@ def reconstruct(
 
     earlier, part = last_attempt(output["out"]), window(select_rows)
     with _show_progress() as bar:
-        array = rankfold.reconstruct(fit, rank=rank, row_range=part, progress=bar, **output, **place)
+        array = rankfold.reconstruct(
+            fit, rank=rank, row_range=part, physical=physical, progress=bar, **output, **place
+        )
     result = rankfold.open_result(output["out"])
     there = is_unchanged(output["out"], earlier, overwrite=output["overwrite"])
     line = (
         f"{array.shape[0]} x {array.shape[1]} {array.dtype} of rank {result.attrs['request']['rank']}; "
         f"over all rows it leaves out {_share(result.attrs)} of the norm of the "
         f"{'matrix' if result.attrs['request']['of'] == 'svd' else 'matrix as it was fitted'}"
+        f"{_of_what(rankfold.open_result(fit).attrs['input'], physical)}"
     )
     _close(result, line, already_done=there, as_json=as_json)
+
+
+def _of_what(facts: Mapping[str, Any], physical: bool) -> str:
+    """In what a rebuilt matrix is not the array of the data: after steps, without some columns."""
+    steps, columns = facts.get("prepare"), facts["shape"][1]
+    whole = facts.get("layout", {}).get("shape", facts["shape"])[1]
+    words = f"; numbers are those after {steps}" if steps and not physical else ""
+    return words + (f"; {whole - columns} of {whole} columns were left out" if whole != columns else "")
 
 
 @command(fit, store, view, place, reads_results=True)

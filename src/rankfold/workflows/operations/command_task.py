@@ -66,7 +66,10 @@ def task_of_command(name: str, values: OptionValues) -> Task:
 BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
     "transform": lambda values: TRANSFORM.task(values["result"], _new_rows(values)),
     "reconstruct": lambda values: RECONSTRUCT.task(
-        values["result"], rank=values["rank"], row_range=window(values["select_rows"])
+        values["result"],
+        rank=values["rank"],
+        row_range=window(values["select_rows"]),
+        physical=values["physical"],
     ),
     "check": lambda values: CHECK.task(values["result"], _matrix(values)),
 }
