@@ -264,7 +264,7 @@ class Names:
         for axis, labels in zip(self.axes, self.along_axes(number, number + 1), strict=True):
             label = labels[0].item()
             alone = isinstance(label, str) and len(self.axes) == 1
-            words.append(str(label) if alone else f"{axis.name} {label}")
+            words.append(str(label) if alone else f"{axis.name} {_number(label)}")
         return ", ".join(words)
 
     def is_like(self, other: Names) -> bool:
@@ -335,6 +335,11 @@ class Names:
         if "places" not in facts:
             return names
         return cls(names.axes, _of_runs(facts["places"], names._whole))
+
+
+def _number(label: object) -> str:
+    """A label as messages and pictures write it: coordinates in six digits, which 32 bits hold."""
+    return f"{label:.6g}" if isinstance(label, float) and len(str(label)) > 8 else str(label)
 
 
 def _along(own: Axis, wanted: Axis) -> Int64:

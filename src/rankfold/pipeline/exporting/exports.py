@@ -148,7 +148,7 @@ class Exports:
         self: Plottable,
         kind: str = "auto",
         *,
-        components: Sequence[int] | None = None,
+        components: Sequence[int] | int | None = None,
         color: Any = None,
         view: tuple[float, float] | None = None,
         names: Any = None,
@@ -161,11 +161,12 @@ class Exports:
         Parameters
         ----------
         kind : str
-            ``scatter`` (rows by coordinates), ``scree`` (singular values), ``loadings`` (components by
-            columns), ``maps`` (components as images), ``sizes``, ``inertia`` (of clusters), ``degrees`` (of a
-            graph); or what suits best.
-        components : up to three int
-            Of ``scatter``: which coordinates, counted from 1.
+            ``patterns`` (maps of components with their series, of a field over time), ``maps`` (components
+            as maps), ``series`` (coordinates of rows over time), ``scatter`` (rows by coordinates), ``scree``
+            (singular values), ``loadings`` (components by columns), ``sizes``, ``inertia`` (of clusters),
+            ``degrees`` (of a graph); or what suits best.
+        components : int, or sequence of int
+            Which are drawn, counted from 1: up to three in ``scatter``, else up to 12.
         color : array-like or path
             Of ``scatter``: labels or values of the rows, or where they lie, as ``"clusters.zarr::labels"``.
         view : (float, float)
@@ -175,7 +176,8 @@ class Exports:
         ax : matplotlib Axes
             Drawn into, in place of a figure of its own.
         out, overwrite : path, bool
-            A file besides, and whether one of that name is replaced.
+            A file besides, and whether another picture of rankfold of that name is replaced; that of the
+            same call for the same result is in any case.
 
         Raises
         ------

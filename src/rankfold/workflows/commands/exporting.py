@@ -81,11 +81,15 @@ def plot(
     ] = None,
     kind: Annotated[
         str,
-        typer.Option(help="scatter, scree, loadings, maps, sizes, inertia, degrees; auto: what suits best"),
+        typer.Option(
+            help="patterns, maps, series, scatter, scree, loadings, sizes, inertia, degrees; or what fits"
+        ),
     ] = "auto",
     components: Annotated[
         str | None,
-        typer.Option(metavar="I,J[,K]", help="coordinates of a scatter plot, counted from 1; 1,2 by default"),
+        typer.Option(
+            "--components", "--component", metavar="I[,J,...]", help="which are drawn, counted from 1"
+        ),
     ] = None,
     color: Annotated[
         str | None,
@@ -101,10 +105,12 @@ def plot(
     names: Annotated[
         str | None, typer.Option(metavar="FILE[::NAME]", help="of the columns, in a plot of loadings")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace a file of that name")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace another picture of rankfold")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """A picture of a result: rows by their coordinates, singular values, loadings, clusters, degrees."""
+    """A picture of a result: patterns of fields, rows by coordinates, singular values, loadings, clusters."""
     import rankfold
     from rankfold.pipeline.exporting.plots.kinds import kinds_of
 
@@ -117,7 +123,8 @@ def plot(
         view=_numbers("view", view, float),
         names=names,
         out=path,
-        overwrite=overwrite,
+        # Of its own name only a picture of this kind of this result can be there.
+        overwrite=overwrite or out is None,
     )
     say(json_text({"result": str(result), "out": str(path)}) if as_json else str(path))
 

@@ -165,8 +165,19 @@ class StagePicture(StrictModel):
     """A picture of a result: its file alone will do. Other keys are those of ``Result.plot``."""
 
     file: Where
-    kind: Literal["auto", "scatter", "scree", "loadings", "maps", "sizes", "inertia", "degrees"] = "auto"
-    components: Annotated[tuple[Count, ...], Field(min_length=1, max_length=3)] | None = None
+    kind: Literal[
+        "auto",
+        "patterns",
+        "maps",
+        "series",
+        "scatter",
+        "scree",
+        "loadings",
+        "sizes",
+        "inertia",
+        "degrees",
+    ] = "auto"
+    components: Annotated[tuple[Count, ...], Field(min_length=1, max_length=12)] | None = None
     color: Where | None = None
     """``STAGE.ARRAY``, or a file with ``::NAME``."""
 

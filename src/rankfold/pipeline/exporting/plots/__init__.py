@@ -3,7 +3,10 @@
 kinds        which plots a result has, and the figure of one
 scatter      rows by two or three coordinates, as markers or as density
 loadings     components by columns
-maps         components as images
+patterns     the two below together: a field over time
+maps         components over the two axes of the columns
+series       components over time
+geography    degrees and coastlines
 bars         sizes of clusters, degrees of a graph, rows along one coordinate
 curves       what falls from one to the next: singular values, inertia
 density      points counted on a grid

@@ -30,6 +30,12 @@ TITLE = 92
 
 MARGIN = 12
 
+TICK_ROOM = 44
+"""Pixels upwards from one tick of a scale to the next, at least."""
+
+BAR_WIDTH = 26
+"""Pixels across a scale of colors."""
+
 MOST_SIGNS = 24
 """Of a name in a legend or beside an axis."""
 
@@ -87,6 +93,27 @@ def place_axes(figure: Figure, left: int, top: int, width: int, height: int) -> 
     """Axes at a place in pixels from the left and from below the title."""
     across, full = (round(inches * DPI) for inches in figure.get_size_inches())
     return figure.add_axes((left / across, 1 - (TITLE + top + height) / full, width / across, height / full))
+
+
+def inset(axes: Axes, size: tuple[int, int], left: float, top: float, width: float, height: float) -> Axes:
+    """Axes within others of ``size`` pixels, at a place in these from the left and from above."""
+    across, full = size
+    place: Axes = axes.inset_axes((left / across, 1 - (top + height) / full, width / across, height / full))
+    return place
+
+
+def color_bar(place: Axes, shown: Any, name: str, theme: Theme, height: float) -> Any:
+    """The scale of colors in axes of its own, ``height`` pixels high, with as many ticks as have room."""
+    from matplotlib.ticker import MaxNLocator
+
+    assert place.figure is not None  # noqa: S101  axes are in one
+    bar = place.figure.colorbar(shown, cax=place)
+    bar.outline.set_visible(False)
+    place.yaxis.set_major_locator(MaxNLocator(max(2, int(height // TICK_ROOM)), steps=[1, 2, 2.5, 5, 10]))
+    place.tick_params(colors=theme.muted, labelsize=9, length=0, which="both")
+    place.yaxis.get_offset_text().set(color=theme.muted, fontsize=9)
+    place.set_title(short(name), loc="left", color=theme.muted, fontsize=9, pad=8)
+    return bar
 
 
 def short(name: str, most: int = MOST_SIGNS) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +19,9 @@ Float64 = npt.NDArray[np.float64]
 
 BLOCK_NUMBERS = 2**20
 """Numbers of a block, over the columns from the first to the last that are drawn."""
+
+MOST_COMPONENTS = 12
+"""In one picture."""
 
 ARRAYS = {"embedding": "", "scores": "PC", "U": "SV", "W": "NMF"}
 """Arrays with coordinates of rows, and what their columns are called; those of an embedding by its method."""
@@ -112,7 +115,7 @@ def project(values: Float64, view: View) -> Float64:
 
 def has_coordinates(result: Outcome) -> bool:
     """Whether rows of a result have coordinates that can be drawn."""
-    return _array(result) is not None
+    return row_array(result) is not None
 
 
 def points_of(result: Plottable, components: Sequence[int] | None, view: View | None) -> Points:
@@ -130,39 +133,56 @@ def points_of(result: Plottable, components: Sequence[int] | None, view: View | 
     InputError
         There are no such components, or other numbers of them; complex coordinates; a view of two.
     """
-    name = _array(result)
+    points = columns_of(result, components, default=2, most=3)
+    count = len(points.columns)
+    if view is not None and count != 3:
+        raise InputError(
+            f"view is for three components, and {count} {'is' if count == 1 else 'are'} drawn: "
+            "say components=(1, 2, 3) (--components 1,2,3), or leave view out"
+        )
+    if count == 3 and view is None:
+        view = View()
+    same_scale = row_array(result) == "embedding" or view is not None
+    return replace(points, view=view, same_scale=same_scale)
+
+
+def columns_of(
+    result: Plottable, components: Sequence[int] | None, *, default: int, most: int = MOST_COMPONENTS
+) -> Points:
+    """Some coordinates of the rows, of any number up to ``most``; the first ``default`` by default.
+
+    Raises
+    ------
+    InputError
+        There are no such components, or too many; complex coordinates.
+    """
+    name = row_array(result)
     if name is None:
         raise InputError(f"this result has no coordinates of rows; it has {', '.join(result)}")
     source = result.matrix(name)
     if source.dtype.kind not in "fiu":
         raise InputError(f"{name} is {source.dtype}, and pictures are of real numbers")
-    width = source.shape[1]
-    numbers = tuple(components) if components is not None else tuple(range(1, min(2, width) + 1))
-    _require_components(numbers, name, width)
-    if view is not None and len(numbers) != 3:
-        raise InputError(
-            f"view is for three components, and {len(numbers)} {'is' if len(numbers) == 1 else 'are'} drawn: "
-            "say components=(1, 2, 3) (--components 1,2,3), or leave view out"
-        )
-    if len(numbers) == 3 and view is None:
-        view = View()
-    return Points(
-        source,
-        tuple(number - 1 for number in numbers),
-        tuple(_title(result, name, number) for number in numbers),
-        view,
-        same_scale=name == "embedding" or view is not None,
-    )
+    numbers = numbers_of(components, name, source.shape[1], default=default, most=most)
+    titles = tuple(_title(result, name, number) for number in numbers)
+    return Points(source, tuple(number - 1 for number in numbers), titles, None, same_scale=False)
 
 
-def _array(result: Outcome) -> str | None:
+def row_array(result: Outcome) -> str | None:
+    """The array of coordinates of rows, if a result has one."""
     names = set(result)
     return next((name for name in ARRAYS if name in names and len(result.dimensions(name)) == 2), None)
 
 
-def _require_components(numbers: tuple[int, ...], name: str, width: int) -> None:
-    if not 1 <= len(numbers) <= 3:
-        raise InputError(f"a picture is of one, two or three components, not of {len(numbers)}")
+def numbers_of(
+    components: Sequence[int] | None, name: str, width: int, *, default: int, most: int
+) -> tuple[int, ...]:
+    """Components that are drawn, counted from 1; ``InputError`` for those that an array does not have."""
+    if components is None:
+        return tuple(range(1, min(default, width) + 1))
+    numbers = tuple(components)
+    if not 1 <= len(numbers) <= most:
+        words = "one, two or three" if most == 3 else f"1 to {most}"
+        raise InputError(f"a picture is of {words} components, not of {len(numbers)}")
     for number in numbers:
         if not isinstance(number, int | np.integer) or isinstance(number, bool):
             raise InputError(f"components are numbers from 1 on, not {number!r}")
@@ -170,12 +190,19 @@ def _require_components(numbers: tuple[int, ...], name: str, width: int) -> None
             raise InputError(f"{name} has components 1 to {width}, and {number} is none of them")
     if len(set(numbers)) < len(numbers):
         raise InputError(f"components {', '.join(map(str, numbers))}: name each once")
+    return numbers
 
 
 def _title(result: Outcome, name: str, number: int) -> str:
     prefix = ARRAYS[name] or str(result.attrs["kind"]).upper()
     title = f"{prefix} {number}" if name == "embedding" else f"{prefix}{number}"
-    if name == "scores" and "explained_variance_ratio" in set(result):
-        ratio: Any = result["explained_variance_ratio"]
-        title += f" ({100 * float(ratio[number - 1]):.3g} %)"
-    return title
+    share = share_of(result, number) if name == "scores" else ""
+    return f"{title} ({share})" if share else title
+
+
+def share_of(result: Outcome, number: int) -> str:
+    """Share of the variance that a component explains, such as ``34.2 %``; nothing where it is not known."""
+    if "explained_variance_ratio" not in set(result):
+        return ""
+    ratio: Any = result["explained_variance_ratio"]
+    return f"{100 * float(ratio[number - 1]):.3g} %"

@@ -67,7 +67,7 @@ class Grid:
     """Points that have such a value."""
 
     places: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """Where most points of each of some labels lie."""
+    """Where most points of each of some labels lie, of those that are most of what lies there."""
 
 
 def extent_of(points: Points) -> Extent:
@@ -101,7 +101,7 @@ def count_points(
     palette : (labels + 1, 3) int64
         Colors of labels, 0 to 255; the last is that of rows without a label.
     named : (n,) int64
-        Labels of which it is to be known where most of their points lie.
+        Labels of which it is to be known where most of their points lie, if these are most of all there.
     """
     size, edges = int(np.prod(bins)), extent.edges(bins)
     counts = np.zeros(size, np.int64)
@@ -126,13 +126,15 @@ def count_points(
             known = np.isfinite(block_values)
             values += np.bincount(at[known], block_values[known], size)
             value_counts += np.bincount(at[known], minlength=size)
+    together = cells.sum(axis=0)
+    found = {int(label): _densest(each, together, extent) for label, each in zip(named, cells, strict=False)}
     return Grid(
         extent,
         counts.reshape(bins),
         None if colors is None else np.moveaxis(colors.reshape(3, *bins), 0, -1),
         None if values is None else values.reshape(bins),
         None if value_counts is None else value_counts.reshape(bins),
-        {int(label): _densest(each, extent) for label, each in zip(named, cells, strict=False)},
+        {label: place for label, place in found.items() if place is not None},
     )
 
 
@@ -143,12 +145,16 @@ def _coarse(at: Int64, bins: tuple[int, ...]) -> Int64:
     return cells[at]
 
 
-def _densest(counts: Int64, extent: Extent) -> tuple[float, float]:
-    """The middle of the nine cells that hold most."""
-    padded = np.pad(counts.reshape(CELLS, CELLS), 1)
-    nine = np.lib.stride_tricks.sliding_window_view(padded, (3, 3))
+def _densest(counts: Int64, together: Int64, extent: Extent) -> tuple[float, float] | None:
+    """The middle of the nine cells that hold most; None where most of what lies there is others."""
+    nine, among = (
+        np.lib.stride_tricks.sliding_window_view(np.pad(each.reshape(CELLS, CELLS), 1), (3, 3))
+        for each in (counts, together)
+    )
     weights = nine.sum(axis=(2, 3))
     i, j = np.unravel_index(np.argmax(weights), weights.shape)
+    if 2 * weights[i, j] < among[i, j].sum():
+        return None
     step = np.arange(-1, 2)
     around = nine[i, j] / max(1, weights[i, j])
     middle = i + around.sum(axis=1) @ step, j + around.sum(axis=0) @ step

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.plots.canvas import MARK, encoded
-from rankfold.pipeline.outputs import FileOutput, Foreign, carries, file_output
+from rankfold.pipeline.outputs import FileOutput, Foreign, carries, file_output, head_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,8 +20,13 @@ OURS = carries(MARK)
 """Knows pictures of rankfold."""
 
 
-def picture_output(path: Path, *, overwrite: bool, foreign: Foreign = OURS) -> FileOutput:
-    """A name for a picture, checked before anything is read; one of ours may be replaced.
+def picture_output(
+    path: Path, *, overwrite: bool, foreign: Foreign = OURS, subject: str | None = None
+) -> FileOutput:
+    """A name for a picture, checked before anything is read.
+
+    One that carries the same ``subject`` is replaced; another one of ours with ``overwrite``, and nothing
+    else ever.
 
     Raises
     ------
@@ -31,6 +37,9 @@ def picture_output(path: Path, *, overwrite: bool, foreign: Foreign = OURS) -> F
     """
     if path.suffix.lower() not in TYPES:
         raise InputError(f"{path} is no picture that can be written: give a name that ends in .png or .svg")
+    if subject is not None:
+        with contextlib.suppress(OSError):
+            overwrite = overwrite or subject.encode() in head_of(path)
     return file_output(path, foreign, replaces=overwrite)
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.outcome import names_in
 from rankfold.pipeline.exporting.plots.bars import degrees_of, has_graph, line_of, sizes_of
 from rankfold.pipeline.exporting.plots.canvas import (
     LIGHT,
+    MARK,
     Theme,
     new_figure,
     own_style,
@@ -24,9 +30,11 @@ from rankfold.pipeline.exporting.plots.curves import has_singular_values, inerti
 from rankfold.pipeline.exporting.plots.files import picture_output, write_picture
 from rankfold.pipeline.exporting.plots.loadings import factor_name, loadings_of
 from rankfold.pipeline.exporting.plots.maps import has_maps, maps_of
+from rankfold.pipeline.exporting.plots.patterns import has_patterns, patterns_of
 from rankfold.pipeline.exporting.plots.row_colors import colors_of
 from rankfold.pipeline.exporting.plots.row_columns import name_of, words_of
 from rankfold.pipeline.exporting.plots.scatter import scatter_of
+from rankfold.pipeline.exporting.plots.series import has_series, series_of
 from rankfold.pipeline.formats.locate import split_location
 
 if TYPE_CHECKING:
@@ -64,17 +72,19 @@ class Drawing(Protocol):
 
 
 HAS: dict[str, Callable[[Plottable], bool]] = {
+    "patterns": has_patterns,
     "scatter": has_coordinates,
     "scree": has_singular_values,
     "loadings": lambda result: factor_name(result) is not None,
     "maps": has_maps,
+    "series": has_series,
     "sizes": lambda result: result.attrs["kind"] == "kmeans",
     "inertia": lambda result: result.attrs["kind"] == "kmeans",
     "degrees": has_graph,
 }
 """Kinds of plots, and which results have them."""
 
-FIRST = {"nmf": ("maps", "loadings")}
+FIRST = {"nmf": ("patterns", "maps", "loadings")}
 """Kinds that ``auto`` takes, by method, where they are not the first of all."""
 
 
@@ -95,7 +105,13 @@ def plot(
     overwrite: bool = False,
 ) -> Figure:
     """See ``Result.plot``."""
-    output = None if out is None else picture_output(Path(out), overwrite=overwrite)
+    options = {name: value for name, value in options.items() if value is not None}
+    if isinstance(options.get("components"), int | np.integer):
+        options["components"] = (options["components"],)
+    kind = resolve_kind(result, kind)
+    _require_options(kind, options)
+    subject = subject_of(result, kind, options)
+    output = None if out is None else picture_output(Path(out), overwrite=overwrite, subject=subject)
     drawing = drawing_of(result, kind, **options)
     if ax is None:
         figure = figure_of(drawing, title_of(result, kind))
@@ -103,8 +119,24 @@ def plot(
         drawing.draw(ax)
         figure = ax.figure.figure
     if output is not None:
-        write_picture(figure, output)
+        write_picture(figure, output, {"Identifier": subject})
     return figure
+
+
+def subject_of(result: Plottable, kind: str, options: Mapping[str, Any]) -> str:
+    """What a picture is of, as it carries it: the same for the same call for the same result.
+
+    Where ``options`` are objects with numbers or names, these count; of what lies in a file, its place.
+    """
+    facts, digest = result.attrs, hashlib.blake2b(digest_size=16)
+    known = [facts["kind"], facts["request"], facts["input"]["name"], facts["input"].get("fingerprint"), kind]
+    digest.update(json.dumps(known, sort_keys=True, default=str).encode())
+    for name, value in sorted(options.items()):
+        values = np.asarray(os.fspath(value) if isinstance(value, os.PathLike) else value)
+        text = values.dtype.kind in "OSUT"
+        digest.update(f"{name} {values.shape} {values.astype(str).tolist() if text else ''}".encode())
+        digest.update(b"" if text else np.ascontiguousarray(values).data)
+    return f"{MARK} {digest.hexdigest()}"
 
 
 def drawing_of(result: Plottable, kind: str = "auto", **options: Any) -> Drawing:
@@ -137,8 +169,8 @@ def _scatter(
     )
 
 
-def _loadings(result: Plottable, names: Any = None) -> Drawing:
-    return loadings_of(result, None if names is None else words_of(names))
+def _loadings(result: Plottable, names: Any = None, components: Sequence[int] | None = None) -> Drawing:
+    return loadings_of(result, None if names is None else words_of(names), components)
 
 
 DRAW: dict[str, Callable[..., Drawing]] = {
@@ -146,12 +178,20 @@ DRAW: dict[str, Callable[..., Drawing]] = {
     "scree": scree_of,
     "loadings": _loadings,
     "maps": maps_of,
+    "patterns": patterns_of,
+    "series": series_of,
     "sizes": sizes_of,
     "inertia": inertia_of,
     "degrees": degrees_of,
 }
 
-OPTIONS = {"scatter": ("components", "color", "view"), "loadings": ("names",)}
+OPTIONS = {
+    "scatter": ("components", "color", "view"),
+    "loadings": ("components", "names"),
+    "maps": ("components",),
+    "patterns": ("components",),
+    "series": ("components",),
+}
 """Of kinds that have any."""
 
 
@@ -197,13 +237,15 @@ def resolve_kind(result: Plottable, kind: str) -> str:
     if kind == "auto":
         return kinds[0]
     if kind not in kinds:
-        other = "" if kind in HAS else f", and there is no kind {kind!r}"
-        raise InputError(f"{what} has plots of kind {', '.join(kinds)}{other or f', not {kind}'}")
+        near = difflib.get_close_matches(kind, kinds, n=1)
+        hint = f". Did you mean {near[0]}?" if near else ""
+        other = f", not {kind}" if kind in HAS else f", and there is no kind {kind!r}{hint}"
+        raise InputError(f"{what} has plots of kind {', '.join(kinds)}{other}")
     return kind
 
 
 def _require_options(kind: str, options: Iterable[str]) -> None:
     for name in options:
         if name not in OPTIONS.get(kind, ()):
-            other = next(each for each, names in OPTIONS.items() if name in names)
-            raise InputError(f"{name} is for plots of kind {other}, and this is {kind}: leave it out")
+            others = ", ".join(each for each, names in OPTIONS.items() if name in names)
+            raise InputError(f"{name} is for plots of kind {others}, and this is {kind}: leave it out")

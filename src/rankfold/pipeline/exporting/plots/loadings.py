@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,17 @@ import numpy.typing as npt
 from rankfold.pipeline.data.names import Names
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.outcome import Outcome, names_in
-from rankfold.pipeline.exporting.plots.canvas import LIGHT, Theme, drawn, label_axes, quiet, short
+from rankfold.pipeline.exporting.plots.canvas import (
+    BAR_WIDTH,
+    LIGHT,
+    Theme,
+    color_bar,
+    inset,
+    label_axes,
+    quiet,
+    short,
+)
+from rankfold.pipeline.exporting.plots.coordinates import MOST_COMPONENTS, numbers_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,12 +33,14 @@ Int64 = npt.NDArray[np.int64]
 FACTORS = {"components": "principal component", "Vt": "singular vector", "H": "nonnegative component"}
 """Arrays of components by columns, and what components are called."""
 
-MOST_COMPONENTS = 12
 MOST_COLUMNS = 48
 """Columns that are all shown, in their order."""
 
 OF_EACH = 4
 """Columns of largest weight of each component, where there are more."""
+
+BAR_LEAST = 150
+"""Pixels upwards of a scale of colors, at least."""
 
 LINE = 26
 """Pixels of a column."""
@@ -47,7 +60,11 @@ class Loadings:
     components: str
     """What they are called."""
 
+    numbers: tuple[int, ...]
+    """Which they are, counted from 1."""
+
     unit: str
+    signed: bool
     right: int = 250
 
     @property
@@ -67,31 +84,29 @@ class Loadings:
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
         """Into axes of their own, or of a user."""
-        shown = shades_of(self.weights)
+        shown = shades_of(self.weights, signed=self.signed)
         axes.imshow(shown.to_rgba(self.weights), aspect="auto", interpolation="nearest")
         quiet(axes, theme)
-        axes.set_xticks(range(self.weights.shape[1]), [str(k + 1) for k in range(self.weights.shape[1])])
+        axes.set_xticks(range(len(self.numbers)), [str(number) for number in self.numbers])
         axes.set_yticks(range(len(self.columns)), self.columns)
         axes.tick_params(axis="y", labelsize=7)
         axes.spines["bottom"].set_visible(False)
         label_axes(axes, theme, self.components, "column")
-        place = axes.inset_axes((1.04, 0.3, 0.025, 0.4))
-        bar = axes.figure.colorbar(shown, cax=place)
-        bar.outline.set_visible(False)
-        place.tick_params(colors=theme.muted, labelsize=9, length=0)
-        place.set_title(drawn(self.unit), loc="left", color=theme.muted, fontsize=9, pad=8)
+        width, height = self.size
+        tall = max(BAR_LEAST, 0.4 * height)
+        place = inset(axes, self.size, width + 40, max(40, (height - tall) / 2), BAR_WIDTH, tall)
+        color_bar(place, shown, self.unit, theme, tall)
 
 
-def shades_of(weights: Float64) -> Any:
-    """Colors of weights: from none to the largest, or to both sides of 0."""
+def shades_of(weights: Float64, *, signed: bool) -> Any:
+    """Colors of weights: from none to the largest, or as far to both sides of 0."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
     most = float(np.nanmax(np.abs(weights), initial=0.0)) or 1.0
-    is_signed = bool((weights < 0).any())
-    colors = SIGNED if is_signed else ("#f7f7f7", *LIGHT.density[1:])
+    colors = SIGNED if signed else ("#f7f7f7", *LIGHT.density[1:])
     shades = LinearSegmentedColormap.from_list("weights", colors)
-    return ScalarMappable(Normalize(-most if is_signed else 0.0, most), shades)
+    return ScalarMappable(Normalize(-most if signed else 0.0, most), shades)
 
 
 def factor_name(result: Outcome) -> str | None:
@@ -100,27 +115,53 @@ def factor_name(result: Outcome) -> str | None:
     return next((name for name in FACTORS if name in names), None)
 
 
-def leading(result: Outcome, most: int = MOST_COMPONENTS) -> tuple[Float64, str]:
-    """The first components, and what their numbers are.
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """Some components of a result."""
+
+    weights: Float64
+    """(components, columns)."""
+
+    numbers: tuple[int, ...]
+    """Which these are, counted from 1."""
+
+    sizes: Float64
+    """(components,) what each was divided by."""
+
+    unit: str
+    """What the weights are."""
+
+    signed: bool
+    """Whether they may be below 0."""
+
+
+def leading(
+    result: Outcome, components: Sequence[int] | None = None, default: int = MOST_COMPONENTS
+) -> Leading:
+    """Components that are drawn: the first ``default`` by default.
 
     Raises
     ------
     InputError
-        They are complex.
+        They are complex, or there are none of these numbers.
     """
     factor = factor_name(result)
     assert factor is not None  # noqa: S101  asked before
     array: Any = result[factor]
     if np.dtype(array.dtype).kind == "c":
         raise InputError(f"{factor} is {array.dtype}, and pictures are of real numbers")
-    weights = np.asarray(array[: min(most, array.shape[0])], np.float64)
+    numbers = numbers_of(components, factor, array.shape[0], default=default, most=MOST_COMPONENTS)
+    weights = np.stack([np.asarray(array[number - 1], np.float64) for number in numbers])
     if factor != "H":
-        return weights, "weight"
+        return Leading(weights, numbers, np.ones(len(numbers)), "weight", signed=True)
     # What is large in H is small in W: each component is as large as one likes.
-    return weights / np.maximum(weights.max(axis=1, keepdims=True), 1e-300), "share of largest"
+    sizes = np.maximum(weights.max(axis=1), 1e-300)
+    return Leading(weights / sizes[:, None], numbers, sizes, "of largest", signed=False)
 
 
-def loadings_of(result: Outcome, names: tuple[str, ...] | None = None) -> Loadings:
+def loadings_of(
+    result: Outcome, names: tuple[str, ...] | None = None, components: Sequence[int] | None = None
+) -> Loadings:
     """Weights of the leading components of a result.
 
     ``names`` are those of the columns: those of the data by default, if it had any; else columns are counted
@@ -131,7 +172,8 @@ def loadings_of(result: Outcome, names: tuple[str, ...] | None = None) -> Loadin
     InputError
         Another number of names, or complex components.
     """
-    weights, unit = leading(result)
+    found = leading(result, components)
+    weights = found.weights
     columns = weights.shape[1]
     if names is not None and len(names) != columns:
         raise InputError(f"names are of {len(names)} columns, and the matrix has {columns}")
@@ -141,7 +183,9 @@ def loadings_of(result: Outcome, names: tuple[str, ...] | None = None) -> Loadin
         np.ascontiguousarray(weights[:, chosen].T),
         tuple(_title(int(at), names, own) for at in chosen),
         FACTORS[str(factor_name(result))],
-        unit,
+        found.numbers,
+        found.unit,
+        found.signed,
     )
 
 

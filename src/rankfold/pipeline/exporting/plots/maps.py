@@ -1,103 +1,337 @@
-"""Components as images, where columns of the matrix are places of two axes: pixels, or a grid on the earth.
+"""Components as maps, where columns of the matrix are places of two axes: pixels, or a grid on the earth.
 
-Each has colors of its own, from its largest weight down; columns that were left out, such as land, are gray.
+Each has a scale of colors of its own, the same to both sides of 0; columns that were left out, such as land,
+are gray. Along an axis with coordinates a map rises as these do, so that north is at the top; pixels are
+drawn from above, as images are.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.exporting.fields import Side, sides_of
-from rankfold.pipeline.exporting.outcome import Outcome
-from rankfold.pipeline.exporting.plots.canvas import LIGHT, Theme, drawn
+from rankfold.pipeline.exporting.outcome import Outcome, names_in
+from rankfold.pipeline.exporting.plots.canvas import BAR_WIDTH, LIGHT, WIDTH, Theme, color_bar, drawn, inset
+from rankfold.pipeline.exporting.plots.coordinates import MOST_COMPONENTS, share_of
+from rankfold.pipeline.exporting.plots.geography import (
+    LATITUDES,
+    LONGITUDES,
+    ROUND,
+    coastlines,
+    in_degrees,
+)
 from rankfold.pipeline.exporting.plots.loadings import factor_name, leading, shades_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 NAMES = {"components": "PC", "Vt": "SV", "H": "NMF"}
-"""What components are called above their images."""
+"""What components are called above their maps."""
 
-ACROSS = 4
-SIDE = 340
-"""Pixels across an image, or upwards where it is higher than wide."""
+TITLE, BELOW = 50, 66
+"""Pixels above a map, for its name, and below it, for ticks and what they count."""
 
-GAP, NAME = 24, 44
-"""Pixels between images, and for the name above each."""
+TICKS, BAR = 124, 164
+"""Pixels left of a map, for the same, and right of it, for its scale of colors."""
+
+EDGE, SPACE = 12, 24
+"""Pixels left of a map without ticks, and below it."""
+
+LARGE, MEDIUM, SMALL = (1340, 760), (530, 450), (340, 340)
+"""Most pixels of a map alone, of one of several, and of an image of pixels among several."""
+
+FLATTEST = 0.25
+"""Least share of the longer side; a map flatter than that has another scale along each axis."""
+
+TICK_PIXELS = 110, 60
+"""From one tick to the next, at least: across and upwards."""
+
+COAST_WIDTH = 0.6
+"""Points across a coastline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """One of the two axes of a map."""
+
+    name: str
+    length: int
+    values: Float64 | None
+    """(n,) coordinates in rising order; None where places are not numbered, and drawn one after the other."""
+
+    @property
+    def is_east(self) -> bool:
+        """Whether these are longitudes."""
+        return self.values is not None and self.name.lower() in LONGITUDES
+
+    @property
+    def is_north(self) -> bool:
+        """Whether these are latitudes."""
+        return self.values is not None and self.name.lower() in LATITUDES
+
+    @property
+    def in_degrees(self) -> bool:
+        """Whether these are degrees on the earth."""
+        return self.is_east or self.is_north
+
+    @property
+    def edges(self) -> Float64:
+        """(n + 1,) between places, halfway; no latitude beyond a pole."""
+        if self.values is None:
+            return np.arange(self.length + 1, dtype=np.float64)
+        middle = (self.values[1:] + self.values[:-1]) / 2
+        ends = 2 * self.values[0] - middle[0], 2 * self.values[-1] - middle[-1]
+        edges = np.array([ends[0], *middle, ends[1]])
+        return np.clip(edges, -90.0, 90.0) if self.is_north else edges
+
+    def thin(self, step: int) -> Along:
+        """Every so many places."""
+        values = None if self.values is None else self.values[::step]
+        return Along(self.name, len(range(0, self.length, step)), values)
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """One component over two axes."""
+
+    image: Float64
+    """(height, width), NaN where there is no column."""
+
+    up: Along
+    right: Along
+    title: str
+    unit: str
+    signed: bool
+    """Whether weights may be below 0."""
+
+    @property
+    def has_ticks(self) -> bool:
+        """Whether either axis has coordinates."""
+        return self.up.values is not None or self.right.values is not None
+
+    @property
+    def left(self) -> int:
+        """Pixels that ticks take left of it."""
+        return TICKS if self.has_ticks else EDGE
+
+    @property
+    def same_scale(self) -> bool:
+        """Whether a unit is as long along both axes."""
+        alike = self.up.in_degrees == self.right.in_degrees
+        alike &= (self.up.values is None) == (self.right.values is None)
+        width, height = self._lengths
+        return alike and FLATTEST <= height / width <= 1 / FLATTEST
+
+    @property
+    def _lengths(self) -> tuple[float, float]:
+        """Along both axes, across first."""
+        width, height = (float(along.edges[-1] - along.edges[0]) or 1.0 for along in (self.right, self.up))
+        return width, height
+
+    def size(self, most: tuple[int, int]) -> tuple[int, int]:
+        """Pixels across and upwards within ``most``."""
+        if not self.same_scale:
+            return most[0], min(most[1], most[0] // 2)
+        width, height = self._lengths
+        pixels = min(most[0] / width, most[1] / height)
+        return max(40, round(width * pixels)), max(40, round(height * pixels))
+
+    def draw(self, axes: Axes, bar: Axes, theme: Theme, size: tuple[int, int]) -> None:
+        """Into axes of its own, of ``size`` pixels, and its scale of colors into others."""
+        shown = shades_of(self.image, signed=self.signed)
+        step = [max(1, -(-length // most)) for length, most in zip(self.image.shape, size[::-1], strict=True)]
+        up, right, image = self.up.thin(step[0]), self.right.thin(step[1]), self.image[:: step[0], :: step[1]]
+        axes.set_facecolor(theme.rule)
+        axes.pcolormesh(
+            right.edges,
+            up.edges,
+            np.ma.masked_invalid(image),
+            cmap=shown.cmap,
+            norm=shown.norm,
+            rasterized=True,
+        )
+        _draw_coasts(axes, up, right, theme)
+        axes.set_xlim(right.edges[0], right.edges[-1])
+        axes.set_ylim(*(up.edges[[0, -1]] if up.values is not None else up.edges[[-1, 0]]))
+        if self.same_scale:
+            axes.set_aspect("equal", adjustable="box")
+        lines = zip((axes.xaxis, axes.yaxis), (right, up), size, TICK_PIXELS, strict=True)
+        for axis, along, pixels, room in lines:
+            _mark(axis, along, theme, max(2, pixels // room))
+        axes.tick_params(colors=theme.muted, labelsize=9, length=3, color=theme.muted)
+        for spine in axes.spines.values():
+            spine.set_color(theme.muted)
+            spine.set_linewidth(0.6)
+        axes.set_title(drawn(self.title), loc="left", color=theme.ink, fontsize=9.5, pad=7)
+        color_bar(bar, shown, self.unit, theme, 0.8 * size[1])
+
+
+def place_map(
+    axes: Axes, whole: tuple[int, int], one: Map, at: tuple[float, float], most: tuple[int, int], theme: Theme
+) -> None:
+    """Draw a map and its scale within axes of ``whole`` pixels, from ``at`` on, from the left and above."""
+    width, height = size = one.size(most)
+    place = inset(axes, whole, *at, width, height)
+    bar = inset(axes, whole, at[0] + width + 20, at[1] + 0.14 * height, BAR_WIDTH, 0.8 * height)
+    one.draw(place, bar, theme, size)
 
 
 @dataclass(frozen=True, slots=True)
 class Maps:
-    """What such a picture shows."""
+    """Maps beside and below each other."""
 
-    images: Float64
-    """(components, height, width), NaN where there is no column."""
-
-    names: str
-    left: int = 12
-    right: int = 12
+    maps: tuple[Map, ...]
 
     @property
-    def tile(self) -> tuple[int, int]:
-        """Pixels of an image."""
-        height, width = self.images.shape[1:]
-        longest = max(height, width)
-        return max(40, round(SIDE * width / longest)), max(40, round(SIDE * height / longest))
+    def left(self) -> int:
+        """Pixels left of the first."""
+        return self.maps[0].left
+
+    @property
+    def right(self) -> int:
+        """Pixels right of the last."""
+        return BAR
+
+    @property
+    def _most(self) -> tuple[int, int]:
+        return LARGE if len(self.maps) == 1 else MEDIUM if self.maps[0].has_ticks else SMALL
+
+    @property
+    def _step(self) -> tuple[int, int]:
+        """Pixels from one map to the next, across and downwards."""
+        width, height = self.maps[0].size(self._most)
+        return self.left + width + self.right, TITLE + height + self._below
+
+    @property
+    def _below(self) -> int:
+        return BELOW if self.maps[0].has_ticks else SPACE
+
+    @property
+    def across(self) -> int:
+        """Maps beside each other."""
+        return max(1, min(len(self.maps), WIDTH // self._step[0]))
 
     @property
     def size(self) -> tuple[int, int]:
         """Pixels of all of them."""
-        width, height = self.tile
-        across = min(ACROSS, len(self.images))
-        down = -(-len(self.images) // ACROSS)
-        return across * (width + GAP) - GAP, down * (height + NAME)
+        across, down = self._step
+        width = self.across * across - self.left - self.right
+        return width, -(-len(self.maps) // self.across) * down - self._below
 
     @property
     def alt(self) -> str:
         """The picture in words."""
-        return f"The first {len(self.images)} components as images"
+        return f"Maps of {', '.join(one.title for one in self.maps)}"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
         """Into axes of their own, or of a user."""
-        (width, height), (right, bottom) = self.tile, self.size
         axes.set_axis_off()
-        for number, image in enumerate(self.images):
-            down, across = divmod(number, ACROSS)
-            x, y = across * (width + GAP), down * (height + NAME) + NAME
-            colors = shades_of(image).to_rgba(np.nan_to_num(image))
-            colors[np.isnan(image)] = [*(int(theme.rule[i : i + 2], 16) / 255 for i in (1, 3, 5)), 1]
-            axes.imshow(colors, extent=(x, x + width, y + height, y), interpolation="nearest", aspect="auto")
-            axes.text(
-                x, y - 8, drawn(f"{self.names}{number + 1}"), color=theme.muted, fontsize=8, va="bottom"
-            )
-        axes.set_xlim(0, right)
-        axes.set_ylim(bottom, 0)
-        axes.set_aspect("equal")
+        for number, one in enumerate(self.maps):
+            down, across = divmod(number, self.across)
+            at = across * self._step[0], down * self._step[1] + TITLE
+            place_map(axes, self.size, one, at, self._most, theme)
 
 
 def has_maps(result: Outcome) -> bool:
     """Whether a result has components, and columns of two axes that are longer than 1."""
     factor = factor_name(result)
-    return factor is not None and result[factor].dtype.kind != "c" and len(_columns(result).lengths) == 2
-
-
-def maps_of(result: Outcome) -> Maps:
-    """The first components of a result as images."""
-    weights, _ = leading(result)
+    if factor is None or result[factor].dtype.kind == "c":
+        return False
     columns = _columns(result)
-    whole = np.moveaxis(Side(columns.axes, columns.lengths, columns.places).unstack(weights.T), -1, 0)
-    step = max(1, -(-max(whole.shape[1:]) // SIDE))
-    return Maps(whole[:, ::step, ::step], NAMES[str(factor_name(result))])
+    count = math.prod(columns.lengths) if columns.places is None else len(columns.places)
+    return len(columns.lengths) == 2 and count == result[factor].shape[1]
+
+
+def maps_of(result: Outcome, components: Sequence[int] | None = None) -> Maps:
+    """Components of a result as maps: the first of them by default."""
+    return Maps(read_maps(result, components, MOST_COMPONENTS)[0])
+
+
+def read_maps(
+    result: Outcome, components: Sequence[int] | None, default: int
+) -> tuple[tuple[Map, ...], Float64]:
+    """Maps of components, counted from 1, and what each was divided by; the first ``default`` by default.
+
+    Raises
+    ------
+    InputError
+        There are no such components.
+    """
+    found = leading(result, components, default)
+    columns, names = _columns(result), NAMES[str(factor_name(result))]
+    images = np.moveaxis(columns.unstack(found.weights.T), -1, 0)
+    (up, down), (right, across) = (_along(result, columns, number) for number in range(2))
+    images = images[:, down][:, :, across]
+    if up.is_east or right.is_north:
+        up, right, images = right, up, images.swapaxes(1, 2)
+    maps = []
+    for number, image in zip(found.numbers, images, strict=True):
+        share = share_of(result, number)
+        title = f"{names}{number}" + (f": {share} of the variance" if share else "")
+        maps.append(Map(image, up, right, title, found.unit, found.signed))
+    return tuple(maps), found.sizes
 
 
 def _columns(result: Outcome) -> Side:
-    """The axes of the columns that are longer than 1."""
+    """The axes of the columns that are longer than 1, and which places of these were kept."""
     _, columns = sides_of(result, None)
     axes = [pair for pair in zip(columns.axes, columns.lengths, strict=True) if pair[1] > 1]
-    return Side(tuple(name for name, _ in axes), tuple(length for _, length in axes), columns.places)
+    names = names_in(result, "columns")
+    places = columns.places if names is None or len(names.axes) == 1 else names.places
+    return Side(tuple(name for name, _ in axes), tuple(length for _, length in axes), places)
+
+
+def _along(result: Outcome, columns: Side, number: int) -> tuple[Along, Array]:
+    """An axis of the columns, and the order in which its coordinates rise."""
+    name, length = columns.axes[number], columns.lengths[number]
+    names = names_in(result, "columns")
+    axes = () if names is None else names.axes
+    labels = next((axis.labels for axis in axes if (axis.name, axis.length) == (name, length)), None)
+    if labels is None or labels.dtype.kind == "U":
+        return Along(name, length, None), np.arange(length)
+    values = np.asarray(labels, np.float64)
+    order = np.argsort(values, kind="stable")
+    along = Along(name, length, values[order])
+    gaps = np.diff(values[order])
+    if along.is_east and gaps.max() > 360 - gaps.sum() + 1e-6:
+        # Across the date line: a map begins after the widest gap, not in the middle of the sea.
+        first = int(np.argmax(gaps)) + 1
+        order = np.roll(order, -first)
+        turned = np.where(np.arange(length) < length - first, 0.0, 360.0)
+        along = Along(name, length, values[order] + turned)
+    return along, order
+
+
+def _draw_coasts(axes: Axes, up: Along, right: Along, theme: Theme) -> None:
+    """Coastlines, where both axes are degrees and they are there."""
+    if not (up.is_north and right.is_east):
+        return
+    from matplotlib.collections import LineCollection
+
+    lines = coastlines(float(right.edges[0]), float(right.edges[-1]))
+    if lines:
+        axes.add_collection(LineCollection(lines, colors=theme.ink, linewidths=COAST_WIDTH), autolim=False)
+
+
+def _mark(axis: Any, along: Along, theme: Theme, most: int) -> None:
+    """Ticks with their unit, and what they count."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    if along.values is None:
+        axis.set_ticks([])
+        return
+    if along.in_degrees:
+        axis.set_major_locator(MaxNLocator(min(most, 6), steps=ROUND))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: in_degrees(value, east=along.is_east)))
+        return
+    axis.set_major_locator(MaxNLocator(min(most, 6)))
+    axis.set_label_text(drawn(along.name), color=theme.muted, fontsize=9)

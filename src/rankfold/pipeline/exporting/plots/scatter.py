@@ -14,11 +14,14 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.plots.canvas import (
+    BAR_WIDTH,
     HUES,
     LIGHT,
     MORE_HUES,
     Theme,
+    color_bar,
     drawn,
+    inset,
     label_axes,
     quiet,
     short,
@@ -56,7 +59,7 @@ SIGN_PIXELS, NAME_PIXELS = 17, 34
 FEW_ROWS = 0.02
 """Share of the rows below which a name stands above its points."""
 
-STEPS = sorted(range(-6, 7), key=abs)
+STEPS = sorted(range(-3, 4), key=abs)
 """Lines by which a name gives way to others, those tried first that are near."""
 
 MOST_SIGNS_INSIDE = 16
@@ -138,7 +141,7 @@ class Scatter:
             self._draw_names(axes, self.color, theme)
         elif shown is not None:
             words = self.color_name if self.color is not None else "rows in a bin"
-            _draw_scale(axes, shown, words, theme, counts=self.color is None)
+            _draw_scale(axes, self.size, shown, words, theme, counts=self.color is None)
 
     def _markers(self, axes: Axes, theme: Theme) -> Any:
         assert self.positions is not None  # noqa: S101
@@ -204,7 +207,10 @@ class Scatter:
         return shown
 
     def _draw_names(self, axes: Axes, labels: Labels, theme: Theme) -> None:
-        """Labels where most of their points lie, so that colors alone need not tell them apart."""
+        """Labels where most of their points lie, so that colors alone need not tell them apart.
+
+        Those of groups that are not separated from others are in the legend alone.
+        """
         from matplotlib.patheffects import withStroke
 
         sides = np.array(self.size)
@@ -217,7 +223,10 @@ class Scatter:
             # Above a label of few rows, which its name would hide.
             first = int(labels.counts[label] < FEW_ROWS * self.points.count)
             tries = [at + np.array([0, NAME_PIXELS * (first + step)]) for step in STEPS]
-            at = next((each for each in tries if not any(_overlap(each, box, other) for other in taken)), at)
+            free = (each for each in tries if not any(_overlap(each, box, other) for other in taken))
+            at = next(free, None)
+            if at is None:  # the legend has it
+                continue
             taken.append(np.concatenate([at, box]))
             axes.annotate(
                 text,
@@ -333,12 +342,12 @@ def _draw_legend(axes: Axes, legend: Legend, name: str, theme: Theme) -> None:
     box.get_title().set(color=theme.muted, fontsize=9)
 
 
-def _draw_scale(axes: Axes, shown: Any, name: str, theme: Theme, *, counts: bool) -> None:
-    place = axes.inset_axes((1.04, 0.3, 0.025, 0.4))
-    bar = axes.figure.colorbar(shown, cax=place)
-    bar.outline.set_visible(False)
-    place.tick_params(colors=theme.muted, labelsize=9, length=0, which="both")
-    place.set_title(short(name), loc="left", color=theme.muted, fontsize=9, pad=8)
+def _draw_scale(
+    axes: Axes, size: tuple[int, int], shown: Any, name: str, theme: Theme, *, counts: bool
+) -> None:
+    width, height = size
+    place = inset(axes, size, 1.04 * width, 0.3 * height, BAR_WIDTH, 0.4 * height)
+    bar = color_bar(place, shown, name, theme, 0.4 * height)
     if counts:
         _, high = shown.get_clim()
         steps = (1, 2, 5) if high < 50 else (1,)

@@ -1,0 +1,78 @@
+"""Maps on the earth: which axes are latitudes and longitudes, how degrees are written, where coasts lie.
+
+Coastlines are those of cartopy, where it is installed and has its files already. Nothing is downloaded: a
+picture needs no network, and none appears to be complete that waited for one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Float64 = npt.NDArray[np.float64]
+
+LATITUDES = ("lat", "latitude", "nav_lat")
+LONGITUDES = ("lon", "long", "longitude", "nav_lon")
+
+ROUND = (1, 1.5, 2, 3, 4.5, 6, 9, 10)
+"""Steps between ticks in degrees, as in 30 and 45."""
+
+WIDE, NARROW = 100.0, 20.0
+"""Degrees across a map from which, and up to which, coasts are coarse and fine."""
+
+
+def in_degrees(value: float, *, east: bool) -> str:
+    """A latitude, or a longitude where ``east``, as maps write it.
+
+    >>> in_degrees(-30.0, east=False), in_degrees(190.0, east=True), in_degrees(0.0, east=True)
+    ('30°S', '170°W', '0°')
+    """
+    if east:
+        value = (value + 180) % 360 - 180
+    value = round(float(value), 6) + 0.0
+    ends = ("E", "W") if east else ("N", "S")
+    letter = "" if value == 0 or (abs(value) == 180 and east) else ends[value < 0]
+    return f"{abs(value):g}°{letter}"
+
+
+def coastlines(left: float, right: float) -> list[Float64]:
+    """(n, 2) longitudes and latitudes along each coast; none where cartopy, or its file, is not there.
+
+    ``left`` and ``right`` are the longitudes that the map goes to: coasts are repeated around the earth.
+    """
+    path = _coast_file(right - left)
+    if path is None:
+        return []
+    from cartopy.io.shapereader import Reader
+
+    lines: list[Float64] = []
+    for geometry in Reader(path).geometries():
+        for part in getattr(geometry, "geoms", (geometry,)):
+            line: Float64 = np.asarray(part.coords, np.float64)[:, :2]
+            for turn in (-360.0, 0.0, 360.0):
+                moved = line + np.array([turn, 0.0])
+                if moved[:, 0].max() >= left and moved[:, 0].min() <= right:
+                    lines.append(moved)
+    return lines
+
+
+def _coast_file(degrees: float) -> Path | None:
+    """A shapefile of coasts that cartopy has on this machine, in the detail that suits a map if it has it."""
+    try:
+        import cartopy
+        from cartopy.io import Downloader
+    except ImportError:
+        return None
+    details = ["110m", "50m", "10m"]
+    fit = 0 if degrees >= WIDE else 1 if degrees > NARROW else 2
+    for detail in sorted(details, key=lambda each: abs(details.index(each) - fit)):
+        facts: dict[str, Any] = {"resolution": detail, "category": "physical", "name": "coastline"}
+        known = Downloader.from_config(("shapefiles", "natural_earth", *facts.values()))
+        facts["config"] = cartopy.config
+        for path in (known.pre_downloaded_path(facts), known.target_path(facts)):
+            if path is not None and path.is_file():
+                return Path(path)
+    return None
