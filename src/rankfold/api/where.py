@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rankfold.pipeline.formats import Mask
     from rankfold.pipeline.prepare.words import Prepare
 
-VIEW = ("missing_chunks", "prepare", "mask_var", "mask_obs")
+VIEW = ("missing_chunks", "prepare", "mask_var", "mask_obs", "numeric")
 """Arguments of ``rankfold.open`` that functions of a matrix take too."""
 
 
@@ -38,6 +38,7 @@ class OfMatrix(Where, total=False):
     prepare: Prepare
     mask_var: Mask
     mask_obs: Mask
+    numeric: bool | None
 
 
 class Growable(OfMatrix, total=False):
@@ -48,7 +49,7 @@ class Growable(OfMatrix, total=False):
 
 def opened(x: object, where: OfMatrix) -> object:
     """A matrix as it is, or after the steps and masks that are said."""
-    view: dict[str, Any] = {name: where.get(name) for name in VIEW if where.get(name) is not None}
+    view: dict[str, Any] = {name: where.get(name) for name in VIEW if where.get(name) not in (None, False)}
     if not view:
         return x
     from rankfold.pipeline.formats import open_source

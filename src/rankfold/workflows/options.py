@@ -122,6 +122,9 @@ def view(
         str | None,
         typer.Option(metavar="NAME", help="rows kept: a mask in obs of AnnData"),
     ] = None,
+    numeric: Annotated[
+        bool, typer.Option("--numeric", help="of a table, leave out columns that hold no numbers")
+    ] = False,
 ) -> dict[str, Any]:
     """How a source is seen as a matrix: arguments of ``rankfold.open``."""
     return {
@@ -133,6 +136,7 @@ def view(
         "prepare": prepare,
         "mask_var": mask_var,
         "mask_obs": mask_obs,
+        "numeric": numeric,
     }
 
 

@@ -11,6 +11,8 @@
     netcdf     netCDF files and xarray objects
     dask       Dask arrays
     handles    which dataset of a file is meant, optional libraries
+    tables     .csv, .txt and .parquet files and their like
+    packed     text that is compressed
     series     several files as one matrix
     naming     what containers call rows and columns
     open_like  rows that come to a result, opened as its rows were
@@ -43,13 +45,16 @@ from rankfold.pipeline.formats.arrays import (
     array_of_frame,
     array_of_lists,
     array_of_polars,
+    array_of_tensor,
     array_source,
     array_volume,
     axes_of_cells,
     axes_of_frame,
+    dask_array_of_frame,
     is_cells,
     is_kept_sparse,
     matrix_of_cells,
+    numeric_frame,
     sparse_source,
 )
 from rankfold.pipeline.formats.csr import compressed_kind, csr_source
@@ -62,6 +67,8 @@ from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.series import matching_files, series
+from rankfold.pipeline.formats.tables.several import is_table_file, table_paths
+from rankfold.pipeline.formats.tables.source import table_source
 from rankfold.pipeline.formats.zarr.layout import matrix_at, matrix_of
 from rankfold.pipeline.prepare.chosen_columns import choose_columns
 from rankfold.pipeline.prepare.given_weights import Coslat
@@ -73,8 +80,8 @@ __all__ = ["ViewOptions", "open_source"]
 Mask = str | Sequence[bool] | npt.NDArray[np.bool_] | None
 """A name in ``obs`` or ``var`` of AnnData, or True and False for each row or column."""
 
-IMPORT_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".mtx", ".mtx.gz")
-"""Ends of names of what an import reads, but only from the beginning."""
+IMPORT_SUFFIXES = (".mtx", ".mtx.gz")
+"""Ends of names of what an import alone reads, from the beginning."""
 
 
 class ViewOptions(TypedDict, total=False):
@@ -89,6 +96,7 @@ class ViewOptions(TypedDict, total=False):
     prepare: Prepare
     mask_var: Mask
     mask_obs: Mask
+    numeric: bool
 
 
 def open_source(
@@ -103,6 +111,7 @@ def open_source(
     mask_var: Mask = None,
     mask_obs: Mask = None,
     missing: str | None = None,
+    numeric: bool = False,
 ) -> Source:
     """Open a matrix.
 
@@ -111,10 +120,11 @@ def open_source(
     x : str, path, array or Source
         ``STORE`` or ``STORE::path/in/group`` for a Zarr store in a folder or an object store
         (``s3://bucket/store.zarr``), a sparse group in AnnData's layout, a ``.npy``, ``.npz``, ``.fbin``,
-        HDF5 or netCDF file (``FILE.nc::variable``), a list of rows, a NumPy, SciPy, Zarr, Dask or xarray
-        array, an h5py dataset, a pandas or polars DataFrame of numbers, an AnnData object (its X), a
-        ``Source``. Several files are one matrix, rows of one below those of the other: a list of paths, or
-        a name with ``*`` (``"days-*.nc::t2m"``), sorted.
+        HDF5 or netCDF file (``FILE.nc::variable``), a table of up to 32 MiB of numbers (``.csv``, ``.tsv``,
+        ``.txt``, ``.parquet``), a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a tensor of
+        PyTorch on the CPU, an h5py dataset, a pandas, polars or Dask DataFrame of numbers, an AnnData object
+        (its X), a ``Source``. Several files are one matrix, rows of one below those of the other: a list of
+        paths, or a name with ``*`` (``"days-*.nc::t2m"``), sorted.
     missing_chunks : {"fill", "error"}
         What a Zarr or HDF5 chunk, or an inner chunk of a shard, is that the store does not hold: its fill
         value, as the format says, counted and said in the result; or an error. Of a result of rankfold it
@@ -140,6 +150,9 @@ def open_source(
         normalize_total does, and new rows are taken with all of them.
     missing : {"fill", "error"}, optional
         The former name of ``missing_chunks``.
+    numeric : bool
+        Leave out columns of a table or a DataFrame that hold something else than numbers, True and False. A
+        warning names them.
 
     Returns
     -------
@@ -157,7 +170,7 @@ def open_source(
     steps, and columns of a sparse matrix that are selected, read the matrix once each.
     """
     choice = require_choice(x, missing if missing_chunks is None else missing_chunks)
-    source, steps = _matrix(x, choice, row_axes), parse_steps(prepare)
+    source, steps = _matrix(x, choice, row_axes, numeric=bool(numeric)), parse_steps(prepare)
     _require_one_choice("rows", select_rows, "mask_obs", mask_obs)
     _require_one_choice("columns", select_columns, "mask_var", mask_var)
     if mask_obs is not None:
@@ -209,8 +222,15 @@ def _with_latitudes(x: object, source: Source, steps: Steps) -> Steps:
     return tuple(found)
 
 
-def _matrix(x: object, missing: str | None, rows: Rows) -> Source:
+def _matrix(x: object, missing: str | None, rows: Rows, *, numeric: bool = False) -> Source:
     """All of ``x`` as a matrix."""
+    if (table := _table(x, rows, numeric=numeric)) is not None:
+        return table
+    if numeric:
+        raise InputError(
+            "numeric=True (--numeric) leaves out columns of tables and DataFrames, and this is none; choose "
+            "columns with select_columns= (--select-columns)"
+        )
     if isinstance(x, str | os.PathLike):
         return _at(os.fsdecode(x), missing, rows)
     if isinstance(x, np.ndarray):
@@ -228,10 +248,8 @@ def _matrix(x: object, missing: str | None, rows: Rows) -> Source:
         return _series([os.fsdecode(each) for each in x], missing, rows)
     if isinstance(x, list | tuple):
         return _of_numpy(array_of_lists(x), rows)
-    if module == "pandas":
-        return _named(_of_numpy(array_of_frame(x), rows), axes_of_frame(x))
-    if module == "polars":
-        return _named(_of_numpy(array_of_polars(x), rows), axes_of_frame(x))
+    if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
+        return _of_numpy(array_of_tensor(x), rows)
     if is_cells(x):
         cells = _matrix(matrix_of_cells(x), missing, rows)
         return _named(cells, axes_of_cells(x, cells.shape))
@@ -249,6 +267,32 @@ def _matrix(x: object, missing: str | None, rows: Rows) -> Source:
         f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "
         "or a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a DataFrame, an AnnData object"
     )
+
+
+def _table(x: object, rows: Rows, *, numeric: bool) -> Source | None:
+    """A DataFrame, or a table in files, as a matrix; None of anything else."""
+    if isinstance(x, str | os.PathLike):
+        location = os.fsdecode(x)
+        paths = () if is_address(location) else table_paths(location)
+        if paths:
+            _refuse_axes(location, rows)
+            return table_source(location, paths, numeric=numeric)
+        return None
+    if isinstance(x, list | tuple) and x and all(isinstance(each, str | os.PathLike) for each in x):
+        locations = [os.fsdecode(each) for each in x]
+        if not all(map(is_table_file, locations)):
+            return None
+        _refuse_axes(locations[0], rows)
+        return table_source(_name_of_several(locations), locations, numeric=numeric)
+    module = _library(x)
+    if module not in ("pandas", "polars") and not (module == "dask" and hasattr(x, "to_dask_array")):
+        return None
+    frame = cast(Any, numeric_frame(x) if numeric else x)
+    if module == "dask":
+        blocks = dask_array_of_frame(frame)
+        return _named(_of_dask(blocks, rows), axes_of_frame(frame, blocks.shape))
+    array = array_of_frame(frame) if module == "pandas" else array_of_polars(frame)
+    return _named(_of_numpy(array, rows), axes_of_frame(frame, array.shape))
 
 
 def _named(source: Source, axes: tuple[Axis, Axis]) -> Source:
@@ -292,8 +336,11 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
 
 def _series(locations: Sequence[str], missing: str | None, rows: Rows) -> Source:
     """What lies at several paths, rows of one below those of the other."""
-    name = locations[0] if len(locations) == 1 else f"{locations[0]} to {os.path.basename(locations[-1])}"
-    return series(name, [_at(each, missing, rows) for each in locations])
+    return series(_name_of_several(locations), [_at(each, missing, rows) for each in locations])
+
+
+def _name_of_several(locations: Sequence[str]) -> str:
+    return locations[0] if len(locations) == 1 else f"{locations[0]} to {os.path.basename(locations[-1])}"
 
 
 def _refuse_axes(name: str, rows: Rows) -> None:

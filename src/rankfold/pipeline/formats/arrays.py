@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,11 @@ from rankfold.pipeline.data.source import Csr, Matrix
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.law import first_fall, first_outside
 
+LOG = logging.getLogger("rankfold")
+
+MOST_COLUMNS = 20
+"""Most columns that a message names."""
+
 DIGEST_BYTES = 4 * 2**20
 """Rows are hashed in blocks of this size, so that no second copy of the matrix is ever made."""
 
@@ -40,7 +46,11 @@ class InMemory(Named, Matrix):
     array: Any
     kind = "array"
     codec = "none"
-    path = None
+
+    @property
+    def path(self) -> str | None:
+        """Local file or folder: none."""
+        return None
 
     @property
     def name(self) -> str:
@@ -297,20 +307,7 @@ def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
 
 def array_of_frame(frame: Any) -> npt.NDArray[Any]:
     """The numbers of a pandas frame in a type that holds all its columns; missing ones are NaN."""
-    if type(frame).__name__ != "DataFrame":
-        raise InputError(f"cannot read a pandas {type(frame).__name__}; pass a DataFrame, as x.to_frame()")
-    types = []
-    for name, dtype in frame.dtypes.items():
-        plain = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
-        if getattr(plain, "kind", "O") not in "iufb" or plain.itemsize > 8:
-            raise InputError(
-                f"column {name!r} of the DataFrame holds {dtype}; supported are {SUPPORTED_DTYPES}. Leave it "
-                f"out, as x.drop(columns=[{name!r}]), or convert it"
-            )
-        types.append(plain)
-    if not types:
-        raise InputError(f"the DataFrame has shape {frame.shape}: a matrix without columns cannot be reduced")
-    common = np.result_type(*types)
+    common = _common_type(frame)
     if not frame.isna().to_numpy().any():
         values: npt.NDArray[Any] = frame.to_numpy(dtype=common)
         return values
@@ -318,11 +315,92 @@ def array_of_frame(frame: Any) -> npt.NDArray[Any]:
     return values
 
 
-def axes_of_frame(frame: Any) -> tuple[Axis, Axis]:
-    """Index and columns of a frame; numbers that pandas counts by itself name nothing."""
+def dask_array_of_frame(frame: Any) -> Any:
+    """The numbers of a Dask frame as a Dask array; partitions are counted, which computes them once."""
+    common = _common_type(frame)
+    if any(not isinstance(dtype, np.dtype) for dtype in frame.dtypes) and common.kind != "f":
+        common = np.dtype(np.float64)  # holds what is missing in nullable columns
+    return frame.astype(common).to_dask_array(lengths=True)
+
+
+def numeric_frame(frame: Any) -> Any:
+    """The columns of a frame of pandas, polars or Dask that hold numbers or truth values.
+
+    What is left out is logged as a warning.
+    """
+    wrong = _texts_of(frame)
+    if not wrong:
+        return frame
+    kept = list(dict.fromkeys(name for name in frame.columns if name not in wrong))
+    if not kept:
+        raise InputError(f"no column of the DataFrame holds numbers: {_in_words(wrong)}")
+    LOG.warning("left out of the DataFrame: %s", _in_words(wrong))
+    return frame[kept]
+
+
+def _common_type(frame: Any) -> np.dtype[Any]:
+    """The type that holds all columns of a frame of pandas or Dask."""
+    library = type(frame).__module__.partition(".")[0]
+    if type(frame).__name__ != "DataFrame":
+        raise InputError(f"cannot read a {library} {type(frame).__name__}; pass a DataFrame, as x.to_frame()")
+    _require_all_numbers(frame)
+    if not len(frame.columns):
+        raise InputError("the DataFrame has no columns: a matrix without columns cannot be reduced")
+    return np.result_type(*map(_plain_type, frame.dtypes))
+
+
+def _plain_type(dtype: Any) -> Any:
+    """The type of NumPy of a column of pandas, nullable or sparse."""
+    return getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
+
+
+def _texts_of(frame: Any) -> dict[Any, Any]:
+    """Columns of a frame of pandas, polars or Dask that hold no numbers, and what they hold."""
+    if type(frame).__module__.partition(".")[0] == "polars":
+        return {
+            name: dtype
+            for name, dtype in frame.schema.items()
+            if not (dtype.is_numeric() or str(dtype) == "Boolean") or dtype.is_decimal()
+        }
+    plain = [(name, dtype, _plain_type(dtype)) for name, dtype in frame.dtypes.items()]
+    return {
+        name: dtype
+        for name, dtype, kind in plain
+        if getattr(kind, "kind", "O") not in "iufb" or kind.itemsize > 8
+    }
+
+
+def _require_all_numbers(frame: Any) -> None:
+    """Raise ``InputError`` for columns that hold no numbers, naming all of them."""
+    wrong = _texts_of(frame)
+    if wrong:
+        several = len(wrong) > 1
+        raise InputError(
+            f"{_in_words(wrong)} of the DataFrame {'are' if several else 'is'} not supported: "
+            f"{SUPPORTED_DTYPES} are. Keep columns of numbers alone with rankfold.open(x, numeric=True), "
+            f"leave {'them' if several else 'it'} out, as x.drop(columns={[*wrong]!r}), or convert"
+        )
+
+
+def _in_words(columns: dict[Any, Any]) -> str:
+    words = [f"column {name!r} holds {dtype}" for name, dtype in columns.items()]
+    more = f" and {len(words) - MOST_COLUMNS} more" if len(words) > MOST_COLUMNS else ""
+    return ", ".join(words[:MOST_COLUMNS]) + more
+
+
+def axes_of_frame(frame: Any, shape: tuple[int, ...]) -> tuple[Axis, Axis]:
+    """Index and columns of a frame, with their names; numbers that pandas counts by itself name nothing.
+
+    The index of a Dask frame is not computed.
+    """
     index, columns = getattr(frame, "index", None), frame.columns
-    given = [None if is_counted(each) else each for each in (index, columns)]
-    return _axes(("row", "column"), given, frame.shape)
+    is_lazy = type(frame).__module__.partition(".")[0] == "dask"
+    given = [None if is_lazy or is_counted(index) else index, None if is_counted(columns) else columns]
+    titles = [
+        each.name if isinstance(getattr(each, "name", None), str) else usual
+        for each, usual in zip((index, columns), ("row", "column"), strict=True)
+    ]
+    return _axes(titles, given, shape)
 
 
 def axes_of_cells(cells: Any, shape: tuple[int, int]) -> tuple[Axis, Axis]:
@@ -343,16 +421,33 @@ def array_of_polars(frame: Any) -> npt.NDArray[Any]:
     """The numbers of a polars frame in a type that holds all its columns; missing ones are NaN."""
     if type(frame).__name__ != "DataFrame":
         raise InputError(f"cannot read a polars {type(frame).__name__}; pass a DataFrame, as x.collect()")
-    for name, dtype in frame.schema.items():
-        if not (dtype.is_numeric() or str(dtype) == "Boolean") or dtype.is_decimal():
-            raise InputError(
-                f"column {name!r} of the DataFrame holds {dtype}; supported are {SUPPORTED_DTYPES}. Leave it "
-                f"out, as x.drop({name!r}), or convert it"
-            )
+    _require_all_numbers(frame)
     if not frame.width:
         raise InputError("the DataFrame has no columns: a matrix without columns cannot be reduced")
     values: npt.NDArray[Any] = frame.to_numpy()
     return values
+
+
+CPU_DEVICES = (1, 3)
+"""Kinds of devices of the DLPack protocol whose memory NumPy reads: that of the CPU, and pinned for CUDA."""
+
+
+def array_of_tensor(x: Any) -> npt.NDArray[Any]:
+    """A tensor of another library as an array that shares its memory, by the DLPack protocol."""
+    name = f"{type(x).__module__.partition('.')[0]} tensor {tuple(x.shape)} of {x.dtype}"
+    if "bfloat16" in str(x.dtype):
+        raise InputError(
+            f"the {name} is not read: NumPy has no bfloat16. Pass x.float(), which holds the same numbers"
+        )
+    if x.__dlpack_device__()[0] not in CPU_DEVICES:
+        raise InputError(f"the {name} lies on a device. Pass x.cpu(), or x.get() of CuPy")
+    try:
+        return np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"the {name} cannot be shared with NumPy: {cut(error)}. Pass x.detach().resolve_conj().numpy(), "
+            "or x.to_dense() of a sparse one"
+        ) from error
 
 
 def matrix_of_cells(cells: Any) -> Any:

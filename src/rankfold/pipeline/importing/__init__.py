@@ -38,6 +38,10 @@ from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import ViewOptions, open_source
 from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.locate import is_address, split_location
+from rankfold.pipeline.formats.tables.columns import NumericTable
+from rankfold.pipeline.formats.tables.options import ReadOptions
+from rankfold.pipeline.formats.tables.several import SeveralTables
+from rankfold.pipeline.formats.tables.source import names_of_columns
 from rankfold.pipeline.formats.zarr.source import ZarrSource
 from rankfold.pipeline.formats.zarr.vector import VectorSource
 from rankfold.pipeline.importing.csr_writer import copy_entries
@@ -50,7 +54,8 @@ from rankfold.pipeline.importing.identity import (
     source_mark,
 )
 from rankfold.pipeline.importing.readers import Reader, open_reader, sparse_reader
-from rankfold.pipeline.importing.readers.reader import Archive, EntryReader, ImportOptions
+from rankfold.pipeline.importing.readers.reader import Archive, EntryReader
+from rankfold.pipeline.importing.readers.wide_table import WideTable
 from rankfold.pipeline.importing.rows import copy_rows
 from rankfold.pipeline.importing.tiles import (
     Copy,
@@ -145,6 +150,8 @@ def import_array(
     columns: Sequence[str] | None = None,
     without: Sequence[str] | None = None,
     header: str = "auto",
+    decimal: str = "auto",
+    thousands: str | None = None,
     layout: str = "auto",
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -155,8 +162,8 @@ def import_array(
     Parameters
     ----------
     matrix : path, array or Source
-        Checked first. Besides what ``open_source`` takes: .csv, .tsv, .parquet or a folder of them, .npz,
-        .mtx, .h5ad.
+        Checked first. Besides what ``open_source`` takes: tables of any size (.csv, .tsv, .txt, .parquet or a
+        folder of them, several by a name with ``*``), compressed .npz, .mtx.
     destination, overwrite : path, bool
         Folder of the new store; whether what is there is replaced, at the very end.
     memory_bytes, chunk_bytes : int
@@ -167,7 +174,11 @@ def import_array(
     columns, without : names, optional
         Columns of a table to take, in this order, and to leave out.
     header : {"auto", "yes", "no"}
-        Whether the first line of a .csv or .tsv holds names.
+        Whether the first line of a .csv, .tsv or .txt holds names.
+    decimal : {"auto", ".", ","}
+        What stands before fractions in text. A comma is noticed where something else separates cells.
+    thousands : {",", ".", " ", "'", "_"}, optional
+        What stands between groups of three digits in text; unless it is given, such numbers are refused.
     layout : {"auto", "dense"}
         ``dense`` writes the zeros of a sparse matrix too.
     progress : callable, optional
@@ -195,23 +206,25 @@ def import_array(
     if layout not in LAYOUTS:
         raise InputError(f"layout={layout!r} is not known; say one of {', '.join(LAYOUTS)}")
     kind, target = parse_dtype(dtype) if dtype else None, Path(os.path.abspath(destination))
-    options = ImportOptions(columns, without, header, kind, memory_bytes)
+    numeric = bool(view.get("numeric"))
+    options = ReadOptions(columns, without, header, kind, memory_bytes, numeric, decimal, thousands)
     request = {**_request(options), "layout": layout, "chunk_bytes": chunk_bytes}
     job = _Job(target, memory_bytes, chunk_bytes, kind, layout == "dense", progress, overwrite, request)
     return _import(matrix, options, view, job)
 
 
-def _request(options: ImportOptions) -> dict[str, Any]:
+def _request(options: ReadOptions) -> dict[str, Any]:
     """What was said of a file, for JSON."""
     return {
         "dtype": None if options.dtype is None else options.dtype.str,
         "columns": None if options.columns is None else list(options.columns),
         "without": None if options.without is None else list(options.without),
         "header": options.header,
+        **options.later(),
     }
 
 
-def _import(matrix: object, options: ImportOptions, view: ViewOptions, job: _Job) -> ImportReport:
+def _import(matrix: object, options: ReadOptions, view: ViewOptions, job: _Job) -> ImportReport:
     """Find out how the matrix is read, and have it copied that way."""
     start = time.perf_counter()
     reader: Reader | None = None
@@ -220,7 +233,7 @@ def _import(matrix: object, options: ImportOptions, view: ViewOptions, job: _Job
         location = os.fsdecode(matrix)
         place = None if is_address(location) else split_location(location)[0]
         reader = open_reader(location, options)
-    elif options.selects:
+    elif options.selects or options.of_text:
         raise InputError("columns are chosen by name in .csv, .tsv and .parquet files; cut the array instead")
     if reader is None:
         source = open_source(matrix, **view)
@@ -237,7 +250,7 @@ def _import(matrix: object, options: ImportOptions, view: ViewOptions, job: _Job
         if not isinstance(source, CsrSource) or job.dense:
             return _import_tiles(source, job, start, (f"{absence}; {REFUSAL}",) if lacking else ())
         reader = sparse_reader(source)
-    elif any(value not in (None, False) for name, value in view.items() if name not in CHUNKS):
+    elif any(value not in (None, False) for name, value in view.items() if name not in (*CHUNKS, "numeric")):
         raise InputError(
             f"{reader.name} is read from its beginning, so --row-axes, --select-rows, --select-columns and "
             "--drop-missing-columns do not apply: import it, and select when the store is read"
@@ -258,14 +271,12 @@ def _names_of_matrix(source: Source) -> dict[str, Any]:
 
 def _names_in_file(reader: Reader, location: str) -> dict[str, Any]:
     """Names of the columns of a table that has a header, or of both sides of AnnData."""
-    columns = getattr(reader, "column_names", None)
-    if columns is None:
-        with contextlib.suppress(RankfoldError):  # of layouts that are read from their beginning alone
-            return _names_of_matrix(open_source(location))
-        return {}
-    if list(columns) == [str(number) for number in range(len(columns))]:
-        return {}
-    return names_as_json(None, Names.of([Axis.of("column", len(columns), np.asarray(columns))]))
+    table = reader.table if isinstance(reader, WideTable) else reader
+    if isinstance(table, NumericTable | SeveralTables):
+        return names_as_json(None, Names.of([Axis.of("column", table.columns, names_of_columns(table))]))
+    with contextlib.suppress(RankfoldError):  # of layouts that are read from their beginning alone
+        return _names_of_matrix(open_source(location))
+    return {}
 
 
 def _choice(view: ViewOptions, *, lacking: bool = False) -> str:

@@ -15,6 +15,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats.locate import is_address, split_location
 from rankfold.pipeline.formats.naming import ATTRIBUTE as NAMES
+from rankfold.pipeline.formats.series import matching_files
 from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.manifest import request_in, write_manifest
 from rankfold.pipeline.storage.run_directory import digest
@@ -39,9 +40,11 @@ def source_mark(source: Source) -> str | None:
 
 
 def file_mark(location: str) -> str:
-    """Sizes and times of a file, or of the files of a folder; of an address itself alone."""
+    """Sizes and times of a file, or of the files of a folder or of a name with ``*``; an address itself."""
     if is_address(location):
         return location
+    if (places := matching_files(location)) is not None:
+        return digest([file_mark(place) for place in places])
     path, part = split_location(location)
     files = [path]
     if os.path.isdir(path):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def copy(
     source: Annotated[
-        str, typer.Argument(metavar="SRC", help="any matrix; also .csv, .tsv, .parquet, .npz, .mtx, .h5ad")
+        str,
+        typer.Argument(metavar="SRC", help="any matrix; also large .csv, .txt, .parquet, .npz, .mtx, .h5ad"),
     ],
     destination: Annotated[Path, typer.Argument(metavar="STORE.zarr", help="the store to write")],
 ) -> tuple[str, Path]:
@@ -31,6 +32,10 @@ def form(
     columns: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="of a table, to take")] = None,
     without: Annotated[str | None, typer.Option(metavar="NAME,NAME", help="of a table, to leave out")] = None,
     header: Annotated[str, typer.Option(help="auto, yes or no: does a .csv begin with names")] = "auto",
+    decimal: Annotated[str, typer.Option(help="auto, . or , before fractions in text")] = "auto",
+    thousands: Annotated[
+        str | None, typer.Option(metavar="CHAR", help="between groups of three digits in text")
+    ] = None,
     layout: Annotated[str, typer.Option(help="auto, or dense to write a sparse matrix out")] = "auto",
 ) -> dict[str, Any]:
     """What is taken and how it is written."""
@@ -43,6 +48,8 @@ def form(
         "columns": names(columns),
         "without": names(without),
         "header": header,
+        "decimal": decimal,
+        "thousands": thousands,
         "layout": layout,
     }
 
@@ -96,11 +103,16 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
     """Shape, type, chunks and size of a matrix; what a result is."""
     from rankfold.pipeline.data.describe import describe
     from rankfold.pipeline.formats import open_source
+    from rankfold.pipeline.formats.locate import is_address
+    from rankfold.pipeline.formats.tables.overview import describe_table
     from rankfold.pipeline.storage.manifest import require_whole_input
     from rankfold.workflows.results import description, description_facts, result_at
 
     if result := result_at(store):
         say(json_text(description_facts(result), indent=1) if as_json else description(result))
+        return
+    if not is_address(store) and (table := describe_table(store)) is not None:
+        say(json_text(table.as_dict(), indent=1) if as_json else str(table))
         return
     source = open_source(store, **view)
     require_whole_input(getattr(source, "path", None))

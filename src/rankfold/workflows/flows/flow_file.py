@@ -59,6 +59,7 @@ class MatrixInput(StrictModel):
     prepare: Text | list[Text | dict[Text, dict[Text, Scalar] | None]] | None = None
     mask_var: Text | None = None
     mask_obs: Text | None = None
+    numeric: bool = False
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -17,11 +17,12 @@ import numpy as np
 from rankfold.pipeline.data.dtypes import parse_dtype
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.formats.csr import CsrSource
+from rankfold.pipeline.formats.tables.options import LATER, ReadOptions
 from rankfold.pipeline.importing import ImportReport, import_array
 from rankfold.pipeline.importing.chunking import chunks_of
 from rankfold.pipeline.importing.identity import file_mark
 from rankfold.pipeline.importing.readers import open_reader
-from rankfold.pipeline.importing.readers.reader import EntryReader, ImportOptions
+from rankfold.pipeline.importing.readers.reader import EntryReader
 from rankfold.pipeline.machine import machine_facts
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
@@ -59,8 +60,11 @@ class Importing:
         if reference.input:
             matrix_input = scene.flow.inputs[reference.input]
             matrix, view = matrix_input.store, matrix_input.view()
-            selection = ImportOptions(
-                arguments["columns"], arguments["without"], arguments["header"], target_type
+            table_options = ("columns", "without", "header", "decimal", "thousands")
+            selection = ReadOptions(
+                **{name: arguments[name] for name in table_options},
+                dtype=target_type,
+                numeric=matrix_input.numeric,
             )
             reader = open_reader(matrix_input.store, selection)
         memory = memory or MEMORY
@@ -82,8 +86,11 @@ class Importing:
         if self.view:
             view["missing"] = view.pop("missing_chunks", None) or "error"  # the name in stores of before
         arguments = {
-            name: list(v) if isinstance(v, tuple) else v for name, v in self.stage.arguments().items()
+            name: list(v) if isinstance(v, tuple) else v
+            for name, v in self.stage.arguments().items()
+            if name not in LATER
         }
+        arguments |= ReadOptions(decimal=self.stage.decimal, thousands=self.stage.thousands).later()
         return {"request": {"kind": "import", **arguments, **view}, "input": self.fingerprint}
 
     @property

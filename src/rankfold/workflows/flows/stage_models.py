@@ -297,6 +297,8 @@ class Import(BaseStage):
     columns: Names | None = None
     without: Names | None = None
     header: Annotated[Literal["auto", "yes", "no"], BeforeValidator(_yes_or_no)] = "auto"
+    decimal: Literal["auto", ".", ","] = "auto"
+    thousands: Literal[",", ".", " ", "'", "_"] | None = None
     layout: Literal["auto", "dense"] = "auto"
 
 

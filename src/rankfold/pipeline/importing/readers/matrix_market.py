@@ -25,8 +25,9 @@ from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.formats.npy import npy_source
-from rankfold.pipeline.importing.readers.gzipped import GZIP_ERRORS, open_text, unpack_stream
-from rankfold.pipeline.importing.readers.reader import Archive, Entries, ImportOptions, write_columns_header
+from rankfold.pipeline.formats.packed import UNPACK_ERRORS, open_text, unpack_stream
+from rankfold.pipeline.formats.tables.options import ReadOptions
+from rankfold.pipeline.importing.readers.reader import Archive, Entries, write_columns_header
 from rankfold.pipeline.regular import open_regular
 
 MATRIX_MARKET_ENDINGS = (".mtx", ".mtx.gz")
@@ -190,12 +191,12 @@ class PackedArray:
             raise _bad_line(self.name, str(error), line) from error
 
 
-def matrix_market_reader(path: str, options: ImportOptions) -> CoordinateReader | Archive:
+def matrix_market_reader(path: str, options: ReadOptions) -> CoordinateReader | Archive:
     """A file by its header."""
     try:
         with open_text(path) as file:
             head = _head(file, path)
-    except GZIP_ERRORS as error:
+    except UNPACK_ERRORS as error:
         raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
     require_matrix(path, head.sizes[:2], np.dtype(TYPES[head.field]))
     if head.layout == "coordinate":
@@ -251,7 +252,7 @@ def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, i
                 if text := _without_empty_lines(block):
                     yield text, line, raw.tell()
                 line += count
-    except GZIP_ERRORS as error:
+    except UNPACK_ERRORS as error:
         raise ChunkError(f"{path} cannot be read after line {line}: {error}. Restore the file") from error
 
 

@@ -8,8 +8,7 @@ Matrices that are first unpacked to a plain file, which can then be read at any 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -17,31 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.errors import InputError
-
-HEADERS = ("auto", "yes", "no")
-
-
-@dataclass(frozen=True, slots=True)
-class ImportOptions:
-    """What the caller said about a file beyond its name."""
-
-    columns: Sequence[str] | None = None
-    """Names of the columns to take, in this order."""
-
-    without: Sequence[str] | None = None
-    """Names of the columns to leave out."""
-
-    header: str = "auto"
-    """Whether the first line of a text file names its columns."""
-
-    dtype: np.dtype[Any] | None = None
-    memory_bytes: int = 256 * 2**20
-
-    @property
-    def selects(self) -> bool:
-        """Whether columns are chosen by name."""
-        return self.columns is not None or self.without is not None
 
 
 class Entries(NamedTuple):
@@ -104,38 +78,6 @@ class EntryReader(MatrixFile, Protocol):
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
         """Stored numbers, with indices that are checked, and bytes done."""
-
-
-def choose_columns(names: Sequence[str], options: ImportOptions, where: str) -> list[int]:
-    """Positions of the columns to take, in the order of ``options.columns``."""
-    for choice in (options.columns or (), options.without or ()):
-        for name in choice:
-            if names.count(name) != 1:
-                raise InputError(_not_one(names, name, where))
-    order = (
-        [names.index(name) for name in options.columns] if options.columns is not None else range(len(names))
-    )
-    left_out = set(options.without or ())
-    positions = [position for position in order if names[position] not in left_out]
-    if not positions:
-        raise InputError(f"{where}: no column is left of {len(names)}; take at least one")
-    return positions
-
-
-def _not_one(names: Sequence[str], name: str, where: str) -> str:
-    if name in names:
-        return f"{where} has {names.count(name)} columns named {name!r}; rename them to choose between them"
-    import difflib
-
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"{where} has no column {name!r}.{hint} It has {list_names(names)}"
-
-
-def list_names(names: Sequence[str], most: int = 8) -> str:
-    """Some names for a message."""
-    text = ", ".join(map(repr, names[:most]))
-    return text + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 # Unpacked first -----------------------------------------------------------------------------------

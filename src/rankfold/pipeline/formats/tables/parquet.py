@@ -1,8 +1,8 @@
 """A Parquet file, or a folder of them in the order of their names: columns of numbers, or one of vectors.
 
-Embeddings are mostly kept as one column of lists that all have the same length; named alone, it is the
-matrix. Row groups may be larger than memory, so pages are read one after the other: no ``pre_buffer``,
-and a buffered stream for each column.
+Embeddings are mostly kept as one column of lists, or of tensors, that all have the same length; named alone,
+it is the matrix. Row groups may be larger than memory, so pages are read one after the other: no
+``pre_buffer``, and a buffered stream for each column.
 """
 
 from __future__ import annotations
@@ -10,26 +10,33 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.engine.memory import return_freed_memory
+from rankfold.pipeline.data.dtypes import cut
 from rankfold.pipeline.errors import ChunkError, DataError, InputError, RankfoldError
 from rankfold.pipeline.formats.locate import natural_key
-from rankfold.pipeline.formats.npy import npy_source
-from rankfold.pipeline.importing.readers.reader import (
-    ImportOptions,
+from rankfold.pipeline.formats.tables.columns import (
+    ALL_NUMBERS,
+    MOST_COLUMNS,
+    Batch,
+    Look,
+    NumericTable,
+    TableColumn,
+    clip_bytes,
+    load_arrow,
+)
+from rankfold.pipeline.formats.tables.options import (
+    ReadOptions,
     choose_columns,
     list_names,
-    write_columns_header,
+    without_columns,
 )
-from rankfold.pipeline.importing.readers.tables import Batch, NumericTable, clip_bytes, load_arrow
 from rankfold.pipeline.regular import require_regular
 
 PARQUET_ENDINGS = (".parquet", ".pq")
@@ -37,8 +44,8 @@ PARQUET_ENDINGS = (".parquet", ".pq")
 STREAM_BYTES = (2**14, 2**20)
 """Least and most of the buffer of one column."""
 
-PAGE_BYTES = 2**20
-"""What writers put into a page. Of every column that is read a page is held, its dictionary and its bytes."""
+PARTITION = re.compile(r"([^=]+)=(.*)")
+"""Name of a folder that says what a column holds in all files below it."""
 
 BATCH_FACTOR = 6
 """Memory that a batch takes in times of its numbers: decoded, joined, converted."""
@@ -57,6 +64,15 @@ class ParquetReader(NumericTable):
     def columns(self) -> int:
         """Numbers in a row."""
         return len(self.column_names) if self.list_length is None else self.list_length
+
+    @property
+    def rows(self) -> int:
+        """Rows of all files, as these promise."""
+        total = 0
+        for path in self.paths:
+            with open_parquet(path, STREAM_BYTES[0]) as file:
+                total += file.metadata.num_rows
+        return total
 
     def batches(self, memory_bytes: int) -> Iterator[Batch]:
         """Rows of the files one after the other."""
@@ -87,6 +103,7 @@ class ParquetReader(NumericTable):
             return [batch.column(name) for name in self.column_names]
         (name,) = self.column_names
         column = batch.column(name)
+        column = getattr(column, "storage", column)
         lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
         if (lengths != self.list_length).any():
             wrong = int(np.argmax(lengths != self.list_length))
@@ -99,108 +116,100 @@ class ParquetReader(NumericTable):
 
 
 def parquet_paths(path: str) -> tuple[str, ...]:
-    """The file, or the Parquet files of a folder by name; nothing if there are none."""
-    if os.path.isdir(path):
-        return tuple(
-            os.path.join(path, name)
-            for name in sorted(os.listdir(path), key=natural_key)
-            if name.endswith(PARQUET_ENDINGS)
-        )
-    return (path,) if path.endswith(PARQUET_ENDINGS) else ()
+    """The file, or the Parquet files of a folder by name; nothing if there are none.
 
-
-@dataclass(frozen=True, slots=True)
-class WideTable:
-    """A table of so many columns that a page of each does not fit into memory.
-
-    Some columns at a time go to a file in Fortran order, which is then read at any place.
+    A folder without any may be partitioned: they lie in folders that are called ``column=value``.
     """
-
-    table: ParquetReader
-    memory_bytes: int
-
-    @property
-    def at_a_time(self) -> int:
-        """Columns whose pages take a quarter of the memory; the allocator keeps about as much again."""
-        return max(1, self.memory_bytes // 4 // (3 * PAGE_BYTES))
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return self.table.name
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Those of the table."""
-        return self.table.notes
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of the numbers."""
-        return self._rows() * self.table.columns * self.table.dtype.itemsize
-
-    def unpack(self, folder: Path, progress: Callable[[int], None]) -> Source:
-        """Write the columns one after the other."""
-        target, dtype, rows = folder / "columns.npy", self.table.dtype, self._rows()
-        with open(target, "wb") as out:
-            write_columns_header(out, dtype, (rows, self.table.columns))
-            start = out.tell()
-            for first in range(0, self.table.columns, self.at_a_time):
-                names = self.table.column_names[first : first + self.at_a_time]
-                group = replace(self.table, column_names=names)
-                row = 0
-                for block, _ in group.blocks(self.memory_bytes // 8):
-                    for column in range(len(names)):
-                        out.seek(start + ((first + column) * rows + row) * dtype.itemsize)
-                        out.write(np.ascontiguousarray(block[:, column]).data)
-                    row += len(block)
-                _give_back(self.name)
-                progress((first + len(names)) * rows * dtype.itemsize)
-        return npy_source(str(target))
-
-    def _rows(self) -> int:
-        total = 0
-        for path in self.table.paths:
-            with open_parquet(path, STREAM_BYTES[0]) as file:
-                total += file.metadata.num_rows
-        return total
+    if not os.path.isdir(path):
+        return (path,) if path.endswith(PARQUET_ENDINGS) else ()
+    names = [name for name in sorted(os.listdir(path), key=natural_key) if not name.startswith(("_", "."))]
+    paths = tuple(os.path.join(path, name) for name in names if name.endswith(PARQUET_ENDINGS))
+    if paths:
+        return paths
+    folders = (os.path.join(path, name) for name in names if PARTITION.fullmatch(name))
+    return tuple(each for folder in folders if os.path.isdir(folder) for each in parquet_paths(folder))
 
 
-def _give_back(path: str) -> None:
-    """Return what Arrow and the heap keep for later: what comes next does not need it there."""
-    load_arrow(path).default_memory_pool().release_unused()
-    return_freed_memory()
+def _partitions(path: str, file: str) -> list[str]:
+    """Columns that the names of folders between both stand for."""
+    folders = os.path.relpath(file, path).split(os.sep)[:-1]
+    return [found[1] for folder in folders if (found := PARTITION.fullmatch(folder))]
 
 
-def parquet_reader(path: str, options: ImportOptions) -> ParquetReader | WideTable:
-    """The columns to take from a file or a folder of files, read row by row where memory allows."""
-    paths, notes = parquet_paths(path), list[str]()
+def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> ParquetReader:
+    """The columns to take from files, which ``path`` stands for.
+
+    With ``options.numeric`` those that hold no numbers in one of the files are left out.
+    """
+    notes = list[str]()
+    if options.of_text:
+        raise InputError(f"{path} is no text: header, decimal and thousands are for .csv, .tsv and .txt")
+    if partitions := _partitions(path, paths[0]):
+        notes.append(
+            f"{list_names(partitions)} of {path} are names of folders, no columns of files, and were left out"
+        )
     with open_parquet(paths[0], STREAM_BYTES[0]) as file:
-        schema, metadata = file.schema_arrow, file.metadata
+        schema = file.schema_arrow
         if not options.selects and (index := _index_columns(schema)):
             options = replace(options, without=index)
             notes.append(f"{list_names(index)} of {path} names rows, as pandas wrote it, and was left out")
         names = [schema.names[i] for i in choose_columns(schema.names, options, path)]
-        is_vector = len(names) == 1 and _is_list(schema.field(names[0]).type)
-        types = _types(paths[0], file, names, is_vector=is_vector)
-        length = _length(file, schema.field(names[0])) if is_vector else None
-    if length == 0:
-        raise DataError(f"{path} holds no rows of numbers, so there is nothing to import")
-    lacks, page_bytes = _has_missing(metadata, names), _page_bytes(metadata, names)
-    for other in paths[1:]:  # the first does not speak for them
-        with open_parquet(other, STREAM_BYTES[0]) as file:
-            require_columns(other, paths[0], names, file.schema_arrow.names)
-            types += _types(other, file, names, is_vector=is_vector)
+    if options.numeric and len(names) > 1:
+        look = _look(paths, names)
+        names = [each.name for each in look.columns if each.obstacle is None]
+        if not names:
+            raise DataError(f"{path} has no column of numbers: {look.left_out()}")
+        if len(names) < len(look.columns):
+            notes.append(f"left out of {path}: {look.left_out()}")
+    return _reader_of(path, tuple(paths), names, tuple(notes), options)
+
+
+def _reader_of(
+    path: str, paths: tuple[str, ...], names: list[str], notes: tuple[str, ...], options: ReadOptions
+) -> ParquetReader:
+    """Columns of files as numbers of a type that holds all of them; the first does not speak for all."""
+    types, lacks, length = list[np.dtype[Any]](), False, None
+    is_vector = False
+    for place, each in enumerate(paths):
+        with open_parquet(each, STREAM_BYTES[0]) as file:
+            schema = file.schema_arrow
+            require_columns(each, paths[0], names, schema.names)
+            if place == 0:
+                is_vector = len(names) == 1 and _is_list(schema.field(names[0]).type)
+            types += _types(each, file, names, is_vector=is_vector)
             lacks = lacks or _has_missing(file.metadata, names)
+            if place == 0 and is_vector:
+                length = _length(file, schema.field(names[0]))
+                if length == 0:
+                    raise DataError(f"{path} holds no rows of numbers, so there is nothing to import")
     dtype = np.result_type(*types)
     if dtype.kind in "iub" and lacks:
         dtype = np.result_type(dtype, np.float32)
     if dtype.kind in "iub" and options.dtype is not None and options.dtype.name in ("float32", "float64"):
         dtype = options.dtype  # holds NaN, where values are missing without a word in the statistics
-    reader = ParquetReader(path, paths, dtype, tuple(names), length, tuple(notes))
-    if is_vector or page_bytes <= options.memory_bytes // 2:
-        return reader
-    return WideTable(reader, options.memory_bytes)
+    return ParquetReader(path, paths, dtype, tuple(names), True, length, notes)
+
+
+def look_at_parquet(paths: Sequence[str]) -> Look:
+    """What the columns of files hold, by what these say of themselves."""
+    with open_parquet(paths[0], STREAM_BYTES[0]) as file:
+        return _look(paths, file.schema_arrow.names)
+
+
+def _look(paths: Sequence[str], names: Sequence[str]) -> Look:
+    """What columns hold, and what in one of the files is no number."""
+    kinds, obstacles, rows = dict[str, str](), dict[str, str](), 0
+    for path in paths:
+        with open_parquet(path, STREAM_BYTES[0]) as file:
+            schema, rows = file.schema_arrow, rows + file.metadata.num_rows
+            require_columns(path, paths[0], names, schema.names)
+            for name in names:
+                kind = schema.field(name).type
+                kinds.setdefault(name, str(kind))
+                if _type(kind) is None and name not in obstacles:
+                    obstacles[name] = str(kind) + _first_value(file, name, kind)
+    columns = tuple(TableColumn(name, kinds[name], obstacles.get(name)) for name in names)
+    return Look(columns, rows, True)
 
 
 def require_columns(path: str, first: str, wanted: Sequence[str], names: Sequence[str]) -> None:
@@ -226,13 +235,20 @@ def _index_columns(schema: Any) -> tuple[str, ...]:
 
 def _types(path: str, file: Any, names: Sequence[str], *, is_vector: bool) -> list[np.dtype[Any]]:
     """Types of numbers of columns of a file."""
-    schema, found = file.schema_arrow, []
+    schema, found, wrong = file.schema_arrow, [], []
     for each in map(schema.field, names):
         of_lists = is_vector and _is_list(each.type)
-        kind = _type(each.type.value_type if of_lists else each.type) if of_lists == is_vector else None
+        kind = (
+            _type(_storage(each.type).value_type if of_lists else each.type)
+            if of_lists == is_vector
+            else None
+        )
         if kind is None:
-            raise _no_number(path, file, each, schema)
-        found.append(kind)
+            wrong.append(each)
+        else:
+            found.append(kind)
+    if wrong:
+        raise _no_numbers(path, file, wrong, schema)
     return found
 
 
@@ -250,8 +266,13 @@ def open_parquet(path: str, buffer_bytes: int) -> Iterator[Any]:
         raise ChunkError(f"{path} is not a whole Parquet file: {error}. Restore the file") from error
 
 
+def _storage(kind: Any) -> Any:
+    """What a type is stored as, where it is an extension of another one, such as tensors of one shape."""
+    return getattr(kind, "storage_type", kind)
+
+
 def _is_list(kind: Any) -> bool:
-    return str(kind).startswith(("list<", "fixed_size_list<", "large_list<"))
+    return str(_storage(kind)).startswith(("list<", "fixed_size_list<", "large_list<"))
 
 
 def _type(kind: Any) -> np.dtype[Any] | None:
@@ -264,28 +285,40 @@ def _type(kind: Any) -> np.dtype[Any] | None:
     return np.dtype(name) if name in names.values() or name.lstrip("u").startswith("int") else None
 
 
-def _no_number(path: str, file: Any, field_: Any, schema: Any) -> Exception:
-    """The error for a column that holds no numbers, with its first value."""
-    name = field_.name
-    if _is_list(field_.type):
+def _no_numbers(path: str, file: Any, fields: Sequence[Any], schema: Any) -> Exception:
+    """The error for columns that hold no numbers, all at once, each with its first value."""
+    lists = [each for each in fields if _is_list(each.type)]
+    if len(lists) == len(fields) == 1:
+        name = lists[0].name
         return InputError(
-            f"{path}: column {name!r} holds lists ({field_.type}), which is a matrix by itself. Take it "
+            f"{path}: column {name!r} holds lists ({lists[0].type}), which is a matrix by itself. Take it "
             f"alone: --columns {name!r} (columns=[{name!r}])"
         )
-    lists = [each.name for each in schema if _is_list(each.type)]
+    vectors = [each.name for each in schema if _is_list(each.type)]
+    other = f", or take the column of lists alone with --columns {vectors[0]!r}" if vectors else ""
+    names = [each.name for each in fields]
+    words = [
+        f"column {each.name!r} holds {each.type}, no numbers{_first_value(file, each.name, each.type)}"
+        for each in fields[:MOST_COLUMNS]
+    ]
+    more = f"; and {len(fields) - MOST_COLUMNS} more" if len(fields) > MOST_COLUMNS else ""
+    advice = "Leave it out" if len(fields) == 1 else ALL_NUMBERS
+    return DataError(f"{path}: {'; '.join(words)}{more}. {advice} with {without_columns(names)}{other}")
+
+
+def _first_value(file: Any, name: str, kind: Any) -> str:
+    """Words for the first value of a column, where it is short."""
+    if _is_list(kind):
+        return ""
     batch = next(file.iter_batches(batch_size=1, columns=[name], use_threads=False), None)
-    first = f", its first value is {batch.column(0)[0].as_py()!r}" if batch and batch.num_rows else ""
-    other = f", or take the column of lists alone with --columns {lists[0]!r}" if lists else ""
-    return DataError(
-        f"{path}: column {name!r} holds {field_.type}, no numbers{first}. Leave it out with --without "
-        f"{name!r} (without=[{name!r}]){other}"
-    )
+    return f", its first value is {cut(repr(batch.column(0)[0].as_py()))}" if batch and batch.num_rows else ""
 
 
 def _length(file: Any, field_: Any) -> int:
     """Length of the lists of a column, by its type or by the first that is there."""
-    if str(field_.type).startswith("fixed_size_list<"):
-        return int(field_.type.list_size)
+    kind = _storage(field_.type)
+    if str(kind).startswith("fixed_size_list<"):
+        return int(kind.list_size)
     for batch in file.iter_batches(batch_size=1, columns=[field_.name], use_threads=False):
         if batch.num_rows and batch.column(0)[0].is_valid:
             return len(batch.column(0)[0])
@@ -294,22 +327,11 @@ def _length(file: Any, field_: Any) -> int:
 
 def _has_missing(metadata: Any, names: Sequence[str]) -> bool:
     """Whether the statistics of the file say that values are missing."""
-    statistics = (chunk.statistics for chunks in _column_chunks(metadata, names) for chunk in chunks)
+    statistics = (chunk.statistics for chunks in column_chunks(metadata, names) for chunk in chunks)
     return any(each and each.has_null_count and each.null_count for each in statistics)
 
 
-def _page_bytes(metadata: Any, names: Sequence[str]) -> int:
-    """About the memory that a page of each of the columns takes, in the row group where it is most."""
-    return max(
-        (
-            sum(3 * min(chunk.total_uncompressed_size, PAGE_BYTES) for chunk in chunks)
-            for chunks in _column_chunks(metadata, names)
-        ),
-        default=0,
-    )
-
-
-def _column_chunks(metadata: Any, names: Sequence[str]) -> Iterator[Iterator[Any]]:
+def column_chunks(metadata: Any, names: Sequence[str]) -> Iterator[Iterator[Any]]:
     """What the file says of the columns, row group by row group."""
     choice = set(names)
     for group in map(metadata.row_group, range(metadata.num_row_groups)):

@@ -18,6 +18,12 @@ import numpy.typing as npt
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.formats.handles import library
 
+MOST_COLUMNS = 20
+"""Most columns that a message names."""
+
+ALL_NUMBERS = "Keep columns of numbers alone with --numeric (numeric=True), or leave these out"
+"""What helps where several columns hold no numbers."""
+
 LARGEST_WHOLE = 2**53
 """Whole numbers up to here are numbers of 64 bits with a fraction too."""
 
@@ -36,6 +42,40 @@ class Batch(NamedTuple):
     """Bytes of all files that are read once these rows are."""
 
 
+class TableColumn(NamedTuple):
+    """A column of a table, described."""
+
+    name: str
+    kind: str
+    """What it holds."""
+
+    obstacle: str | None
+    """Why it is no column of numbers; None if it is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the columns of a table hold, as far as that was looked at."""
+
+    columns: tuple[TableColumn, ...]
+    rows: int
+    whole: bool
+    """Whether all rows were looked at."""
+
+    hint: str = ""
+    """What helps where cells are numbers that are written in another way."""
+
+    def left_out(self) -> str:
+        """Columns that hold no numbers, and why, in words."""
+        words = [f"{each.name!r} ({each.obstacle})" for each in self.columns if each.obstacle is not None]
+        more = f" and {len(words) - MOST_COLUMNS} more" if len(words) > MOST_COLUMNS else ""
+        return f"{', '.join(words[:MOST_COLUMNS])}{more}{'.' if self.hint else ''}{self.hint}"
+
+    def extent(self) -> str:
+        """How many rows it speaks of, in words."""
+        return f"all {self.rows} rows" if self.whole else f"the first {self.rows} rows"
+
+
 @dataclass(frozen=True, slots=True)
 class NumericTable(ABC):
     """Columns of numbers in one or more files; a ``RowReader``."""
@@ -45,6 +85,9 @@ class NumericTable(ABC):
     dtype: np.dtype[Any]
     column_names: tuple[str, ...]
     """Names of the columns that are read."""
+
+    has_names: bool
+    """Whether these are from the file, and not counted."""
 
     @property
     def columns(self) -> int:
@@ -60,6 +103,11 @@ class NumericTable(ABC):
     def total_bytes(self) -> int:
         """Bytes of the files, compressed ones if they are."""
         return sum(map(os.path.getsize, self.paths))
+
+    @property
+    @abstractmethod
+    def notes(self) -> tuple[str, ...]:
+        """What was decided about the files, as far as they have been read."""
 
     @abstractmethod
     def batches(self, memory_bytes: int) -> Iterator[Batch]:

@@ -1,0 +1,195 @@
+"""Cells of text as numbers: marks of missing ones, True and False, commas and groups of three digits.
+
+Arrow parses plain numbers itself, and much faster. Here are the columns that it gives up on: every cell is
+recognized as a whole or not at all, so no cell is read as a part of what it says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.formats.tables.options import list_names
+
+PLAIN = (
+    *("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "#N/A", "#NA", "#N/A N/A"),
+    *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
+"""Marks of a missing number that Arrow knows."""
+
+ODD = (
+    "?",
+    "-",
+    "--",
+    ".",
+    "na",
+    "Na",
+    "NAN",
+    "Null",
+    "None",
+    "none",
+    "<NA>",
+    "N.A.",
+    "n.a.",
+    "#N/D",
+    "missing",
+)
+"""Others that people, pandas, R, SAS and Excel write."""
+
+TRUE = ("True", "TRUE", "true")
+FALSE = ("False", "FALSE", "false")
+
+WORDS_OF_NUMBERS = ("inf", "-inf", "+inf", "infinity", "-infinity", "+infinity")
+"""Numbers that are no digits, in lower case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How numbers are written."""
+
+    decimal: str = "."
+    thousands: str | None = None
+
+    @property
+    def number(self) -> str:
+        """A pattern of all cells that are numbers, for Python and for Arrow."""
+        point = re.escape(self.decimal)
+        whole = r"[0-9]+"
+        if self.thousands is not None:
+            whole = rf"(?:[0-9]+|[0-9]{{1,3}}(?:{re.escape(self.thousands)}[0-9]{{3}})+)"
+        digits = rf"(?:{whole}(?:{point}[0-9]*)?|{point}[0-9]+)"
+        return rf"^[+-]?(?:{digits}(?:[eE][+-]?[0-9]+)?|(?i:inf(?:inity)?))$"
+
+    def plain(self, cell: str) -> str:
+        """A cell that is a number, as everybody writes it."""
+        cell = cell.replace(self.thousands, "") if self.thousands else cell
+        return cell.replace(self.decimal, ".")
+
+
+def is_number(cell: str, style: Style) -> bool:
+    """Whether a cell stands where a number might: a number, a mark of a missing one, True or False."""
+    cell = cell.strip()
+    return cell in (*PLAIN, *ODD, *TRUE, *FALSE) or re.match(style.number, cell) is not None
+
+
+class Cells(NamedTuple):
+    """Cells that were read."""
+
+    numbers: Any
+    """An array of Arrow, without a value for cells that are missing or no numbers."""
+
+    wrong: npt.NDArray[np.int64]
+    """Places of cells that are none of what is known."""
+
+    marks: npt.NDArray[np.int64]
+    """Places of marks that Arrow does not know."""
+
+    truths: npt.NDArray[np.int64]
+    """Places of True and False."""
+
+
+def read_cells(arrow: Any, compute: Any, texts: Any, kind: Any, style: Style) -> Cells:
+    """An array of text as numbers of a type of Arrow."""
+    cells = compute.utf8_trim_whitespace(texts)
+    marks = compute.is_in(cells, value_set=arrow.array(ODD))
+    missing = compute.or_(compute.is_in(cells, value_set=arrow.array(PLAIN)), marks)
+    yes, no = (compute.is_in(cells, value_set=arrow.array(words)) for words in (TRUE, FALSE))
+    truths = compute.or_(yes, no)
+    pattern = style.number if arrow.types.is_floating(kind) else r"^[+-]?[0-9]+$"
+    numbers = compute.match_substring_regex(cells, pattern)
+    wrong = compute.invert(compute.or_(numbers, compute.or_(missing, truths)))
+    cells = compute.if_else(numbers, cells, None)
+    if style.thousands is not None:
+        cells = compute.replace_substring(cells, style.thousands, "")
+    if style.decimal != ".":
+        cells = compute.replace_substring(cells, style.decimal, ".")
+    values = compute.cast(cells, kind)
+    values = compute.if_else(truths, compute.cast(yes, kind), values)
+    return Cells(
+        values, *(np.flatnonzero(each.to_numpy(zero_copy_only=False)) for each in (wrong, marks, truths))
+    )
+
+
+class Wrong(NamedTuple):
+    """What in a column is no number."""
+
+    cell: str
+    """The first of such cells."""
+
+    line: int
+    """Where it is in the file, from 1."""
+
+    cells: int
+    """How many there are."""
+
+    def joined(self, other: Wrong | None) -> Wrong:
+        """This one, and others that come later in the same column."""
+        return self if other is None else self._replace(cells=self.cells + other.cells)
+
+    def words(self, rows: int | None = None) -> str:
+        """The first cell and its line; of how many, where others of ``rows`` are numbers."""
+        some = f", {self.cells} of {rows} cells" if rows is not None and self.cells < rows else ""
+        return f"{self.cell!r} in line {self.line}{some}"
+
+
+def count_words(count: int, thing: str) -> str:
+    """A number of things in words.
+
+    >>> count_words(1, "cell"), count_words(2, "cell")
+    ('1 cell', '2 cells')
+    """
+    return f"{count} {thing}{'s' if count != 1 else ''}"
+
+
+@dataclass(slots=True)
+class Remarks:
+    """What was taken for something else than a number, as far as a file has been read."""
+
+    missing: Counter[str] = field(default_factory=Counter)
+    """Cells that are empty or say NA, by column."""
+
+    marks: Counter[str] = field(default_factory=Counter)
+    """Other marks of missing numbers."""
+
+    marked: dict[str, None] = field(default_factory=dict)
+    """Columns that hold them."""
+
+    truths: dict[str, None] = field(default_factory=dict)
+    """Columns that hold True and False."""
+
+    comments: int = 0
+    """Lines that were left out because they begin with #."""
+
+    rows_like_comments: int = 0
+    """Lines that begin with # and have as many cells as a row."""
+
+    def notes(self, path: str) -> tuple[str, ...]:
+        """All of it in words."""
+        notes = []
+        if self.missing:
+            notes.append(
+                f"{count_words(self.missing.total(), 'cell')} of {list_names([*self.missing], 3)} in {path} "
+                "without a number, empty or NA or NaN, became NaN"
+            )
+        if self.marks:
+            notes.append(
+                f"{list_names([*self.marks], 5)} in {count_words(self.marks.total(), 'cell')} of "
+                f"{list_names([*self.marked], 3)} in {path} was taken for a missing number, and became NaN"
+            )
+        if self.truths:
+            notes.append(
+                f"True and False in {list_names([*self.truths], 3)} of {path} were taken for 1 and 0"
+            )
+        if self.comments:
+            notes.append(f"left out of {path}: {count_words(self.comments, 'line')} beginning with #")
+        if self.rows_like_comments:
+            notes.append(
+                f"{count_words(self.rows_like_comments, 'line')} of {path} beginning with #, with as many cells "
+                "as a row, were taken for rows"
+            )
+        return tuple(notes)

@@ -1,0 +1,495 @@
+"""Numbers in text: ``.csv``, ``.tsv`` and ``.txt``, also compressed, read in blocks by Arrow.
+
+Every number is read as float64 unless another type is asked for: Arrow guesses types from the first block
+alone, and a column of whole numbers may have its first fraction a billion lines later. Missing cells are
+NaN. Only the columns that are taken are parsed, so others may hold text. What Arrow takes for no number is
+looked at cell by cell.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rankfold.pipeline.errors import ChunkError, DataError, InputError
+from rankfold.pipeline.formats.packed import UNPACK_ERRORS, unpack_stream
+from rankfold.pipeline.formats.tables.cells import PLAIN, Remarks, Style, Wrong, read_cells
+from rankfold.pipeline.formats.tables.columns import (
+    ALL_NUMBERS,
+    LARGEST_WHOLE,
+    MOST_COLUMNS,
+    Batch,
+    Look,
+    NumericTable,
+    TableColumn,
+    clip_bytes,
+    load_arrow,
+)
+from rankfold.pipeline.formats.tables.dialect import LONGEST_LINE, dialect_of
+from rankfold.pipeline.formats.tables.options import (
+    ReadOptions,
+    choose_columns,
+    without_columns,
+)
+from rankfold.pipeline.regular import open_regular
+
+BLOCK_BYTES = (2**16, 4 * 2**20)
+"""Least and most text that is parsed at a time."""
+
+LOOK_BYTES = 64 * 2**20
+"""Text that is looked through for columns that hold no numbers."""
+
+WIDE = 1000
+"""Columns above which all cells are parsed as one column."""
+
+TEXT_FACTOR = 16
+"""Memory that parsing takes in times of the text: a cell of two bytes becomes a number of eight, twice."""
+
+CELL_FACTOR = 64
+"""The same where every cell is an object of its own first."""
+
+COMMENT = re.compile(rb"^#[^\n]*", re.MULTILINE)
+
+BOM = b"\xef\xbb\xbf"
+
+WHOLE = re.compile(r"[+-]?[0-9]+")
+"""A cell that is a whole number, without a point or an exponent."""
+
+BAD_VALUE = re.compile(
+    r"In CSV column #(\d+): Row #(\d+): CSV conversion error to (\w+): (?:invalid value )?(.*)", re.DOTALL
+)
+BAD_WIDTH = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+)", re.DOTALL)
+
+
+class _Part(NamedTuple):
+    """A block of text that was parsed."""
+
+    columns: list[Any]
+    """An array of Arrow for each column, or a single one that holds the numbers row by row."""
+
+    wrong: dict[int, Wrong]
+    """By its place among the columns that are read, what is no number in one."""
+
+    block: bytes
+    row: int
+    bytes_read: int
+    """Of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelimitedReader(NumericTable):
+    """A text file of numbers, its columns chosen."""
+
+    names: tuple[str, ...]
+    """Of all columns in the file."""
+
+    positions: tuple[int, ...]
+    """Of the columns that are read."""
+
+    separator: str
+    style: Style
+    header_lines: int
+    decided: tuple[str, ...] = ()
+    """What was decided about the file when it was opened."""
+
+    remarks: Remarks = field(default_factory=Remarks, compare=False)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided about the file, as far as it has been read."""
+        return (*self.decided, *self.remarks.notes(self.name))
+
+    @property
+    def block_dtype(self) -> np.dtype[Any]:
+        """Type that Arrow parses: it has no text for truth values that are 0 and 1, nor for halves."""
+        if self.dtype.kind == "b":
+            return np.dtype(np.uint8)
+        return np.dtype(np.float32) if self.dtype == np.float16 else self.dtype
+
+    def batches(self, memory_bytes: int) -> Iterator[Batch]:
+        """The rows of some lines at a time.
+
+        Raises
+        ------
+        DataError
+            Columns hold what is no number: all that do in this block and those after it, within
+            ``LOOK_BYTES``, are named.
+        """
+        wrong: dict[int, Wrong] = {}
+        looked = rows = 0
+        try:
+            for part in self._parts(memory_bytes):
+                _join(wrong, part.wrong)
+                rows, looked = part.row + self._rows(part), looked + len(part.block) * bool(wrong)
+                if looked > LOOK_BYTES:
+                    break
+                if not wrong:
+                    self._require_digits(part)
+                    yield Batch(part.columns, self.name, part.row, part.bytes_read)
+        except ChunkError:
+            if not wrong:
+                raise
+        if wrong:
+            raise self._no_numbers(wrong, rows)
+
+    def look(self, memory_bytes: int) -> Look:
+        """What the columns hold, by the first ``LOOK_BYTES`` of text."""
+        wrong: dict[int, Wrong] = {}
+        looked = rows = 0
+        for part in self._parts(memory_bytes):
+            _join(wrong, part.wrong)
+            rows, looked = part.row + self._rows(part), looked + len(part.block)
+            if looked > LOOK_BYTES:
+                break
+        columns = []
+        for place, name in enumerate(self.column_names):
+            text = wrong.get(place)
+            kind = "text" if text else "True and False" if name in self.remarks.truths else "numbers"
+            columns.append(TableColumn(name, kind, text and text.words(rows)))
+        hint = self._hint([each.cell for each in wrong.values()]).removesuffix(".")
+        return Look(tuple(columns), rows, looked <= LOOK_BYTES, hint)
+
+    def _rows(self, part: _Part) -> int:
+        return sum(map(len, part.columns)) // self.columns
+
+    def _parts(self, memory_bytes: int) -> Iterator[_Part]:
+        """All blocks of the file, parsed."""
+        arrow, wide = load_arrow(self.name), len(self.names) > WIDE
+        size = clip_bytes(memory_bytes // (CELL_FACTOR if wide else TEXT_FACTOR), BLOCK_BYTES)
+        row, slow = 0, set(range(self.columns)) if self.style.thousands is not None else set[int]()
+        # In the main thread Arrow takes Ctrl-C for itself, and forgets it when a block ends soon after.
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            for block, line, bytes_read in self._texts(size):
+                try:
+                    columns, wrong = pool.submit(self._parse, arrow, block, line, slow).result()
+                except arrow.ArrowInvalid as error:
+                    raise self._explain(str(error), block, line) from error
+                if columns:
+                    part = _Part(columns, wrong, block, row, bytes_read)
+                    yield part
+                    row += self._rows(part)
+
+    def _parse(
+        self, arrow: Any, block: bytes, line: int, slow: set[int]
+    ) -> tuple[list[Any], dict[int, Wrong]]:
+        """The columns of a block, and what is no number in them.
+
+        ``slow`` are places of columns that are read cell by cell; it gains those that have to be.
+        """
+        parse = self._parse_as_one if len(self.names) > WIDE else self._parse_columns
+        texts = set(slow)
+        try:
+            columns = parse(arrow, block, texts)
+        except arrow.ArrowInvalid as error:
+            if not BAD_VALUE.match(str(error)):
+                raise
+            texts = set(range(self.columns))
+            columns = parse(arrow, block, texts)
+        wrong: dict[int, Wrong] = {}
+        lines = _lines_of_rows(block, line) if texts and columns else []
+        width = self.columns // max(1, len(columns))
+        for place, column in enumerate(columns):
+            if place * width in texts:
+                columns[place], odd = self._read_texts(arrow, column, place, width, lines, wrong)
+                slow |= {place} if odd else set()
+            elif column.null_count:
+                self.remarks.missing[self._called(place, width)] += column.null_count
+        return columns, wrong
+
+    def _read_texts(
+        self, arrow: Any, texts: Any, first: int, width: int, lines: list[int], wrong: dict[int, Wrong]
+    ) -> tuple[Any, bool]:
+        """Numbers of cells of ``width`` columns from ``first``, row by row, and whether some are odd.
+
+        ``wrong`` gains what is no number; ``lines`` are those of the rows in the file.
+        """
+        cells = read_cells(arrow, load_arrow(self.name, "compute"), texts, self._kind(arrow), self.style)
+        self.remarks.marks.update(mark.strip() for mark in texts.take(cells.marks).to_pylist())
+        for places, columns in ((cells.marks, self.remarks.marked), (cells.truths, self.remarks.truths)):
+            columns |= {
+                self.column_names[first + place]: None for place in np.unique(places % width).tolist()
+            }
+        places, at, counts = np.unique(cells.wrong % width, return_index=True, return_counts=True)
+        for place, cell, count in zip(
+            places.tolist(), cells.wrong[at].tolist(), counts.tolist(), strict=True
+        ):
+            wrong[first + place] = Wrong(texts[cell].as_py(), lines[cell // width], count)
+        missing = cells.numbers.null_count - len(cells.marks) - len(cells.wrong)
+        if missing:
+            self.remarks.missing[self._called(first, width)] += missing
+        return cells.numbers, bool(len(cells.marks) or len(cells.truths))
+
+    def _called(self, place: int, width: int) -> str:
+        """Name of a column; of many that are read as one, how many there are."""
+        return self.column_names[place] if width == 1 else f"{width} columns"
+
+    def _kind(self, arrow: Any) -> Any:
+        return arrow.from_numpy_dtype(self.block_dtype)
+
+    def _texts(self, size: int) -> Iterator[tuple[bytes, int, int]]:
+        """Whole records, the number of their first line, and the bytes of the file that are done.
+
+        Arrow could cut the file itself, but reads 32 blocks ahead, whatever their size.
+        """
+        line = self.header_lines + 1
+        try:
+            with open_regular(self.name) as raw:
+                file: Any = unpack_stream(raw)
+                for _ in range(self.header_lines):
+                    file.readline(LONGEST_LINE)
+                if not self.header_lines and file.read(3) != BOM:
+                    file.seek(0)
+                while block := file.read(size):
+                    block += file.readline(LONGEST_LINE)
+                    if len(block) >= LONGEST_LINE:
+                        raise ChunkError(
+                            f"{self.name} has a line of over {LONGEST_LINE - size} bytes after line {line}. "
+                            "Is it text? Restore or repair it"
+                        )
+                    while block.count(b'"') % 2:
+                        more = file.readline(LONGEST_LINE)
+                        if not more or len(block) > size + LONGEST_LINE:
+                            raise ChunkError(
+                                f"{self.name}: a quote is left open after line {line}. Is the file cut "
+                                "short? Restore or repair it"
+                            )
+                        block += more
+                    yield self._plain(block), line, raw.tell()
+                    line += block.count(b"\n")
+        except UNPACK_ERRORS as error:
+            raise ChunkError(
+                f"{self.name} is cut short or damaged after line {line}: {error}. Restore the file"
+            ) from error
+
+    def _plain(self, block: bytes) -> bytes:
+        """Records with empty lines in place of comments, and one space where spaces separate cells."""
+        if self.separator == " " and b'"' not in block:
+            block = b"\n".join(b" ".join(line.split()) for line in block.split(b"\n"))
+        return COMMENT.sub(lambda found: self._comment(found, block), block) if b"#" in block else block
+
+    def _comment(self, found: re.Match[bytes], block: bytes) -> bytes:
+        """Nothing in place of a line that begins with #, unless it has as many cells as a row."""
+        if block.count(b'"', 0, found.start()) % 2:
+            return found[0]
+        if len(next(_records(found[0], self.separator))) == len(self.names) > 1:
+            self.remarks.rows_like_comments += 1
+            return found[0]
+        self.remarks.comments += 1
+        return b""
+
+    def _parse_columns(self, arrow: Any, block: bytes, texts: set[int]) -> list[Any]:
+        """The columns of a block of whole records, those at ``texts`` as text."""
+        text = load_arrow(self.name, "csv")
+        every = [str(position) for position in range(len(self.names))]
+        kind, kept = self._kind(arrow), [every[position] for position in self.positions]
+        kinds = {name: arrow.string() if place in texts else kind for place, name in enumerate(kept)}
+        table = text.read_csv(
+            arrow.BufferReader(_valid(block) if texts else block),
+            read_options=text.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=every),
+            parse_options=text.ParseOptions(delimiter=self.separator, newlines_in_values=True),
+            convert_options=text.ConvertOptions(
+                include_columns=kept, column_types=kinds, decimal_point=self.style.decimal, null_values=PLAIN
+            ),
+        )
+        return [column.combine_chunks() for column in table.columns] if table.num_rows else []
+
+    def _parse_as_one(self, arrow: Any, block: bytes, texts: set[int]) -> list[Any]:
+        """The same, all cells as one column: each column of its own takes Arrow some 10 kB."""
+        text = load_arrow(self.name, "csv")
+        records = list(_full_records(block, self.separator))
+        width = len(self.names)
+        for number, record in enumerate(records, start=1):
+            if len(record) != width:
+                message = f"Row #{number}: Expected {width} columns, got {len(record)}"
+                raise arrow.ArrowInvalid(f"CSV parse error: {message}")
+        if not records:
+            return []
+        cells = [record[position] for record in records for position in self.positions]
+        if texts:
+            return [arrow.array([cell.decode("utf-8", "replace") for cell in cells], arrow.string())]
+        data = b"\n".join(cells) + b"\n"
+        table = text.read_csv(
+            arrow.BufferReader(data),
+            read_options=text.ReadOptions(use_threads=False, column_names=["0"], block_size=len(data) + 1),
+            parse_options=text.ParseOptions(ignore_empty_lines=False, quote_char=False),
+            convert_options=text.ConvertOptions(
+                column_types={"0": self._kind(arrow)},
+                decimal_point=self.style.decimal,
+                null_values=PLAIN,
+            ),
+        )
+        return [table[0].combine_chunks()]
+
+    def _require_digits(self, part: _Part) -> None:
+        """Raise ``DataError`` for whole numbers that became others: large ones are looked up in the text."""
+        if self.block_dtype != np.float64:
+            return
+        found = [np.abs(column.to_numpy(zero_copy_only=False)) >= LARGEST_WHOLE for column in part.columns]
+        if not any(large.any() for large in found):
+            return
+        records = list(_full_records(part.block, self.separator))
+        in_one = len(part.columns) < len(self.positions)  # all cells, row by row
+        for column, large in enumerate(found):
+            for place in np.flatnonzero(large):
+                at, index = divmod(int(place), len(self.positions)) if in_one else (int(place), column)
+                position = self.positions[index]
+                cell = self.style.plain(records[at][position].strip().decode("latin-1"))
+                if WHOLE.fullmatch(cell) and Decimal(float(cell)) != Decimal(cell):
+                    raise self.digits_lost(self.name, self.names[position], cell, part.row + at)
+
+    def _no_numbers(self, wrong: dict[int, Wrong], rows: int) -> DataError:
+        """The error for columns that hold what is no number, all at once."""
+        found = {self.column_names[place]: wrong[place] for place in sorted(wrong)}
+        hint = self._hint([each.cell for each in found.values()])
+        if len(found) == 1:
+            ((name, only),) = found.items()
+            kind = "not a number" if self.dtype.kind == "f" else f"no {self.block_dtype}"
+            return DataError(
+                f"{self.name}: column {name!r} has {only.words()}, which is {kind}.{hint} Leave the column "
+                f"out with {without_columns([name])}"
+                + ("" if self.dtype.kind == "f" else ", or choose a type that holds it")
+            )
+        words = [f"{name!r} ({each.words(rows)})" for name, each in found.items()]
+        more = f" and {len(words) - MOST_COLUMNS} more" if len(words) > MOST_COLUMNS else ""
+        return DataError(
+            f"{self.name}: {len(found)} of {self.columns} columns hold what is no number: "
+            f"{', '.join(words[:MOST_COLUMNS])}{more}.{hint} {ALL_NUMBERS} with "
+            f"{without_columns([*found])}"
+        )
+
+    def _hint(self, cells: list[str]) -> str:
+        """What helps where cells are numbers that are written in another way."""
+        for thousands, decimal in (
+            (",", "."),
+            (".", ","),
+            (" ", self.style.decimal),
+            ("'", self.style.decimal),
+        ):
+            pattern = re.compile(Style(decimal, thousands).number)
+            if any(pattern.match(cell.strip()) and any(map(str.isdigit, cell)) for cell in cells):
+                if not any(thousands in cell for cell in cells if pattern.match(cell.strip())):
+                    return f" If {decimal!r} stands before fractions, say --decimal {decimal!r}."
+                return f" If {thousands!r} separates thousands, import it with --thousands {thousands!r}."
+        return ""
+
+    def _explain(self, message: str, block: bytes, line: int) -> ChunkError:
+        """What Arrow said of a block that begins with ``line``, in terms of the file."""
+        if error := BAD_WIDTH.match(message):
+            lines, row = _lines_of_rows(block, line), int(error[1]) - 1
+            where = lines[row] if row < len(lines) else line + row
+            return ChunkError(
+                f"{self.name}: line {where} has {error[3]} cells, where {error[2]} are expected. Is it "
+                "cut short, or its separator another one? Repair the line"
+            )
+        return ChunkError(
+            f"{self.name} cannot be read after line {line}: {message}. Repair or restore the file"
+        )
+
+
+def delimited_reader(path: str, options: ReadOptions) -> DelimitedReader:
+    """A text file by its name and its first lines, with the columns that are taken.
+
+    With ``options.numeric`` it is looked through for columns that hold no numbers, up to ``LOOK_BYTES``.
+    """
+    whole = whole_reader(path, options)
+    rows_are_named = len(whole.names) > 1 and not whole.names[0].strip()
+    names = [name or f"column {position + 1}" for position, name in enumerate(whole.names)]
+    if rows_are_named and not options.selects and not options.numeric:
+        raise InputError(
+            f"the first column of {path} has no name, as where pandas or R write the names of rows. Leave it "
+            "out with --numeric or --without 'column 1', or say which to take with --columns"
+        )
+    positions, notes = choose_columns(names, options, path), list[str]()
+    if rows_are_named and not options.selects:
+        positions = positions[1:]
+        notes.append(f"the first column of {path} has no name, so it names rows, and was left out")
+    reader = replace(
+        whole,
+        column_names=tuple(names[position] for position in positions),
+        names=tuple(names),
+        positions=tuple(positions),
+        decided=(*whole.decided, *notes),
+    )
+    return _of_numbers(reader, options) if options.numeric else reader
+
+
+def whole_reader(path: str, options: ReadOptions) -> DelimitedReader:
+    """A text file by its name and its first lines, with all of its columns."""
+    load_arrow(path, "csv")
+    dialect = dialect_of(path, options)
+    if dialect is None:
+        raise DataError(f"{path} is empty, so there is nothing to import")
+    return DelimitedReader(
+        path,
+        (path,),
+        options.dtype or np.dtype(np.float64),
+        dialect.names,
+        dialect.has_names,
+        dialect.names,
+        tuple(range(len(dialect.names))),
+        dialect.separator,
+        dialect.style,
+        dialect.header_lines,
+        dialect.notes,
+        Remarks(comments=dialect.comments),
+    )
+
+
+def _of_numbers(reader: DelimitedReader, options: ReadOptions) -> DelimitedReader:
+    """The same without columns that hold no numbers."""
+    look = replace(reader, dtype=np.dtype(np.float64), remarks=Remarks()).look(options.memory_bytes)
+    kept = [place for place, column in enumerate(look.columns) if column.obstacle is None]
+    if not kept:
+        raise DataError(
+            f"{reader.name} has no column of numbers: {look.left_out()}. Say --header no if its first line "
+            "is data"
+        )
+    if len(kept) == len(look.columns):
+        return reader
+    return replace(
+        reader,
+        column_names=tuple(reader.column_names[place] for place in kept),
+        positions=tuple(reader.positions[place] for place in kept),
+        decided=(*reader.decided, f"left out of {reader.name}, by {look.extent()}: {look.left_out()}"),
+    )
+
+
+def _join(wrong: dict[int, Wrong], more: dict[int, Wrong]) -> None:
+    """Add what is wrong in later rows."""
+    for place, each in more.items():
+        wrong[place] = wrong[place].joined(each) if place in wrong else each
+
+
+def _valid(block: bytes) -> bytes:
+    """Text whose bytes are UTF-8 wherever they come from."""
+    return block.decode("utf-8", "replace").encode()
+
+
+def _lines_of_rows(block: bytes, line: int) -> list[int]:
+    """The line of each row of a block that begins with ``line``: Arrow leaves out empty ones."""
+    return [line + at for at, text in enumerate(block.split(b"\n")) if text.strip()]
+
+
+def _records(block: bytes, separator: str) -> Iterator[list[bytes]]:
+    """Cells of every record, without the quotes around them."""
+    if b'"' not in block:
+        for line in block.splitlines():
+            yield line.split(separator.encode())
+        return
+    # Line ends within quotes stay: no number has them, so the cell is refused.
+    text = io.StringIO(block.decode("latin-1"), newline="")
+    for record in csv.reader(text, delimiter=separator):
+        yield [cell.encode("latin-1").replace(b"\n", b" ") for cell in record] or [b""]
+
+
+def _full_records(block: bytes, separator: str) -> Iterator[list[bytes]]:
+    """Cells of every record, as ``_records``, but for lines that are empty."""
+    return (record for record in _records(block, separator) if len(record) > 1 or record[0].strip())

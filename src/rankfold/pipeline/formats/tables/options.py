@@ -1,0 +1,107 @@
+"""What a caller says of a file beyond its name, and which columns of a table are taken."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.errors import InputError
+
+HEADERS = ("auto", "yes", "no")
+DECIMALS = ("auto", ".", ",")
+THOUSANDS = (",", ".", " ", "'", "_")
+
+LATER = ("numeric", "decimal", "thousands")
+"""Options that requests say only where they are given, so that requests of before stay the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What the caller said about a file beyond its name."""
+
+    columns: Sequence[str] | None = None
+    """Names of the columns to take, in this order."""
+
+    without: Sequence[str] | None = None
+    """Names of the columns to leave out."""
+
+    header: str = "auto"
+    """Whether the first line of a text file names its columns."""
+
+    dtype: np.dtype[Any] | None = None
+    memory_bytes: int = 256 * 2**20
+    numeric: bool = False
+    """Whether columns that hold something else than numbers, True and False are left out."""
+
+    decimal: str = "auto"
+    """What stands before the fraction of a number in text."""
+
+    thousands: str | None = None
+    """What stands between groups of three digits in text."""
+
+    @property
+    def selects(self) -> bool:
+        """Whether columns are chosen by name."""
+        return self.columns is not None or self.without is not None
+
+    @property
+    def of_text(self) -> bool:
+        """Whether anything is said that only a text file has."""
+        return (self.header, self.decimal, self.thousands) != ("auto", "auto", None)
+
+    def later(self) -> dict[str, Any]:
+        """What differs from its default of options that stores of before know nothing of, for JSON."""
+        usual = ReadOptions()
+        return {name: said for name in LATER if (said := getattr(self, name)) != getattr(usual, name)}
+
+    def require_known(self) -> None:
+        """Raise ``InputError`` for a word that is none of those that are known."""
+        if self.header not in HEADERS:
+            raise InputError(f"header={self.header!r} is not known; say one of {', '.join(HEADERS)}")
+        if self.decimal not in DECIMALS:
+            raise InputError(f"decimal={self.decimal!r} is not known; say one of 'auto', '.', ','")
+        if self.thousands is not None and self.thousands not in THOUSANDS:
+            raise InputError(
+                f"thousands={self.thousands!r} is not known; say one of {', '.join(map(repr, THOUSANDS))}"
+            )
+        if self.thousands is not None and self.thousands == self.decimal:
+            raise InputError(f"decimal and thousands are both {self.decimal!r}: they must differ")
+
+
+def choose_columns(names: Sequence[str], options: ReadOptions, where: str) -> list[int]:
+    """Positions of the columns to take, in the order of ``options.columns``."""
+    for choice in (options.columns or (), options.without or ()):
+        for name in choice:
+            if names.count(name) != 1:
+                raise InputError(_not_one(names, name, where))
+    order = (
+        [names.index(name) for name in options.columns] if options.columns is not None else range(len(names))
+    )
+    left_out = set(options.without or ())
+    positions = [position for position in order if names[position] not in left_out]
+    if not positions:
+        raise InputError(f"{where}: no column is left of {len(names)}; take at least one")
+    return positions
+
+
+def _not_one(names: Sequence[str], name: str, where: str) -> str:
+    if name in names:
+        return f"{where} has {names.count(name)} columns named {name!r}; rename them to choose between them"
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"{where} has no column {name!r}.{hint} It has {list_names(names)}"
+
+
+def list_names(names: Sequence[str], most: int = 8) -> str:
+    """Some names for a message."""
+    text = ", ".join(map(repr, names[:most]))
+    return text + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def without_columns(names: Sequence[str]) -> str:
+    """How columns are left out by name, on the command line and in Python."""
+    return f"--without {','.join(names)!r} (without={[*names]!r})"

@@ -1,0 +1,108 @@
+"""What the columns of a table hold, and which of them are numbers: ``rankfold info TABLE``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS, Look, TableColumn
+from rankfold.pipeline.formats.tables.delimited import whole_reader
+from rankfold.pipeline.formats.tables.options import ReadOptions
+from rankfold.pipeline.formats.tables.parquet import look_at_parquet
+from rankfold.pipeline.formats.tables.several import is_text_table, table_paths
+from rankfold.pipeline.formats.tables.source import LARGEST_FILES, LARGEST_TABLE, READ_BYTES
+from rankfold.pipeline.text import Lines, shell_words
+from rankfold.pipeline.units import format_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """A table described."""
+
+    name: str
+    files: int
+    stored_bytes: int
+    rows: int
+    """Of all files, or of what was looked at."""
+
+    whole: bool
+    """Whether all rows were looked at."""
+
+    columns: tuple[TableColumn, ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """For people."""
+        rows = f"{self.rows}" if self.whole else f"more than {self.rows}"
+        files = f"{self.files} files, " if self.files > 1 else ""
+        wrong = [each for each in self.columns if each.obstacle is not None]
+        shown = [*wrong, *(each for each in self.columns if each.obstacle is None)][:MOST_COLUMNS]
+        width = max(len(repr(each.name)) for each in self.columns)
+        lines = [
+            f"{self.name}: a table of {rows} rows and {len(self.columns)} columns",
+            f"size      {files}{format_bytes(self.stored_bytes)} on disk",
+            *(
+                f"column    {each.name!r:{width}}  {self._words(each)}"
+                for each in self.columns
+                if each in shown
+            ),
+        ]
+        if len(self.columns) > len(shown):
+            lines.append(f"          and {len(self.columns) - len(shown)} more")
+        return Lines(
+            *lines, *(f"note      {note}" for note in self.notes), f"next      {self._next(len(wrong))}"
+        )
+
+    def _words(self, column: TableColumn) -> str:
+        return column.kind if column.obstacle is None else f"no numbers: {column.obstacle}"
+
+    def _next(self, wrong: int) -> str:
+        """The command that goes on from here."""
+        numbers = len(self.columns) - wrong
+        if not numbers:
+            return "no column holds numbers; say --header no if the first line is data"
+        option = f" --numeric, which takes {numbers} columns and leaves {wrong} out" if wrong else ""
+        place = shell_words([self.name])
+        size = 8 * self.rows * numbers
+        if self.whole and size <= LARGEST_TABLE and self.stored_bytes <= LARGEST_FILES:
+            return f"rankfold pca {place} --rank K --out RESULT.zarr{option}"
+        return f"rankfold import {place} STORE.zarr{option}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it for ``json.dumps``."""
+        return {
+            "name": self.name,
+            "format": "table",
+            "files": self.files,
+            "stored_bytes": self.stored_bytes,
+            "rows": self.rows,
+            "whole": self.whole,
+            "columns": [each._asdict() for each in self.columns],
+            "notes": list(self.notes),
+        }
+
+
+def describe_table(location: str) -> TableInfo | None:
+    """Describe the table that a name stands for; None where it is no table.
+
+    Of text the first 64 MiB are read, of Parquet what files say of themselves.
+    """
+    if not (paths := table_paths(location)):
+        return None
+    size = sum(map(os.path.getsize, paths))
+    if not is_text_table(paths[0]):
+        look = look_at_parquet(paths)
+        return TableInfo(location, len(paths), size, look.rows, look.whole, look.columns, ())
+    looks, notes = list[Look](), tuple[str, ...]()
+    for path in paths:
+        reader = whole_reader(path, ReadOptions())
+        looks.append(reader.look(READ_BYTES))
+        notes += reader.notes
+        if not looks[-1].whole:
+            break
+    whole = len(looks) == len(paths) and looks[-1].whole
+    columns = {each.name: each for look in reversed(looks) for each in look.columns}
+    columns |= {each.name: each for look in looks for each in look.columns if each.obstacle is not None}
+    first = [columns[each.name] for each in looks[0].columns]
+    return TableInfo(location, len(paths), size, sum(each.rows for each in looks), whole, tuple(first), notes)

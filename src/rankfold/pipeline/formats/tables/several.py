@@ -1,0 +1,151 @@
+"""Text files of the same columns, one below the other, and the table that a name stands for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
+from rankfold.pipeline.formats.packed import plain_name
+from rankfold.pipeline.formats.series import matching_files
+from rankfold.pipeline.formats.tables.columns import NumericTable
+from rankfold.pipeline.formats.tables.delimited import DelimitedReader, delimited_reader
+from rankfold.pipeline.formats.tables.dialect import SEPARATORS
+from rankfold.pipeline.formats.tables.options import ReadOptions, list_names
+from rankfold.pipeline.formats.tables.parquet import PARQUET_ENDINGS, parquet_paths, parquet_reader
+
+
+def is_text_table(path: str) -> bool:
+    """Whether a file is a table of text, by its name."""
+    return os.path.splitext(plain_name(path))[1].lower() in SEPARATORS
+
+
+def is_table_file(path: str) -> bool:
+    """Whether a file is a table, by its name."""
+    return is_text_table(path) or path.endswith(PARQUET_ENDINGS)
+
+
+def table_paths(location: str) -> tuple[str, ...]:
+    """Files of the table that a name stands for; nothing where it is no table.
+
+    Raises
+    ------
+    SourceNotFoundError
+        There is nothing of that name.
+    InputError
+        An array within a table is asked for.
+    """
+    places = matching_files(location)
+    if places is None:
+        path, part = split_location(location)
+        require_path(path)
+        if os.path.isdir(path) and node_kind(path) is not None:
+            return ()
+        paths = (path,) if is_text_table(path) else parquet_paths(path)
+        if paths and part:
+            raise InputError(f"{path} is one table, so it holds no array {part}")
+        return paths
+    if all(map(is_text_table, places)) or all(each.endswith(PARQUET_ENDINGS) for each in places):
+        return tuple(places)
+    return ()
+
+
+def table_reader(location: str, paths: Sequence[str], options: ReadOptions) -> NumericTable | SeveralTables:
+    """The files of a table as one, with the columns that are taken."""
+    options.require_known()
+    if not is_text_table(paths[0]):
+        return parquet_reader(location, paths, options)
+    if len(paths) == 1:
+        return delimited_reader(paths[0], options)
+    return _several(location, paths, options)
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralTables:
+    """Text files of the same columns; a ``RowReader``."""
+
+    name: str
+    parts: tuple[DelimitedReader, ...]
+    decided: tuple[str, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the numbers."""
+        return self.parts[0].dtype
+
+    @property
+    def columns(self) -> int:
+        """Numbers in a row."""
+        return self.parts[0].columns
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns that are read."""
+        return self.parts[0].column_names
+
+    @property
+    def has_names(self) -> bool:
+        """Whether these are from the first file, and not counted."""
+        return self.parts[0].has_names
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(part.total_bytes for part in self.parts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided about the files, as far as they have been read."""
+        return (*self.decided, *dict.fromkeys(note for part in self.parts for note in part.notes))
+
+    def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
+        """Rows of the files one after the other; see ``RowReader``."""
+        before = 0
+        for part in self.parts:
+            for block, count in part.blocks(memory_bytes):
+                yield block, before + count
+            before += part.total_bytes
+
+
+def _several(location: str, paths: Sequence[str], options: ReadOptions) -> SeveralTables:
+    """Text files as one table: columns by the names of the first file, where both have names."""
+    readers = [delimited_reader(path, options) for path in paths]
+    first, others, notes = readers[0], readers[1:], list[str]()
+    named = [each for each in others if first.has_names and each.has_names]
+    kept = list(first.column_names)
+    if options.numeric:
+        texts = {name for each in named for name in each.names if name not in each.column_names}
+        kept = [name for name in kept if name not in texts]
+        if not kept:
+            raise InputError(f"{location}: no column holds numbers in all {len(paths)} files")
+    by_name = replace(options, numeric=False, columns=kept, without=None)
+    parts = [delimited_reader(first.name, by_name) if first.has_names else first]
+    parts[0] = replace(parts[0], decided=first.decided)
+    for each in others:
+        if each in named:
+            part = delimited_reader(each.name, by_name)
+            if extra := [name for name in each.column_names if name not in first.names]:
+                notes.append(f"{list_names(extra)} of {each.name} are not in {first.name}, and were left out")
+            if list(part.positions) != sorted(part.positions) and options.columns is None:
+                notes.append(
+                    f"columns of {each.name} are in another order, and were put in that of {first.name}"
+                )
+            parts.append(replace(part, decided=each.decided))
+        elif len(each.names) != len(first.names):
+            raise InputError(
+                f"{each.name} has {len(each.names)} columns, but {first.name} has {len(first.names)}: files "
+                "of a series have the same columns"
+            )
+        else:
+            parts.append(replace(each, positions=parts[0].positions, column_names=parts[0].column_names))
+            if first.has_names != each.has_names:
+                notes.append(
+                    f"of {first.name} and {each.name} one has no names of columns: taken by position"
+                )
+    return SeveralTables(location, tuple(parts), tuple(notes))

@@ -1,0 +1,104 @@
+"""Parquet files of so many columns that a page of each does not fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.memory import return_freed_memory
+from rankfold.pipeline.formats.npy import npy_source
+from rankfold.pipeline.formats.tables.columns import load_arrow
+from rankfold.pipeline.formats.tables.parquet import (
+    STREAM_BYTES,
+    ParquetReader,
+    column_chunks,
+    open_parquet,
+)
+from rankfold.pipeline.importing.readers.reader import write_columns_header
+
+PAGE_BYTES = 2**20
+"""What writers put into a page. Of every column that is read a page is held, its dictionary and its bytes."""
+
+
+def fit_columns(table: ParquetReader, memory_bytes: int) -> ParquetReader | WideTable:
+    """The table, read row by row where pages of all of its columns fit into half of the memory."""
+    if table.list_length is not None or _table_page_bytes(table) <= memory_bytes // 2:
+        return table
+    return WideTable(table, memory_bytes)
+
+
+def _table_page_bytes(table: ParquetReader) -> int:
+    with open_parquet(table.paths[0], STREAM_BYTES[0]) as file:
+        return _page_bytes(file.metadata, table.column_names)
+
+
+def _page_bytes(metadata: Any, names: Sequence[str]) -> int:
+    """About the memory that a page of each of the columns takes, in the row group where it is most."""
+    return max(
+        (
+            sum(3 * min(chunk.total_uncompressed_size, PAGE_BYTES) for chunk in chunks)
+            for chunks in column_chunks(metadata, names)
+        ),
+        default=0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WideTable:
+    """A table of so many columns that a page of each does not fit into memory.
+
+    Some columns at a time go to a file in Fortran order, which is then read at any place.
+    """
+
+    table: ParquetReader
+    memory_bytes: int
+
+    @property
+    def at_a_time(self) -> int:
+        """Columns whose pages take a quarter of the memory; the allocator keeps about as much again."""
+        return max(1, self.memory_bytes // 4 // (3 * PAGE_BYTES))
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.table.name
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Those of the table."""
+        return self.table.notes
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the numbers."""
+        return self.table.rows * self.table.columns * self.table.dtype.itemsize
+
+    def unpack(self, folder: Path, progress: Callable[[int], None]) -> Source:
+        """Write the columns one after the other."""
+        target, dtype, rows = folder / "columns.npy", self.table.dtype, self.table.rows
+        with open(target, "wb") as out:
+            write_columns_header(out, dtype, (rows, self.table.columns))
+            start = out.tell()
+            for first in range(0, self.table.columns, self.at_a_time):
+                names = self.table.column_names[first : first + self.at_a_time]
+                group = replace(self.table, column_names=names)
+                row = 0
+                for block, _ in group.blocks(self.memory_bytes // 8):
+                    for column in range(len(names)):
+                        out.seek(start + ((first + column) * rows + row) * dtype.itemsize)
+                        out.write(np.ascontiguousarray(block[:, column]).data)
+                    row += len(block)
+                _give_back(self.name)
+                progress((first + len(names)) * rows * dtype.itemsize)
+        return npy_source(str(target))
+
+
+def _give_back(path: str) -> None:
+    """Return what Arrow and the heap keep for later: what comes next does not need it there."""
+    load_arrow(path).default_memory_pool().release_unused()
+    return_freed_memory()
