@@ -37,7 +37,6 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.engine.blocks import Cut, cut, grains
 from rankfold.pipeline.engine.fold import Buffer, Constant, DeclaredFold, Sum, Workspace
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.storage.checkpoint import State, save_once
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -162,6 +163,29 @@ class Axis:
         if found is None:
             raise ValueError(f"labels of {facts['axis']!r:.40} that are no finite numbers")
         return cls(facts["axis"], length, found)
+
+
+def distinct(axis: Axis) -> Axis:
+    """The same with labels that all differ, by the rule of ``AnnData.var_names_make_unique``.
+
+    >>> distinct(Axis.of("var", 4, ["a", "a", "b", "a-1"])).labels.tolist()
+    ['a', 'a-2', 'b', 'a-1']
+    """
+    labels = axis.labels
+    if labels is None or labels.dtype.kind != "U":
+        return axis
+    known, seen, counts = set(labels.tolist()), set[str](), Counter[str]()
+    if len(known) == len(labels):
+        return axis
+    found = []
+    for label in labels.tolist():
+        name = label
+        while name in seen or (name in known and name != label):
+            counts[label] += 1
+            name = f"{label}-{counts[label]}"
+        found.append(name)
+        seen.add(name)
+    return Axis(axis.name, axis.length, np.array(found, str))
 
 
 def axes_of_array(x: Any) -> list[Axis]:

@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rankfold.pipeline.data.names import Axis
+from rankfold.pipeline.data.names import Axis, distinct
 from rankfold.pipeline.durable import flush, flush_tree, rename, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, SourceNotFoundError
 from rankfold.pipeline.exporting.cells import FACTS, Cells, mark_of, require_free
+from rankfold.pipeline.formats.cell_frames import index_of, is_records
 from rankfold.pipeline.formats.handles import library, open_hdf5
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
@@ -72,13 +73,16 @@ def write_into(path: Path, elements: Elements, *, overwrite: bool, in_place: boo
 
 def _cells_in(root: Any, name: str) -> Cells:
     """Observations and variables, by their index."""
+    if any(is_records(root.get(part)) for part in ("obs", "var")):
+        raise InputError(
+            f"{name} was written by AnnData before version 0.7, and takes nothing new. Write it anew: "
+            "anndata.read_h5ad(old).write_h5ad(new)"
+        )
     axes = []
     for part in ("obs", "var"):
         try:
-            frame = root[part]
-            index = frame[frame.attrs["_index"]]
-            names = index if hasattr(index, "shape") else index["values"]  # with a mask since AnnData 0.13
-            axes.append(Axis.of(part, int(names.shape[0]), names))
+            names = index_of(root[part])
+            axes.append(distinct(Axis.of(part, int(names.shape[0]), names)))
         except (KeyError, ValueError) as error:
             raise InputError(f"{name} was not written by AnnData: it has no index of {part}") from error
     return Cells(name, (axes[0], axes[1]))

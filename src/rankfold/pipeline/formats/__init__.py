@@ -8,6 +8,9 @@
     npy        .npy, .fbin, .u8bin and .i8bin files
     npz        .npz files that are not compressed
     hdf5       HDF5 files, through h5py
+    hdf5_contents  which matrix of an HDF5 file is meant: of AnnData, 10x Genomics, loom, MATLAB
+    cell_ranger    what 10x Genomics calls cells and genes
+    cell_frames    obs and var of AnnData
     netcdf     netCDF files and xarray objects
     dask       Dask arrays
     handles    which dataset of a file is meant, optional libraries
@@ -57,11 +60,13 @@ from rankfold.pipeline.formats.arrays import (
     numeric_frame,
     sparse_source,
 )
+from rankfold.pipeline.formats.cell_ranger import files_at
 from rankfold.pipeline.formats.csr import compressed_kind, csr_source
 from rankfold.pipeline.formats.dask import dask_source, dask_volume
 from rankfold.pipeline.formats.handles import coordinate_of, mask_of
-from rankfold.pipeline.formats.hdf5 import h5ad_matrix, hdf5_matrix
-from rankfold.pipeline.formats.locate import is_address, require_path, split_location
+from rankfold.pipeline.formats.hdf5 import hdf5_matrix
+from rankfold.pipeline.formats.hdf5_contents import HDF5_SUFFIXES
+from rankfold.pipeline.formats.locate import is_address, node_kind, require_path, split_location
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
@@ -319,6 +324,10 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
         _refuse_axes(store, rows)
         return csr_source(store, array, missing)
     if os.path.isdir(store):
+        if node_kind(store) is None and files_at(store) is not None:
+            raise InputError(
+                f"{store} is a folder of Cell Ranger; import it first: rankfold import {store} STORE.zarr"
+            )
         return matrix_at(store, array, missing=missing, rows=rows)
     suffix = os.path.splitext(store)[1].lower()
     if suffix not in OPENERS:
@@ -370,10 +379,6 @@ def _hdf5(path: str, array: str, missing: str | None, rows: Rows) -> Source:
     return hdf5_matrix(path, array, missing=missing, rows=rows)
 
 
-def _h5ad(path: str, array: str, missing: str | None, rows: Rows) -> Source:
-    return h5ad_matrix(path, array, missing=missing, rows=rows)
-
-
 def _netcdf(path: str, array: str, missing: str | None, rows: Rows) -> Source:
     return netcdf_matrix(path, array, rows=rows)
 
@@ -382,9 +387,7 @@ OPENERS: dict[str, Callable[[str, str, str | None, Rows], Source]] = {
     ".npy": _npy,
     ".npz": _npz,
     **dict.fromkeys(TYPES, _big_ann),
-    ".h5": _hdf5,
-    ".hdf5": _hdf5,
-    ".h5ad": _h5ad,
+    **dict.fromkeys(HDF5_SUFFIXES, _hdf5),
     ".nc": _netcdf,
     ".nc4": _netcdf,
 }
@@ -420,7 +423,7 @@ def _of_kept_sparse(x: Any, missing: str | None) -> Source:
     if type(group).__module__.partition(".")[0] == "zarr" and root is not None:
         return csr_source(os.path.abspath(root), group.path, missing)
     if type(group).__module__.partition(".")[0] == "h5py":
-        return h5ad_matrix(group.file.filename, group.name.strip("/"), missing=missing)
+        return hdf5_matrix(group.file.filename, group.name.strip("/"), missing=missing)
     return sparse_source(x.to_memory())
 
 

@@ -24,7 +24,7 @@ from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.names import Axis, Named, is_counted
+from rankfold.pipeline.data.names import Axis, Named, distinct, is_counted
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Csr, Matrix
 from rankfold.pipeline.errors import ChunkError, InputError
@@ -406,7 +406,8 @@ def axes_of_frame(frame: Any, shape: tuple[int, ...]) -> tuple[Axis, Axis]:
 def axes_of_cells(cells: Any, shape: tuple[int, int]) -> tuple[Axis, Axis]:
     """Names of observations and variables of an AnnData object, of so many."""
     labels = [getattr(cells, f"{each}_names", None) for each in ("obs", "var")]
-    return _axes(("obs", "var"), labels, shape)
+    row, column = _axes(("obs", "var"), labels, shape)
+    return distinct(row), distinct(column)
 
 
 def _axes(names: Sequence[str], labels: Sequence[Any], lengths: Sequence[int]) -> tuple[Axis, Axis]:

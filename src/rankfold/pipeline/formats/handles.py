@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError, SourceNotFoundError
+from rankfold.pipeline.formats.cell_frames import column_of, columns_of
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
 from rankfold.pipeline.regular import is_regular, require_regular
 
@@ -36,20 +37,21 @@ def choose(path: str, text: str, shapes: Shapes) -> str:
     """Path of the dataset that is meant; an error that names those there are if it is not clear."""
     if text in shapes:
         return text
+    wide = {name: shape for name, shape in shapes.items() if len(shape) >= 2}
     if text:
-        near = difflib.get_close_matches(text, shapes, n=1)
+        near = difflib.get_close_matches(text, wide or shapes, n=1)
         hint = f" Did you mean {path}::{near[0]}?" if near else ""
-        raise SourceNotFoundError(f"{path} has no dataset {text}.{hint} {_list_names(path, shapes)}")
-    wide = [name for name, shape in shapes.items() if len(shape) >= 2]
+        raise SourceNotFoundError(f"{path} has no dataset {text}.{hint} {list_names(path, shapes)}")
     if len(wide) == 1:
-        return wide[0]
-    raise InputError(f"{path} holds several datasets or none. {_list_names(path, shapes)}")
+        return next(iter(wide))
+    raise InputError(f"{path} holds several datasets or none. {list_names(path, shapes)}")
 
 
-def _list_names(path: str, shapes: Shapes) -> str:
-    """Sentence that names datasets, those of most axes first."""
+def list_names(path: str, shapes: Shapes) -> str:
+    """Sentence that names datasets, those of most axes first; vectors where there is nothing else."""
     if not shapes:
         return "It holds no datasets"
+    shapes = {name: shape for name, shape in shapes.items() if len(shape) >= 2} or shapes
     names = sorted(shapes, key=lambda name: (-len(shapes[name]), name))
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     lines = ", ".join(f"{name} {shapes[name]}" for name in names[:MOST_NAMES])
@@ -210,8 +212,8 @@ def annotation_of(x: Any, part: str, name: str) -> npt.NDArray[Any]:
                 f"{store} has no {part}, in which {name!r} is to be. Give an array of True and False"
             )
         frame = root[part]
-        _require_column(store, part, name, frame.attrs.get("column-order", list(frame)))
-        column = frame[name]
+        _require_column(store, part, name, columns_of(frame))
+        column = column_of(frame, name)
         if hasattr(column, "shape"):
             return np.asarray(column[...])
         if {"values", "mask"} <= set(column):  # of pandas' nullable types

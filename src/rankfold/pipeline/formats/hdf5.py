@@ -8,6 +8,7 @@ HDF5 reads what was never written as fill value, without a word: ``check`` count
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import math
@@ -22,23 +23,24 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.absence import Absence, chunk_count
 from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.data.decoded import decode_volume
-from rankfold.pipeline.data.dtypes import native, require_matrix, require_numbers, whole_lengths
+from rankfold.pipeline.data.dtypes import native, require_matrix, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.meaning import NAMES, meaning_of
 from rankfold.pipeline.data.names import Axis
-from rankfold.pipeline.data.source import MOST_FILES, Source
-from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
+from rankfold.pipeline.data.selection import select
+from rankfold.pipeline.data.source import MOST_FILES, Source, Volume
+from rankfold.pipeline.data.stacked import Rows, axis_names, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
-from rankfold.pipeline.formats.csr import ENCODINGS, CsrSource
+from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.handles import (
     Handles,
-    choose,
     file_fingerprint,
     library,
     open_hdf5,
     refuse_damage,
     require_regular_parts,
 )
+from rankfold.pipeline.formats.hdf5_contents import Found, find_matrix
 from rankfold.pipeline.formats.naming import hdf5_axis
 from rankfold.pipeline.formats.zarr.vector import Vector
 from rankfold.pipeline.regular import open_regular
@@ -204,23 +206,44 @@ _FILL = (
 )
 
 
-def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None) -> StackedSource:
-    """A dataset of an HDF5 file as a matrix whose rows are the axes that ``rows`` names."""
+def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None) -> Source:
+    """A dataset, or a sparse group, of an HDF5 file as a matrix.
+
+    Parameters
+    ----------
+    path, text : str
+        The file, and what is meant in it: empty for the matrix that its kind of file has.
+    missing : {"fill", "error"}, optional
+        What chunks are that were never written.
+    rows : optional
+        The axes that become the rows. Those of loom and of MATLAB are the last of two.
+    """
     h5py = library("h5py", extra="formats", what=f"reading {path}")
     try:
         require_hdf5(path)
         with open_hdf5(path) as file:
-            name = choose(path, text, _datasets(h5py, file))
-            dataset = file[name]
-            volume = decode_volume(
-                _volume(dataset, f"{path}::{name}", os.path.abspath(path), missing),
-                meaning_of(f"{path}::{name}", native(dataset.dtype), _said(dataset)),
-            )
+            found = find_matrix(h5py, file, path, text)
+            if isinstance(file[found.path], h5py.Group):
+                if rows is not None:
+                    raise InputError(f"{path} is a matrix already: leave out --row-axes (row_axes={rows!r})")
+                matrix: Source = _compressed(file[found.path], path, found, missing)
+            else:
+                matrix = stack_volume(
+                    _decoded(file[found.path], path, found, missing), found.rows(path, rows)
+                )
     except RankfoldError:
         raise
     except DAMAGE as error:
         raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
-    return stack_volume(volume, rows)
+    return select(matrix, rows=None, columns=found.columns)
+
+
+def _decoded(dataset: Any, path: str, found: Found, missing: str | None) -> Volume:
+    """A dataset with what its attributes say of its numbers."""
+    name = f"{path}::{found.path}"
+    volume = _volume(dataset, name, os.path.abspath(path), missing, has_neighbors=found.grows)
+    volume = dataclasses.replace(volume, axes=found.axes or volume.axes)
+    return decode_volume(volume, meaning_of(name, native(dataset.dtype), _said(dataset)))
 
 
 def _said(dataset: Any) -> dict[str, Any]:
@@ -255,7 +278,7 @@ def _volume(
     )
 
 
-# AnnData ------------------------------------------------------------------------------------------
+# Sparse groups ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,45 +338,25 @@ class Hdf5Vector(Vector):
         return self.volume.stored_bytes()
 
 
-def h5ad_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None) -> Source:
-    """A matrix of a file that AnnData wrote, ``X`` if none is named: dense, CSR or CSC, where it lies."""
-    h5py = library("h5py", extra="formats", what=f"reading {path}")
-    text = text or "X"
-    try:
-        require_hdf5(path)
-        with open_hdf5(path) as file:
-            if isinstance(file.get(text), h5py.Group):
-                if rows is not None:
-                    raise InputError(f"{path} is a matrix already: leave out --row-axes (row_axes={rows!r})")
-                return _compressed(file[text], path, text, missing)
-            name = choose(path, text, _datasets(h5py, file))
-            volume = _volume(
-                file[name], f"{path}::{name}", os.path.abspath(path), missing, has_neighbors=True
-            )
-    except RankfoldError:
-        raise
-    except DAMAGE as error:
-        raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
-    return stack_volume(volume, rows)
-
-
-def _compressed(group: Any, path: str, text: str, missing: str | None) -> CsrSource:
-    name, by = f"{path}::{text}", ENCODINGS.get(str(group.attrs.get("encoding-type")))
-    if by is None:
-        raise InputError(f"{name} is a group of {', '.join(group)}, not a matrix; name one with ::")
-    lacking = [part for part in ("data", "indices", "indptr") if not hasattr(group.get(part), "shape")]
+def _compressed(group: Any, path: str, found: Found, missing: str | None) -> CsrSource:
+    name, layout = f"{path}::{found.path}", found.layout
+    if layout is None:
+        raise TypeError(f"{name} is no sparse matrix")
+    lacking = [part for part in layout.parts if not hasattr(group.get(part), "shape")]
     if lacking:
         raise ChunkError(f"{name} has no {' and no '.join(lacking)}, so it is not whole. Restore the file")
-    shape = whole_lengths(name, group.attrs.get("shape"))
+    shape = layout.lengths(name)
     vectors = []
-    for part in ("data", "indices", "indptr"):
-        volume = _volume(group[part], f"{name}/{part}", os.path.abspath(path), missing, has_neighbors=True)
-        if len(volume.shape) != 1 or (part != "data" and volume.dtype.kind not in "iu"):
+    for part in layout.parts:
+        volume = _volume(
+            group[part], f"{name}/{part}", os.path.abspath(path), missing, has_neighbors=found.grows
+        )
+        if len(volume.shape) != 1 or (part != layout.parts[0] and volume.dtype.kind not in "iu"):
             raise ChunkError(f"{volume.name} is {volume.dtype} {volume.shape}. Restore the file")
         vectors.append(Hdf5Vector(volume.name, (1, volume.shape[0]), volume))
     data, indices, indptr = vectors
     require_matrix(name, shape, data.dtype)
-    return CsrSource(name, shape, data, indices, indptr, by)
+    return CsrSource(name, shape, data, indices, indptr, layout.by)
 
 
 # Files --------------------------------------------------------------------------------------------
@@ -374,24 +377,13 @@ def require_hdf5(path: str) -> None:
                 break
             if at >= size:
                 what = "does not begin as an HDF5 file does" if size else "is empty"
-                raise InputError(f"{path} {what}; is its name right, and is the copy complete?")
+                hint = ". MATLAB writes one with save(..., '-v7.3')" if path.endswith(".mat") else ""
+                raise InputError(f"{path} {what}; is its name right, and is the copy complete?{hint}")
     version = block[8]
     width, first = (block[9], 12) if version >= 2 else (block[13], 24 + 4 * version)
     end = int.from_bytes(block[first + 2 * width : first + 3 * width], "little")
     if size < end or len(block) < first + 3 * width:
         raise OSError(f"it is truncated: it holds {size} bytes, its superblock promises {end}")
-
-
-def _datasets(h5py: Any, file: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes of the datasets of numbers, other than scales of axes."""
-    shapes: dict[str, tuple[int, ...]] = {}
-
-    def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and item.attrs.get("CLASS") != b"DIMENSION_SCALE":
-            shapes[name] = item.shape or ()
-
-    file.visititems(visit)
-    return shapes
 
 
 def _axis_name(dataset: Any, axis: int) -> str:

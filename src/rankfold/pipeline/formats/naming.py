@@ -6,6 +6,8 @@ container           where names are                     source
 AnnData             index of ``obs`` and of ``var``     https://anndata.readthedocs.io/en/stable/fileformat-prose.html
 netCDF, xarray      coordinate variable of an axis      CF conventions 1.11, section 5
 HDF5                dimension scale of an axis          HDF5 dimension scales specification
+10x Genomics        barcodes and names of genes         see ``cell_ranger``
+loom                ``CellID`` and ``Gene``             https://linnarssonlab.org/loompy/format
 Zarr of rankfold    attribute ``rankfold_names``        written by an import
 =================== =================================== ==================================================
 
@@ -21,8 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.data.names import Axis, Names, names_from, names_of_result
+from rankfold.pipeline.data.names import Axis, Names, distinct, names_from, names_of_result
 from rankfold.pipeline.errors import RankfoldError
+from rankfold.pipeline.formats.cell_frames import index_of
+from rankfold.pipeline.formats.cell_ranger import labels_of_matrix
 from rankfold.pipeline.formats.handles import open_hdf5
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.zarr.metadata import dimension_names
@@ -40,6 +44,7 @@ FRAMES = {
     "X": ("obs", "var"),
     "layers": ("obs", "var"),
     "raw": ("obs", "raw/var"),
+    "raw.X": ("obs", "raw.var"),
     "obsm": ("obs", None),
     "varm": ("var", None),
     "obsp": ("obs", "obs"),
@@ -47,13 +52,23 @@ FRAMES = {
 }
 """Frames of AnnData whose index names the axes of an element, by the first word of its path."""
 
+LOOM = ("matrix", "row_attrs", "col_attrs")
+"""What a file of loom holds."""
+
+LOOM_LABELS = ("row_attrs/Gene", "col_attrs/CellID")
+
+
+def is_loom(root: Any) -> bool:
+    """Whether an HDF5 file is of loom: a matrix of genes x cells, and attributes of both."""
+    return all(name in root for name in LOOM)
+
 
 def hdf5_axis(path: str, dataset: str, number: int, name: str, length: int) -> Axis:
     """An axis of a dataset, or of a sparse group, of an HDF5 file."""
     with contextlib.suppress(*UNREADABLE), open_hdf5(path) as file:
-        if (found := index_of_frame(file, dataset, number)) is not None:
-            frame, index = found
-            return Axis.of(frame, length, index)
+        for convention in (index_of_frame, labels_of_matrix, labels_of_loom):
+            if (found := convention(file, dataset, number)) is not None:
+                return distinct(Axis.of(found[0], length, found[1]))
         dimensions = getattr(file[dataset], "dims", None)
         for scale in dimensions[number].values() if dimensions else ():
             if "not a netCDF variable" not in _word(scale.attrs.get("NAME")):
@@ -76,8 +91,7 @@ def axis_in(root: Any, array: str, number: int, name: str | None, length: int) -
     known = name or ("row", "column")[number]
     with contextlib.suppress(*UNREADABLE):
         if (found := index_of_frame(root, array, number)) is not None:
-            frame, index = found
-            return Axis.of(frame, length, index)
+            return distinct(Axis.of(found[0], length, found[1]))
         if name is None:
             known = (dimension_names(root[array]) or ())[number] or known
         path = "/".join((*array.split("/")[:-1], known))
@@ -124,9 +138,19 @@ def _word(value: Any) -> str:
 
 def index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | None:
     """The frame that names an axis of an element of AnnData, and its index; None of other files."""
-    frames = FRAMES.get(element.strip("/").partition("/")[0], (None, None))
+    element = element.strip("/")
+    if element.startswith("mod/") and element.count("/") > 1:  # of MuData: one AnnData for each modality
+        _, modality, element = element.split("/", 2)
+        root = root["mod"][modality]
+    frames = FRAMES.get(element.partition("/")[0], (None, None))
     if number > 1 or (frame := frames[number]) is None or "obs" not in root or "var" not in root:
         return None
-    group = root[frame]
-    index = group[_word(group.attrs.get("_index", "_index"))]
-    return frame.rpartition("/")[2], index if hasattr(index, "shape") else index["values"]
+    return frame.rpartition("/")[2], index_of(root[frame])
+
+
+def labels_of_loom(root: Any, element: str, number: int) -> tuple[str, Any] | None:
+    """The same of a file of loom, whose rows are genes; None of other files."""
+    if number > 1 or not is_loom(root):
+        return None
+    place = LOOM_LABELS[number]
+    return ("var", "obs")[number], root[place] if hasattr(root.get(place), "shape") else None

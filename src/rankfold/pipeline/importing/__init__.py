@@ -32,7 +32,7 @@ from rankfold.pipeline.chunks.absence import REFUSAL
 from rankfold.pipeline.data.dtypes import ConvertedSource, parse_dtype
 from rankfold.pipeline.data.names import Axis, Names, names_as_json
 from rankfold.pipeline.data.places import names_of
-from rankfold.pipeline.data.source import Source, absence_of
+from rankfold.pipeline.data.source import Source, absence_of, compressed
 from rankfold.pipeline.engine.memory import bound_heaps
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import ViewOptions, open_source
@@ -54,6 +54,7 @@ from rankfold.pipeline.importing.identity import (
     source_mark,
 )
 from rankfold.pipeline.importing.readers import Reader, open_reader, sparse_reader
+from rankfold.pipeline.importing.readers.cell_ranger import CellRangerReader
 from rankfold.pipeline.importing.readers.reader import Archive, EntryReader
 from rankfold.pipeline.importing.readers.wide_table import WideTable
 from rankfold.pipeline.importing.rows import copy_rows
@@ -163,7 +164,7 @@ def import_array(
     ----------
     matrix : path, array or Source
         Checked first. Besides what ``open_source`` takes: tables of any size (.csv, .tsv, .txt, .parquet or a
-        folder of them, several by a name with ``*``), compressed .npz, .mtx.
+        folder of them, several by a name with ``*``), compressed .npz, .mtx, .h5ad, a folder of Cell Ranger.
     destination, overwrite : path, bool
         Folder of the new store; whether what is there is replaced, at the very end.
     memory_bytes, chunk_bytes : int
@@ -247,9 +248,10 @@ def _import(matrix: object, options: ReadOptions, view: ViewOptions, job: _Job) 
         source.check()
         require_whole_input(getattr(source, "path", None))
         job = dataclasses.replace(job, names=_names_of_matrix(source))
-        if not isinstance(source, CsrSource) or job.dense:
+        stored = compressed(source)
+        if stored is None or job.dense:
             return _import_tiles(source, job, start, (f"{absence}; {REFUSAL}",) if lacking else ())
-        reader = sparse_reader(source)
+        reader = sparse_reader(stored)
     elif any(value not in (None, False) for name, value in view.items() if name not in (*CHUNKS, "numeric")):
         raise InputError(
             f"{reader.name} is read from its beginning, so --row-axes, --select-rows, --select-columns and "
@@ -270,7 +272,10 @@ def _names_of_matrix(source: Source) -> dict[str, Any]:
 
 
 def _names_in_file(reader: Reader, location: str) -> dict[str, Any]:
-    """Names of the columns of a table that has a header, or of both sides of AnnData."""
+    """Names of the columns of a table that has a header, or of both sides of what has names for both."""
+    if isinstance(reader, CellRangerReader):
+        rows, genes = reader.axes
+        return names_as_json(Names.of([rows]), Names.of([genes]))
     table = reader.table if isinstance(reader, WideTable) else reader
     if isinstance(table, NumericTable | SeveralTables):
         return names_as_json(None, Names.of([Axis.of("column", table.columns, names_of_columns(table))]))

@@ -104,7 +104,7 @@ class Scale:
         with np.errstate(over="ignore", invalid="ignore"):
             moments = column_moments(source)
         sizes, squares = np.abs(moments.mean), moments.squares
-        lost = ~np.isfinite(squares) | ((squares < FAINTEST**2) & (0 < sizes) & (sizes < FAINTEST))
+        lost = ~np.isfinite(squares) | ((squares < FAINTEST**2) & (sizes > 0) & (sizes < FAINTEST))
         if lost.any():
             column = int(lost.argmax())
             raise DataError(

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 def copy(
     source: Annotated[
         str,
-        typer.Argument(metavar="SRC", help="any matrix; also large .csv, .txt, .parquet, .npz, .mtx, .h5ad"),
+        typer.Argument(
+            metavar="SRC",
+            help="any matrix; also large .csv, .txt, .parquet, .npz, .mtx, .h5ad, a folder of Cell Ranger",
+        ),
     ],
     destination: Annotated[Path, typer.Argument(metavar="STORE.zarr", help="the store to write")],
 ) -> tuple[str, Path]:

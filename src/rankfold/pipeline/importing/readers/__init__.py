@@ -5,22 +5,27 @@ wide_table      .parquet of very many columns
 npz             compressed .npz, SciPy's
 h5ad            AnnData in HDF5
 matrix_market   .mtx, also .gz
+cell_ranger     .mtx of genes x cells, with names beside it
 compressed      CSR, CSC and triplets in vectors
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 
+from rankfold.pipeline.data.source import CompressedSource
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats.cell_ranger import Files, files_at
 from rankfold.pipeline.formats.csr import CsrSource
-from rankfold.pipeline.formats.locate import is_address, split_location
+from rankfold.pipeline.formats.locate import is_address, node_kind, split_location
 from rankfold.pipeline.formats.series import matching_files
 from rankfold.pipeline.formats.tables.options import ReadOptions
 from rankfold.pipeline.formats.tables.parquet import ParquetReader
 from rankfold.pipeline.formats.tables.several import table_paths, table_reader
-from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector
+from rankfold.pipeline.importing.readers.cell_ranger import cell_ranger_reader
+from rankfold.pipeline.importing.readers.compressed import CompressedReader, LinesReader, Vector
 from rankfold.pipeline.importing.readers.h5ad import h5ad_reader
 from rankfold.pipeline.importing.readers.matrix_market import MATRIX_MARKET_ENDINGS, matrix_market_reader
 from rankfold.pipeline.importing.readers.npz import npz_reader
@@ -36,6 +41,8 @@ def open_reader(location: str, options: ReadOptions) -> Reader | None:
     """How to read a file from its beginning; nothing for what can be read at any place."""
     if is_address(location):
         return None
+    if not options.selects and (files := _cell_ranger_files(split_location(location)[0])) is not None:
+        return cell_ranger_reader(files, split_location(location)[1], options)
     if paths := table_paths(location):
         table = table_reader(location, paths, options)
         return fit_columns(table, options.memory_bytes) if isinstance(table, ParquetReader) else table
@@ -53,8 +60,14 @@ def open_reader(location: str, options: ReadOptions) -> Reader | None:
     return matrix_market_reader(path, options) if path.endswith(MATRIX_MARKET_ENDINGS) else None
 
 
-def sparse_reader(source: CsrSource) -> CompressedReader:
-    """A sparse matrix in Zarr, to be written anew."""
+def _cell_ranger_files(path: str) -> Files | None:
+    return None if os.path.isdir(path) and node_kind(path) is not None else files_at(path)
+
+
+def sparse_reader(source: CompressedSource) -> CompressedReader | LinesReader:
+    """A sparse matrix that can be read at any place, to be written anew."""
+    if not isinstance(source, CsrSource):
+        return LinesReader(source)
 
     @contextlib.contextmanager
     def vectors() -> Iterator[dict[str, Vector]]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.source import CompressedSource
 from rankfold.pipeline.errors import ChunkError
 from rankfold.pipeline.importing.readers.reader import Entries
 
@@ -86,18 +87,76 @@ class CompressedReader:
                     f"{self.name}: indptr[{top}:{bottom + 1}] is not increasing up to {self.entry_count}, "
                     "the length of data. Restore the file"
                 )
-            first = 0
-            while first < bottom - top:
-                after = int(np.searchsorted(ends, ends[first] + most, side="right")) - 1
-                after = min(max(after, first + 1), bottom - top)
+            for first, after in groups_of_lines(ends, most):
                 yield top + first, ends[first : after + 1]
-                first = after
             last = ends[-1:]
         if last[0] != self.entry_count:
             raise ChunkError(
                 f"{self.name}: indptr ends with {last[0]} instead of {self.entry_count}, the length of data. "
                 "Restore the file"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class LinesReader:
+    """A sparse matrix that can be read at any place: its lines in their order."""
+
+    source: CompressedSource
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.source.name
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the numbers."""
+        return self.source.dtype
+
+    @property
+    def entry_count(self) -> int:
+        """Stored numbers."""
+        return self.source.nnz
+
+    @property
+    def in_row_order(self) -> bool:
+        """Whether it is CSR."""
+        return self.source.by == "rows"
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the stored numbers, decoded."""
+        return max(1, self.entry_count * self.dtype.itemsize)
+
+    def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
+        """Whole lines, as many as fit but at least one; see ``EntryReader``."""
+        is_rows, count = self.source.by == "rows", self.shape[0 if self.source.by == "rows" else 1]
+        most, stored = max(1, memory_bytes // (2 * ENTRY_BYTES)), 0
+        for top in range(0, count, most):
+            ends = self.source.pointers(top, min(count, top + most))
+            for first, last in groups_of_lines(ends, most):
+                lines = self.source.read_sparse((top + first, top + last))
+                numbers = np.repeat(np.arange(top + first, top + last), np.diff(lines.indptr))
+                stored += len(numbers)
+                rows, columns = (numbers, lines.indices) if is_rows else (lines.indices, numbers)
+                if len(numbers):
+                    yield Entries(rows, columns, lines.data), stored * self.dtype.itemsize
+
+
+def groups_of_lines(ends: npt.NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+    """First and last of lines that hold together at most so many numbers, but of one line at least."""
+    first, count = 0, len(ends) - 1
+    while first < count:
+        after = int(np.searchsorted(ends, ends[first] + most, side="right")) - 1
+        after = min(max(after, first + 1), count)
+        yield first, after
+        first = after
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """AnnData's HDF5 files: ``X``, or the matrix named after ``::`` as ``layers/counts`` or ``obsm/X_pca``.
 
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html. A dataset is dense, a group is CSR or CSC
-by its attribute ``encoding-type``, before version 0.7 ``h5sparse_format``.
+by its attributes: see ``formats.hdf5_contents``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.dtypes import native, require_matrix, whole_lengths
+from rankfold.pipeline.data.dtypes import native, require_matrix
 from rankfold.pipeline.errors import (
     ChunkError,
     InputError,
@@ -25,10 +25,9 @@ from rankfold.pipeline.errors import (
 )
 from rankfold.pipeline.formats.handles import library, open_hdf5, require_regular_parts
 from rankfold.pipeline.formats.hdf5 import DAMAGE
+from rankfold.pipeline.formats.hdf5_contents import sparse_layout
 from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector, require_vectors
 from rankfold.pipeline.units import format_bytes
-
-GROUP_LAYOUTS = {"csr_matrix": "rows", "csc_matrix": "columns", "csr": "rows", "csc": "columns"}
 
 DECODE_FACTOR = 3
 """Times its own size that reading a block takes: the block, and chunks being decoded."""
@@ -105,20 +104,18 @@ def h5ad_reader(path: str, key: str) -> DatasetReader | CompressedReader:
 
 def _sparse(path: str, key: str, group: Any) -> CompressedReader:
     name = f"{path}::{key}"
-    layout = str(group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "")))
-    shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
-    if layout not in GROUP_LAYOUTS or shape is None or not {"data", "indices", "indptr"} <= set(group):
-        raise InputError(
-            f"{name} is a group ({layout or 'of no known layout'}), not a matrix; name one with ::"
-        )
-    rows, columns = whole_lengths(name, shape)
+    layout = sparse_layout(group)
+    if layout is None or layout.shape is None or not {"data", "indices", "indptr"} <= set(group):
+        kind = group.attrs.get("encoding-type", "of no known layout")
+        raise InputError(f"{name} is a group ({kind}), not a matrix; name one with ::")
+    rows, columns = layout.lengths(name)
     vectors = {part: group[part] for part in ("data", "indices", "indptr")}
     if not all(hasattr(vector, "shape") for vector in vectors.values()):
         raise ChunkError(f"{name} has groups or types for vectors: it is no sparse matrix. Restore the file")
     require_vectors(name, {part: (vector.shape or (), vector.dtype) for part, vector in vectors.items()})
     data, indices, pointers = (group[part].shape[0] for part in ("data", "indices", "indptr"))
     require_matrix(name, (rows, columns), group["data"].dtype)
-    by = GROUP_LAYOUTS[layout]
+    by = layout.by
     lines = rows if by == "rows" else columns
     if indices != data or pointers != lines + 1:
         raise ChunkError(

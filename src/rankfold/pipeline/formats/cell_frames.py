@@ -1,0 +1,77 @@
+"""Data frames of AnnData, ``obs`` and ``var``: groups of columns, or records in files older than version 0.7.
+
+https://anndata.readthedocs.io/en/stable/fileformat-prose.html#dataframes. Records are one dataset whose first
+field is the index; words of a category are in ``uns/NAME_categories``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a dataset of records, read by the slice."""
+
+    records: Any
+    name: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of records."""
+        return tuple(self.records.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the field."""
+        dtype: np.dtype[Any] = self.records.dtype[self.name]
+        return dtype
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """A field has none."""
+        return {}
+
+    def __getitem__(self, part: Any) -> npt.NDArray[Any]:
+        return np.asarray(self.records[part][self.name])
+
+
+def columns_of(frame: Any) -> list[str]:
+    """Names of the columns, without the index."""
+    if is_records(frame):
+        return list(frame.dtype.names[1:])
+    index = _index_name(frame)
+    return [str(each) for each in frame.attrs.get("column-order", [name for name in frame if name != index])]
+
+
+def column_of(frame: Any, name: str) -> Any:
+    """A column: a dataset, a group of AnnData's encodings, or a field of records."""
+    return Field(frame, name) if is_records(frame) else frame[name]
+
+
+def index_of(frame: Any) -> Any:
+    """Labels of the rows, read by the slice.
+
+    Raises
+    ------
+    KeyError
+        There is none.
+    """
+    if is_records(frame):
+        return Field(frame, frame.dtype.names[0])
+    index = frame[_index_name(frame)]
+    return index if hasattr(index, "shape") else index["values"]  # with a mask since AnnData 0.13
+
+
+def is_records(frame: Any) -> bool:
+    """Whether a frame is one dataset, as before version 0.7."""
+    return bool(getattr(getattr(frame, "dtype", None), "names", None))
+
+
+def _index_name(frame: Any) -> str:
+    name = frame.attrs.get("_index", "_index")
+    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)

@@ -1,0 +1,205 @@
+"""Which matrix of an HDF5 file is meant, by the conventions of what wrote it.
+
+================= ======================== ====================================== ==========================
+written by        matrix without a name    known by                               layout
+================= ======================== ====================================== ==========================
+AnnData           ``X``                    ``obs``, ``var``                       dense, CSR, CSC
+MuData            ``X`` of the modality    ``mod``                                of AnnData
+10x Genomics      ``matrix``, the genome   ``barcodes`` and names of genes        CSC of genes x cells
+loom              ``matrix``               ``row_attrs``, ``col_attrs``           dense, genes x cells
+MATLAB 7.3        the only one             attribute ``MATLAB_class``             axes reversed; CSC
+others            the only one                                                    dense
+================= ======================== ====================================== ==========================
+
+A matrix of genes x cells that is compressed by cells is one of cells x genes that is compressed by rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.dtypes import whole_lengths
+from rankfold.pipeline.data.stacked import Rows
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats import cell_ranger
+from rankfold.pipeline.formats.csr import ENCODINGS
+from rankfold.pipeline.formats.handles import choose, list_names
+from rankfold.pipeline.formats.naming import is_loom
+
+HDF5_SUFFIXES = (".h5", ".hdf5", ".h5ad", ".h5mu", ".he5", ".loom", ".mat")
+"""Ends of names of HDF5 files."""
+
+OLD_ENCODINGS = {"csr": "rows", "csc": "columns"}
+"""What AnnData called them before version 0.7."""
+
+NO_NUMBERS = ("char", "cell", "struct", "function_handle", "string", "table")
+"""Classes of MATLAB that are no arrays of numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseLayout:
+    """How a group holds a sparse matrix."""
+
+    by: str
+    """``rows`` or ``columns``: the lines that lie together."""
+
+    shape: Any
+    """Rows and columns as they are said."""
+
+    parts: tuple[str, str, str] = ("data", "indices", "indptr")
+    """Names of the stored numbers, their places, and the pointers."""
+
+    def lengths(self, name: str) -> tuple[int, int]:
+        """Rows and columns, checked."""
+        rows, columns = whole_lengths(name, self.shape)
+        return rows, columns
+
+
+def sparse_layout(group: Any) -> SparseLayout | None:
+    """How a group holds a sparse matrix; None of other groups."""
+    said = group.attrs
+    if (by := ENCODINGS.get(_text(said.get("encoding-type")))) is not None:
+        return SparseLayout(by, said.get("shape"))
+    if (by := OLD_ENCODINGS.get(_text(said.get("h5sparse_format")))) is not None:
+        return SparseLayout(by, said.get("h5sparse_shape"))
+    if cell_ranger.is_matrix(group):
+        shape = group["shape"]
+        return SparseLayout("rows", np.asarray(shape[...])[::-1] if shape.shape == (2,) else None)
+    if "MATLAB_sparse" in said and hasattr(group.get("jc"), "shape"):
+        return SparseLayout(
+            "columns", [int(said["MATLAB_sparse"]), int(group["jc"].shape[0]) - 1], ("data", "ir", "jc")
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A matrix of a file."""
+
+    path: str
+    """Of its dataset or group."""
+
+    layout: SparseLayout | None = None
+    """Of a group."""
+
+    columns: str | None = None
+    """Columns that are kept, as ``0:2000``; None for all."""
+
+    axes: tuple[str, ...] | None = None
+    """What its axes are called, where that is not said."""
+
+    turned: bool = False
+    """Whether its last axis is the rows."""
+
+    grows: bool = False
+    """Whether others add to the file."""
+
+    def rows(self, path: str, rows: Rows) -> Rows:
+        """The axes that become the rows: those asked for, or those of its kind of file.
+
+        Raises
+        ------
+        InputError
+            Axes that are stored in another order than they are counted are asked for by number.
+        """
+        if not self.turned or self.axes is None:
+            return rows
+        if rows is None:
+            return self.axes[-1] if len(self.axes) == 2 else None
+        words = rows.split(",") if isinstance(rows, str) else rows if isinstance(rows, Sequence) else [rows]
+        if any(str(word).strip().isdecimal() for word in words):
+            raise InputError(
+                f"{path}::{self.path} does not store its axes in the order in which they are counted: give "
+                f"rows by name, row_axes={self.axes[-1]!r} (--row-axes), of {', '.join(self.axes)}"
+            )
+        return rows
+
+
+def find_matrix(h5py: Any, file: Any, path: str, text: str) -> Found:
+    """The matrix that ``text`` names in a file that is open; without text that of its kind of file.
+
+    Raises
+    ------
+    SourceNotFoundError, InputError
+        There is none, or several, which the message names; or it is a group of other things.
+    """
+    name, kind = cell_ranger.matrix_of_type(file, text) or (_place(h5py, file, text), "")
+    shapes = dict(_matrices(h5py, file))
+    if name not in shapes and isinstance(file.get(name) if name else None, h5py.Group):
+        raise InputError(
+            f"{path}::{name} is a group of {', '.join(file[name])}, not a matrix. {list_names(path, shapes)}"
+        )
+    name = choose(path, name, shapes)
+    node, grows = file[name], "obs" in file and "var" in file
+    if isinstance(node, h5py.Group):
+        layout, columns = sparse_layout(node), None
+        if cell_ranger.is_matrix(node) and (kind or name != text):
+            types = cell_ranger.types_in(node)
+            chosen = cell_ranger.features_of_type(path, f"{path}::{name}", types, kind)
+            columns = None if chosen is None else _in_words(chosen)
+        return Found(name, layout, columns, grows=grows)
+    if is_loom(file) and node.ndim == 2:
+        return Found(name, axes=("gene", "cell"), turned=True)
+    if "MATLAB_class" in node.attrs:
+        return _of_matlab(path, name, node)
+    return Found(name, grows=grows)
+
+
+def _in_words(chosen: npt.NDArray[np.bool_]) -> str:
+    """Runs of those that are chosen.
+
+    >>> _in_words(np.array([True, True, False, True]))
+    '0:2,3:4'
+    """
+    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).reshape(-1, 2)
+    return ",".join(f"{start}:{stop}" for start, stop in edges)
+
+
+def _place(h5py: Any, file: Any, text: str) -> str:
+    """Path of what is meant, by what a file holds; empty where its only matrix is."""
+    if "mod" in file and isinstance(file["mod"], h5py.Group):
+        names = list(file["mod"])
+        modality, _, rest = (
+            (text or (names[0] if len(names) == 1 else "")).removeprefix("mod/").partition("/")
+        )
+        return f"mod/{modality}/{rest or 'X'}" if modality in names else text
+    if text:
+        return text
+    if {"X", "obs", "var"} <= set(file):
+        return "X"
+    return "matrix" if is_loom(file) else ""
+
+
+def _matrices(h5py: Any, file: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Path and shape of all datasets but scales of axes, and of all sparse groups."""
+    found: dict[str, tuple[int, ...]] = {}
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            if item.attrs.get("CLASS") != b"DIMENSION_SCALE":
+                found[name] = item.shape or ()
+        elif isinstance(item, h5py.Group) and (layout := sparse_layout(item)) is not None:
+            lengths = np.asarray(() if layout.shape is None else layout.shape).ravel()
+            found[name] = tuple(int(n) for n in lengths) if lengths.dtype.kind in "iu" else (0, 0)
+
+    file.visititems(visit)
+    yield from found.items()
+
+
+def _of_matlab(path: str, name: str, node: Any) -> Found:
+    """An array of MATLAB: its last axis is stored first."""
+    kind = _text(node.attrs["MATLAB_class"])
+    if kind in NO_NUMBERS or "MATLAB_empty" in node.attrs:
+        what = "empty" if "MATLAB_empty" in node.attrs else f"of class {kind}"
+        raise InputError(f"{path}::{name} is {what}, so it is no matrix of numbers")
+    axes = tuple(f"dim{number}" for number in range(node.ndim, 0, -1))
+    return Found(name, axes=axes, turned=True)
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")
