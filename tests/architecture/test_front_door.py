@@ -76,9 +76,12 @@ def test_the_command_line_loads_no_numbers_before_it_is_told_what_to_do() -> Non
 def test_functions_say_what_they_take_give_raise_and_cost(name: str) -> None:
     told = inspect.getdoc(getattr(rankfold, name)) or ""
     sections = re.findall(r"^(\w+)\n-+$", told, re.MULTILINE)
-    assert {"Parameters", "Returns", "Raises", "Notes"} <= set(sections), sections
-    taken = set(inspect.signature(getattr(rankfold, name)).parameters)
+    assert {"Parameters", "Returns", "Raises", "Notes", "Examples"} <= set(sections), sections
     named = re.search(r"Parameters\n-+\n(.*?)\n\n\w+\n-+\n", told, re.DOTALL)
     assert named is not None
-    words = set(re.findall(r"\w+", "\n".join(re.findall(r"^\S.*", named[1], re.MULTILINE))))
-    assert taken <= words or "others" in words, taken - words
+    # A name, its type, its default, and what it is for.
+    entries = dict(re.findall(r"^(\w+) : (\S.*\n    \S)", named[1], re.MULTILINE))
+    for parameter in inspect.signature(getattr(rankfold, name)).parameters.values():
+        entry = entries[parameter.name]
+        if parameter.default is not parameter.empty:
+            assert "default" in entry or "optional" in entry, parameter

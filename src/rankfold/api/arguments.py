@@ -1,7 +1,8 @@
 """What callers in Python say, checked before it means anything: names, flags, and places of outputs.
 
-``public`` wraps a function of the front door. Its signature stays as it is written; a name that it does not
-have is answered with ours, whatever library the caller has it from.
+``public`` wraps a function of the front door. Its signature stays as it is written, and its docstring then
+explains every argument. A name that it does not have is answered with ours, whatever library the caller has
+it from.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rankfold.api.where import signature_of
+from rankfold.api.docstrings import completed
+from rankfold.api.where import ARGUMENTS, signature_of
+from rankfold.methods.registry import METHODS
 from rankfold.methods.svd.request import is_share, share_as_tol
 from rankfold.pipeline.errors import ArgumentError, InputError, OutputError
 from rankfold.pipeline.formats.locate import require_text
@@ -94,6 +97,8 @@ def public(function: F, *, name: str = "") -> F:
         return function(*arguments, **keywords)
 
     call.__signature__ = signature  # type: ignore[attr-defined]
+    own = {each.name: each.argument for each in METHODS[title].parameters()} if title in METHODS else {}
+    call.__doc__ = completed(function.__doc__ or "", signature, ARGUMENTS | own)
     if name:
         call.__name__ = call.__qualname__ = name
         call.__module__ = __name__.partition(".")[0]  # where it is found under that name

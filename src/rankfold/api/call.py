@@ -44,8 +44,7 @@ def function_of(method: Method) -> Callable[..., Result]:
     takes = Growable if method.growth else OfMatrix if method.of_matrix else Where
     signature = inspect.Signature([*own, *map(_signature_parameter, parameters), *where_parameters(takes)])
     call.__signature__ = signature  # type: ignore[attr-defined]
-    lines = (f"{each.name} : {each.argument.help}" for each in parameters)
-    call.__doc__ = "\n".join([method.summary, "", *lines, "others : as for ``svd``"])
+    call.__doc__ = method.summary
     return public(call, name=method.name)
 
 
@@ -85,6 +84,8 @@ def plan(
         one result: "fuzzy_graph", "umap", "isomap", "reconstruct".
     x : path, array or Source, (m, n)
         Anything ``svd`` takes; its shape, type and chunks are looked at. Or the result, or its path.
+    rank : int, optional
+        Of methods that have one; others are given what they take by its name.
     rows : int, optional
         In place of ``x``, with ``k``: a plan of "fuzzy_graph" or "umap" of so many rows with k neighbors
         each, before anything is there.
@@ -110,6 +111,14 @@ def plan(
     Notes
     -----
     Takes milliseconds. What a method that stops on its tolerance will need is a guess, and said to be one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> plan = rf.plan("knn", np.ones((1000, 20)), k=5, memory="1 GiB")
+    >>> plan.likely_passes, plan.peak_bytes < 2**30
+    (1, True)
     """
     names = [each.name for each in methods() if len(each.inputs) == 1]
     if not isinstance(kind, str) or (isinstance(x, str) and x in names and kind not in names):

@@ -124,6 +124,14 @@ def verify(result: Result | str | Path) -> list[str]:
     Notes
     -----
     Reads the result once. The same call, or command, that made a damaged result makes it again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.svd(np.ones((60, 8)), 1)
+    >>> rf.verify(result)
+    []
     """
     path = Path(result if isinstance(result, str | Path) else result.path)
     return changed_files(path) or _fault_of(path)

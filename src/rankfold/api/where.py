@@ -1,9 +1,12 @@
-"""Where and how a task runs: arguments that all functions which carry one out take, said once."""
+"""Where and how a task runs: arguments that all functions which carry one out take, said once.
 
-from __future__ import annotations
+Annotations are evaluated here, for what each argument says of itself; types that are heavy to load are text.
+"""
 
 import inspect
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args
+
+from rankfold.methods.argument import Argument
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,34 +20,136 @@ VIEW = ("missing_chunks", "prepare", "mask_var", "mask_obs", "numeric")
 
 
 class Where(TypedDict, total=False):
-    """See ``rankfold.svd``. All are None by default, but ``overwrite``, which is False."""
+    """Where a task runs and where its result goes. All are None by default, but ``overwrite``: False."""
 
-    memory: str | int | None
-    out: str | Path | None
-    scratch: str | Path | None
-    overwrite: bool
-    cluster: str | Path | None
-    workers: int | None
-    threads: int | None
-    device: str | None
-    client: Any
-    progress: Progress | bool | None
+    memory: Annotated[
+        "str | int | None",
+        Argument(
+            "of a worker, such as 2GiB; by default half of what is free",
+            'Working memory of a worker process above its baseline, such as ``"2 GiB"``, or bytes; half of '
+            "what is free by default.",
+        ),
+    ]
+    out: Annotated[
+        "str | Path | None",
+        Argument(
+            "where the result goes; the same command again resumes",
+            "Where the result is kept, in a folder that exists; the same call again resumes a killed run, or "
+            "returns the finished result. By default a temporary store that lives as long as the object.",
+        ),
+    ]
+    scratch: Annotated[
+        "str | Path | None",
+        Argument(
+            "folder for intermediates; beside OUT by default",
+            "Folder for narrow intermediates, seen by all workers; beside ``out`` by default.",
+        ),
+    ]
+    overwrite: Annotated[
+        "bool",
+        Argument(
+            "replace another output or unfinished run",
+            "Replace an output, or an unfinished run, of another request.",
+        ),
+    ]
+    cluster: Annotated[
+        "str | Path | None",
+        Argument(
+            "local, slurm, allocation, mpi, or the name or path of a profile",
+            'This machine ("local"), or the jobs of a profile, by its name or path; "allocation" and "mpi" '
+            "are the job, and the processes, that the call itself runs in.",
+        ),
+    ]
+    workers: Annotated[
+        "int | None",
+        Argument(
+            "worker processes, or jobs; without it the threads of this process",
+            "Worker processes, or jobs of the profile, instead of the threads of this process.",
+        ),
+    ]
+    threads: Annotated[
+        "int | None",
+        Argument(
+            "of each process; all cores by default",
+            "Threads of each process, by default all usable cores, shared.",
+        ),
+    ]
+    device: Annotated[
+        "str | None",
+        Argument(
+            "cpu or gpu; by default a GPU where a profile reserves some",
+            "What panels are computed on; by default a GPU where a profile reserves some, else the host.",
+            choices=("cpu", "gpu"),
+        ),
+    ]
+    client: Annotated[
+        "Any", Argument("a Dask client", "A Dask client to work with, by default the active one, if any.")
+    ]
+    progress: Annotated[
+        "Progress | bool | None",
+        Argument(
+            "progress on stderr",
+            "True or False, by default True on a terminal or in a notebook; or a function that is called "
+            "with the name of a sweep, what is done, and what there is.",
+        ),
+    ]
 
 
 class OfMatrix(Where, total=False):
     """The same, and what becomes of a matrix before it is reduced: arguments of ``rankfold.open``."""
 
-    missing_chunks: str | None
-    prepare: Prepare
-    mask_var: Mask
-    mask_obs: Mask
-    numeric: bool | None
+    missing_chunks: Annotated[
+        "str | None",
+        Argument(
+            "chunks not in the store: their fill value, or refused",
+            "What chunks are that the store does not hold: their fill value, which is the default and said "
+            "in the result, or an error.",
+            choices=("fill", "error"),
+        ),
+    ]
+    prepare: Annotated[
+        "Prepare",
+        Argument(
+            'such as "normalize_total(1e4), log1p"',
+            'Steps that numbers go through as they are read, such as ``"normalize_total(1e4), log1p"``: see '
+            "``open``.",
+        ),
+    ]
+    mask_var: Annotated[
+        "Mask",
+        Argument(
+            "columns kept: a mask in var of AnnData",
+            "Columns that are kept: a mask, or the name of one in ``var`` of AnnData.",
+        ),
+    ]
+    mask_obs: Annotated[
+        "Mask",
+        Argument(
+            "rows kept: a mask in obs of AnnData",
+            "Rows that are kept: a mask, or the name of one in ``obs`` of AnnData.",
+        ),
+    ]
+    numeric: Annotated[
+        "bool | None",
+        Argument(
+            "of a table, leave out columns that hold no numbers",
+            "Of a table, leave out columns that hold something else than numbers, True and False, and say which.",
+        ),
+    ]
 
 
 class Growable(OfMatrix, total=False):
     """The same of methods that go on from an earlier result: see ``docs/growing.md``."""
 
-    grows: str | None
+    grows: Annotated[
+        "str | None",
+        Argument(
+            "go on from OUT where STORE has gained rows: rows reads these alone, polish then all",
+            "``out`` may hold the result of an earlier state of ``x``, to whose rows others have been added "
+            'since: it goes on from there. "rows" reads the new rows alone, "polish" then all.',
+            choices=("rows", "polish"),
+        ),
+    ]
 
 
 def opened(x: object, where: OfMatrix) -> object:
@@ -78,7 +183,13 @@ def parameters(where: type) -> list[inspect.Parameter]:
             name,
             kind,
             default=False if name == "overwrite" else None,
-            annotation=annotations[name].__forward_arg__,
+            annotation=get_args(annotations[name])[0].__forward_arg__,
         )
         for name in names
     ]
+
+
+ARGUMENTS: dict[str, Argument] = {
+    name: get_args(annotation)[1] for name, annotation in Growable.__annotations__.items()
+}
+"""What each of these arguments says of itself."""

@@ -21,6 +21,9 @@ class Argument:
     help: str
     """For the command line, without a full stop."""
 
+    meaning: str = ""
+    """For docstrings, in sentences; without one ``help``, which says less, or is of a flag that turns off."""
+
     least: float | None = None
     """Smallest number."""
 
@@ -39,6 +42,11 @@ class Argument:
     metavar: str = ""
     default_text: bool = True
     """Whether the command line shows the default."""
+
+    @property
+    def sentences(self) -> str:
+        """What it means, for a docstring."""
+        return self.meaning or f"{self.help[:1].upper()}{self.help[1:]}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rankfold.api.where import ARGUMENTS
 from rankfold.methods.argument import Parameter
 from rankfold.methods.registry import Method
 from rankfold.workflows.reporting import report_errors
@@ -92,6 +93,11 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return list(inspect.signature(function, eval_str=True).parameters.values())
 
 
+def _said(name: str, *declarations: str, metavar: str | None = None) -> Any:
+    """An option by what its argument says of itself: see ``rankfold.api.where``."""
+    return typer.Option(*declarations, metavar=metavar, help=ARGUMENTS[name].help)
+
+
 # Groups -------------------------------------------------------------------------------------------
 
 
@@ -108,23 +114,11 @@ def view(
     drop_missing_columns: Annotated[
         bool, typer.Option("--drop-missing-columns", help="leave out columns of NaN, such as land")
     ] = False,
-    missing_chunks: Annotated[
-        str | None,
-        typer.Option(metavar="fill|error", help="chunks not in the store: their fill value, or refused"),
-    ] = None,
-    prepare: Annotated[
-        str | None, typer.Option(metavar="STEPS", help='such as "normalize_total(1e4), log1p"')
-    ] = None,
-    mask_var: Annotated[
-        str | None, typer.Option(metavar="NAME", help="columns kept: a mask in var of AnnData")
-    ] = None,
-    mask_obs: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="rows kept: a mask in obs of AnnData"),
-    ] = None,
-    numeric: Annotated[
-        bool, typer.Option("--numeric", help="of a table, leave out columns that hold no numbers")
-    ] = False,
+    missing_chunks: Annotated[str | None, _said("missing_chunks", metavar="fill|error")] = None,
+    prepare: Annotated[str | None, _said("prepare", metavar="STEPS")] = None,
+    mask_var: Annotated[str | None, _said("mask_var", metavar="NAME")] = None,
+    mask_obs: Annotated[str | None, _said("mask_obs", metavar="NAME")] = None,
+    numeric: Annotated[bool, _said("numeric", "--numeric")] = False,
 ) -> dict[str, Any]:
     """How a source is seen as a matrix: arguments of ``rankfold.open``."""
     return {
@@ -208,29 +202,20 @@ def _value(parameter: Parameter, value: Any) -> Any:
 
 
 def place(
-    memory: Annotated[
-        str | None,
-        typer.Option(help="of a worker, such as 2GiB; by default half of what is free"),
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="local, slurm, allocation, mpi, or the name or path of a profile")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="worker processes, or jobs; without it the threads of this process")
-    ] = None,
-    threads: Annotated[int | None, typer.Option(help="of each process; all cores by default")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu or gpu; by default a GPU where a profile reserves some")
-    ] = None,
+    memory: Annotated[str | None, _said("memory")] = None,
+    cluster: Annotated[str | None, _said("cluster")] = None,
+    workers: Annotated[int | None, _said("workers")] = None,
+    threads: Annotated[int | None, _said("threads")] = None,
+    device: Annotated[str | None, _said("device")] = None,
 ) -> dict[str, Any]:
     """Where it runs and within what."""
     place = {"memory": memory, "cluster": cluster, "workers": workers, "threads": threads}
     return {**place, "device": device}
 
 
-Out = Annotated[Path, typer.Option(help="where the result goes; the same command again resumes")]
-Scratch = Annotated[Path | None, typer.Option(help="folder for intermediates; beside OUT by default")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace another output or unfinished run")]
+Out = Annotated[Path, _said("out")]
+Scratch = Annotated[Path | None, _said("scratch")]
+Overwrite = Annotated[bool, _said("overwrite", "--overwrite")]
 
 
 def output(
@@ -249,13 +234,7 @@ def growing_output(
     out: Out,
     scratch: Scratch = None,
     overwrite: Overwrite = False,
-    grows: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHAT",
-            help="go on from OUT where STORE has gained rows: rows reads these alone, polish then all",
-        ),
-    ] = None,
+    grows: Annotated[str | None, _said("grows", metavar="WHAT")] = None,
 ) -> dict[str, Any]:
     """Where the result goes, which may be that of an earlier state of the matrix."""
     return {**output(out, scratch, overwrite), "grows": grows}

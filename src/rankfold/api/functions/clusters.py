@@ -79,6 +79,15 @@ def kmeans(
     PVLDB 5(7), 2012 (start): here one round draws all rows, without replacement, and weighs each by how
     likely it was, where they draw some in each of several rounds and count the rows nearest to them in one
     more read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.repeat([[0.0, 0.0], [9.0, 9.0]], 30, axis=0)
+    >>> result = rf.kmeans(x, 2)
+    >>> result.labels.shape, result.centers.shape
+    ((60,), (2, 2))
     """
     how = {"n_init": n_init, "tol": tol, "passes": passes, "seed": seed, "batch_rows": batch_rows}
     return run(KMEANS.task(opened(x, where), k, init=init, **how), where)

@@ -79,6 +79,14 @@ def spectral(
     Belkin, Niyogi, Laplacian eigenmaps for dimensionality reduction and data representation, Neural
     Computation 15(6), 2003. Zhou, Saad, Tiago, Chelikowsky, Journal of Computational Physics 219, 2006, for
     eigenvectors by filters; ours differ as design note 30 says.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.spectral(np.random.default_rng(0).normal(size=(60, 3)), n_neighbors=10)
+    >>> result.embedding.shape
+    (60, 2)
     """
     how: dict[str, object] = {"tol": tol, "passes": passes, "seed": seed, "quality": quality}
     how |= {"n_neighbors": n_neighbors, "metric": metric, "min_recall": min_recall}
@@ -138,6 +146,14 @@ def diffusion_map(
     ----------
     Coifman, Lafon, Diffusion maps, Applied and Computational Harmonic Analysis 21(1), 2006, sections 2 and 3.
     Weights are those of ``fuzzy_graph``, or your own, in place of a Gaussian kernel of all pairs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.diffusion_map(np.random.default_rng(0).normal(size=(60, 3)), n_neighbors=10)
+    >>> result.embedding.shape
+    (60, 2)
     """
     how: dict[str, object] = {"alpha": alpha, "t": t, "tol": tol, "passes": passes, "seed": seed}
     how |= {"n_neighbors": n_neighbors, "metric": metric, "min_recall": min_recall, "quality": quality}

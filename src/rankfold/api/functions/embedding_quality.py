@@ -103,6 +103,14 @@ def trustworthiness(
     ----------
     Venna, Kaski, Neighborhood preservation in nonlinear projection methods: an experimental study, ICANN
     2001, LNCS 2130. Of a sample of rows the value comes with its standard error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.random.default_rng(0).normal(size=(60, 2))
+    >>> rf.trustworthiness(x, x, k=5).value
+    1.0
     """
     where = {"cluster": cluster, "workers": workers, "threads": threads, "device": device}
     how = {**where, "memory": memory, "client": client}
@@ -161,6 +169,14 @@ def continuity(
     References
     ----------
     Venna, Kaski, ICANN 2001, LNCS 2130: see ``trustworthiness``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.random.default_rng(0).normal(size=(60, 2))
+    >>> rf.continuity(x, x, k=5).value
+    1.0
     """
     where = {"cluster": cluster, "workers": workers, "threads": threads, "device": device}
     how = {**where, "memory": memory, "client": client}
@@ -215,6 +231,15 @@ def neighborhood_preservation(
     Notes
     -----
     Lists are read once, some MiB at a time: work m k log k.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.random.default_rng(0).normal(size=(60, 2))
+    >>> near = rf.knn(x, 5)
+    >>> rf.neighborhood_preservation(near, near).value
+    1.0
     """
     task = preservation_task(first, second, k)
     rows = task.source.shape[0]

@@ -112,6 +112,14 @@ def umap(
     McInnes, Healy, Melville, UMAP, arXiv:1802.03426. Unlike umap-learn a vertex moves by its own edges alone,
     an eighth of all vertices at a time, and random numbers are a function of seed, epoch, vertex, edge and
     sample: see design note 29. Densities: Narayan, Berger, Cho, Nature Biotechnology 39, 2021, and note 37.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.umap(np.random.default_rng(0).normal(size=(60, 8)), n_neighbors=5, n_epochs=20)
+    >>> result.embedding.shape
+    (60, 2)
     """
     numbers: dict[str, object] = {"n_components": n_components, "n_epochs": n_epochs, "seed": seed}
     curve = {"min_dist": min_dist, "spread": spread, "a": a, "b": b}
@@ -215,6 +223,14 @@ def tsne(
     van der Maaten, Hinton, Journal of Machine Learning Research 9, 2008; Linderman et al., Nature Methods 16,
     2019, for the grid, from whose interpolation ours differs as design note 36 says; steps are those of
     openTSNE. Kobak, Berens, Nature Communications 10, 2019, for starts, rates and several perplexities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.tsne(np.random.default_rng(0).normal(size=(60, 8)), perplexity=5)
+    >>> result.embedding.shape
+    (60, 2)
     """
     steps: dict[str, object] = {"n_iter": n_iter, "early_exaggeration_iter": early_exaggeration_iter}
     steps |= {"early_exaggeration": early_exaggeration, "exaggeration": exaggeration}
@@ -300,6 +316,14 @@ def isomap(
     Tenenbaum, de Silva, Langford, Science 290, 2000; de Silva, Tenenbaum, Sparse multidimensional scaling
     using landmark points, Stanford, 2004. Unlike these, coordinates are not turned to principal axes of all
     rows; distances among landmarks are the mean of both directions, which differ by rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.isomap(np.random.default_rng(0).normal(size=(60, 3)), n_neighbors=10)
+    >>> result.embedding.shape
+    (60, 2)
     """
     numbers: dict[str, object] = {"n_components": n_components, "n_landmarks": n_landmarks, "seed": seed}
     more: dict[str, object] = {"landmarks": landmarks, "disconnected": disconnected, "matrix": matrix}

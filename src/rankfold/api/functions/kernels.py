@@ -81,6 +81,14 @@ def kernel_pca(
     ----------
     Schoelkopf, Smola, Mueller, Nonlinear component analysis as a kernel eigenvalue problem, Neural
     Computation 10(5), 1998. Eigenpairs by block Lanczos, with random vectors that look for what it misses.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.kernel_pca(np.random.default_rng(0).normal(size=(60, 3)), 2, kernel="rbf")
+    >>> result.scores.shape
+    (60, 2)
     """
     how = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0, "tol": tol}
     return run(KERNEL_PCA.task(opened(x, where), rank=rank, **how, passes=passes, seed=seed), where)
@@ -144,6 +152,14 @@ def nystroem(
     Williams, Seeger, Using the Nystroem method to speed up kernel machines, NIPS 2000; Zhang, Tsang, Kwok,
     ICML 2008, for means of clusters; Chen, Epperly, Tropp, Webber, arXiv:2207.06503, and Epperly, Tropp,
     Webber, arXiv:2410.03969, for randomly pivoted Cholesky, ours as design note 34 says.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.nystroem(np.random.default_rng(0).normal(size=(60, 3)), 10, kernel="rbf")
+    >>> result.features.shape
+    (60, 10)
     """
     how = {"kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0, "landmarks": landmarks}
     return run(NYSTROEM.task(opened(x, where), rank=rank, **how, seed=seed), where)

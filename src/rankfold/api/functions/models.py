@@ -73,6 +73,15 @@ def transform(
     ----------
     Kim, Park, SIAM J. Sci. Comput. 33(6), 2011, algorithm 2, for the rows of an nmf. ``transform`` of
     umap-learn for weights and epochs; unlike there no weight is taken relative to others of a batch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.random.default_rng(0).normal(size=(60, 8))
+    >>> result = rf.pca(x[:50], 2)
+    >>> rf.transform(result, x[50:]).scores.shape
+    (10, 2)
     """
     if embedding_of(result) is None:
         _require_order("transform", result, x)
@@ -123,6 +132,15 @@ def update(
     ----------
     Chan, Golub, LeVeque, The American Statistician 37(3), 1983, for the mean's part in the scatter of two
     groups: it enters as one more row of the stacked factors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.random.default_rng(0).normal(size=(60, 8))
+    >>> result = rf.update(rf.pca(x[:50]), x[50:])
+    >>> np.allclose(result.mean, x.mean(axis=0))
+    True
     """
     _require_order("update", result, x)
     task = UPDATE.task(result, x, rank=rank)
@@ -168,6 +186,14 @@ def check(
     ----------
     Golub, Van Loan, Matrix Computations, fourth edition, 2013, section 8.1, for the bound, by way of the
     symmetric matrix of A and A'.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.random.default_rng(0).normal(size=(60, 8))
+    >>> rf.check(rf.svd(x, 2), x).attrs["left_orthogonality"] < 1e-12
+    True
     """
     _require_order("check", result, x)
     task = CHECK.task(result, x)
@@ -217,6 +243,14 @@ def reconstruct(
     Notes
     -----
     Work ``2 m n rank`` flops; the result is read once, and the matrix written once, by whole chunks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.random.default_rng(0).normal(size=(60, 8))
+    >>> np.allclose(rf.reconstruct(rf.svd(x), row_range=slice(0, 5)), x[:5])
+    True
     """
     task = RECONSTRUCT.task(result, rank=rank, row_range=row_range, physical=physical)
     require_apart(where.get("out"), result)

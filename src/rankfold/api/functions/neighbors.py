@@ -99,6 +99,14 @@ def knn(
     ----------
     Products as bounds of distances are folklore; ours come with a bound of their rounding error, which is
     derived in ``rankfold.kernels.neighbors.lists``, so that no neighbor is lost to float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.knn(np.arange(5.0)[:, None] ** 2, 1)  # of points 0, 1, 4, 9 and 16
+    >>> result.indices[:, 0].tolist(), result.distances[:, 0].tolist()
+    ([1, 0, 1, 2, 3], [1.0, 1.0, 3.0, 5.0, 7.0])
     """
     request: dict[str, object] = {
         "queries": queries,
@@ -159,6 +167,15 @@ def index(
     ----------
     Jegou, Douze, Schmid, Product quantization for nearest neighbor search, IEEE Trans. PAMI 33(1), 2011:
     inverted lists around centers; ours hold rows as they are, on disk, with a ball around each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.random.default_rng(0).normal(size=(300, 20))
+    >>> result = rf.knn(x[:5], 3, index=rf.index(x))
+    >>> result.indices.shape
+    (5, 3)
     """
     request = {"metric": metric, "partition_rows": partition_rows, "seed": seed}
     return run(INDEX.task(opened(x, where), **request), where)
@@ -216,6 +233,14 @@ def radius_neighbors(
     References
     ----------
     A k-d tree with boxes of points: see ``rankfold.kernels.neighbors.tree``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.radius_neighbors(np.arange(5.0)[:, None], 1.0)
+    >>> result.degrees[:].tolist()
+    [1, 2, 2, 2, 1]
     """
     request = {"queries": queries, "metric": metric, "box": box, "max_edges": max_edges}
     return run(RADIUS.task(opened(x, where), radius=radius, **request), where)
@@ -283,6 +308,13 @@ def fuzzy_graph(
     ----------
     McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 4.1. Weights are those of
     ``fuzzy_simplicial_set`` of umap-learn, to rounding in float32; with targets those of its ``fit(X, y)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> neighbors = rf.knn(np.random.default_rng(0).normal(size=(60, 8)), 5)
+    >>> graph = rf.fuzzy_graph(neighbors)
     """
     more = {"set_op_mix_ratio": set_op_mix_ratio, "local_connectivity": local_connectivity}
     beside = {"targets": targets, "target_metric": target_metric, "target_weight": target_weight}
@@ -332,5 +364,13 @@ def combine_graphs(
     ----------
     McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 3.1. Weights are those of umap-learn's products
     and sums of models.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.random.default_rng(0).normal(size=(60, 8))
+    >>> first, second = (rf.fuzzy_graph(rf.knn(part, 5)) for part in (x[:, :4], x[:, 4:]))
+    >>> both = rf.combine_graphs(first, second, rule="union")
     """
     return run(COMBINE_GRAPHS.task(first, second, rule=rule, weight=weight), where)

@@ -33,44 +33,8 @@ def svd(
     ----------
     x : path, array or Source, (m, n)
         ``"STORE.zarr::array"``, a ``.npy`` file, a NumPy, Zarr or Dask array, or what ``rf.open`` gave.
-    missing_chunks, prepare, mask_var, mask_obs : optional
-        What chunks are that the store does not hold, steps that numbers go through as they are read, and
-        which columns and rows are kept: see ``open``.
-    rank, tol : int; float, default 1e-4
-        Number of triplets; relative error at which one counts as found. ``tol`` alone: as many as leave
-        out that share of the Frobenius norm; neither: all, by "tsqr", of up to 16384 rows or columns.
-    solver : {"auto", "gram", "krylov", "subspace", "sketch", "tsqr", "lanczos"}
-        See ``docs/choosing.md``.
-    passes, oversampling, seed : int, default 8, a quarter of rank, and 0
-        Most reads of the matrix; columns of a block beyond ``rank``; key of the random start block.
-    precision : {"float32", "float64", "tf32"}, optional
-        Type of products with the matrix, and of its factors; by default float32 where it holds the data, else
-        float64. "tf32", by ``solver="subspace"`` on a GPU: float32, but rounded to 11 bits in passes that
-        others follow.
-    missing : {"raise", "mean", "em"}
-        What becomes of NaN: an error; the mean of its column, as by ``prepare="impute_mean"``; or what a
-        model of ``rank`` components expects, which is fitted by passes before all others. See Notes.
-    memory : int or str, default half of what is free
-        Working memory of a worker process above its baseline: ``"2 GiB"``.
-    out : path, optional
-        Where the result is kept, in a folder that exists; the same call again resumes a killed run, or
-        returns the finished result. By default a temporary store that lives as long as the object.
-    scratch : path, optional
-        Folder for narrow intermediates, seen by all workers; beside ``out`` by default.
-    with_rows, overwrite : bool
-        Form and write ``U``; replace an output, or an unfinished run, of another request.
-    grows : {"rows", "polish"}, optional
-        ``out`` may hold the result of an earlier state of ``x``, to whose rows others have been added since:
-        it goes on from there, and reads these alone. See Notes. Of ``svd``, ``pca``, ``nmf``, ``knn`` and
-        ``kmeans``.
-    cluster, workers, threads : optional
-        This machine ("local"), or the jobs of a profile; worker processes or jobs, instead of the threads
-        of this process; threads of each process, by default all usable cores, shared.
-    device : {"cpu", "gpu"}, optional
-        What panels are computed on; by default a GPU where a profile reserves some, else the host.
-    client, progress : optional
-        A Dask client, by default the active one. True or False, by default True on a terminal or in a
-        notebook; or a function that is called with the name of a sweep, what is done, and what there is.
+    others
+        Declared in ``rankfold.methods.svd.arguments`` and ``rankfold.api.where``.
 
     Returns
     -------
@@ -111,6 +75,17 @@ def svd(
     SIAM J. Sci. Comput. 34(1), 2012, and Fukaya, Kannan, Nakatsukasa, Yamamoto, Yanagisawa, SIAM J. Sci.
     Comput. 42(1), 2020 (TSQR). Ilin, Raiko, JMLR 11, 2010, and Luttinen, Ilin, Neurocomputing 73, 2010
     (missing="em"). Where solvers deviate is said in ``rankfold.methods.svd.solvers``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.outer(np.arange(60.0), np.arange(8.0))  # a matrix of rank 1; or the path of one
+    >>> result = rf.svd(x, 1)
+    >>> result.U.shape, result.s.shape, result.Vt.shape
+    ((60, 1), (1,), (1, 8))
+    >>> np.allclose(result.U * result.s @ result.Vt, x)
+    True
     """
     flags: Any = {"with_rows": with_rows, "precision": precision, "missing": missing}
     task = SVD.task(opened(x, where), rank, tol, solver, passes, oversampling, seed, **flags)
@@ -139,6 +114,9 @@ def pca(
 
     Parameters
     ----------
+    x : path, array or Source, (m, n)
+        Samples in rows: ``"STORE.zarr::array"``, a ``.npy`` file, a NumPy, Zarr or Dask array, or what
+        ``rf.open`` gave.
     center : bool
         Subtract the mean of each column.
     scale : bool
@@ -171,6 +149,16 @@ def pca(
     ----------
     Chan, Golub, LeVeque, Algorithms for computing the sample variance, The American Statistician 37(3), 1983,
     for means and scatter in pieces; solvers as for ``svd``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.random.default_rng(0).normal(size=(60, 8))  # or the path of a matrix
+    >>> result = rf.pca(x, 2, scale=True)
+    >>> result.scores.shape, result.components.shape
+    ((60, 2), (2, 8))
+    >>> share = result.explained_variance_ratio.sum()
     """
     flags = {"center": center, "scale": scale, "whiten": whiten, "with_rows": with_rows}
     kinds: Any = {"precision": precision, "missing": missing}
@@ -223,6 +211,14 @@ def qr(
     SIAM J. Sci. Comput. 34(1), 2012, where a sample misleads; else Cholesky QR of columns that a sample makes
     nearly orthonormal: Fukaya, Kannan, Nakatsukasa, Yamamoto, Yanagisawa, Shifted Cholesky QR, SIAM J. Sci.
     Comput. 42(1), 2020, with a preconditioner from sampled rows instead of a shift.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.qr(np.random.default_rng(0).normal(size=(60, 8)))
+    >>> result.Q.shape, result.R.shape
+    ((60, 8), (8, 8))
     """
     task = QR.task(opened(x, where), passes=passes, seed=seed, with_rows=with_rows)
     return run(task, where)
@@ -313,6 +309,14 @@ def nmf(
     factorization, NIPS 13, 2001 ("mu"). Huang, Sidiropoulos, Liavas, IEEE Trans. Signal Processing 64(19),
     2016 ("admm"). Kim, Choi, Weighted nonnegative matrix factorization, ICASSP 2009 (weights). All are
     arranged so that one read updates both factors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.nmf(np.random.default_rng(0).random((60, 8)), 3)
+    >>> result.W.shape, result.H.shape
+    ((60, 3), (3, 8))
     """
     counts = {"weights": weights, "missing": missing, "row_weights": row_weights}
     how = {"loss": loss, "solver": solver, "constraint_W": constraint_W, "constraint_H": constraint_H}

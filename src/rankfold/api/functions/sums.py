@@ -80,6 +80,13 @@ def kernel_sum(
     ----------
     Barnes, Hut, A hierarchical O(N log N) force-calculation algorithm, Nature 324, 1986. See
     ``rankfold.kernels.sums.tree_sums``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> x = np.random.default_rng(0).normal(size=(60, 3))
+    >>> result = rf.kernel_sum(x, kernel="gaussian", bandwidth=1.0)
     """
     request = {"kernel": kernel, "softening": softening, "bandwidth": bandwidth, "forces": forces}
     request |= {"targets": targets, "tol": tol, "seed": seed}
@@ -141,6 +148,12 @@ def density(
     ----------
     Silverman, Density estimation for statistics and data analysis, 1986; Scott, Multivariate density
     estimation, 1992: the rules for bandwidths.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> result = rf.density(np.random.default_rng(0).normal(size=(60, 3)), bandwidth=0.5)
     """
     request = {"bandwidth": bandwidth, "kernel": kernel, "weights": weights, "tol": tol, "seed": seed}
     return run(DENSITY.task(opened(x, where), targets=targets, **request), where)

@@ -20,14 +20,38 @@ HOME = "rankfold.methods.svd.svd"
 
 Rank = Annotated[
     int | None,
-    Argument("number of components; found from tol if not given; all for tsqr without either", least=1),
+    Argument(
+        "number of components; found from tol if not given; all for tsqr without either",
+        "Number of components. Without it as many as leave out the share ``tol`` of the Frobenius norm; "
+        'without either all, by "tsqr", of up to 16384 rows or columns.',
+        least=1,
+    ),
 ]
 Tol = Annotated[
     float | None,
-    Argument("estimated relative error to stop at, 1e-4 by default; without rank, of all"),
+    Argument(
+        "estimated relative error to stop at, 1e-4 by default; without rank, of all",
+        "Estimated relative error at which a component counts as found, 1e-4 by default. Without ``rank``: "
+        "the share of the Frobenius norm that all components may leave out.",
+    ),
 ]
-Solver = Annotated[str, Argument(f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}", choices=CHOICES)]
-Passes = Annotated[int | None, Argument("most passes over the matrix; 8 by default, more if sparse", least=1)]
+Solver = Annotated[
+    str,
+    Argument(
+        f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}",
+        'How components are found: see ``docs/choosing.md``. "auto" takes the one that a sample of the '
+        "matrix and a nominal core speak for.",
+        choices=CHOICES,
+    ),
+]
+Passes = Annotated[
+    int | None,
+    Argument(
+        "most passes over the matrix; 8 by default, more if sparse",
+        "Most reads of the matrix; 8 by default, more of sparse ones.",
+        least=1,
+    ),
+]
 Oversampling = Annotated[
     int | None, Argument("columns of a block beyond the rank; a quarter of it by default")
 ]
@@ -35,6 +59,9 @@ Precision = Annotated[
     str | None,
     Argument(
         "type of products with the matrix; by default float32 where it holds the data, else float64",
+        "Type of products with the matrix, and of its factors; by default float32 where it holds the data, "
+        'else float64. "tf32", by ``solver="subspace"`` on a GPU: float32, but rounded to 11 bits in passes '
+        "that others follow.",
         choices=PRECISIONS,
     ),
 ]
@@ -42,11 +69,19 @@ Missing = Annotated[
     str,
     Argument(
         "what becomes of NaN: refused, the mean of its column, or completed by the components asked for",
+        'What becomes of NaN. "raise": an error. "mean": the mean of its column, as by '
+        '``prepare="impute_mean"``. "em": what a model of ``rank`` components expects, which is fitted by '
+        "passes before all others.",
         choices=MISSING,
     ),
 ]
 Seed = Annotated[int, Argument("key of the random start", least=0, below=2**64)]
-Rows = Annotated[bool, Argument("leave out U or scores", option="--no-rows")]
+Rows = Annotated[
+    bool,
+    Argument(
+        "leave out U or scores", "Form and write what has a row for each: U, scores.", option="--no-rows"
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +123,7 @@ class QrArguments:
 
     passes: Passes = None
     seed: Annotated[int, Argument("key of what is random", least=0, below=2**64)] = 0
-    with_rows: Annotated[bool, Argument("leave out Q", option="--no-rows")] = True
+    with_rows: Annotated[bool, Argument("leave out Q", "Form and write ``Q``.", option="--no-rows")] = True
 
 
 SVD = Method(

@@ -173,6 +173,14 @@ def open_source(
     -----
     Reads metadata alone; of ``drop_missing_columns`` one row, of sparse matrices where rows begin. Measured
     steps, and columns of a sparse matrix that are selected, read the matrix once each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import rankfold as rf
+    >>> matrix = rf.open(np.ones((60, 4, 2)), row_axes=0)  # or a path
+    >>> matrix.shape
+    (60, 8)
     """
     choice = require_choice(x, missing if missing_chunks is None else missing_chunks)
     source, steps = _matrix(x, choice, row_axes, numeric=bool(numeric)), parse_steps(prepare)

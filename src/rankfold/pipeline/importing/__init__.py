@@ -202,6 +202,16 @@ def import_array(
     -----
     Reads the source once. A tile that does not match its chunks is copied by way of a plain file beside the
     destination, which is gone when this returns. The destination appears when it is complete.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tempfile
+    >>> import rankfold as rf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = rf.import_array(np.ones((60, 8)), f"{folder}/x.zarr")
+    ...     rf.open(f"{folder}/x.zarr").shape
+    (60, 8)
     """
     bound_heaps()
     if layout not in LAYOUTS:

@@ -375,5 +375,15 @@ def open_result(path: Path | str) -> Result:
     Notes
     -----
     Reads metadata alone. Whether an array is whole is looked at when it is first used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tempfile
+    >>> import rankfold as rf
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = rf.svd(np.ones((60, 8)), 1, out=f"{folder}/r.zarr")
+    ...     rf.open_result(f"{folder}/r.zarr").s.shape
+    (1,)
     """
     return Result(path)
