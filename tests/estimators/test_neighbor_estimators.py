@@ -32,6 +32,7 @@ METRICS: list[dict[str, Any]] = [
     {"metric": "l2"},
     {"metric": "sqeuclidean"},
     {"metric": "cosine"},
+    {"metric": "correlation"},
     {"metric": "cityblock"},
     {"metric": "chebyshev"},
     {"metric": "infinity"},

@@ -1,4 +1,4 @@
-"""Answers follow the size of the numbers: those of a matrix times a power of two, or a refusal that names it."""
+"""Answers follow the size of the numbers, by any power of two, or are refused by it."""
 
 from __future__ import annotations
 

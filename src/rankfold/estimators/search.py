@@ -29,6 +29,7 @@ METRICS = {
     "l2": "euclidean",
     "sqeuclidean": "sqeuclidean",
     "cosine": "cosine",
+    "correlation": "correlation",
     "manhattan": "manhattan",
     "l1": "manhattan",
     "cityblock": "manhattan",

@@ -221,7 +221,9 @@ def test_bits_that_are_not_packed_are_refused(change: Any, metric: str, message:
 @pytest.mark.parametrize("metric", ["hamming", "jaccard", "bit_hamming", "bit_jaccard"])
 def test_other_searches_refuse_sets(metric: str) -> None:
     x = sets(50, 40).astype(np.uint8)
-    with pytest.raises(InputError, match=f"takes euclidean, sqeuclidean and cosine, not {metric}"):
+    with pytest.raises(
+        InputError, match=f"takes euclidean, sqeuclidean, cosine and correlation, not {metric}"
+    ):
         rf.knn(x, 3, metric=metric, solver="approximate")
     with pytest.raises(InputError, match=f"not by {metric}"):
         rf.knn(x, 3, metric=metric, solver="tree")

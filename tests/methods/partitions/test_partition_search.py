@@ -227,7 +227,7 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
     ("asked", "message"),
     [
         ({"metric": "inner_product"}, "rows of large norm have the largest inner products"),
-        ({"metric": "manhattan"}, "takes euclidean, sqeuclidean and cosine, not manhattan"),
+        ({"metric": "manhattan"}, "takes euclidean, sqeuclidean, cosine and correlation, not manhattan"),
         ({"min_recall": 1.0}, "min_recall must be a share from 0 to below 1, not 1.0"),
         ({"min_recall": "most"}, "min_recall must be a share"),
         ({"min_recall": np.nan}, "min_recall must be a share"),

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import scipy.sparse as sp
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import to_zarr
 from scipy.spatial import cKDTree
+from sklearn.neighbors import NearestNeighbors
 
 import rankfold as rf
 from rankfold.methods.radius import estimate, radius
@@ -68,6 +70,27 @@ def test_edges_are_those_of_brute_force(data: st.DataObject, n: int, d: int) -> 
     assert_graph(rf.radius_neighbors(x, within, **how), brute(x, x, within, metric, box, itself=True))
     among = rf.radius_neighbors(x, within, queries=q, **how)
     assert_graph(among, brute(x, q, within, metric, box, itself=False))
+
+
+@pytest.mark.parametrize("metric", ["cosine", "correlation"])
+@pytest.mark.parametrize("columns", [2, 3, 12])
+def test_directions_within_a_radius_are_those_of_scikit_learn(metric: str, columns: int) -> None:
+    r = np.random.default_rng(columns)
+    x, q = r.normal(size=(150, columns)), r.normal(size=(40, columns))
+    x[[5, 90]], q[3] = 0, 0  # at distance 1 from all, and from each other
+    x[7] *= 1e-200
+    compared = [a - a.mean(axis=1, keepdims=True) if metric == "correlation" else a for a in (x * 1.0, q)]
+    compared[0][7] *= 1e200
+    theirs = NearestNeighbors(radius=0.4, metric="cosine", algorithm="brute").fit(compared[0])
+    for queries, among in ((None, theirs.radius_neighbors_graph(mode="distance")),
+                           (q, theirs.radius_neighbors_graph(compared[1], mode="distance"))):  # fmt: skip
+        ours = rf.radius_neighbors(x, 0.4, metric=metric, queries=queries).graph
+        matrix = sp.csr_array((ours.data, ours.indices, ours.indptr), among.shape)
+        np.testing.assert_allclose(matrix.toarray(), among.toarray(), atol=1e-15)
+    with pytest.raises(rf.RankfoldError, match="rows without a direction"):
+        rf.radius_neighbors(x, 1.5, metric=metric)
+    with pytest.raises(rf.RankfoldError, match="rows without a direction"):
+        rf.radius_neighbors(x[:5], 1.5, metric=metric, queries=q)
 
 
 @pytest.mark.parametrize("edges", [1, 3, 64, 5000])
@@ -173,7 +196,8 @@ def test_a_sample_tells_about_how_many_edges_there_are(monkeypatch: pytest.Monke
         ({"radius": -1.0}, "radius must be a number of at least 0"),
         ({"radius": np.nan}, "radius must be"),
         ({"radius": np.inf}, "radius must be"),
-        ({"radius": 1.0, "metric": "cosine"}, "metric 'cosine' is not known here"),
+        ({"radius": 1.0, "metric": "jaccard"}, "metric 'jaccard' is not known here"),
+        ({"radius": 1.0, "metric": "cosine", "box": 2}, "cosine is of directions: leave box out"),
         ({"radius": 1.0, "box": [1, 2]}, "box must give the length of each of the 3 columns"),
         ({"radius": 1.0, "max_edges": 0}, "max_edges must be at least 1"),
         ({"radius": 1.0, "queries": np.zeros((2, 2))}, "queries .* have 2 columns"),

@@ -49,8 +49,8 @@ def knn(
     index : Result of ``index`` or path
         Rows among which neighbors of those of ``x`` are looked for. They go through the steps of its matrix.
     metric : str or function
-        "euclidean", "sqeuclidean", "cosine", "inner_product" (largest first, as negative distances),
-        "manhattan", "chebyshev"; or a symmetric function of two float64 rows that numba compiles. "hamming"
+        "euclidean", "sqeuclidean", "cosine", "correlation" (cosine of rows less their mean), "inner_product"
+        (largest first, as negative distances), "manhattan", "chebyshev"; or a symmetric function of two float64 rows that numba compiles. "hamming"
         is the share of columns that differ, "jaccard" that of the members of either row that one has, where
         members are what is not zero; "bit_hamming" and "bit_jaccard" are the same of packed bits, as
         ``numpy.packbits(x, axis=1)`` gives them. "haversine" is the angle between places given by latitude
@@ -63,8 +63,8 @@ def knn(
     solver : {"auto", "pairs", "tree", "approximate"}
         Let all pairs of rows meet, or hold points of few columns in a tree, in memory. The neighbors are the
         same to the last bit; left out, the tree is taken where it is fast and fits. "approximate": let the
-        rows of a partition meet, in rounds, until the recall is reached; by "euclidean", "sqeuclidean" and
-        "cosine", for 16 columns or more.
+        rows of a partition meet, in rounds, until the recall is reached; by "euclidean", "sqeuclidean",
+        "cosine" and "correlation", for 16 columns or more.
     min_recall : float, in [0, 1)
         Share of the true neighbors that is enough: it is measured on 400 rows or more, and the lower end
         of its 95 % interval must reach it. Left out, neighbors are exact, but for solver="approximate", of
@@ -136,7 +136,7 @@ def index(
     ----------
     x : path, array or Source, (m, n)
         Anything ``svd`` takes, of 16 columns or more.
-    metric : {"euclidean", "sqeuclidean", "cosine"}
+    metric : {"euclidean", "sqeuclidean", "cosine", "correlation"}
         By which neighbors will be looked for; the first two share an index.
     partition_rows : int
         Rows of a partition on average, by default the larger of 256 and half the root of m.
@@ -203,7 +203,8 @@ def radius_neighbors(
     queries : like ``x``, (q, n)
         Rows whose neighbors among those of ``x`` are wanted instead, as for ``knn``. They are held as well.
     metric : str
-        "euclidean", "sqeuclidean", "manhattan", "chebyshev" or "haversine", as for ``knn``.
+        "euclidean", "sqeuclidean", "cosine", "correlation", "manhattan", "chebyshev" or "haversine", as for
+        ``knn``.
     box : number or numbers, (n,)
         Lengths after which columns repeat themselves, as for ``knn``. Two rows are joined once, by their
         nearest images.

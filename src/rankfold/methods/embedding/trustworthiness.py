@@ -38,7 +38,7 @@ from rankfold.methods.embedding.quality_plan import ResidentSweeps, plan_embeddi
 from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
 from rankfold.methods.knn.knn import Neighbors
 from rankfold.methods.knn.pair_fold import has_bounds
-from rankfold.methods.knn.request import NeighborRequest
+from rankfold.methods.knn.request import NeighborRequest, compared_rows
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.task import Output
 from rankfold.pipeline.data.grid import Grid
@@ -99,7 +99,7 @@ class EmbeddingQuality:
                 f"{source.name} is compressed by columns, so that rows cannot be read by themselves. "
                 "Write it by rows (CSR) first"
             )
-        return cls(source, parameters, parameters.sample())
+        return cls(compared_rows(source, parameters.metric), parameters, parameters.sample())
 
     @property
     def k(self) -> int:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.knn.arguments import CORRELATION
 from rankfold.methods.registry import Method
 
-NAMES = ("euclidean", "sqeuclidean", "cosine")
+NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION)
 """Metrics by which near rows share a partition."""
 
 
@@ -16,7 +17,9 @@ NAMES = ("euclidean", "sqeuclidean", "cosine")
 class IndexArguments:
     """See ``rankfold.index``."""
 
-    metric: Annotated[str, Argument("euclidean, sqeuclidean or cosine", choices=(*NAMES, "l2"))] = "euclidean"
+    metric: Annotated[
+        str, Argument("euclidean, sqeuclidean, cosine or correlation", choices=(*NAMES, "l2"))
+    ] = "euclidean"
     partition_rows: Annotated[int | None, Argument("rows of a partition on average", least=2)] = None
     seed: Annotated[int, Argument("key of the partitions", least=0, below=2**64)] = 0
 

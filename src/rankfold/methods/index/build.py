@@ -17,6 +17,7 @@ from rankfold.methods.index.layout import IndexLayout
 from rankfold.methods.index.request import IndexRequest
 from rankfold.methods.index.sort_rows import SortRows
 from rankfold.methods.knn.plan import SCAN_FLOPS
+from rankfold.methods.knn.request import compared_rows
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.partitions.assign import AssignRows
 from rankfold.methods.partitions.files import ID, PARTITION, Runs
@@ -184,4 +185,4 @@ def index_task(
     """What is to be indexed, checked; arguments of ``rankfold.index``."""
     source, request = open_source(x), IndexRequest.of(metric, partition_rows, seed)
     request.check(source)
-    return IndexRows(source, request)
+    return IndexRows(compared_rows(source, request.metric), request)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from rankfold.methods.index.arguments import NAMES
 from rankfold.methods.knn.arguments import ALIASES
+from rankfold.methods.knn.request import compared_rows
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.open_like import open_like
@@ -65,7 +66,7 @@ class StoredIndex:
                 f"{source.name} has {source.shape[1]} columns, but {self.name} has {self.rows.shape[1]}. "
                 "Give rows of the same columns, in the same order"
             )
-        return source
+        return compared_rows(source, str(self.result.attrs["request"]["metric"]))
 
     def require_metric(self, metric: str) -> None:
         """Raise ``InputError`` where partitions are by another metric."""

@@ -24,6 +24,7 @@ METRICS = {
     "euclidean": "euclidean",
     "sqeuclidean": "sqeuclidean",
     "cosine": "cosine",
+    "correlation": "correlation",
     "manhattan": "cityblock",
     "chebyshev": "chebyshev",
     "hamming": "hamming",

@@ -8,7 +8,8 @@ from typing import Annotated
 from rankfold.methods.argument import Argument
 from rankfold.methods.registry import Method
 
-NAMES = ("euclidean", "sqeuclidean", "cosine", "inner_product", "manhattan", "chebyshev")
+CORRELATION = "correlation"
+NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION, "inner_product", "manhattan", "chebyshev")
 SET_NAMES = ("hamming", "jaccard", "bit_hamming", "bit_jaccard")
 """Of sets, or of numbers that are the same or not; and of neighbors alone."""
 
@@ -52,8 +53,8 @@ class KnnArguments:
     metric: Annotated[
         str,
         Argument(
-            "euclidean, sqeuclidean, cosine, inner_product, manhattan, chebyshev or haversine; hamming or "
-            "jaccard, bit_hamming or bit_jaccard of packed bits",
+            "euclidean, sqeuclidean, cosine, correlation, inner_product, manhattan, chebyshev or haversine; "
+            "hamming or jaccard, bit_hamming or bit_jaccard of packed bits",
             choices=(*NAMES, *SET_NAMES, HAVERSINE, *ALIASES),
         ),
     ] = "euclidean"

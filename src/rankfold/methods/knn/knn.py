@@ -30,7 +30,7 @@ from rankfold.methods.knn.graph import (
 )
 from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds
 from rankfold.methods.knn.plan import NeighborFold, PairSweeps, plan_neighbors
-from rankfold.methods.knn.request import METRICS, NeighborRequest
+from rankfold.methods.knn.request import METRICS, NeighborRequest, compared_rows
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.knn.sparse_fold import NearestSparsePairs
 from rankfold.methods.knn.sparse_rows import SparseReader, common_columns, cut_blocks, sparse_rows
@@ -91,6 +91,8 @@ class Neighbors:
         cls, source: Source, queries: Source | None, parameters: NeighborRequest, base: Result | None = None
     ) -> Neighbors:
         """Check that it can be done."""
+        source = compared_rows(source, parameters.metric)
+        queries = None if queries is None else compared_rows(queries, parameters.metric)
         parameters.check(source.shape[0], source.name, itself=queries is None)
         if parameters.needs_tree:
             require_tree(parameters, source, base is not None)

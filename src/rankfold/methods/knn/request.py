@@ -13,15 +13,18 @@ from typing import Any
 
 from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.neighbors.lists import Metric
-from rankfold.methods.knn.arguments import ALIASES, DEFAULT_RECALL, HAVERSINE, SOLVERS, SYMMETRIC
+from rankfold.methods.knn.arguments import ALIASES, CORRELATION, DEFAULT_RECALL, HAVERSINE, SOLVERS, SYMMETRIC
 from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer
+from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.prepare.centered_rows import center_rows
 
 METRICS = {
     "euclidean": Metric.EUCLIDEAN,
     "sqeuclidean": Metric.SQEUCLIDEAN,
     "cosine": Metric.COSINE,
+    CORRELATION: Metric.COSINE,
     "inner_product": Metric.INNER_PRODUCT,
     "manhattan": Metric.MANHATTAN,
     "chebyshev": Metric.CHEBYSHEV,
@@ -34,6 +37,11 @@ SET_METRICS = {
     "bit_jaccard": SetMetric.JACCARD,
 }
 """Of neighbors alone: see ``SET_NAMES``."""
+
+
+def compared_rows(source: Source, metric: str) -> Source:
+    """Rows of a matrix as a metric of ``METRICS`` compares them: correlation is the cosine of centered ones."""
+    return center_rows(source) if metric == CORRELATION else source
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def _hindrance(task: Neighbors) -> str:
             Metric.COSINE,
         )
     ):
-        return f"takes euclidean, sqeuclidean and cosine, not {parameters.metric}"
+        return f"takes euclidean, sqeuclidean, cosine and correlation, not {parameters.metric}"
     if not has_bounds(parameters.code, columns):
         return f"is for rows of 16 columns or more, of which {task.source.name} has {columns}"
     return ""

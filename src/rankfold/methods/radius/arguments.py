@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.knn.arguments import ALIASES, HAVERSINE
+from rankfold.methods.knn.arguments import ALIASES, CORRELATION, HAVERSINE
 from rankfold.methods.registry import Method
 
-NAMES = ("euclidean", "sqeuclidean", "manhattan", "chebyshev", HAVERSINE)
+NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION, "manhattan", "chebyshev", HAVERSINE)
 
 MOST_EDGES = 10**10
 """Of a graph, unless more are asked for: 160 GB."""
@@ -25,7 +25,10 @@ class RadiusArguments:
     ] = None
     metric: Annotated[
         str,
-        Argument("euclidean, sqeuclidean, manhattan, chebyshev or haversine", choices=(*NAMES, *ALIASES)),
+        Argument(
+            "euclidean, sqeuclidean, cosine, correlation, manhattan, chebyshev or haversine",
+            choices=(*NAMES, *ALIASES),
+        ),
     ] = "euclidean"
     box: Annotated[
         str | None,

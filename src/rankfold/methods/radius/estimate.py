@@ -7,6 +7,7 @@ rows are drawn it is the number itself.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -75,7 +76,7 @@ def _sample(reader: PointReader) -> PointReader:
     key = np.array([0, Purpose.RADIUS_ROWS], np.uint64)
     drawn = np.random.Generator(np.random.Philox(key=key)).choice(rows, SAMPLE_ROWS, replace=False)
     source: Source = select(reader.source, rows=np.sort(drawn), columns=None)
-    return PointReader(source, reader.metric, reader.box)
+    return dataclasses.replace(reader, source=source)
 
 
 def _count(points: PointReader, some: PointReader, radius: float, *, itself: bool) -> int:

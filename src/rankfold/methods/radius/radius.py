@@ -6,6 +6,7 @@ are decides what is written, so a sample tells before, and the count once more b
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.tree import LEAF
 from rankfold.methods.knn.graph import NAME, POINTERS, create_group
+from rankfold.methods.knn.request import compared_rows
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.parts.square_range import require_squares
 from rankfold.methods.radius.arguments import MOST_EDGES
@@ -23,7 +25,7 @@ from rankfold.methods.radius.estimate import EdgeEstimate
 from rankfold.methods.radius.folds import CountNeighbors, ListNeighbors
 from rankfold.methods.radius.request import RadiusRequest
 from rankfold.methods.task import Output, count
-from rankfold.methods.tree.coordinates import PointReader
+from rankfold.methods.tree.coordinates import FAR, OF_DIRECTIONS, PointReader
 from rankfold.methods.tree.plan import TreeSweeps
 from rankfold.methods.tree.points import PointTree
 from rankfold.methods.tree.queries import Queries
@@ -32,7 +34,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.blocks import Cut, cut, own_streams
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError, PlanError
+from rankfold.pipeline.errors import DataError, InputError, PlanError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.open_like import open_beside
 from rankfold.pipeline.planning.plan import Plan
@@ -112,7 +114,8 @@ class RadiusNeighbors:
         points = PointTree.read(reader, run.concurrency)
         run.passes += 1
         require_squares(points.tree.boxes[0], reader.code, self.source)
-        queries = None if self.queries is None else self._reader(self.queries).read(0, self.left.shape[0])
+        queries = None if self.queries is None else self._left_reader.read(0, self.left.shape[0])
+        self._require_directions(points, queries)
         count_fold = self._count_fold(points, queries, run.result)
         create_output(run.result, "degrees", (self.left.shape[0],), np.int64, (count_fold.cut.panel_rows,))
         total = run.sweep("counts", count_fold)
@@ -139,8 +142,28 @@ class RadiusNeighbors:
                 "max_edges"
             )
 
+    def _require_directions(self, points: PointTree, queries: npt.NDArray[np.float64] | None) -> None:
+        """Raise ``DataError`` for rows of zeros that are at distance 1 from all, and within the radius."""
+        if self.parameters.metric not in OF_DIRECTIONS or self.parameters.radius < 1:
+            return
+        for matrix, largest in (
+            (self.source, float(points.tree.boxes[0].max())),
+            (self.left, 0.0 if queries is None else -float(queries.min(initial=0.0))),
+        ):
+            if largest >= FAR:
+                raise DataError(
+                    f"{matrix.name} has rows without a direction (of zeros, or constant ones by correlation), which "
+                    f"are at distance 1 from all: radius {self.parameters.radius:g} joins them with all rows. "
+                    "Leave them out, or give a radius below 1"
+                )
+
     def _reader(self, source: Source) -> PointReader:
         return PointReader(source, self.parameters.metric, self.parameters.box)
+
+    @property
+    def _left_reader(self) -> PointReader:
+        """Of the rows that get neighbors."""
+        return dataclasses.replace(self._reader(self.left), side=1 if self.queries is None else -1)
 
     @property
     def _reach(self) -> float:
@@ -157,7 +180,7 @@ class RadiusNeighbors:
         self, points: PointTree | None, queries: npt.NDArray[np.float64] | None, result: Path
     ) -> CountNeighbors:
         itself = self.queries is None
-        some = Queries(points, self._reader(self.left), itself, queries)
+        some = Queries(points, self._left_reader, itself, queries)
         return CountNeighbors(self._rows_cut(), some, self._reach, result)
 
     def _list_fold(
@@ -208,9 +231,9 @@ def radius_task(
             "Give rows of the same columns, in the same order"
         )
     request = RadiusRequest.of(source, radius, metric, box, max_edges)
-    readers = [
-        None if each is None else PointReader(each, request.metric, request.box) for each in (source, others)
-    ]
-    assert readers[0] is not None  # noqa: S101
-    estimate = EdgeEstimate.of(readers[0], readers[1], request.radius)
-    return RadiusNeighbors(source, others, request, estimate)
+    source = compared_rows(source, request.metric)
+    reader, other_reader = PointReader(source, request.metric, request.box), None
+    if others is not None:
+        others = compared_rows(others, request.metric)
+        other_reader = PointReader(others, request.metric, request.box, side=-1)
+    return RadiusNeighbors(source, others, request, EdgeEstimate.of(reader, other_reader, request.radius))

@@ -9,7 +9,7 @@ from typing import Any
 from rankfold.methods.knn.arguments import ALIASES
 from rankfold.methods.radius.arguments import MOST_EDGES, NAMES
 from rankfold.methods.svd.request import integer
-from rankfold.methods.tree.coordinates import Box, box_of, require_points
+from rankfold.methods.tree.coordinates import OF_DIRECTIONS, Box, box_of, require_points
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 
@@ -42,7 +42,10 @@ class RadiusRequest:
         if most < 1:
             raise InputError(f"max_edges must be at least 1, not {most}")
         lengths = box_of(box, source.shape[1], source.name)
-        require_points(name, lengths, source)
+        if name not in OF_DIRECTIONS:
+            require_points(name, lengths, source)
+        elif lengths is not None:
+            raise InputError(f"a box is for distances of points, and {name} is of directions: leave box out")
         return cls(length, name, lengths, most)
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Rows of a matrix as points: as they are, in a box that repeats itself, or on the unit sphere.
 
+Cosine is found by the chord between rows of length 1, of which it is half the square.
+
 Great-circle distances are found by the chord between points of the unit sphere in three dimensions, which
 grows with them: the poles and longitude 180 are places as any other. An angle is ``2 arcsin(chord / 2)``.
 It is right to some 2e-16 radians, a nanometer on the Earth, but near the antipode, where a chord hardly
@@ -18,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.knn.arguments import CORRELATION
 from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
@@ -37,16 +40,27 @@ TREE_METRICS = {
 """Metrics of points, and the one that the tree is searched by."""
 
 
+OF_DIRECTIONS = ("cosine", CORRELATION)
+"""Metrics of rows of length 1: of their chord ``c``, which the tree is searched by, the distance is c^2 / 2."""
+
+FAR = 8.0
+"""Where rows of zeros lie along the first column, which have no direction: each by itself, this far from the next
+and farther from the sphere than any two of its points."""
+
+
 @dataclass(frozen=True, slots=True)
 class PointReader:
     """How rows of a source become points."""
 
     source: Source
     metric: str
-    """One of ``TREE_METRICS``."""
+    """One of ``TREE_METRICS``, or of ``OF_DIRECTIONS``."""
 
     box: Box | None = None
     """Length of each column after which it repeats itself, 0 where it does not."""
+
+    side: int = 1
+    """-1 for rows that meet others: their rows of zeros lie on the other side of the sphere."""
 
     @property
     def columns(self) -> int:
@@ -56,7 +70,7 @@ class PointReader:
     @property
     def code(self) -> int:
         """The metric that the tree is searched by."""
-        return int(TREE_METRICS[self.metric])
+        return int(TREE_METRICS.get(self.metric, Metric.EUCLIDEAN))
 
     @property
     def period(self) -> Float64 | None:
@@ -79,6 +93,8 @@ class PointReader:
         x = rows.read(rows.buffer(stop - start), start, stop, 0).raw.astype(np.float64)
         if self.metric == HAVERSINE:
             return self._on_sphere(x, start)
+        if self.metric in OF_DIRECTIONS:
+            self._make_directions(x, start)
         for column, length in enumerate(self.box or ()):
             if length:
                 wrap(x[:, column], length)
@@ -102,12 +118,27 @@ class PointReader:
         around = np.cos(latitude)
         return np.stack([around * np.cos(longitude), around * np.sin(longitude), np.sin(latitude)], axis=1)
 
+    def _make_directions(self, x: Float64, start: int) -> None:
+        """Rows of length 1, in place; rows of zeros are put far from all others."""
+        sizes = np.abs(x).max(axis=1, initial=0.0)
+        zeros = np.flatnonzero(sizes == 0)
+        sizes[zeros] = 1.0
+        x /= sizes[:, None]  # of any size: their squares are in range now
+        lengths = np.sqrt(np.einsum("ij,ij->i", x, x))
+        lengths[zeros] = 1.0
+        x /= lengths[:, None]
+        x[zeros, 0] = self.side * FAR * (1.0 + start + zeros)
+
     def keys_of(self, keys: Float64) -> Float64:
         """Distances of what the tree was searched by."""
+        if self.metric in OF_DIRECTIONS:
+            return keys * keys / 2
         return 2 * np.arcsin(np.minimum(keys / 2, 1.0)) if self.metric == HAVERSINE else keys
 
     def reach_of(self, radius: float) -> float:
         """A radius as the tree is searched by it."""
+        if self.metric in OF_DIRECTIONS:
+            return math.sqrt(2 * radius)
         if self.metric != HAVERSINE:
             return radius
         return 2 * math.sin(radius / 2) if radius < math.pi else math.inf

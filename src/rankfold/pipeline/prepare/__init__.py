@@ -10,6 +10,7 @@ chosen_columns     steps that keep some of the columns
 local_regression   a smooth curve through points
 gaps               what marks what is missing, and completion of rows by a model of low rank
 words              how steps are said
+centered_rows      rows less their own mean, as correlation compares them
 prepared           a matrix whose numbers go through steps whenever they are read
 affine             what steps did to columns, and the same taken back
 alike              columns of matrices that meet, compared by name

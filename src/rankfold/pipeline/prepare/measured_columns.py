@@ -109,8 +109,7 @@ class Scale:
             column = int(lost.argmax())
             raise DataError(
                 f"numbers of column {column} (from 0) of {source.name} are near {sizes[column]:.0e}: their "
-                "squares leave the range of float64, and so does their standard deviation. Store them in other "
-                "units"
+                "squares leave the range of float64. Store them in other units, and run again"
             )
         return {"mean": moments.mean, "std": np.sqrt(moments.variance(self.ddof))}
 

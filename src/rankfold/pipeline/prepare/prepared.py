@@ -130,7 +130,7 @@ class PreparedSource(Readable, SamePlaces):
         What a run has measured follows from its request: the matrix is the one that it was asked of.
         """
         said = tuple(step for step in self.said if not getattr(step, "of_run", False))
-        if len(said) == len(_said(self.inner)):
+        if len(said) == len(steps_of(self.inner)):
             return self.inner.fingerprint()
         text = f"{self.inner.fingerprint()} {in_words(said)}"
         for place, step in enumerate(said, 1):
@@ -288,13 +288,14 @@ def _fills_zeros(steps: tuple[Step, ...]) -> bool:
 
 def complete_source(source: Source, said: Any, step: CompleteRows, found: Fitted) -> PreparedSource:
     """A matrix after one more step, whose model a run has measured; or before, to plan it."""
-    known = {f"prepare_{len(_said(source)) + 1}_{said.name}_{name}": v for name, v in found.items()}
+    known = {f"prepare_{len(steps_of(source)) + 1}_{said.name}_{name}": v for name, v in found.items()}
     fitted = {**fitted_of(source), **known}
     # Not joined with other steps: what those make of zeros is then left out nowhere.
-    return _prepared(source, (step,), (*_said(source), said), fitted)
+    return _prepared(source, (step,), (*steps_of(source), said), fitted)
 
 
-def _said(source: Source) -> Steps:
+def steps_of(source: Source) -> Steps:
+    """Steps that a matrix went through, as they were said."""
     return source.said if isinstance(source, PreparedSource) else ()
 
 
@@ -347,7 +348,8 @@ def shift_of(source: Source) -> Array | None:
 
 def described(source: Source) -> dict[str, str]:
     """What a result says of the steps that made its matrix: nothing, if there were none."""
-    return {"prepare": in_words(source.said)} if isinstance(source, PreparedSource) else {}
+    said = steps_of(source)
+    return {"prepare": in_words(said)} if said else {}
 
 
 def fitted_of(source: Source) -> Fitted:
