@@ -42,7 +42,9 @@ def move_vertices(
     """New positions of some vertices after the edges of an epoch that begin at them.
 
     An edge that pulls in this epoch moves its vertex twice towards the other end, once for either direction
-    of the edge; then random vertices push it away, by their forces where it stands. Others stay.
+    of the edge; then random vertices push it away, by their forces where it stands. Others stay. The edges of
+    a vertex come in their order, from one on that is drawn in each epoch: the last of them has the last word,
+    and were it always the same, vertices would string themselves behind it.
 
     Parameters
     ----------
@@ -68,8 +70,10 @@ def move_vertices(
     rate, words = np.float32(epoch.rate), (epoch.negatives + 1) // 2
     for place, vertex in enumerate(vertices.tolist()):
         x, first = positions[vertex].copy(), int(edges.pointers[place])
-        own = mix((epoch.key + STEP * (vertex + 1)) & MASK)
-        for edge in range(first, int(edges.pointers[place + 1])):
+        own, degree = mix((epoch.key + STEP * (vertex + 1)) & MASK), int(edges.pointers[place + 1]) - first
+        drawn = ((own >> 32) * degree) >> 32
+        for step in range(degree):
+            edge = first + (drawn + step) % degree
             other, phase = int(edges.neighbors[edge]), int(edges.phases[edge])
             if not _pulls(epoch.number, phase):
                 continue

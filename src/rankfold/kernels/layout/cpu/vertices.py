@@ -68,8 +68,10 @@ def _move_in_plane(
     for place in range(len(vertices)):
         vertex = vertices[place]
         x, y = positions[vertex, 0], positions[vertex, 1]
-        own, first = _mix(key + STEP * np.uint64(vertex + 1)), pointers[place]
-        for edge in range(first, pointers[place + 1]):
+        own, first, last = _mix(key + STEP * np.uint64(vertex + 1)), pointers[place], pointers[place + 1]
+        edge = _drawn(own, first, last)
+        for step in range(first, last):
+            edge = edge + 1 if edge + 1 < last else first
             if not _pulls(epoch, phases[edge]):
                 continue
             other = neighbors[edge]
@@ -119,8 +121,10 @@ def _move_in_space(
         vertex = vertices[place]
         for d in range(width):
             x[d] = positions[vertex, d]
-        own, first = _mix(key + STEP * np.uint64(vertex + 1)), pointers[place]
-        for edge in range(first, pointers[place + 1]):
+        own, first, last = _mix(key + STEP * np.uint64(vertex + 1)), pointers[place], pointers[place + 1]
+        edge = _drawn(own, first, last)
+        for step in range(first, last):
+            edge = edge + 1 if edge + 1 < last else first
             if not _pulls(epoch, phases[edge]):
                 continue
             other = neighbors[edge]
@@ -139,6 +143,12 @@ def _move_in_space(
             _repel(x, push, positions, repulsion, counter, negatives, rate)
         for d in range(width):
             out[place, d] = x[d]
+
+
+@part
+def _drawn(own: Any, first: Any, last: Any) -> Any:
+    """The edge before the one that comes first in an epoch."""
+    return first - 1 + np.int64(((own >> HALF) * np.uint64(last - first)) >> HALF)
 
 
 @part

@@ -37,7 +37,9 @@ move_vertices(const float* __restrict__ positions, i64 count, int width, const i
     const u64 own = mix(key + STEP * u64(vertex + 1)), words = u64((negatives + 1) / 2);
     Vector<D> x(room + 2 * place * columns), push(room + (2 * place + 1) * columns);
     for (int d = 0; d < columns; d++) x[d] = all.of(vertex)[d];
-    for (i64 edge = first; edge < last; edge++) {
+    i64 edge = first - 1 + i64(((own >> 32) * u64(last - first)) >> 32);   // before the one that is drawn
+    for (i64 step = first; step < last; step++) {
+        edge = edge + 1 < last ? edge + 1 : first;
         const u32 phase = phases[edge];
         if (!pulls(epoch, phase)) continue;
         const i64 other = neighbors[edge];
