@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankfold.pipeline.data.names import MOST_LABELS, Axis, Names, labels_of, names_of_result
+from rankfold.pipeline.data.names import (
+    MOST_LABELS,
+    Axis,
+    Names,
+    attributes_of_result,
+    labels_of,
+    names_of_result,
+)
 from rankfold.pipeline.errors import DataError
 
 Array = npt.NDArray[Any]
@@ -159,6 +166,7 @@ FORGED = (
     {"columns": {"axes": [{"axis": "a", "length": 2, "labels": {"x": 1}}]}},
     {"columns": {"axes": [{"axis": "a", "length": 2, "labels": [[1], [2]]}]}},
     {"columns": {"axes": [{"axis": "a", "length": 2, "digest": 4}]}},
+    {"columns": {"axes": [{"axis": "a", "length": 2, "attributes": {"units": 3}}]}},
     {"columns": {"axes": [{"axis": "a", "length": 2}], "places": [[0, 3, 1]]}},
     {"columns": {"axes": [{"axis": "a", "length": 2}], "places": [[-1, 1, 1]]}},
     {"columns": {"axes": [{"axis": "a", "length": 2}], "places": [[0, 10**15, 0]]}},
@@ -172,3 +180,19 @@ def test_names_that_are_none_are_damage(forged: Any) -> None:
     facts = {"request": {}, "input": {"names": forged}}
     with pytest.raises(DataError, match="its names of columns are"):
         names_of_result("r.zarr", facts, 1)
+
+
+@pytest.mark.parametrize("forged", ["names", [], {"attributes": "K"}, {"attributes": {"units": 3}}], ids=str)
+def test_attributes_that_are_none_are_damage(forged: Any) -> None:
+    with pytest.raises(DataError, match="its attributes of the data are"):
+        attributes_of_result("r.zarr", {"request": {}, "input": {"names": forged or [1]}})
+
+
+def test_attributes_are_kept_and_count_for_no_difference() -> None:
+    said = {"units": "K", "long_name": b"temperature", "history": "x", "axis": 3, "standard_name": "s" * 999}
+    axis = Axis.of("t", 2, np.arange(2), said)
+    assert axis.attributes == {"units": "K", "long_name": "temperature"}
+    assert axis.is_like(Axis.of("t", 2, np.arange(2))) and axis.mark == Axis.of("t", 2, np.arange(2)).mark
+    assert Axis.from_json(json.loads(json.dumps(axis.as_json()))).attributes == axis.attributes
+    assert Names((axis,)).take(np.array([1])).axes[0].attributes == axis.attributes
+    assert Axis.of("t", 2, np.arange(2), {"units": "days since 2000-01-01"}).attributes == {}

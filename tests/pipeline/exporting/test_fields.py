@@ -40,6 +40,75 @@ def field(*, land: bool = True) -> Any:
     )
 
 
+KINDS = (
+    "array",
+    "dask",
+    "lazy",
+    "nc",
+    "packed.nc",
+    "zarr",
+    "zarr2",
+    "h5",
+    "packed.h5",
+    "years",
+    "packed years",
+)
+"""Ways in which data have units and coordinates."""
+
+
+def placed(folder: Path, kind: str, data: Any) -> Any:
+    """The data in some kind of store, or in memory, as something that is opened."""
+    packed = {"sst": {"dtype": "i4", "scale_factor": 1e-6, "add_offset": 20.0, "_FillValue": -(2**31)}}
+    encoding = packed if kind.startswith("packed") else {}
+    if kind in ("array", "dask"):
+        return data if kind == "array" else data.chunk(time=7)
+    if kind.startswith("zarr"):
+        data.to_dataset().to_zarr(folder / "sst.zarr", zarr_format=2 if kind.endswith("2") else 3)
+        return f"{folder / 'sst.zarr'}::sst"
+    if kind.endswith("years"):
+        for year, part in enumerate((data[:18], data[18:])):
+            part.to_netcdf(folder / f"sst-{year}.{'h5' if encoding else 'nc'}", encoding=encoding)
+        return f"{folder / 'sst-*'}::sst"
+    path = folder / f"sst.{kind.rpartition('.')[2] if '.' in kind or kind == 'h5' else 'nc'}"
+    data.to_netcdf(path, engine="netcdf4", encoding=encoding)
+    return xarray.open_dataset(path)["sst"] if kind == "lazy" else f"{path}::sst"
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_data_are_called_and_measured_in_travels(tmp_path: Path, kind: str) -> None:
+    data = field().drop_vars(["cell", "depth"])
+    data["lat"].attrs = {"units": "degrees_north", "standard_name": "latitude", "comment": "stays"}
+    data["time"].attrs = {"long_name": "middle of the month"}
+    x = placed(tmp_path, kind, data)
+    result = rf.pca(rf.open(x, row_axes="time", drop_missing_columns=True, prepare="coslat"), 3)
+    weights = np.sqrt(np.cos(np.deg2rad(data["lat"])))
+    by_path = isinstance(x, str) and ".h5" not in x and kind != "packed years"
+    for like in [None, data, *([x] if by_path else [])]:
+        found = result.to_xarray(like, physical=True)
+        xarray.testing.assert_allclose(found["mean"], data.mean("time"), rtol=1e-5)
+        assert found["mean"].attrs == {"units": "degree_C", "long_name": "temperature"}
+        for name in ("time", "lat", "lon"):
+            np.testing.assert_array_equal(found[name], data[name])
+        assert found["lat"].attrs["units"] == "degrees_north"
+        assert found["lat"].attrs["standard_name"] == "latitude"
+        assert found["time"].attrs == {"long_name": "middle of the month"}
+    plain = result.to_xarray()
+    assert plain["mean"].attrs == {}
+    xarray.testing.assert_allclose(plain["mean"].drop_attrs(), data.mean("time") * weights, rtol=1e-5)
+
+
+def test_a_store_that_was_imported_has_its_axes_and_units(tmp_path: Path) -> None:
+    data = field().drop_vars(["cell", "depth"])
+    rf.import_array(data, tmp_path / "sst.zarr", row_axes="time", drop_missing_columns=True)
+    result = rf.pca(tmp_path / "sst.zarr", 3, prepare="coslat")
+    for like in (None, data):
+        found = result.to_xarray(like, physical=True)
+        assert found["mean"].dims == ("lat", "lon") and found["mean"].attrs == data.attrs
+        xarray.testing.assert_allclose(found["mean"], data.mean("time"), rtol=1e-9)
+        np.testing.assert_array_equal(found["time"], data["time"])
+
+
 def parts(result: rf.Result, rows: str, columns: str) -> Array:
     return np.asarray(result[rows][:] @ result[columns][:])
 
@@ -57,7 +126,7 @@ def test_fields_come_back_with_their_axes_and_their_land() -> None:
     rebuilt = (found["scores"] * found["components"]).sum("mode", skipna=False) + found["mean"]
     left_out = float(((rebuilt - data) ** 2).sum()) / float(((data - data.mean("time")) ** 2).sum())
     assert left_out == pytest.approx(1 - float(found["explained_variance_ratio"].sum()), rel=1e-5)
-    assert found["mean"].attrs == {"units": "degree_C"} and found["scores"].attrs == {"units": "degree_C"}
+    assert found["mean"].attrs == data.attrs and found["scores"].attrs == {"units": "degree_C"}
     assert found["components"].attrs == {}
     assert json.loads(found.attrs["rankfold"])["kind"] == "pca"
 

@@ -15,7 +15,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +34,33 @@ MOST_TEXT = 2**20
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Part of the largest number along an axis by which two coordinates that are the same may differ."""
+
+
+DESCRIBING = ("units", "long_name", "standard_name", "positive", "axis")
+"""Attributes of an array or a coordinate that go where its numbers go, as CF conventions name them."""
+
+LONGEST_ATTRIBUTE = 256
+"""Characters of such an attribute; a longer one stays where it is."""
+
+Attributes = Mapping[str, str]
+
+
+def attributes_in(values: Mapping[str, Any] | None) -> dict[str, str]:
+    """What attributes say of numbers: short text alone, and no units that count from a date.
+
+    >>> attributes_in({"units": "K", "long_name": b"temperature", "axis": 3, "history": "x"})
+    {'units': 'K', 'long_name': 'temperature'}
+    """
+    found = {name: values[name] for name in DESCRIBING if name in values} if values else {}
+    texts = {
+        name: value.decode(errors="replace") if isinstance(value, bytes) else value
+        for name, value in found.items()
+    }
+    return {
+        name: str(text)
+        for name, text in texts.items()
+        if isinstance(text, str) and len(text) <= LONGEST_ATTRIBUTE and " since " not in text
+    }
 
 
 def labels_of(values: Any) -> Array | None:
@@ -72,10 +99,13 @@ class Axis:
     length: int
     labels: Array | None = None
     digest: str | None = None
+    attributes: Attributes = field(default_factory=dict)
+    """What its coordinate says of its numbers, such as units; two axes may differ in that."""
 
     @classmethod
-    def of(cls, name: str, length: int, values: Any) -> Axis:
+    def of(cls, name: str, length: int, values: Any, attributes: Mapping[str, Any] | None = None) -> Axis:
         """With labels where there is one for each place; ``values`` are read by the slice."""
+        said = attributes_in(attributes)
         if values is None or tuple(np.shape(values)) != (length,):
             return cls(name, length)
         mark, labels = hashlib.blake2b(digest_size=16), None
@@ -85,8 +115,8 @@ class Axis:
                 return cls(name, length)
             _add(mark, labels)
         if length <= MOST_LABELS and labels is not None and labels.nbytes <= 4 * MOST_TEXT:
-            return cls(name, length, labels)
-        return cls(name, length, digest=mark.hexdigest())
+            return cls(name, length, labels, attributes=said)
+        return cls(name, length, digest=mark.hexdigest(), attributes=said)
 
     @property
     def is_labeled(self) -> bool:
@@ -140,6 +170,7 @@ class Axis:
     def as_json(self) -> dict[str, Any]:
         """For the facts of a result."""
         facts: dict[str, Any] = {"axis": self.name, "length": self.length}
+        facts |= {"attributes": dict(self.attributes)} if self.attributes else {}
         if self.labels is not None:
             return {**facts, "labels": self.labels.tolist()}
         return facts if self.digest is None else {**facts, "digest": self.digest}
@@ -154,15 +185,16 @@ class Axis:
             raise ValueError(f"an axis of length {length!r}")
         if mark is not None and not isinstance(mark, str):
             raise ValueError(f"a digest of labels that is {mark!r:.40}")
+        said = attributes_from(facts.get("attributes"))
         if labels is None:
-            return cls(facts["axis"], length, digest=mark)
+            return cls(facts["axis"], length, digest=mark, attributes=said)
         kinds = {type(each) for each in labels} if isinstance(labels, list) else set()
         if not kinds or len(labels) != length or not (kinds <= {str} or kinds <= {int, float}):
             raise ValueError(f"labels of {facts['axis']!r:.40} that are not {length} names or numbers")
         found = labels_of(labels)
         if found is None:
             raise ValueError(f"labels of {facts['axis']!r:.40} that are no finite numbers")
-        return cls(facts["axis"], length, found)
+        return cls(facts["axis"], length, found, attributes=said)
 
 
 def distinct(axis: Axis) -> Axis:
@@ -190,10 +222,12 @@ def distinct(axis: Axis) -> Axis:
 
 def axes_of_array(x: Any) -> list[Axis]:
     """Axes of a DataArray, with the coordinates that index them."""
-    return [
-        Axis.of(str(axis), int(length), x.coords[axis].values if axis in x.coords else None)
-        for axis, length in zip(x.dims, x.shape, strict=True)
-    ]
+    found = []
+    for axis, length in zip(x.dims, x.shape, strict=True):
+        known = x.coords.get(axis)
+        values, attributes = (None, None) if known is None else (known.values, known.attrs)
+        found.append(Axis.of(str(axis), int(length), values, attributes))
+    return found
 
 
 def _add(mark: hashlib.blake2b, labels: Array) -> None:
@@ -247,7 +281,8 @@ class Names:
             return self
         if len(self.axes) == 1 and self.places is None and self.axes[0].labels is not None:
             axis = self.axes[0]
-            return Names((Axis(axis.name, len(places), self.axes[0].labels[places]),))
+            labels = self.axes[0].labels[places]
+            return Names((Axis(axis.name, len(places), labels, attributes=axis.attributes),))
         return Names(self.axes, np.asarray(places if self.places is None else self.places[places], np.int64))
 
     @property
@@ -414,10 +449,23 @@ def find_places(
     return places
 
 
-def names_as_json(rows: Names | None, columns: Names | None) -> dict[str, Any]:
-    """Names of both sides for facts; nothing where there are none, or more than are kept."""
+def names_as_json(
+    rows: Names | None, columns: Names | None, attributes: Attributes | None = None
+) -> dict[str, Any]:
+    """Names of both sides, and what is said of the numbers, for facts; nothing where there are none."""
     found = {"rows": rows and rows.as_json(), "columns": columns and columns.as_json()}
+    found["attributes"] = dict(attributes) if attributes else None
     return {side: facts for side, facts in found.items() if facts}
+
+
+def attributes_from(facts: Any) -> dict[str, str]:
+    """Attributes among facts; ``ValueError`` for what is none."""
+    texts = facts is None or (
+        isinstance(facts, Mapping) and all(isinstance(each, str) for each in (*facts, *facts.values()))
+    )
+    if not texts:
+        raise ValueError("attributes that are no text")
+    return dict(facts or {})
 
 
 def names_from(facts: Any, axis: int) -> Names | None:
@@ -446,10 +494,19 @@ def names_of_result(place: object, facts: Mapping[str, Any], axis: int) -> Names
     try:
         return names_from(facts["input"].get("names"), axis)
     except ValueError as error:
-        side = ("rows", "columns")[axis]
-        raise DataError(
-            f"{place} is damaged: its names of {side} are {error}. Restore the result, or make it again"
-        ) from None
+        raise _damaged(place, f"its names of {('rows', 'columns')[axis]}", error) from None
+
+
+def attributes_of_result(place: object, facts: Mapping[str, Any]) -> dict[str, str]:
+    """What a result keeps of what was said of the numbers of its matrix; ``DataError`` for what is none."""
+    try:
+        return attributes_from((facts["input"].get("names") or {}).get("attributes"))
+    except (ValueError, AttributeError) as error:
+        raise _damaged(place, "its attributes of the data", error) from None
+
+
+def _damaged(place: object, what: str, error: Exception) -> DataError:
+    return DataError(f"{place} is damaged: {what} are {error}. Restore the result, or make it again")
 
 
 class Named:
@@ -459,6 +516,8 @@ class Named:
 
     if TYPE_CHECKING:
         named: tuple[Axis, ...]
+        attributes: Attributes
+        """What is said of its numbers, such as units."""
 
     def axis(self, number: int) -> Axis | None:
         """An axis with its labels; None where nothing is said."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import ConvertedSource
 from rankfold.pipeline.data.missing_columns import WithoutMissing
-from rankfold.pipeline.data.names import Names, runs_of
+from rankfold.pipeline.data.names import Attributes, Names, runs_of
 from rankfold.pipeline.data.real_parts import RealParts
 from rankfold.pipeline.data.selection import SelectedSource
 from rankfold.pipeline.data.source import SamePlaces, Source
@@ -142,6 +142,12 @@ def names_of(source: Source, axis: int) -> Names | None:
     inner, kept = _within_all(source)
     found: Names | None = inner.names(axis) if hasattr(inner, "names") else None
     return found and found.take(kept[("rows", "columns")[axis]])
+
+
+def attributes_of(source: Source) -> Attributes:
+    """What is said of the numbers of a matrix where it lies, such as units."""
+    inner, _ = _within_all(source)
+    return getattr(inner, "attributes", {})
 
 
 def _kept(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64] | None]]:

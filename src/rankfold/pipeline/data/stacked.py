@@ -25,7 +25,7 @@ from rankfold.pipeline.chunks.geometry import Box, Piece, Span, runs
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.names import Axis, Named, Names
+from rankfold.pipeline.data.names import Attributes, Axis, Named, Names
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Volume, Wrapper, row_marks, stack_grids
 from rankfold.pipeline.errors import InputError
@@ -180,6 +180,11 @@ class StackedSource(Readable, Wrapper):
                 return written
         return Names.of([axis_of(self.inner, number) for number in numbers])
 
+    @property
+    def attributes(self) -> Attributes:
+        """What is said of its numbers, such as units."""
+        return getattr(self.inner, "attributes", {})
+
     def fingerprint(self) -> str:
         """Digest of the array and of how its axes are stacked."""
         text = f"{self.inner.fingerprint()} {self.row_axes} {self.column_axes}"
@@ -205,13 +210,13 @@ def axis_of(volume: Volume, number: int) -> Axis:
     return found or Axis(volume.axes[number], volume.shape[number])
 
 
-def with_axes(source: Any, axes: Sequence[Axis]) -> Any:
+def with_axes(source: Any, axes: Sequence[Axis], attributes: Attributes | None = None) -> Any:
     """A matrix, or a volume, of an object that says what its axes are; one that knows its own as it is."""
     if isinstance(source, StackedSource):
-        return dataclasses.replace(source, inner=with_axes(source.inner, axes))
+        return dataclasses.replace(source, inner=with_axes(source.inner, axes, attributes))
     if not isinstance(source, Named):
         return source
-    return dataclasses.replace(cast(Any, source), named=tuple(axes))
+    return dataclasses.replace(cast(Any, source), named=tuple(axes), attributes=attributes or {})
 
 
 def stack_volume(volume: Volume, rows: Rows) -> StackedSource:

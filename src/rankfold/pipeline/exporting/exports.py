@@ -76,8 +76,10 @@ class Exports:
 
         Parameters
         ----------
-        like : DataArray, optional
-            The data, for its coordinates, units and names of axes; no number of it is read.
+        like : DataArray or path, optional
+            The data, for all of its coordinates; no number of it is read. Or where it lies, such as
+            ``"sst.nc::sst"``, ``"years/*.nc::sst"`` or ``"STORE.zarr::sst"``. Without it there are the
+            coordinates of axes, units and names that the result has kept.
         physical : bool
             Whether what ``prepare``, ``scale`` and ``whiten`` did is taken back in ``mean`` and
             ``components``, so that mean + scores times components are the data in their units. An ``svd``
@@ -93,9 +95,11 @@ class Exports:
         InputError
             ``like`` has other axes or lengths; with ``physical`` the data went through other steps too.
         """
-        from rankfold.pipeline.exporting.fields import dataset_of
+        from rankfold.pipeline.exporting.fields import dataset_of, opened_like
 
-        return dataset_of(self, like, physical=physical)
+        with opened_like(self, like) as data:
+            dataset = dataset_of(self, data, physical=physical)
+            return dataset if data is like else dataset.load()
 
     def to_netcdf(
         self: Outcome,
@@ -105,14 +109,10 @@ class Exports:
         physical: bool = False,
         overwrite: bool = False,
     ) -> Path:
-        """Write ``to_xarray(like)`` as a netCDF file, which is there when it is whole.
+        """Write ``to_xarray(like)`` as a netCDF file, which is there when it is whole."""
+        from rankfold.pipeline.exporting.fields import dataset_of, opened_like, write_netcdf
 
-        ``like`` may also be a place: ``FILE.nc::variable`` or ``STORE.zarr::variable``.
-        """
-        from rankfold.pipeline.exporting.fields import dataset_of, write_netcdf
-        from rankfold.pipeline.formats.handles import opened
-
-        with opened(like) as data:
+        with opened_like(self, like) as data:
             dataset = dataset_of(self, data, physical=physical)
             return write_netcdf(dataset, Path(path), overwrite=overwrite)
 

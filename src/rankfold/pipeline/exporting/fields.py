@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.names import Axis, names_of_result
+from rankfold.pipeline.data.names import (
+    DESCRIBING,
+    Axis,
+    attributes_in,
+    attributes_of_result,
+    names_of_result,
+)
 from rankfold.pipeline.errors import InputError, OutputError
-from rankfold.pipeline.exporting.outcome import Outcome, exported_facts, kept_places, layout
-from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.exporting.outcome import Outcome, exported_facts, kept_places, layout, names_in
+from rankfold.pipeline.formats.handles import library, opened
 from rankfold.pipeline.outputs import file_output
 from rankfold.pipeline.prepare.affine import affine_of
 from rankfold.pipeline.prepare.words import parse_steps
@@ -30,7 +37,7 @@ Array = npt.NDArray[Any]
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 """How a label begins that is a date."""
 
-COLUMNS_WITH_UNITS, FACTORS_WITH_UNITS = ("mean", "scale"), ("scores", "singular_values", "s")
+FACTORS_WITH_UNITS = ("scores", "singular_values", "s")
 """Arrays in units of the data, unless these were changed first."""
 
 
@@ -63,6 +70,11 @@ class Side:
         return values.reshape(*self.shape, *values.shape[1:])
 
 
+def opened_like(result: Outcome, like: Any) -> AbstractContextManager[Any]:
+    """The data that a result is of, where they are given as a path; files follow each other along rows."""
+    return opened(like, next(iter(layout(result).get("row_axes", ())), None))
+
+
 def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> Any:
     """An ``xarray.Dataset`` of all arrays of a result.
 
@@ -82,7 +94,10 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     """
     xarray = library("xarray", extra="xarray", what="a dataset")
     if like is not None and not (hasattr(like, "dims") and hasattr(like, "variable")):
-        raise InputError(f"like is a {type(like).__name__}: give a DataArray, such as dataset['name']")
+        raise InputError(
+            f"like is a {type(like).__name__}: give a DataArray, such as dataset['name'], or where it lies, "
+            "such as 'sst.nc::sst'"
+        )
     rows, columns = sides_of(result, like)
     like = None if like is None else _in_order(result, like)
     sizes = {"row": rows, "column": columns}
@@ -97,12 +112,12 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     )
     if "mode" in dataset.dims:
         dataset = dataset.assign_coords(mode=np.arange(1, dataset.sizes["mode"] + 1))
-    if like is None:
-        return dataset.assign_coords(_own_coordinates(result, rows, columns))
-    for name in _names_with_units(result):
-        if name in dataset and "units" in like.attrs:
-            dataset[name].attrs["units"] = like.attrs["units"]
-    return dataset.assign_coords(_coordinates(like, rows, columns))
+    said = attributes_of_result("the result", result.attrs) if like is None else attributes_in(like.attrs)
+    for name, kept in _described(result, physical=physical).items():
+        if name in dataset:
+            dataset[name].attrs.update({each: said[each] for each in kept if each in said})
+    own = _own_coordinates(result, rows, columns)
+    return dataset.assign_coords(own if like is None else _coordinates(like, rows, columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +177,18 @@ def _foreign_dataset(path: Path) -> str | None:
     return None if facts_in_dataset(path) is not None else "is no file of a result of rankfold"
 
 
-def _names_with_units(result: Outcome) -> tuple[str, ...]:
-    """Arrays that are in the units of the data: none where steps made other numbers of these."""
-    request = result.attrs["request"]
+def _described(result: Outcome, *, physical: bool) -> dict[str, tuple[str, ...]]:
+    """Which attributes of the data hold of which arrays: none where steps made other numbers of these."""
+    request, units = result.attrs["request"], ("units",)
     if request.get("physical"):
-        return ("X",)
+        return {"X": DESCRIBING}
     steps = parse_steps(result.attrs["input"].get("prepare"))
     if not all(step.name.startswith("impute_") for step in steps):
-        return ()
+        return {"mean": DESCRIBING} if physical else {}
+    columns = {"mean": DESCRIBING, "scale": units}
     if request.get("scale") or request.get("whiten"):
-        return COLUMNS_WITH_UNITS
-    return COLUMNS_WITH_UNITS + FACTORS_WITH_UNITS
+        return columns
+    return columns | dict.fromkeys(FACTORS_WITH_UNITS, units)
 
 
 def facts_in_dataset(path: Path) -> dict[str, Any] | None:
@@ -208,6 +224,22 @@ def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple
 
 def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
     """What rows and columns are, by what the result says and ``like`` is called."""
+    sides = _sides_by_name(result) or _sides_by_layout(result, like)
+    axes = {name: length for side in sides for name, length in zip(side.axes, side.lengths, strict=True)}
+    if like is not None:
+        theirs = {str(name): int(length) for name, length in zip(like.dims, like.shape, strict=True)}
+        if theirs != axes:
+            order = layout(result).get("axes", axes)
+            raise InputError(
+                f"the result is of data with axes {', '.join(f'{name} {axes[name]}' for name in order)}, but "
+                f"like has {', '.join(f'{name} {length}' for name, length in theirs.items())}. Give the data "
+                "that it was made of"
+            )
+    return sides
+
+
+def _sides_by_layout(result: Outcome, like: Any) -> tuple[Side, Side]:
+    """Sides of a matrix that was taken from an array where it lies."""
     found = layout(result)
     shape = found.get("shape", result.attrs["input"]["shape"])
     axes: list[str] = found.get("axes", ["row", "column"])
@@ -215,20 +247,27 @@ def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
     if "axes" not in found and like is not None and len(like.dims) == 2:
         axes = [str(name) for name in like.dims]
     row_axes: list[str] = found.get("row_axes", axes[:1])
-    if like is not None:
-        theirs = {str(name): int(length) for name, length in zip(like.dims, like.shape, strict=True)}
-        if theirs != dict(zip(axes, lengths, strict=True)):
-            ours = ", ".join(f"{name} {length}" for name, length in zip(axes, lengths, strict=True))
-            raise InputError(
-                f"the result is of data with axes {ours}, but like has "
-                f"{', '.join(f'{name} {length}' for name, length in theirs.items())}. Give the data that it "
-                "was made of"
-            )
     sizes = dict(zip(axes, lengths, strict=True))
     column_axes = [name for name in axes if name not in row_axes]
     rows, columns = (
         Side(tuple(names), tuple(int(sizes[name]) for name in names), kept_places(result, which))
         for names, which in ((row_axes, "rows"), (column_axes, "columns"))
+    )
+    return rows, columns
+
+
+def _sides_by_name(result: Outcome) -> tuple[Side, Side] | None:
+    """Sides of a matrix whose axes were stacked before, as by an import; None of others."""
+    named = [None if "axes" in layout(result) else names_in(result, side) for side in ("rows", "columns")]
+    if all(names is None or len(names.axes) == 1 for names in named):
+        return None
+    rows, columns = (
+        Side((name,), (int(length),), None)
+        if names is None
+        else Side(
+            tuple(axis.name for axis in names.axes), tuple(axis.length for axis in names.axes), names.places
+        )
+        for names, name, length in zip(named, ("row", "column"), result.attrs["input"]["shape"], strict=True)
     )
     return rows, columns
 
@@ -272,7 +311,7 @@ def _own_coordinates(result: Outcome, rows: Side, columns: Side) -> dict[str, An
             () if names is None else names.axes, side.axes, side.shape, strict=False
         ):
             if axis.labels is not None and axis.length == length:
-                found[name] = (name, _dates(axis.labels))
+                found[name] = (name, _dates(axis.labels), dict(axis.attributes))
     return found
 
 

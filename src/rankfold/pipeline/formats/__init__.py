@@ -66,12 +66,18 @@ from rankfold.pipeline.formats.dask import dask_source, dask_volume
 from rankfold.pipeline.formats.handles import coordinate_of, mask_of
 from rankfold.pipeline.formats.hdf5 import hdf5_matrix
 from rankfold.pipeline.formats.hdf5_contents import HDF5_SUFFIXES
-from rankfold.pipeline.formats.locate import is_address, node_kind, require_path, split_location
+from rankfold.pipeline.formats.locate import (
+    is_address,
+    matching_files,
+    node_kind,
+    require_path,
+    split_location,
+)
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
 from rankfold.pipeline.formats.remote import remote_matrix
-from rankfold.pipeline.formats.series import matching_files, series
+from rankfold.pipeline.formats.series import series
 from rankfold.pipeline.formats.tables.several import is_table_file, table_paths
 from rankfold.pipeline.formats.tables.source import table_source
 from rankfold.pipeline.formats.zarr.layout import matrix_at, matrix_of

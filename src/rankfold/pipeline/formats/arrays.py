@@ -24,7 +24,7 @@ from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.names import Axis, Named, distinct, is_counted
+from rankfold.pipeline.data.names import Attributes, Axis, Named, distinct, is_counted
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Csr, Matrix
 from rankfold.pipeline.errors import ChunkError, InputError
@@ -81,6 +81,7 @@ class ArraySource(Readable, InMemory):
 
     array: npt.NDArray[Any]
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
+    attributes: Attributes = field(default_factory=dict, kw_only=True)
 
     format = "NumPy array"
 
@@ -145,6 +146,7 @@ class ArrayVolume(InMemory):
     axes: tuple[str, ...]
     format: str = "NumPy array"
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
+    attributes: Attributes = field(default_factory=dict, kw_only=True)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -190,6 +192,7 @@ class SparseSource(Readable, InMemory):
     """Compressed by rows, without duplicates."""
 
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
+    attributes: Attributes = field(default_factory=dict, kw_only=True)
 
     kind = "sparse"
     by = "rows"

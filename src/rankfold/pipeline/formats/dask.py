@@ -25,7 +25,7 @@ import scipy.sparse
 from rankfold.pipeline.chunks.geometry import Box, Piece, Span, intersect, local
 from rankfold.pipeline.data.dtypes import native, require_matrix
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.names import Axis, Named
+from rankfold.pipeline.data.names import Attributes, Axis, Named
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Csr, Matrix, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError
@@ -37,6 +37,7 @@ class DaskBlocks(Named):
 
     array: Any
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
+    attributes: Attributes = field(default_factory=dict, kw_only=True)
 
     codec = "computed"
     path = None

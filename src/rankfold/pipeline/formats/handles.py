@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError, SourceNotFoundError
 from rankfold.pipeline.formats.cell_frames import column_of, columns_of
-from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
+from rankfold.pipeline.formats.locate import matching_files, node_kind, require_path, split_location
 from rankfold.pipeline.regular import is_regular, require_regular
 
 MOST_NAMES = 8
@@ -159,25 +159,41 @@ def _beside(path: str | os.PathLike[str], name: str) -> str:
 
 
 @contextlib.contextmanager
-def opened(like: Any) -> Iterator[Any]:
-    """A DataArray as it is, or what lies at ``FILE::variable``."""
+def opened(like: Any, along: str | None = None) -> Iterator[Any]:
+    """A DataArray as it is, or what lies at ``FILE::variable``, or at all files that a name with ``*`` names.
+
+    ``along`` is the axis along which files follow each other; by default the first.
+    """
     if not isinstance(like, str | os.PathLike):
         yield like
         return
     xarray = library("xarray", extra="xarray", what=f"reading coordinates of {like}")
-    store, name = split_location(os.fsdecode(like))
+    places = matching_files(os.fsdecode(like)) or [os.fsdecode(like)]
+    with contextlib.ExitStack() as files:
+        parts = [_variable(xarray, place, files) for place in places]
+        if len(parts) == 1:
+            yield parts[0]
+            return
+        # Numbers are not read: coordinates alone are taken, those beside the axis from the first file.
+        first = {"coords": "minimal", "compat": "override", "join": "override", "combine_attrs": "override"}
+        yield xarray.concat([part.chunk() for part in parts], along or parts[0].dims[0], **first)
+
+
+def _variable(xarray: Any, place: str, files: contextlib.ExitStack) -> Any:
+    """A variable of a file or store, open until ``files`` are closed."""
+    store, name = split_location(place)
     require_path(store)
     if not os.path.isdir(store):
         require_regular(store)
+    group, _, leaf = name.rpartition("/")
     open_ = xarray.open_zarr if os.path.isdir(store) else xarray.open_dataset
     try:
-        dataset = open_(store)
+        dataset = files.enter_context(open_(store, group=group or None))
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"xarray cannot open {store}: {error}") from error
-    with dataset:
-        if name not in dataset:
-            raise InputError(f"{store} has no variable {name!r}; it has {', '.join(map(str, dataset))}")
-        yield dataset[name]
+    if leaf not in dataset:
+        raise InputError(f"{store} has no variable {name!r}; it has {', '.join(map(str, dataset))}")
+    return dataset[leaf]
 
 
 def coordinate_of(x: Any, axis: str) -> npt.NDArray[np.float64]:

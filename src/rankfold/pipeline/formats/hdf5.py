@@ -8,6 +8,7 @@ HDF5 reads what was never written as fill value, without a word: ``check`` count
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -26,7 +27,7 @@ from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import native, require_matrix, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.meaning import NAMES, meaning_of
-from rankfold.pipeline.data.names import Axis
+from rankfold.pipeline.data.names import Attributes, Axis, attributes_in
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import MOST_FILES, Source, Volume
 from rankfold.pipeline.data.stacked import Rows, axis_names, stack_volume
@@ -41,7 +42,7 @@ from rankfold.pipeline.formats.handles import (
     require_regular_parts,
 )
 from rankfold.pipeline.formats.hdf5_contents import Found, find_matrix
-from rankfold.pipeline.formats.naming import hdf5_axis
+from rankfold.pipeline.formats.naming import UNREADABLE, hdf5_axis
 from rankfold.pipeline.formats.zarr.vector import Vector
 from rankfold.pipeline.regular import open_regular
 
@@ -153,6 +154,13 @@ class Hdf5Volume:
     def axis(self, number: int) -> Axis:
         """An axis with its labels."""
         return hdf5_axis(self.path, self.dataset, number, self.axes[number], self.shape[number])
+
+    @property
+    def attributes(self) -> Attributes:
+        """What is said of its numbers, such as units."""
+        with contextlib.suppress(*UNREADABLE):
+            return attributes_in(self._open().attrs)
+        return {}
 
     def fingerprint(self) -> str:
         """Digest of the dataset's shape and type, and of size and time of the file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import glob
 import math
 import os
 import re
@@ -51,6 +52,20 @@ def natural_key(name: str) -> tuple[tuple[str | int, ...], str]:
     """
     parts = re.split(r"([0-9]+)", name)
     return tuple(int(part) if place % 2 else part for place, part in enumerate(parts)), name
+
+
+def matching_files(location: str) -> list[str] | None:
+    """Places of all files that a name with ``*``, ``?`` or ``[`` stands for, sorted; None for plain names.
+
+    Numbers in names count as numbers: ``part-2`` comes before ``part-10``.
+    """
+    store, mark, array = location.partition("::")
+    if "://" in store or not glob.has_magic(store) or os.path.exists(store):
+        return None
+    paths = sorted(glob.glob(store), key=natural_key)
+    if not paths:
+        raise SourceNotFoundError(f"no file is called as {store} says")
+    return [f"{path}{mark}{array}" for path in paths]
 
 
 def is_address(store: str) -> bool:

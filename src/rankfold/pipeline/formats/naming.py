@@ -23,7 +23,15 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.data.names import Axis, Names, distinct, names_from, names_of_result
+from rankfold.pipeline.data.names import (
+    Attributes,
+    Axis,
+    Names,
+    attributes_in,
+    distinct,
+    names_from,
+    names_of_result,
+)
 from rankfold.pipeline.errors import RankfoldError
 from rankfold.pipeline.formats.cell_frames import index_of
 from rankfold.pipeline.formats.cell_ranger import labels_of_matrix
@@ -72,7 +80,7 @@ def hdf5_axis(path: str, dataset: str, number: int, name: str, length: int) -> A
         dimensions = getattr(file[dataset], "dims", None)
         for scale in dimensions[number].values() if dimensions else ():
             if "not a netCDF variable" not in _word(scale.attrs.get("NAME")):
-                return Axis.of(name, length, coordinate(scale, scale.attrs))
+                return Axis.of(name, length, coordinate(scale, scale.attrs), scale.attrs)
     return Axis(name, length)
 
 
@@ -97,7 +105,7 @@ def axis_in(root: Any, array: str, number: int, name: str | None, length: int) -
         path = "/".join((*array.split("/")[:-1], known))
         labels = root.get(path) if path != array else None
         if hasattr(labels, "shape"):
-            return Axis.of(known, length, coordinate(labels, labels.attrs))
+            return Axis.of(known, length, coordinate(labels, labels.attrs), labels.attrs)
     return Axis(known, length)
 
 
@@ -114,6 +122,17 @@ def written_names(store: str, array: str, axis: int) -> Names | None:
             facts = zarr_node(store).attrs.get("rankfold")
             return None if facts is None else names_of_result(store, facts, 0)
     return None
+
+
+def zarr_attributes(store: str, array: str) -> Attributes:
+    """What is said of the numbers of a Zarr array: by its attributes, or by those that an import wrote."""
+    from rankfold.pipeline.chunks.regular_store import zarr_node
+
+    with contextlib.suppress(*UNREADABLE):
+        found = zarr_node(os.path.join(store, array) if array else store).attrs
+        written: Any = found.get(ATTRIBUTE)
+        return attributes_in(found if written is None else written.get("attributes"))
+    return {}
 
 
 def _of_result(node: Any, axis: int) -> bool:

@@ -29,7 +29,7 @@ from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import native, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.meaning import MARKS, SCALES, bounds_of_decoded, meaning_of
-from rankfold.pipeline.data.names import Axis, Named, axes_of_array
+from rankfold.pipeline.data.names import Attributes, Axis, Named, attributes_in, axes_of_array
 from rankfold.pipeline.data.source import Source, Volume
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume, with_axes
 from rankfold.pipeline.errors import ChunkError, InputError
@@ -160,7 +160,8 @@ class FileVariable:
         """An axis of it, with the labels that the file has."""
         with contextlib.suppress(*UNREADABLE), _open(self.path, self.group) as dataset:
             if name in dataset.variables:
-                return Axis.of(name, length, coordinate(dataset[name].values, dataset[name].attrs))
+                found = dataset[name]
+                return Axis.of(name, length, coordinate(found.values, found.attrs), found.attrs)
         return Axis(name, length)
 
     def require_whole(self, name: str) -> None:
@@ -216,6 +217,7 @@ class XarrayVolume(Named):
     format: str
     codec: str
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
+    attributes: Attributes = field(default_factory=dict, kw_only=True)
 
     def axis(self, number: int) -> Axis | None:
         """An axis with its labels, which a file keeps beside the variable."""
@@ -304,7 +306,7 @@ def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
         )
     if not hasattr(x, "dims") or not hasattr(x, "variable"):
         raise InputError(f"cannot read an xarray {type(x).__name__}; pass a DataArray")
-    return cast(Source, with_axes(_of_array(x, rows), axes_of_array(x)))
+    return cast(Source, with_axes(_of_array(x, rows), axes_of_array(x), attributes_in(x.attrs)))
 
 
 def _of_array(x: Any, rows: Rows) -> Source:
@@ -362,6 +364,7 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
         whole=sizes is not None,
         format="netCDF" if isinstance(variable, FileVariable) else "xarray, opened",
         codec=" + ".join(names) or "none",
+        attributes=attributes_in(array.attrs),
     )
     return decode_volume(volume, meaning)
 

@@ -7,8 +7,6 @@ Zarr store grows by chunks. What is sparse stays so where all parts are compress
 from __future__ import annotations
 
 import dataclasses
-import glob
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -19,15 +17,17 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.absence import Absence, sum_absences
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
+from rankfold.pipeline.data.decoded import DecodedVolume
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.names import Axis, Names
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.names import Attributes, Axis, Names
+from rankfold.pipeline.data.places import attributes_of, names_of
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import (
     MOST_FILES,
     CompressedSource,
     Csr,
     Source,
+    Volume,
     absence_of,
     compressed,
     index_dtype,
@@ -35,25 +35,10 @@ from rankfold.pipeline.data.source import (
     row_marks,
 )
 from rankfold.pipeline.data.stacked import StackedSource
-from rankfold.pipeline.errors import InputError, SourceNotFoundError
-from rankfold.pipeline.formats.locate import natural_key
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.alike import with_columns
 
 Int64 = npt.NDArray[np.int64]
-
-
-def matching_files(location: str) -> list[str] | None:
-    """Places of all files that a name with ``*``, ``?`` or ``[`` stands for, sorted; None for plain names.
-
-    Numbers in names count as numbers: ``part-2`` comes before ``part-10``.
-    """
-    store, mark, array = location.partition("::")
-    if "://" in store or not glob.has_magic(store) or os.path.exists(store):
-        return None
-    paths = sorted(glob.glob(store), key=natural_key)
-    if not paths:
-        raise SourceNotFoundError(f"no file is called as {store} says")
-    return [f"{path}{mark}{array}" for path in paths]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -114,8 +99,7 @@ class Series(Readable):
             return None
         inner = first.shape[0] // first.inner.shape[0]
         shape = (self.shape[0] // inner, *first.inner.shape[1:])
-        volume = dataclasses.replace(cast(Any, first.inner), shape=shape)
-        return StackedSource(volume, first.row_axes, first.column_axes)
+        return StackedSource(_with_shape(first.inner, shape), first.row_axes, first.column_axes)
 
     def names(self, axis: int) -> Names | None:
         """Names of the columns of the first; of rows, where each part has labels along one axis."""
@@ -125,7 +109,13 @@ class Series(Readable):
         labels = [each.labels for each in found if each is not None and each.labels is not None]
         if len(labels) < len(self.parts) or found[0] is None:
             return None
-        return Names.of([Axis.of(found[0].axes[0].name, self.shape[0], np.concatenate(labels))])
+        first = found[0].axes[0]
+        return Names.of([Axis.of(first.name, self.shape[0], np.concatenate(labels), first.attributes)])
+
+    @property
+    def attributes(self) -> Attributes:
+        """What is said of the numbers of the first."""
+        return attributes_of(self.parts[0])
 
     def pieces(self, rows: Span) -> Iterator[tuple[Source, Span, Span]]:
         """Parts that a span of rows meets, the rows of each, and where these are in the span."""
@@ -214,6 +204,13 @@ class SparseSeries(Series):
         """That of a part, and its numbers before they are joined to others."""
         most = max(require_compressed(part).sparse_bytes(numbers) for part in self.parts)
         return most + numbers * (self.dtype.itemsize + 16)
+
+
+def _with_shape(volume: Volume, shape: tuple[int, ...]) -> Volume:
+    """A volume that says that it is of another shape; what is decoded has that of what it decodes."""
+    if isinstance(volume, DecodedVolume):
+        return dataclasses.replace(volume, inner=_with_shape(volume.inner, shape))
+    return cast(Volume, dataclasses.replace(cast(Any, volume), shape=shape))
 
 
 def series(name: str, parts: Sequence[Source]) -> Series:

@@ -31,7 +31,7 @@ import numpy as np
 from rankfold.pipeline.chunks.absence import REFUSAL
 from rankfold.pipeline.data.dtypes import ConvertedSource, parse_dtype
 from rankfold.pipeline.data.names import Axis, Names, names_as_json
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.places import attributes_of, names_of
 from rankfold.pipeline.data.source import Source, absence_of, compressed
 from rankfold.pipeline.engine.memory import bound_heaps
 from rankfold.pipeline.errors import InputError, RankfoldError
@@ -278,7 +278,7 @@ def _import(matrix: object, options: ReadOptions, view: ViewOptions, job: _Job) 
 
 
 def _names_of_matrix(source: Source) -> dict[str, Any]:
-    return names_as_json(names_of(source, 0), names_of(source, 1))
+    return names_as_json(names_of(source, 0), names_of(source, 1), attributes_of(source))
 
 
 def _names_in_file(reader: Reader, location: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.names import Names, find_places, names_as_json
-from rankfold.pipeline.data.places import names_of, wrappers
+from rankfold.pipeline.data.places import attributes_of, names_of, wrappers
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
@@ -34,8 +34,8 @@ def column_names(source: Source) -> Names | None:
 
 
 def named(source: Source) -> dict[str, Any]:
-    """What a result keeps of names: of its rows, and of columns before any step; nothing without any."""
-    kept = names_as_json(names_of(source, 0), column_names(source))
+    """What a result keeps of names: of its rows, of columns before any step, and of what the numbers are."""
+    kept = names_as_json(names_of(source, 0), column_names(source), attributes_of(source))
     return {"names": kept} if kept else {}
 
 

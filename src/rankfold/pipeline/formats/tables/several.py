@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
+from rankfold.pipeline.formats.locate import matching_files, node_kind, require_path, split_location
 from rankfold.pipeline.formats.packed import plain_name
-from rankfold.pipeline.formats.series import matching_files
 from rankfold.pipeline.formats.tables.columns import NumericTable
 from rankfold.pipeline.formats.tables.delimited import DelimitedReader, delimited_reader
 from rankfold.pipeline.formats.tables.dialect import SEPARATORS

@@ -19,8 +19,7 @@ from rankfold.pipeline.data.source import CompressedSource
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.cell_ranger import Files, files_at
 from rankfold.pipeline.formats.csr import CsrSource
-from rankfold.pipeline.formats.locate import is_address, node_kind, split_location
-from rankfold.pipeline.formats.series import matching_files
+from rankfold.pipeline.formats.locate import is_address, matching_files, node_kind, split_location
 from rankfold.pipeline.formats.tables.options import ReadOptions
 from rankfold.pipeline.formats.tables.parquet import ParquetReader
 from rankfold.pipeline.formats.tables.several import table_paths, table_reader
