@@ -30,7 +30,7 @@ def umap(
     density: float | None = None,
     density_share: float = 0.3,
     density_shift: float = 0.1,
-    init: object = "random",
+    init: object = "spectral",
     n_neighbors: int | None = None,
     metric: str | None = None,
     min_recall: float | None = None,
@@ -64,11 +64,13 @@ def umap(
     density_share, density_shift : float
         In the last epochs of this share densities count; what is added to the variance of local radii in the
         layout.
-    init : "random", "spectral", (m, d) array, Result or path
-        Where rows begin. Coordinates of a ``pca`` with d components or more, of an earlier ``umap``, or of
-        ``spectral`` keep what is far apart in the data apart in the picture. "spectral" makes these first, as
-        ``spectral`` does with tol=0.01, but of each component of the graph by itself; components lie side by
-        side. Coordinates may be of the first rows alone: those after them begin among their neighbors.
+    init : "spectral", "random", (m, d) array, Result or path
+        Where rows begin: at eigenvectors of their graph, as ``spectral`` makes them with tol=0.01, but of
+        each component of the graph by itself; components lie side by side. Rows of components that have no d
+        eigenvectors begin at random, and ``attrs["rows_at_random"]`` counts them. Or at coordinates of a
+        ``pca`` with d components or more, of an earlier ``umap``, or of ``spectral``. They may be of the
+        first rows alone: those after them begin among their neighbors. "random" starts cost nothing, but
+        distances in the picture say less of those in the data.
     n_neighbors : int
         Of each row of a matrix, the row itself counted as in umap-learn: 15 by default.
     metric, min_recall : str, float

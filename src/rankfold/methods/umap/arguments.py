@@ -9,8 +9,8 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
 from rankfold.methods.registry import Input, Method
 
-SPECTRAL = "spectral"
-INITS = ("random", SPECTRAL, "custom")
+SPECTRAL, RANDOM = "spectral", "random"
+INITS = (SPECTRAL, RANDOM, "custom")
 """Where vertices begin; the last has no name for callers, who give positions."""
 
 
@@ -44,7 +44,7 @@ class UmapArguments:
     init: Annotated[
         str,
         Argument(
-            "random, spectral, or a result of pca, umap, spectral or diffusion_map to begin at",
+            "spectral, random, or a result of pca, umap, spectral or diffusion_map to begin at",
             holds=("pca", "umap", "spectral", "diffusion_map"),
             choices=INITS[:-1],
         ),
@@ -68,4 +68,5 @@ UMAP = Method(
     matrices=("embedding",),
     arrays=("embedding", "radius_data if density", "radius_embedding if density"),
     loops="rankfold.methods.umap.warm:warm_layout",
+    edition=2,  # edges of a vertex begin at another one in every epoch
 )

@@ -119,6 +119,11 @@ class UmapTask:
         """Of the result."""
         return min(self.rows, max(CHUNK_ROWS, self.rows // TARGET_CHUNKS))
 
+    @property
+    def is_spectral(self) -> bool:
+        """Whether rows begin at eigenvectors: these are asked for, and rows are enough to have some."""
+        return self.parameters.init == SPECTRAL and self.parameters.n_components < self.rows
+
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
         single, rows = np.dtype(np.float32), self.rows
@@ -223,6 +228,11 @@ class UmapTask:
         parameters = self.parameters
         edges = PullingEdges.of(stored, self.epochs)
         first, more = self._first_positions()
+        if parameters.init == SPECTRAL and not self.is_spectral:
+            run.warnings.append(
+                f"a graph of {self.rows} rows has no {parameters.n_components} eigenvectors to begin at: rows "
+                "begin at random"
+            )
         goal = DensityGoal.of(self.graph, edges, parameters)
         positions = lay_out(run, edges, parameters, lambda: first, self._processes(run), goal)
         if not np.isfinite(positions).all():
@@ -258,7 +268,7 @@ class UmapTask:
             count = self.rows if self.given is None else len(self.given)
             first = start_positions(self.given, count, columns, seed)
             if count == self.rows:
-                return first, {}
+                return first, {"rows_at_random": count} if self.parameters.init == SPECTRAL else {}
             assert self.graph is not None  # noqa: S101 - only a plan is made without
             everywhere = anywhere(self.rows, columns, seed)
             return place_added(first, everywhere, self.graph / NAME, seed), {"rows_added": self.rows - count}
@@ -322,13 +332,13 @@ def _layout_task(result: Result, init: object, arguments: dict[str, object]) -> 
     if parameters.density is not None:
         require_radii(result)
     layout = UmapTask(result.matrix("graph"), most_edges(result), parameters, given, result.path)
-    return _chain(result, layout) if parameters.init == SPECTRAL else layout
+    return _chain(result, layout) if layout.is_spectral else layout
 
 
 def _chain(graph: FuzzyGraph | Result, layout: UmapTask) -> Chain:
     """Lists into a graph, eigenvectors of that where it is to begin at these, and its layout."""
     links: list[Link] = [] if isinstance(graph, Result) else [Link("graph", graph)]
-    if layout.parameters.init == SPECTRAL:
+    if layout.is_spectral:
         start = start_task(graph, layout.parameters.n_components, layout.parameters.seed)
         links.append(Link("start", start, start.when_made if links else None))
 
