@@ -9,10 +9,12 @@ import pkgutil
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 import rankfold
+import rankfold.estimators
 
 HEAVY = ("numba", "cupy", "dask", "distributed", "zarr", "scipy", "matplotlib")
 
@@ -77,11 +79,22 @@ def test_functions_say_what_they_take_give_raise_and_cost(name: str) -> None:
     told = inspect.getdoc(getattr(rankfold, name)) or ""
     sections = re.findall(r"^(\w+)\n-+$", told, re.MULTILINE)
     assert {"Parameters", "Returns", "Raises", "Notes", "Examples"} <= set(sections), sections
-    named = re.search(r"Parameters\n-+\n(.*?)\n\n\w+\n-+\n", told, re.DOTALL)
+    require_explained(getattr(rankfold, name))
+
+
+@pytest.mark.parametrize("name", rankfold.estimators.__all__)
+def test_estimators_say_what_they_take(name: str) -> None:
+    estimator = getattr(rankfold.estimators, name)
+    assert "Examples" in re.findall(r"^(\w+)\n-+$", inspect.getdoc(estimator) or "", re.MULTILINE)
+    require_explained(estimator)
+
+
+def require_explained(function: Any) -> None:
+    """Each argument has an entry: its name, its type, its default, and what it is for."""
+    named = re.search(r"Parameters\n-+\n(.*?)\n\n+\w+\n-+\n", inspect.getdoc(function) or "", re.DOTALL)
     assert named is not None
-    # A name, its type, its default, and what it is for.
-    entries = dict(re.findall(r"^(\w+) : (\S.*\n    \S)", named[1], re.MULTILINE))
-    for parameter in inspect.signature(getattr(rankfold, name)).parameters.values():
-        entry = entries[parameter.name]
+    entries = dict(re.findall(r"^(\w+) : (\S.*)\n    \w*\W", named[1], re.MULTILINE))
+    for parameter in inspect.signature(function).parameters.values():
+        kind = entries[parameter.name]
         if parameter.default is not parameter.empty:
-            assert "default" in entry or "optional" in entry, parameter
+            assert "default" in kind or "optional" in kind, parameter

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rankfold.api.docstrings import completed
+from rankfold.api.docstrings import completed, said_by
 from rankfold.api.where import ARGUMENTS, signature_of
 from rankfold.methods.registry import METHODS
 from rankfold.methods.svd.request import is_share, share_as_tol
@@ -98,7 +98,7 @@ def public(function: F, *, name: str = "") -> F:
 
     call.__signature__ = signature  # type: ignore[attr-defined]
     own = {each.name: each.argument for each in METHODS[title].parameters()} if title in METHODS else {}
-    call.__doc__ = completed(function.__doc__ or "", signature, ARGUMENTS | own)
+    call.__doc__ = completed(function.__doc__ or "", signature, said_by(ARGUMENTS | own))
     if name:
         call.__name__ = call.__qualname__ = name
         call.__module__ = __name__.partition(".")[0]  # where it is found under that name

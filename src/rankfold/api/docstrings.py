@@ -1,4 +1,4 @@
-"""Docstrings of the public functions, completed: every argument with its type, default and meaning.
+"""Docstrings of the public functions and estimators, completed: every argument with its type and default.
 
 A docstring explains what a function has of its own. Arguments that many share are explained where they are
 declared: those of a method in its dataclass of arguments, of which the command line is made too, and those of
@@ -11,7 +11,7 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from rankfold.methods.argument import Argument
@@ -30,23 +30,54 @@ DataError
     NaN and Inf, with their place; data that are damaged, or change while they are read."""
 """What functions raise that run a task: in place of "As for ``svd``" under these names."""
 
-AS_FOR_ANOTHER = re.compile(r"^(?:\w+Error(?:, )?)+\n    As for ``\w+``[.;] ?", re.MULTILINE)
+AS_FOR_ANOTHER_RAISES = re.compile(r"^(?:\w+Error(?:, )?)+\n    As for ``\w+``[.;] ?", re.MULTILINE)
+
+AS_FOR = re.compile(r"\s*As for ``([\w.]+)``[.;:,]?\s*")
+
+SHORT = 2
+"""Lines of what is said of several arguments that are repeated for each, and not referred to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Names of arguments, and what is said of them."""
+    """What is said of an argument."""
 
-    names: tuple[str, ...]
     kind: str
+    """Its type, and its default where that is said."""
+
     text: str
-    """Indented lines."""
+    """Lines, not indented."""
 
-    def __str__(self) -> str:
-        return "\n".join(filter(None, (f"{', '.join(self.names)} : {self.kind}", self.text)))
+    def joined(self, more: str) -> Entry:
+        """With ``more`` said after it."""
+        return Entry(self.kind, " ".join(f"{self.text} {more}".split()) if more else self.text)
 
 
-def completed(docstring: str, signature: inspect.Signature, declared: Mapping[str, Argument]) -> str:
+def said_by(arguments: Mapping[str, Argument]) -> dict[str, Entry]:
+    """What arguments say of themselves, by their names."""
+    return {name: Entry(_choices(each), each.sentences) for name, each in arguments.items()}
+
+
+def entries_of(docstring: str) -> dict[str, Entry]:
+    """What a docstring says of each argument by itself: the first paragraph."""
+    return {
+        names[0]: Entry(entry.kind, _whole(entry.text.partition("\n\n")[0]))
+        for names, entry in _entries(_sections(inspect.cleandoc(docstring))[1])
+        if len(names) == 1
+    }
+
+
+def _whole(paragraph: str) -> str:
+    """A paragraph without the beginning of a list, at its end."""
+    return re.sub(r"(?<=\.)\s+[^.]*:$", "", paragraph)
+
+
+def completed(
+    docstring: str,
+    signature: inspect.Signature,
+    declared: Mapping[str, Entry],
+    refer: Callable[[str], Mapping[str, Entry]] | None = None,
+) -> str:
     """A docstring that explains every argument of a signature.
 
     Parameters
@@ -56,73 +87,106 @@ def completed(docstring: str, signature: inspect.Signature, declared: Mapping[st
     signature
         Of the function, with all arguments by their names.
     declared
-        What arguments say of themselves. One that neither says anything of is left out.
+        What is said elsewhere of arguments that the docstring leaves out.
+    refer
+        What is said of those of which the docstring says "As for ``name``", by that name; without it
+        ``declared``.
     """
     head, section, tail = _sections(inspect.cleandoc(docstring))
     entries: dict[str, Entry] = {}
-    for each in _entries(section):
-        entries |= _by_name(each, declared)
+    for names, said in _entries(section):
+        match = AS_FOR.match(said.text)
+        known = declared if match is None or refer is None else refer(match[1])
+        text = said.text if match is None or names[0] not in known else _sentence(said.text[match.end() :])
+        entries |= _by_name(names, Entry(said.kind, text), known, refers=match is not None)
     lines = []
     for name, parameter in signature.parameters.items():
-        entry = entries.get(name)
-        if name in declared and (entry is None or not entry.text):
-            said = _indented(declared[name].sentences)
-            entry = Entry((name,), "", said) if entry is None else replace(entry, text=said)
+        entry = entries.get(name, declared.get(name))
         if entry is not None:
-            lines.append(str(replace(entry, kind=_kind(entry.kind, parameter, declared.get(name)))))
-    lines += [str(each) for name, each in entries.items() if name not in {*signature.parameters, "others"}]
+            text = entry.text or declared.get(name, entry).text
+            lines += [f"{name} : {_kind(entry, declared.get(name), parameter)}", *_indented(text)]
     text = "\n".join([head.rstrip(), "", "Parameters", "----------", *lines, "", tail]).rstrip()
-    return AS_FOR_ANOTHER.sub(f"{RAISES} ", text).replace(f"{RAISES} \n", f"{RAISES}\n")
+    return AS_FOR_ANOTHER_RAISES.sub(f"{RAISES} ", text).replace(f"{RAISES} \n", f"{RAISES}\n")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _sections(text: str) -> tuple[str, str, str]:
     """What comes before the section of parameters, that section, and what comes after it."""
-    match = re.search(r"^Parameters\n-+\n(.*?)(?:\n\n(?=[^\n]+\n---)|\Z)", text, re.DOTALL | re.MULTILINE)
+    match = re.search(r"^Parameters\n-+\n(.*?)(?:\n\n+(?=[^\n]+\n---)|\Z)", text, re.DOTALL | re.MULTILINE)
     if match is None:
         summary, blank, rest = text.partition("\n\n")
         return summary, "", rest if blank else ""
     return text[: match.start()], match[1], text[match.end() :]
 
 
-def _entries(section: str) -> list[Entry]:
-    found: list[Entry] = []
-    for line in section.splitlines():
-        if line and not line.startswith(" "):
-            names, _, kind = line.partition(" : ")
-            found.append(Entry(tuple(re.split(r",\s*", names)), kind, ""))
-        elif found:
-            found[-1] = replace(found[-1], text=f"{found[-1].text}\n{line}".strip("\n"))
-    return found
+def _entries(section: str) -> list[tuple[tuple[str, ...], Entry]]:
+    """Names of arguments, which may take several lines, and what is said of them."""
+    found: list[tuple[str, list[str]]] = []
+    for line in section.strip("\n").splitlines():
+        if not line or line.startswith(" "):
+            found[-1][1].append(line)
+        elif found and found[-1][0].endswith(","):
+            found[-1] = (f"{found[-1][0]} {line}", [])
+        else:
+            found.append((line, []))
+    entries = []
+    for header, lines in found:
+        names, _, kind = header.partition(" :")
+        said = Entry(" ".join(kind.split()), textwrap.dedent("\n".join(lines)).strip())
+        entries.append((tuple(re.split(r",\s*", names)), said))
+    return entries
 
 
-def _by_name(entry: Entry, declared: Mapping[str, Argument]) -> dict[str, Entry]:
-    """Entries of one name each; what was said of several stands at the first of them."""
-    first, *others = entry.names
-    kinds = re.split(r"[;,]\s*", entry.kind)
-    if re.fullmatch(r"\s+As for ``\w+``\.", entry.text):
-        return {}
-    found = {first: Entry((first,), kinds[0] if len(kinds) == len(entry.names) else entry.kind, entry.text)}
+def _by_name(
+    names: tuple[str, ...], said: Entry, known: Mapping[str, Entry], *, refers: bool
+) -> dict[str, Entry]:
+    """Entries of one name each. What is said of several stands at the first, and at others where it is short.
+
+    Where it ``refers`` to what is ``known``, that stands before it.
+    """
+    first, *others = names
+    kinds = re.split(r";\s*" if "{" in said.kind else r"[;,]\s*", said.kind)
+    kind = kinds[0] if len(kinds) == len(names) else said.kind
+    elsewhere = known.get(first) if refers else None
+    found = {first: said if elsewhere is None else elsewhere.joined(said.text)}
+    found[first] = replace(found[first], kind=kind or found[first].kind)
+    reference = said.text if said.text.count("\n") < SHORT else f"See ``{first}``."
     for name in others:
-        said = f"{declared[name].sentences} " if name in declared else ""
-        found[name] = Entry((name,), "", _indented(f"{said}See ``{first}``."))
+        if name in known:
+            found[name] = known[name].joined(f"See ``{first}``." if said.text else "")
+        else:
+            found[name] = Entry("", reference)
     return found
 
 
-def _kind(kind: str, parameter: inspect.Parameter, argument: Argument | None) -> str:
+def _choices(argument: Argument) -> str:
+    return "{" + ", ".join(f'"{each}"' for each in argument.choices) + "}" if argument.choices else ""
+
+
+def _kind(entry: Entry, declared: Entry | None, parameter: inspect.Parameter) -> str:
     """The type of an argument, and its default where it has one."""
+    default, empty = parameter.default, inspect.Parameter.empty
+    kind = entry.kind or (declared.kind if declared is not None else "")
     if not kind:
-        choices = argument.choices if argument is not None else ()
         kind = re.sub(r" \| None$", "", str(parameter.annotation)).replace(" | ", " or ")
-        if choices:
-            kind = "{" + ", ".join(f'"{each}"' for each in choices) + "}"
-    default = parameter.default
-    if default is inspect.Parameter.empty or "default" in kind or "optional" in kind:
+        kind = (
+            type(default).__name__ if kind in ("Any", str(empty)) and default not in (None, empty) else kind
+        )
+    if default is empty or "default" in kind or "optional" in kind:
         return kind
     if isinstance(default, str):
         return f'{kind}, default "{default}"'
     return f"{kind}, optional" if default is None else f"{kind}, default {default!r}"
 
 
+def _indented(text: str) -> list[str]:
+    lines = text.splitlines() if "\n" in text else _wrapped(text)
+    return [f"    {line}".rstrip() for line in lines]
+
+
 @functools.cache
-def _indented(text: str) -> str:
-    return textwrap.indent(textwrap.fill(text, WIDTH - 4), "    ")
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH - 4)

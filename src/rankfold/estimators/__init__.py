@@ -13,6 +13,7 @@
     density                KernelDensity
     samples                what is read a panel at a time, and what is not
     labels                 samples with names that are no data frames
+    docstrings             what their docstrings say of arguments
 
 A matrix that scikit-learn takes (arrays, lists, data frames) is checked as scikit-learn checks it. So is what
 an AnnData object or an array of xarray has in memory, and its names are kept as those of a frame. Everything
@@ -27,6 +28,7 @@ except ImportError as error:
 
 from rankfold.estimators.clusters import KMeans, MiniBatchKMeans
 from rankfold.estimators.density import KernelDensity
+from rankfold.estimators.docstrings import explain
 from rankfold.estimators.embeddings.descents import TSNE
 from rankfold.estimators.embeddings.eigenmaps import DiffusionMap, SpectralEmbedding
 from rankfold.estimators.embeddings.isomap import Isomap
@@ -63,6 +65,8 @@ __all__ = [
     "SpectralEmbedding",
     "TruncatedSVD",
 ]
+
+explain({name: globals()[name] for name in __all__})
 
 
 def __dir__() -> list[str]:

@@ -169,6 +169,14 @@ class KMeans(CentersOfSamples, cluster.KMeans):  # type: ignore[misc]
     Notes
     -----
     Samples have no weights. ``transform`` and ``score`` are for samples in memory, ``predict`` for any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import KMeans
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> KMeans(2).fit_predict(x).shape
+    (60,)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -219,8 +227,7 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
     ----------
     n_clusters, batch_size, compute_labels, random_state
         As for ``sklearn.cluster.MiniBatchKMeans``.
-    init : {"k-means++", "random"}, array or function
-    n_init : "auto" or int
+    init, n_init
         As for ``KMeans``.
     max_iter : int
         Reads of the samples in which centers move.
@@ -246,6 +253,14 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
     -----
     ``fit`` takes samples in their order, from centers that a sample of all has led to. ``partial_fit`` takes
     whatever it is given as one batch; the first has at least as many samples as there are clusters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import MiniBatchKMeans
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> MiniBatchKMeans(2, batch_size=20).fit_predict(x).shape
+    (60,)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

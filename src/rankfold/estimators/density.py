@@ -37,7 +37,9 @@ class KernelDensity(neighbors.KernelDensity):  # type: ignore[misc]
     Parameters
     ----------
     bandwidth : float or {"scott", "silverman"}, default=1.0
+        Width of the kernel, or the rule that it follows.
     kernel : {"gaussian", "tophat", "epanechnikov", "exponential", "linear", "cosine"}, default="gaussian"
+        Function of the distance whose values are summed.
     metric : str, default="euclidean"
         "minkowski" and "p" are the same, where a ``p`` of ``metric_params`` is not other than 2; others are
         left to scikit-learn.
@@ -52,6 +54,14 @@ class KernelDensity(neighbors.KernelDensity):  # type: ignore[misc]
     ----------
     bandwidth_ : float
     n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import KernelDensity
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> KernelDensity(bandwidth=0.5).fit(x).score_samples(x).shape
+    (60,)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -48,6 +48,14 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
     Of up to 512 features all directions are kept, so that any sequence of batches gives what a fit to all
     samples gives, to rounding, and a batch after the first may have fewer samples than ``n_components``. Of
     more, a quarter more than ``n_components`` are kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import IncrementalPCA
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> IncrementalPCA(2).partial_fit(x[:30]).partial_fit(x[30:]).transform(x).shape
+    (60, 2)
     """
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]

@@ -42,6 +42,14 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
     coding, JMLR 11, 2010, algorithm 1. Other losses are scikit-learn's own. Samples on disk are read once
     for each of ``max_iter`` iterations; begun from the first batch. ``NMF`` needs fewer reads of samples
     that are all there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import MiniBatchNMF
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> MiniBatchNMF(3, batch_size=20).fit_transform(x).shape
+    (60, 3)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -158,6 +158,15 @@ class NearestNeighbors(RadiusSearch, KNeighborsSearch, neighbors.NearestNeighbor
     -----
     Queries of a radius are scikit-learn's, by brute force, for samples in memory, and those of
     ``rankfold.radius_neighbors`` where samples are on disk.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import NearestNeighbors
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> distances, indices = NearestNeighbors(n_neighbors=3).fit(x).kneighbors(x)
+    >>> indices[:4, 0].tolist()
+    [0, 1, 2, 3]
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -218,6 +227,14 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
     ``fit_transform`` knows each sample by its number: it comes first in its row, at distance 0, however many
     others are equal to it. ``transform`` of the same samples takes them for new ones, of which equal ones are
     nearest by number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import KNeighborsTransformer
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> KNeighborsTransformer(n_neighbors=3).fit_transform(x).shape
+    (60, 60)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -33,8 +33,10 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_components, init, solver, beta_loss, alpha_W, alpha_H, l1_ratio, max_iter, random_state
-        As for ``sklearn.decomposition.NMF``. "cd" is coordinate descent of ten sweeps for each read; "mu" is
+    n_components, init, beta_loss, alpha_W, alpha_H, l1_ratio, max_iter, random_state
+        As for ``sklearn.decomposition.NMF``.
+    solver : {"cd", "mu"}
+        "cd" is coordinate descent of ten sweeps for each read; "mu" is
         for the losses "frobenius" and "kullback-leibler". An iteration is a read of the samples.
     tol : float
         Relative fall of the error in an iteration below which iterations end.
@@ -55,6 +57,14 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
     ``transform`` solves the Frobenius problem exactly, and ``fit_transform`` ends with it. Of samples on disk
     it gives a Zarr array in a temporary store, below 64 MiB a NumPy array, and takes a read. Components
     beyond the smaller side of the samples are zero: without them the error is as small as it can be.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import NMF
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> NMF(3).fit_transform(x).shape
+    (60, 3)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -42,8 +42,10 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_components, whiten, svd_solver, tol, iterated_power, n_oversamples, random_state
-        As for ``sklearn.decomposition.PCA``. Solvers name our methods: "full" is ``tsqr``, "covariance_eigh"
+    n_components, whiten, tol, iterated_power, n_oversamples, random_state
+        As for ``sklearn.decomposition.PCA``.
+    svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}
+        Names of scikit-learn for methods of ``rankfold.pca``: "full" is ``tsqr``, "covariance_eigh"
         ``gram``, "arpack" and "randomized" ``krylov``, with at most ``iterated_power + 1`` passes for the
         latter; "auto" is ``tsqr`` where all components are needed, else what ``rankfold.pca`` chooses.
         "arpack" of a matrix in memory that is small or sparse is ``lanczos``, which is as exact.
@@ -67,6 +69,14 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
     With ``sample_weight`` the mean and the covariance are weighted: a weight of 2 is a sample that is there
     twice, 0 one that is not, and variances are over the sum of weights less one. A sparse matrix is then read
     as panels that are filled in.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import PCA
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> PCA(2).fit_transform(x).shape
+    (60, 2)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

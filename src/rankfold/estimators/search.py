@@ -240,6 +240,14 @@ class RadiusNeighborsTransformer(RadiusSearch, neighbors.RadiusNeighborsTransfor
     ----------
     effective_metric_, effective_metric_params_, n_samples_fit_, n_features_in_
         As for ``sklearn.neighbors.RadiusNeighborsTransformer``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import RadiusNeighborsTransformer
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> RadiusNeighborsTransformer(radius=1.0).fit_transform(x).shape
+    (60, 60)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

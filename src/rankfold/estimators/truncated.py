@@ -39,8 +39,10 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
 
     Parameters
     ----------
-    n_components, algorithm, n_iter, n_oversamples, random_state, tol
-        As for ``sklearn.decomposition.TruncatedSVD``. Both algorithms are ``krylov``, and "randomized" makes
+    n_components, n_iter, n_oversamples, random_state, tol
+        As for ``sklearn.decomposition.TruncatedSVD``.
+    algorithm : {"arpack", "randomized"}
+        Both algorithms are ``krylov``, and "randomized" makes
         at most ``n_iter + 1`` passes; "arpack" of a matrix in memory that is small or sparse is ``lanczos``.
     power_iteration_normalizer
         For compatibility: bases are always orthonormalized.
@@ -62,6 +64,14 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
     ``transform`` of a matrix on disk gives a Zarr array in a temporary store, below 64 MiB a NumPy array. The
     variance of all of its features takes a read of its own, made when ``explained_variance_ratio_`` is first
     asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import TruncatedSVD
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> TruncatedSVD(2).fit_transform(x).shape
+    (60, 2)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -80,6 +80,14 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     n_features_in_ : int
     feature_names_in_
         Where samples have names of columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import TSNE
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> TSNE(perplexity=5).fit_transform(x).shape
+    (60, 2)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

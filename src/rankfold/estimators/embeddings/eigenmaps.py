@@ -52,6 +52,14 @@ class SpectralEmbedding(Embedding):
     n_features_in_ : int
     feature_names_in_
         Where samples have names of columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import SpectralEmbedding
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> SpectralEmbedding(n_neighbors=10).fit_transform(x).shape
+    (60, 2)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -144,6 +152,14 @@ class DiffusionMap(Embedding):
     n_features_in_ : int
     feature_names_in_
         Where samples have names of columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import DiffusionMap
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> DiffusionMap(n_neighbors=10).fit_transform(x).shape
+    (60, 2)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

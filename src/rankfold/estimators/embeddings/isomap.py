@@ -73,6 +73,14 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         See ``rankfold.isomap``.
     nbrs_ : NearestNeighbors
     n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import Isomap
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> Isomap(n_neighbors=10).fit_transform(x).shape
+    (60, 2)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

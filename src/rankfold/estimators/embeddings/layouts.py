@@ -48,7 +48,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         where samples are too few for eigenvectors.
     densmap : bool, default=False
         Whether rows that are far from their neighbors are kept so, and those near near.
-    dens_lambda, dens_frac, dens_var_shift : float, default=2.0, 0.3, 0.1
+    dens_lambda, dens_frac, dens_var_shift : float
         ``density``, ``density_share`` and ``density_shift`` of ``rankfold.umap``.
     output_dens : bool, default=False
         Whether ``fit_transform`` also returns local radii, of the samples and in the layout.
@@ -75,6 +75,14 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     -----
     Samples are read from where they are, by each step; the graph and the layout are held in memory. Those
     that were fitted are kept, or where they are, for ``transform`` to compare others with.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import UMAP
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> UMAP(n_neighbors=5, n_epochs=20).fit_transform(x).shape
+    (60, 2)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

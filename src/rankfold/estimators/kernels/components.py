@@ -49,9 +49,9 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         compiles; or as ``sklearn.decomposition.KernelPCA`` has it, with the matrix of all pairs in memory:
         "precomputed", and functions that it does not compile.
     gamma, degree, coef0, kernel_params
-        As there.
+        As for ``sklearn.decomposition.KernelPCA``.
     alpha, fit_inverse_transform
-        As there; ``inverse_transform`` is of samples in memory.
+        As for ``sklearn.decomposition.KernelPCA``; ``inverse_transform`` is of samples in memory.
     tol : float, default=0
         As for ``rankfold.kernel_pca``; 0 is as exact as possible.
     random_state : int, RandomState or None, default=None
@@ -59,7 +59,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     eigen_solver, max_iter, iterated_power, copy_X, n_jobs
         Of no effect, but for ``n_jobs`` where scikit-learn compares samples.
     remove_zero_eig
-        As there.
+        As for ``sklearn.decomposition.KernelPCA``.
     memory : int or str, optional
         As for ``rankfold.svd``.
 
@@ -74,6 +74,14 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         Of ``inverse_transform``.
     gamma_ : float
     n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import KernelPCA
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> KernelPCA(2, kernel="rbf").fit_transform(x).shape
+    (60, 2)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

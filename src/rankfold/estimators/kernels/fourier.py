@@ -48,6 +48,14 @@ class RBFSampler(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     ----------
     Rahimi, Recht, Random features for large-scale kernel machines, NIPS 2007. Sutherland, Schneider, On the
     error of random Fourier features, UAI 2015: with pairs the variance is less for this kernel.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import RBFSampler
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> RBFSampler(n_components=10).fit_transform(x).shape
+    (60, 10)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = kernel_approximation.RBFSampler._parameter_constraints

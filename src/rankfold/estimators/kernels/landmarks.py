@@ -60,6 +60,14 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     trace_error_, pair_error_ : float
         What features leave, as ``rankfold.nystroem`` tells it; not there where scikit-learn compares samples.
     n_features_in_, feature_names_in_
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from rankfold.estimators import Nystroem
+    >>> x = np.random.default_rng(0).random((60, 8))
+    >>> Nystroem(n_components=10).fit_transform(x).shape
+    (60, 10)
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -1,0 +1,36 @@
+"""Docstrings of estimators: every argument is explained, as scikit-learn or rankfold do where it says so."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from rankfold.api.docstrings import Entry, completed, entries_of, said_by
+from rankfold.api.where import ARGUMENTS
+from rankfold.methods.registry import METHODS
+
+
+def explain(estimators: Mapping[str, Any]) -> None:
+    """Complete the docstrings of estimators, by their names; see ``rankfold.api.docstrings``."""
+
+    @functools.cache
+    def said(reference: str) -> dict[str, Entry]:
+        """What a function of rankfold, or an estimator, says of its arguments."""
+        module, _, name = reference.rpartition(".")
+        if name in estimators and module in ("", "rankfold.estimators"):
+            return entries_of(docstring(name))
+        if name in METHODS:
+            method = METHODS[name]
+            return said_by(ARGUMENTS | {each.name: each.argument for each in method.parameters()})
+        return entries_of(getattr(importlib.import_module(module), name).__doc__)
+
+    @functools.cache
+    def docstring(name: str) -> str:
+        estimator = estimators[name]
+        return completed(estimator.__doc__, inspect.signature(estimator), said_by(ARGUMENTS), said)
+
+    for name, estimator in estimators.items():
+        estimator.__doc__ = docstring(name)
