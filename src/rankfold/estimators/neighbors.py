@@ -138,10 +138,10 @@ class NearestNeighbors(RadiusSearch, KNeighborsSearch, neighbors.NearestNeighbor
     n_neighbors, radius, p
         As for ``sklearn.neighbors.NearestNeighbors``.
     metric : str or function
-        "euclidean", "l2", "sqeuclidean", "cosine", "correlation", "manhattan", "l1", "cityblock", "chebyshev",
-        "infinity", "hamming", "jaccard", "minkowski" with ``p`` of 1, 2 or inf, and symmetric functions of two rows that
-        numba compiles are those of ``rankfold.knn``. With any other, and with ``metric_params``, it is
-        scikit-learn that searches, and samples must be in memory.
+        "euclidean", "l2", "sqeuclidean", "cosine", "correlation", "manhattan", "l1", "cityblock",
+        "chebyshev", "infinity", "hamming", "jaccard", "minkowski" with ``p`` of 1, 2 or inf, and symmetric
+        functions of two rows that numba compiles are those of ``rankfold.knn``. With any other, and with
+        ``metric_params``, it is scikit-learn that searches, and samples must be in memory.
     metric_params
         As for ``sklearn.neighbors.NearestNeighbors``.
     algorithm, leaf_size, n_jobs

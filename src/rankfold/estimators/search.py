@@ -228,9 +228,10 @@ class RadiusNeighborsTransformer(RadiusSearch, neighbors.RadiusNeighborsTransfor
     mode, radius, p, metric_params
         As for ``sklearn.neighbors.RadiusNeighborsTransformer``; each sample is within the radius of itself.
     metric : str or function
-        "euclidean", "l2", "sqeuclidean", "manhattan", "l1", "cityblock", "chebyshev", "infinity" and
-        "minkowski" with ``p`` of 1, 2 or inf are those of ``rankfold.radius_neighbors``. With any other, and
-        of sparse samples in memory, it is scikit-learn that searches.
+        "euclidean", "l2", "sqeuclidean", "cosine", "correlation", "manhattan", "l1", "cityblock",
+        "chebyshev", "infinity" and "minkowski" with ``p`` of 1, 2 or inf are those of
+        ``rankfold.radius_neighbors``. With any other, and of sparse samples in memory, it is scikit-learn
+        that searches.
     algorithm, leaf_size, n_jobs
         Of no effect but where scikit-learn searches.
     memory : int or str, optional

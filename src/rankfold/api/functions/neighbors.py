@@ -50,11 +50,13 @@ def knn(
         Rows among which neighbors of those of ``x`` are looked for. They go through the steps of its matrix.
     metric : str or function
         "euclidean", "sqeuclidean", "cosine", "correlation" (cosine of rows less their mean), "inner_product"
-        (largest first, as negative distances), "manhattan", "chebyshev"; or a symmetric function of two float64 rows that numba compiles. "hamming"
-        is the share of columns that differ, "jaccard" that of the members of either row that one has, where
-        members are what is not zero; "bit_hamming" and "bit_jaccard" are the same of packed bits, as
-        ``numpy.packbits(x, axis=1)`` gives them. "haversine" is the angle between places given by latitude
-        and longitude, all in radians: times the radius of a sphere it is the distance along it.
+        (largest first, as negative distances), "manhattan", "chebyshev"; or a symmetric function of two
+        float64 rows that numba compiles. "hamming" is the share of columns that differ, "jaccard" that of the
+        members of either row that one has, where members are what is not zero; "bit_hamming" and
+        "bit_jaccard" are the same of packed bits, as ``numpy.packbits(x, axis=1)`` gives them. "haversine" is
+        the angle between places given by latitude and longitude, all in radians: times the radius of a sphere
+        it is the distance along it. With "precomputed" ``x`` has the distances of all rows from each other,
+        (m, m), or is a sparse matrix (CSR) of those that are known.
     symmetric : {None, "union", "mutual"}
         Edges of the graph: as they are, those that either of two rows has, or both.
     box : number or numbers, (n,)

@@ -22,6 +22,7 @@ from rankfold.methods.embedding.preservation import count_common, share_of
 from rankfold.methods.embedding.quality_request import EmbeddingQualityRequest
 from rankfold.methods.embedding.trustworthiness import EmbeddingQuality, read_neighbors, with_lists
 from rankfold.methods.fuzzy_graph.lists import metric_of
+from rankfold.methods.knn.arguments import PRECOMPUTED
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.task import Output, Task
 from rankfold.pipeline.data.source import Source
@@ -152,7 +153,12 @@ class Measures:
 
     @classmethod
     def of(cls, data: Source, embedding: Source, metric: str, seed: int) -> Measures:
-        """Of a matrix and an embedding; of as many rows as these measures look at by default."""
+        """Of a matrix and an embedding; of as many rows as these measures look at by default.
+
+        Where neighbors were found by distances that were given, rows of the matrix
+        are compared by Euclidean ones.
+        """
+        metric = EUCLIDEAN if metric == PRECOMPUTED else metric
         k = max(1, min(K, (data.shape[0] - 1) // 2))
 
         def ranks(kind: str, of: Source, others: Source, by: str) -> EmbeddingQuality:

@@ -17,6 +17,7 @@ from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import EUCLIDEAN
 from rankfold.methods.embedding.measured import with_quality
 from rankfold.methods.fuzzy_graph.lists import imagined_lists
+from rankfold.methods.knn.arguments import PRECOMPUTED
 from rankfold.methods.registry import METHODS
 from rankfold.methods.task import Output, Task
 from rankfold.pipeline.data.source import Source
@@ -51,7 +52,7 @@ class Search:
         if rows < 2:
             raise InputError(f"{source.name} has one row, which has no neighbors")
         recall = self.min_recall
-        if recall is None and rows > EXACT_ROWS and columns > EXACT_COLUMNS:
+        if recall is None and self.metric != PRECOMPUTED and rows > EXACT_ROWS and columns > EXACT_COLUMNS:
             recall = RECALL
         how = {} if not recall else {"min_recall": recall, "seed": seed}
         return METHODS["knn"].task(source, k=min(self.k, rows - 1), metric=self.metric, **how)

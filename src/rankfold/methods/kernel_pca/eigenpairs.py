@@ -155,8 +155,8 @@ def significant(theta: Float64, size: float, rows: int) -> Float64:
 def rounding(size: float, rows: int, similarity: Similarity, trace: float) -> float:
     """Error of any eigenvalue by rounding: of sums, and of similarities, which are independent.
 
-    Similarities of rows with themselves are 1 by functions of differences; their mean, from the trace of K, is
-    the size of others.
+    Similarities of rows with themselves are 1 by functions of differences. Of others their mean, from the
+    trace of K, is the size.
     """
     own = 1.0 if similarity.is_of_differences else abs(trace) / rows
     return ROUNDING * size + LOSS * own * float(np.sqrt(rows))

@@ -19,6 +19,9 @@ PACKED_NAMES = ("bit_hamming", "bit_jaccard")
 HAVERSINE = "haversine"
 """Of latitude and longitude, and of searches in a tree alone."""
 
+PRECOMPUTED = "precomputed"
+"""The matrix holds distances: all of them, or those that a sparse one stores."""
+
 SOLVERS = ("auto", "pairs", "tree", "approximate")
 """All pairs of rows meet, or points are looked up in a tree: the lists are the same. Or rows meet within
 partitions, and lists are nearly the same.
@@ -54,8 +57,8 @@ class KnnArguments:
         str,
         Argument(
             "euclidean, sqeuclidean, cosine, correlation, inner_product, manhattan, chebyshev or haversine; "
-            "hamming or jaccard, bit_hamming or bit_jaccard of packed bits",
-            choices=(*NAMES, *SET_NAMES, HAVERSINE, *ALIASES),
+            "hamming or jaccard, bit_hamming or bit_jaccard of packed bits; precomputed of distances",
+            choices=(*NAMES, *SET_NAMES, HAVERSINE, PRECOMPUTED, *ALIASES),
         ),
     ] = "euclidean"
     symmetric: Annotated[

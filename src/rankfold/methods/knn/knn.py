@@ -30,6 +30,7 @@ from rankfold.methods.knn.graph import (
 )
 from rankfold.methods.knn.pair_fold import NearestPairs, has_bounds
 from rankfold.methods.knn.plan import NeighborFold, PairSweeps, plan_neighbors
+from rankfold.methods.knn.precomputed import plan_precomputed, require_distances, search_precomputed
 from rankfold.methods.knn.request import METRICS, NeighborRequest, compared_rows
 from rankfold.methods.knn.row_blocks import BlockReader, choose_shift
 from rankfold.methods.knn.sparse_fold import NearestSparsePairs
@@ -93,6 +94,9 @@ class Neighbors:
         """Check that it can be done."""
         source = compared_rows(source, parameters.metric)
         queries = None if queries is None else compared_rows(queries, parameters.metric)
+        if parameters.is_precomputed:
+            said = {"queries": queries is not None, "base": base is not None}
+            require_distances(parameters, source, said)
         parameters.check(source.shape[0], source.name, itself=queries is None)
         if parameters.needs_tree:
             require_tree(parameters, source, base is not None)
@@ -191,6 +195,8 @@ class Neighbors:
 
     def loops(self) -> dict[str, Any]:
         """What compiled loops depend on besides the request."""
+        if self.parameters.is_precomputed:
+            return {"sparse": False, "tree": False, "pairs": True}
         if self.is_approximate:
             return {"sparse": False, "tree": False, "pairs": True, "partitions": True}
         if finds_sets(self):
@@ -217,6 +223,8 @@ class Neighbors:
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol; a tree that does not fit is done without, unless it is needed."""
+        if self.parameters.is_precomputed:
+            return plan_precomputed(self, budget)
         if self.is_approximate:
             return plan_partitions(self, budget)
         if self._may_use_tree() and (budget.device == "cpu" or self.parameters.needs_tree):
@@ -238,6 +246,9 @@ class Neighbors:
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
+        if self.parameters.is_precomputed:
+            search_precomputed(self, run)
+            return self._finish(run, fingerprint)
         if self.is_approximate:
             return self._search_partitions(run, fingerprint)
         if not run.groups:  # there are no blocks: it is planned with a tree

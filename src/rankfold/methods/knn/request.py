@@ -13,7 +13,15 @@ from typing import Any
 
 from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.neighbors.lists import Metric
-from rankfold.methods.knn.arguments import ALIASES, CORRELATION, DEFAULT_RECALL, HAVERSINE, SOLVERS, SYMMETRIC
+from rankfold.methods.knn.arguments import (
+    ALIASES,
+    CORRELATION,
+    DEFAULT_RECALL,
+    HAVERSINE,
+    PRECOMPUTED,
+    SOLVERS,
+    SYMMETRIC,
+)
 from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer
 from rankfold.pipeline.data.source import Source
@@ -40,7 +48,7 @@ SET_METRICS = {
 
 
 def compared_rows(source: Source, metric: str) -> Source:
-    """Rows of a matrix as a metric of ``METRICS`` compares them: correlation is the cosine of centered ones."""
+    """Rows of a matrix as a metric compares them: correlation is the cosine of centered ones."""
     return center_rows(source) if metric == CORRELATION else source
 
 
@@ -96,13 +104,18 @@ class NeighborRequest:
             function = compile_metric(metric)
             return cls(count, identify_metric(metric), symmetric, function, solver=str(solver), **asked)
         name = ALIASES.get(str(metric), str(metric))
-        names = (*METRICS, *SET_METRICS, HAVERSINE)
+        names = (*METRICS, *SET_METRICS, HAVERSINE, PRECOMPUTED)
         if name not in names:
             raise InputError(
                 f"metric {metric!r} is not known: take one of {', '.join(names)}, or a function of two rows "
                 "that numba compiles"
             )
         return cls(count, name, symmetric, solver=str(solver), **asked)
+
+    @property
+    def is_precomputed(self) -> bool:
+        """Whether the matrix holds distances."""
+        return self.metric == PRECOMPUTED
 
     @property
     def needs_tree(self) -> bool:

@@ -44,7 +44,7 @@ def way_of(metric: str, columns: int) -> str:
     """
     if metric in SET_METRICS:
         return "pairs"
-    if metric not in METRICS:
+    if metric not in METRICS:  # or distances that are given
         return "function"
     if not has_bounds(METRICS[metric], columns):
         return "pairs"

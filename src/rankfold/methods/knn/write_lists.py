@@ -113,8 +113,8 @@ def require_sound(keys: Array, ids: Array, start: int, *, others: int, itself: b
         row = start + int((~np.isfinite(keys)).any(axis=1).argmax())
         raise DataError(
             f"row {row} has fewer than {keys.shape[1]} neighbors at a distance that is a finite number: "
-            "distances overflow float64 (numbers above 1e153 are too large to be squared: store them in other "
-            "units), or the metric gives NaN for some pairs"
+            "distances overflow float64 (of numbers above 1e153 squares do: store them in other units), or "
+            "the metric gives NaN for some pairs"
         )
     wrong = (ids < 0).any(axis=1)
     wrong |= (ids >= others).any(axis=1) | (np.diff(keys, axis=1) < 0).any(axis=1)

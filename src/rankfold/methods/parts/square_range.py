@@ -1,7 +1,7 @@
 """Numbers whose squares leave the range of float64: told from rows that are equal, and refused.
 
-Squares of numbers below ``FAINTEST`` leave the range of float64, so that rows apart seem to be equal. A sum of
-squares that is next to nothing does not say which of both it is: the numbers themselves do.
+Squares of numbers below ``FAINTEST`` leave the range of float64, so that different rows seem to be equal.
+Whether they are does not follow from a sum of squares near 0, but from the numbers themselves.
 """
 
 from __future__ import annotations
@@ -75,6 +75,6 @@ def refuse_size(
     """Raise ``DataError`` for a matrix with numbers of a size that something cannot be made of in a type."""
     wider = ", or as float64" if np.dtype(dtype).itemsize < 8 else ""
     raise DataError(
-        f"numbers of {matrix.name} are near {size:.0e}: {what} leave the range of {np.dtype(dtype)}. Store them "
-        f"in other units, {1 / size:.0e} times as large{wider}, and run again."
+        f"numbers of {matrix.name} are near {size:.0e}: {what} leave the range of {np.dtype(dtype)}. Store "
+        f"them in other units, {1 / size:.0e} times as large{wider}, and run again."
     )

@@ -152,9 +152,9 @@ class RadiusNeighbors:
         ):
             if largest >= FAR:
                 raise DataError(
-                    f"{matrix.name} has rows without a direction (of zeros, or constant ones by correlation), which "
-                    f"are at distance 1 from all: radius {self.parameters.radius:g} joins them with all rows. "
-                    "Leave them out, or give a radius below 1"
+                    f"{matrix.name} has rows without a direction (zeros, or by correlation constant ones), "
+                    "which are at distance 1 from all others, within radius "
+                    f"{self.parameters.radius:g}. Leave them out, or give a radius below 1"
                 )
 
     def _reader(self, source: Source) -> PointReader:

@@ -23,6 +23,7 @@ from rankfold.methods.fuzzy_graph.arguments import GRAPHS, NEIGHBORS, ONE_SIDED
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.new_rows import facts_of_distances
+from rankfold.methods.knn.arguments import PRECOMPUTED
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.spectral.coordinates import coordinates
 from rankfold.methods.spectral.memory import IN_MEMORY, arrange
@@ -257,7 +258,9 @@ def start_task(graph: Result | FuzzyGraph, n_components: int, seed: int) -> Spec
 def _task(neighbors: object, asked: SpectralRequest, search: dict[str, object], quality: object) -> Task:
     """Of weights, of lists, or of a matrix whose neighbors are found first."""
     if (source := matrix_in(neighbors)) is not None:
-        if source.shape[0] == source.shape[1]:  # weights, and where they are dense perhaps samples
+        if (
+            source.shape[0] == source.shape[1] and search["metric"] != PRECOMPUTED
+        ):  # weights, and where they are dense perhaps samples
             require_unsaid(source.name, **search)
             return measured_task(_of_matrix(source, asked), None, quality)
         count, metric, min_recall = search.values()

@@ -152,8 +152,9 @@ def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
 
 
 LARGEST_SCALED = {4: 64, 8: 240}
-"""Exponent of the size of numbers whose columns may be scaled, by item size: the unit that they are brought to
-1 by is left in what is scaled, whose squares and their squares stay in range.
+"""Largest exponent of the size of numbers whose columns are scaled, by item size.
+
+Scaled columns keep the power of two that brings numbers near 1: squares, and squares of these, stay in range.
 """
 
 

@@ -41,11 +41,11 @@ TREE_METRICS = {
 
 
 OF_DIRECTIONS = ("cosine", CORRELATION)
-"""Metrics of rows of length 1: of their chord ``c``, which the tree is searched by, the distance is c^2 / 2."""
+"""Metrics of rows of length 1: the distance is half the square of the chord that the tree is searched by."""
 
 FAR = 8.0
-"""Where rows of zeros lie along the first column, which have no direction: each by itself, this far from the next
-and farther from the sphere than any two of its points."""
+"""Distance between rows of zeros, which have no direction, along the first column, and of the first from the
+origin: more than between any two points of the sphere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from rankfold.methods.embedding.searched import matrix_in, require_unsaid, searc
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.sides import AffinitySides
+from rankfold.methods.knn.arguments import PRECOMPUTED
 from rankfold.methods.registry import METHODS
 from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.svd.request import integer
@@ -44,6 +45,11 @@ def tsne_task(
     if (source := matrix_in(neighbors)) is not None:
         wanted = TsneRequest.of(perplexity, **arguments).neighbors(source.shape[0], source.shape[0])
         search, seed = search_of(wanted, metric, min_recall), integer("seed", arguments.get("seed", 0))
+        if isinstance(init, str) and init == PCA and metric == PRECOMPUTED and matrix is None:
+            raise InputError(
+                f"init pca takes rows of numbers, but {source.name} holds distances: give the rows, "
+                "matrix=x, or another start, init='random'"
+            )
         beside = source if isinstance(init, str) and init == PCA and matrix is None else matrix
 
         def make(lists: Result) -> Task:
