@@ -262,7 +262,7 @@ def _last_link(
     except DataError:
         held.discard()
         raise
-    held.log_steps(steps)
+    held.log_steps(steps, chain.plan(executor.budget).as_dict())
     return last.ready(results)
 
 
@@ -282,8 +282,10 @@ def _carry_out(
     bound_heaps()
     loops = task.loops() if hasattr(task, "loops") else {}
     kernels = MethodWarmup(task.source.dtype, {**task.request(), **loops}, task.source.shape)
+    compiling = time.perf_counter()
     kernels.warm()
     facts = {**machine_facts(), "place": executor.facts(), "plan": plan.as_dict()}
+    facts["compile_seconds"] = time.perf_counter() - compiling
     start = time.perf_counter()
     folder.log_attempt(facts)
     try:

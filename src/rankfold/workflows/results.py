@@ -175,12 +175,11 @@ def took(result: Result) -> list[str]:
     last = (result.run.get("attempts") or [{}])[-1]
     if not last.get("finished"):
         return []
-    history, before = History.of(result.path), list(result.run.get("steps", {}).values())
+    history = History.of(result.path)
     attempts = f" in {len(history.attempts)} attempts" if len(history.attempts) > 1 else ""
-    seconds = history.seconds or last.get("seconds", 0.0)
-    seconds += sum(one.get("seconds", 0) for step in before for one in step)
-    finished = [last, *(step[-1] for step in before if step and step[-1].get("finished"))]
-    last = max(finished, key=lambda one: one.get("measured_bytes") or 0)
+    seconds, compiling = history.seconds or last.get("seconds", 0.0), history.compile_seconds
+    attempts += f", {compiling:.3g} s of it compiling," if compiling >= 1 else ""
+    last = last if history.peak is None else history.peak.facts
     measured_bytes, base = last.get("measured_bytes"), last.get("baseline_bytes")
     peak = "not measured" if measured_bytes is None else format_bytes(measured_bytes)
     above = "" if base is None else f" above a baseline of {format_bytes(base)}"

@@ -148,7 +148,7 @@ class TsneTask:
             exchange_bytes=self._exchange_bytes(parts) * self.parameters.steps,
         )
         each = RESERVE_BYTES + memory, memory, 3 * writes
-        return Arrangement((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 2, 2)
+        return Arrangement((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 1, 1)
 
     def parts(self, workers: int) -> int:
         """Processes that a descent is worth, of so many."""

@@ -174,7 +174,7 @@ class UmapTask:
             exchange_bytes=self._exchange_bytes(parts) * self.epochs,
         )
         each = RESERVE_BYTES + memory, memory, writes
-        return Arrangement((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 2, 2)
+        return Arrangement((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 1, 1)
 
     def parts(self, workers: int) -> int:
         """Processes that a layout is worth, of so many."""

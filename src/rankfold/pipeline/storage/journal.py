@@ -153,9 +153,11 @@ def gather(run: Path, request: str) -> None:
 
 
 def load_record(path: Path) -> dict[str, Any]:
-    """The attempts at a result, ``{"attempts": [...]}``, and those at its ``steps``, if it has any."""
+    """The attempts at a result, ``{"attempts": [...]}``; those at its ``steps``, and the ``plan`` of all."""
     record = load_json(path, dict, TABLE_BYTES) or {}
     attempts, steps = record.pop("attempts", None), record.pop("steps", None)
+    if "plan" in record and not _has(record["plan"], PLAN):
+        del record["plan"]
     if isinstance(steps, dict):
         record["steps"] = {name: _attempts(one) for name, one in steps.items()}
     return {**record, "attempts": _attempts(attempts)}
@@ -233,7 +235,9 @@ PLAN: dict[str, Callable[[Any], bool]] = {
 
 ATTEMPT: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("run", "host", "command", "folder", "python", "system", "blas"), is_text),
-    **dict.fromkeys(("seconds", "wait_seconds", "planned_bytes", "passes", "pid"), _is_amount),
+    **dict.fromkeys(
+        ("seconds", "wait_seconds", "compile_seconds", "planned_bytes", "passes", "pid"), _is_amount
+    ),
     **dict.fromkeys(("measured_bytes", "baseline_bytes", "peak_bytes"), _is_amount_or_none),
     "started": _is_moment,
     "place": lambda value: isinstance(value, dict) and all(PLACE.get(k, _is_any)(value[k]) for k in value),

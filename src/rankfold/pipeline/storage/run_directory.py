@@ -310,6 +310,8 @@ class RunDirectory:
         steps = {name: self._own(attempts) for name, attempts in record.pop("steps", {}).items()}
         if any(steps.values()):
             record["steps"] = steps
+        if record.get("plan", {}).get("run") != self.request:
+            record.pop("plan", None)
         save_json(self.record, record, durable=self.resumable)
 
     def _own(self, attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -347,14 +349,15 @@ class RunDirectory:
             attempts.append(facts)
         save_json(self.record, record, durable=False)
 
-    def log_steps(self, steps: dict[str, list[dict[str, Any]]]) -> None:
-        """Note in ``run.json`` the attempts at each result that this one is made from, by name."""
+    def log_steps(self, steps: dict[str, list[dict[str, Any]]], plan: dict[str, Any]) -> None:
+        """Note in ``run.json`` the attempts at each result that this is made from, and the plan of all."""
         self.require_held()  # a file of it that is being written is a stray to whoever holds it
         record = load_record(self.record)
         noted = record.setdefault("steps", {})
         for name, attempts in steps.items():
             others = [facts for facts in noted.get(name, []) if facts.get("run") != self.request]
             noted[name] = [*others, *({**facts, "run": self.request} for facts in attempts)]
+        record["plan"] = {**plan, "run": self.request}
         save_json(self.record, record, durable=False)
 
 

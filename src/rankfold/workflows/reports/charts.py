@@ -38,21 +38,26 @@ LOSS_COLOR = "#c1121f"
 LANES = 48
 """Lines of a timeline at most."""
 
+LEGEND_PIXELS = 260
+"""Across a name in a legend."""
+
 LINE = 34
 """Pixels from one to the next."""
 
 
-def timeline(stages: Sequence[History], title: str, theme: Theme) -> Figure:
+def timeline(stages: Sequence[History], title: str, theme: Theme, width: int = WIDTH) -> Figure:
     """A line for each process and segment at once, colored by stage; nights between attempts left out."""
-    spans = [(one.began, stage.seen_until(one)) for stage in stages for one in stage.segments]
+    spans = [(one.began, stage.seen_until(one)) for stage in stages for one in stage.bars]
     spans += [(one.at, one.at) for stage in stages for one in stage.events]
     axis = periods(spans, gap_seconds=max(1.0, 0.25 * sum(end - begin for begin, end in _merge_spans(spans))))
     lines, label = _lines(stages), "seconds of work" + ", pauses left out" * (len(axis) > 1)
     if len(lines) > LANES:
         lines, label = lines[:LANES], f"{label}; the first {LANES} of {len(lines)} lines"
     height = 30 + LINE * len(lines)
-    figure = new_figure(height + 200, title, theme)
-    axes = place_axes(figure, 240, 20, WIDTH - 240 - MARGIN, height)
+    across = max(1, min(6, len(stages), width // LEGEND_PIXELS))
+    legend = 155 + 45 * -(-len(stages) // across)
+    figure = new_figure(height + legend, title, theme, width)
+    axes = place_axes(figure, 240, 20, width - 240 - MARGIN, height)
     for number, (_, segments) in enumerate(lines):
         for color, segment, until, running in segments:
             begin, end = (_on(axis, at) for at in (segment.began, until))
@@ -73,7 +78,7 @@ def timeline(stages: Sequence[History], title: str, theme: Theme) -> Figure:
     axes.set_yticks(range(len(lines)), [drawn(one) for one in _line_labels(lines)])
     axes.set_xlabel(label, color=theme.muted, fontsize=9)
     quiet(axes, theme, grid="x")
-    _legend(axes, [(stage.name, HUES[i % len(HUES)]) for i, stage in enumerate(stages)], theme)
+    _legend(axes, [(stage.name, HUES[i % len(HUES)]) for i, stage in enumerate(stages)], across, theme)
     return figure
 
 
@@ -104,7 +109,7 @@ def _lines(stages: Sequence[History]) -> list[Line]:
     everything = [
         (HUES[i % len(HUES)], segment, stage.seen_until(segment), stage.goes_on(segment))
         for i, stage in enumerate(stages)
-        for segment in stage.segments
+        for segment in stage.bars
     ]
     for bar in sorted(everything, key=lambda each: each[1].began):
         lines = lines_of_process.setdefault(bar[1].process, [])
@@ -119,11 +124,8 @@ def _lines(stages: Sequence[History]) -> list[Line]:
 
 def _line_labels(lines: Sequence[Line]) -> list[str]:
     """A process is named at its first line."""
-    names = [process for process, _ in lines]
-    return [
-        name.rpartition(".")[0] or name if i == 0 or names[i - 1] != name else ""
-        for i, name in enumerate(names)
-    ]
+    names = [process.rpartition(".")[0] or process for process, _ in lines]
+    return [name if i == 0 or names[i - 1] != name else "" for i, name in enumerate(names)]
 
 
 def _mark_workers(
@@ -139,11 +141,11 @@ def _mark_workers(
             axes.plot(*place, marker=marker, markersize=4, color=color, clip_on=False, linestyle="none")
 
 
-def memory_bars(stages: Sequence[History], title: str, theme: Theme) -> Figure:
+def memory_bars(stages: Sequence[History], title: str, theme: Theme, width: int = WIDTH) -> Figure:
     """Measured peak inside the planned one, of each stage that has both."""
-    rows = [(one, one.last.facts) for one in stages if one.last and one.last.has_peaks]
-    figure = new_figure(110 + 62 * len(rows), title, theme)
-    axes = place_axes(figure, 240, 20, WIDTH - 240 - 330, 30 + 62 * len(rows))
+    rows = [(one, one.peak.facts) for one in stages if one.peak]
+    figure = new_figure(110 + 62 * len(rows), title, theme, width)
+    axes = place_axes(figure, 240, 20, width - 240 - 330, 30 + 62 * len(rows))
     most = max(facts["planned_bytes"] for _, facts in rows)
     for number, (_, facts) in enumerate(rows):
         planned_bytes, measured_bytes = facts["planned_bytes"], facts["measured_bytes"]
@@ -156,17 +158,17 @@ def memory_bars(stages: Sequence[History], title: str, theme: Theme) -> Figure:
     axes.set_yticks(range(len(rows)), [drawn(one.name) for one, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, most)
-    step = 2.0 ** np.ceil(np.log2(most / 5))
+    step = 2.0 ** np.ceil(np.log2(most / max(2, min(5, (width - 570) // 150))))
     axes.set_xticks(np.arange(0, most, step), [format_bytes(round(x)) for x in np.arange(0, most, step)])
     quiet(axes, theme, grid="x")
     return figure
 
 
-def roofline(facts: dict[str, Any], title: str, theme: Theme) -> Figure:
+def roofline(facts: dict[str, Any], title: str, theme: Theme, width: int = WIDTH) -> Figure:
     """Sweeps under the roof of one core: what it multiplies at most, and reads at most."""
     limits, points = facts["limits"], under_roof(facts)
-    figure = new_figure(820, title, theme)
-    axes = place_axes(figure, 150, 20, WIDTH - 150 - MARGIN, 680)
+    figure = new_figure(820, title, theme, width)
+    axes = place_axes(figure, 150, 20, width - 150 - MARGIN, 680)
     intensity = np.array([sweep["flops"] / sweep["bytes"] for _, sweep, _ in points])
     bend = limits["flops_float64"] / limits["read_bytes"]
     span = np.logspace(np.log10(min(intensity.min(), bend) / 4), np.log10(intensity.max() * 8), 300)
@@ -223,11 +225,15 @@ def _apart(heights: Float64, least: float) -> Float64:
 
 
 def errors_by_pass(
-    errors: Sequence[float | None], tolerance: float | None, title: str, theme: Theme
+    errors: Sequence[float | None],
+    tolerance: float | None,
+    title: str,
+    theme: Theme,
+    width: int = WIDTH,
 ) -> Figure:
     """Estimated error after each pass over the matrix, and the one that was asked for."""
-    figure = new_figure(520, title, theme)
-    axes = place_axes(figure, 150, 20, WIDTH - 150 - MARGIN, 400)
+    figure = new_figure(520, title, theme, width)
+    axes = place_axes(figure, 150, 20, width - 150 - MARGIN, 400)
     points = [(i + 1, e) for i, e in enumerate(errors) if e is not None and np.isfinite(e) and e > 0]
     passes, values = zip(*points, strict=True)
     axes.plot(passes, values, color=theme.accent, marker="o", markersize=5, linewidth=1.4)
@@ -244,10 +250,10 @@ def errors_by_pass(
     return figure
 
 
-def speedups(scaling: Scaling, title: str, theme: Theme) -> Figure:
+def speedups(scaling: Scaling, title: str, theme: Theme, width: int = WIDTH) -> Figure:
     """Measured speedup over one lane, beside the fitted law and the ideal."""
-    figure = new_figure(720, title, theme)
-    axes = place_axes(figure, 150, 20, WIDTH - 150 - MARGIN, 580)
+    figure = new_figure(720, title, theme, width)
+    axes = place_axes(figure, 150, 20, width - 150 - MARGIN, 580)
     most = max(parallelism for parallelism, _, _ in scaling.points)
     span = np.linspace(1, 2 * most, 200)
     axes.plot(span, span, color=theme.muted, linewidth=1, linestyle=":")
@@ -267,14 +273,14 @@ def speedups(scaling: Scaling, title: str, theme: Theme) -> Figure:
     return figure
 
 
-def _legend(axes: Axes, entries: Sequence[tuple[str, str]], theme: Theme) -> None:
+def _legend(axes: Axes, entries: Sequence[tuple[str, str]], across: int, theme: Theme) -> None:
     from matplotlib.patches import Patch
 
     axes.legend(
         handles=[Patch(color=color, label=drawn(name)) for name, color in entries],
         loc="upper center",
         bbox_to_anchor=(0.5, -80 / axes.bbox.height),
-        ncols=min(6, len(entries)),
+        ncols=across,
         frameon=False,
         fontsize=8.5,
         labelcolor=theme.ink,

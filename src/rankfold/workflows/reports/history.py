@@ -69,7 +69,12 @@ class RunAttempt:
     @property
     def has_peaks(self) -> bool:
         """Whether its peak of memory is known, and what was planned."""
-        return bool(self.facts.get("measured_bytes") and self.facts.get("planned_bytes"))
+        return self.facts.get("measured_bytes") is not None and bool(self.facts.get("planned_bytes"))
+
+    @property
+    def compile_seconds(self) -> float:
+        """What compiling took before the work began: it is done once after an installation."""
+        return float(self.facts.get("compile_seconds", 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +93,28 @@ class History:
     running: bool = False
     """Whether somebody is at work on it now."""
 
+    steps: tuple[RunAttempt, ...] = ()
+    """Attempts at the results that this one was made from, in the same run."""
+
+    whole_plan: dict[str, Any] | None = None
+    """What was planned for these and for it together."""
+
     @classmethod
     def of(cls, out: Path, record: dict[str, Any] | None = None, *, running: bool = False) -> History:
         """That of one result, which may be there or not yet: of what was last asked for."""
         run = out.with_name(out.name + ".run")
-        attempt_facts = load_record(run / "run.json")["attempts"]
-        request = attempt_facts[-1].get("run") if attempt_facts else None
-        attempts = tuple(
-            RunAttempt(epoch_of(facts["started"]), facts.get("seconds"), facts)
-            for facts in attempt_facts
-            if facts.get("run") == request and "started" in facts
+        noted = load_record(run / "run.json")
+        request = noted["attempts"][-1].get("run") if noted["attempts"] else None
+        attempts, steps = (
+            tuple(
+                RunAttempt(epoch_of(facts["started"]), facts.get("seconds"), facts)
+                for facts in each
+                if facts.get("run") == request and "started" in facts
+            )
+            for each in (noted["attempts"], itertools.chain(*noted.get("steps", {}).values()))
         )
+        plan = noted.get("plan", {})
+        whole_plan = plan if steps and plan.get("run") == request else None
         lines = lines_of(run, request)
         try:
             result = Result(out) if out.exists() else None
@@ -106,7 +122,7 @@ class History:
             result = None
         name = out.name.removesuffix(".zarr")
         segments, events = tuple(_segments(lines)), tuple(_events(lines))
-        return cls(name, out, attempts, segments, events, result, record or {}, running)
+        return cls(name, out, attempts, segments, events, result, record or {}, running, steps, whole_plan)
 
     @property
     def last(self) -> RunAttempt | None:
@@ -120,8 +136,42 @@ class History:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What was planned, as the last attempt had it."""
-        return self.last.facts.get("plan", {}) if self.last else {}
+        """What was planned: with its steps, or as the last attempt had it."""
+        return self.whole_plan or (self.last.facts.get("plan", {}) if self.last else {})
+
+    @property
+    def finished(self) -> list[RunAttempt]:
+        """The last attempt, after those at its steps that came to their end."""
+        return [
+            one for one in (*self.steps, *self.attempts[-1:]) if one is self.last or one.seconds is not None
+        ]
+
+    @property
+    def peak(self) -> RunAttempt | None:
+        """The one of these that took most memory, as far as that was measured."""
+        measured = [one for one in self.finished if one.has_peaks]
+        return max(measured, key=lambda one: int(one.facts["measured_bytes"]), default=None)
+
+    @property
+    def passes(self) -> int | None:
+        """Passes over the matrix, those of its steps too; None where there are none, as of an import."""
+        counts = [one.facts["passes"] for one in self.finished if one.facts.get("passes") is not None]
+        return sum(counts) if counts else None
+
+    @property
+    def bars(self) -> tuple[Segment, ...]:
+        """What is drawn over time: segments, or whole attempts where there are none, as of an import."""
+        if self.segments:
+            return self.segments
+        return tuple(
+            Segment(
+                f"{one.facts.get('host', '')}-{one.facts.get('pid', '')}.",
+                str(one.facts.get("plan", {}).get("kind", self.name)),
+                one.began,
+                None if one.seconds is None else one.began + one.seconds,
+            )
+            for one in (*self.steps, *self.attempts)
+        )
 
     @property
     def state(self) -> str:
@@ -137,8 +187,8 @@ class History:
 
     @property
     def seconds(self) -> float | None:
-        """Of all attempts together: of one that was cut off up to the last line of its journal. None before
-        there was any.
+        """Of all attempts together, compiling and those at its steps included: of one that was cut off up to
+        the last line of its journal. None before there was any.
         """
         if not self.attempts:
             return None
@@ -147,12 +197,17 @@ class History:
             + [one.at for one in self.events]
         )
         nexts = [*(one.began for one in self.attempts[1:]), math.inf]
-        total = 0.0
+        total = self.compile_seconds + sum(one.seconds or 0.0 for one in self.steps)
         for one, following in zip(self.attempts, nexts, strict=True):
             last = bisect.bisect_left(signs, following) - 1
             cut_off = max(0.0, signs[last] - one.began) if last >= 0 else 0.0
             total += cut_off if one.seconds is None else one.seconds
         return total
+
+    @property
+    def compile_seconds(self) -> float:
+        """What compiling took, of the time of all attempts."""
+        return sum(one.compile_seconds for one in (*self.steps, *self.attempts))
 
     def goes_on(self, segment: Segment) -> bool:
         """Whether a segment without an end still runs, as far as can be told."""

@@ -103,14 +103,16 @@ def _measurements(stage: History) -> dict[str, Any]:
     facts = stage.last.facts if stage.last else {}
     if "seconds" not in facts:
         return {}
+    peak = stage.peak.facts if stage.peak else {}
     quality = {key: stage.facts[key] for key in QUALITIES if stage.facts.get(key) is not None}
     return {
-        "passes": facts.get("passes"),  # an import has none of these
+        "passes": stage.passes,  # an import has none of these
         "reads_bytes": read_bytes(stage),
-        "peak_bytes": facts.get("measured_bytes"),
-        "baseline_bytes": facts.get("baseline_bytes"),
+        "peak_bytes": peak.get("measured_bytes"),
+        "baseline_bytes": peak.get("baseline_bytes"),
         "seconds": facts["seconds"],
         "wait_seconds": facts.get("wait_seconds"),
+        "compile_seconds": stage.compile_seconds,
         "all_attempts_seconds": stage.seconds,
         **quality,
     }
@@ -125,7 +127,10 @@ def read_bytes(stage: History) -> int | None:
             continue
         has_reads = True
         total += one.read_bytes or sweep_plan["reads_bytes"] * one.rows / long_side(stage)
-    return round(total) if has_reads else None
+    if has_reads:
+        return round(total)
+    noted = stage.record.get("outcome", {}).get("read_bytes")  # of an import, which keeps no journal
+    return noted if isinstance(noted, int) else None
 
 
 def long_side(stage: History) -> int:

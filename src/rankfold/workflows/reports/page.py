@@ -36,12 +36,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    Draw = Callable[["Theme"], Figure]
+    Draw = Callable[[Theme], Figure]
 
 Float64 = npt.NDArray[np.float64]
 
 GAP = 24
 """Pixels between tiles, at least."""
+
+NARROW = WIDTH // 2
+"""Pixels across a picture for a narrow screen."""
 
 OURS = carries(" · rankfold</title>")
 """Knows pages of rankfold."""
@@ -78,6 +81,8 @@ class Picture:
     dark: bytes
     width: int
     height: int
+    narrow: Picture | None = None
+    """The same for a screen that is narrow, with type of the same size."""
 
     @property
     def share(self) -> float:
@@ -177,11 +182,12 @@ def take_picture(output: FileOutput, draw: Draw, *, title: str, caption: str, al
     return picture
 
 
-def draw_picture(draw: Draw, *, title: str, caption: str, alt: str) -> Picture:
-    """Draw a figure for light and for dark screens."""
+def draw_picture(draw: Draw, *, title: str, caption: str, alt: str, narrow: Draw | None = None) -> Picture:
+    """Draw a figure for light and for dark screens; ``narrow`` draws it for those of a phone."""
+    small = None if narrow is None else draw_picture(narrow, title=title, caption=caption, alt=alt)
     light, dark = (encoded(draw(theme), "png") for theme in (LIGHT, DARK))
     width, height = (int.from_bytes(light[at : at + 4], "big") for at in (16, 20))  # of the PNG header
-    return Picture(title, caption, alt, light, dark, width, height)
+    return Picture(title, caption, alt, light, dark, width, height, small)
 
 
 def tile_grid(tiles: Sequence[ImageTile], across: int, title: str, theme: Theme) -> Figure:

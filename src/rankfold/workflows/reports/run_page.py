@@ -9,11 +9,13 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rankfold.pipeline.errors import InputError, NonFiniteError
+from rankfold.pipeline.exporting.plots.bars import Bars
+from rankfold.pipeline.exporting.plots.curves import Curve, Scree
 from rankfold.pipeline.exporting.plots.kinds import (
     Drawing,
     drawing_of,
@@ -40,7 +42,7 @@ from rankfold.workflows.reports.charts import (
 )
 from rankfold.workflows.reports.history import History
 from rankfold.workflows.reports.measures import report_facts, scaling_of, segment_counts
-from rankfold.workflows.reports.page import Fact, Picture, draw_picture
+from rankfold.workflows.reports.page import NARROW, Fact, Picture, draw_picture
 
 TEMPLATE = "run_page.html"
 
@@ -57,7 +59,8 @@ CAPTIONS = {
     "scatter": "Where rows lie; of more than 20 000 how many lie where, on a logarithmic scale.",
     "sizes": "Rows of each cluster.",
     "loadings": "The columns that weigh most in the first components.",
-    "maps": "The first components as images, each from its largest weight down; gray where nothing was read.",
+    "maps": "The first components over the two axes of the columns; gray where nothing was read.",
+    "patterns": "The first components on the map, and over time; gray where nothing was read.",
     "degrees": "How many rows have how many edges.",
 }
 
@@ -165,7 +168,9 @@ def _headline(facts: dict[str, Any]) -> list[Fact]:
     read = sum(one["reads_bytes"] or 0 for one in measurements)
     peaks = [one["peak_bytes"] for one in measurements if one["peak_bytes"]]
     loss_count = sum(stage["segments"]["lost"] for stage in facts["stages"])
-    lines = [Fact("of work", tables.time_of(seconds)), Fact("read of matrices", format_bytes(read))]
+    compiling = sum(one["compile_seconds"] for one in measurements)
+    work = f"of work, {tables.time_of(compiling)} of it compiling" if compiling >= 1 else "of work"
+    lines = [Fact(work, tables.time_of(seconds)), Fact("read of matrices", format_bytes(read))]
     if peaks:
         lines.append(Fact("peak memory of a worker", format_bytes(max(peaks))))
     attempts = max((len(stage["attempts"]) for stage in facts["stages"]), default=0)
@@ -208,28 +213,29 @@ def _sections(about: Subject, others: Sequence[History], facts: dict[str, Any]) 
 
 
 def _timeline(about: Subject) -> list[Picture]:
-    stages = [one for one in about.stages if one.segments]
+    stages = [one for one in about.stages if one.bars]
     if not stages:
         return []
     counts = [segment_counts(one) for one in stages]
     losses, cut = (sum(count[name] for count in counts) for name in ("lost", "stopped"))
     caption = (
-        "A line is a process, or one of the segments that it runs at once; a bar is a segment. Outlined: "
+        "A line is a process, or one of the segments that it runs at once; a bar is a segment, or all of a "
+        "step that has none. Outlined: "
         f"stopped with a checkpoint ({cut}). Hatched: killed, and done again from its last checkpoint "
         f"({losses}). Triangles: a worker came; diamonds: it handed over; crosses: it was gone."
     )
     draw = functools.partial(timeline, stages, "Segments and workers")
-    alt = f"Timeline of {sum(len(one.segments) for one in stages)} segments of {len(stages)} stages"
-    return [draw_picture(draw, title="When it ran", caption=caption, alt=alt)]
+    alt = f"Timeline of {sum(len(one.bars) for one in stages)} segments of {len(stages)} stages"
+    return [draw_chart(draw, title="When it ran", caption=caption, alt=alt)]
 
 
 def _memory(about: Subject) -> list[Picture]:
-    if not any(one.last and one.last.has_peaks for one in about.stages):
+    if not any(one.peak for one in about.stages):
         return []
     draw = functools.partial(memory_bars, about.stages, "Peak memory of a worker, measured within planned")
     caption = "Grey: planned. Colored: measured above the baseline, in the attempt that finished."
     return [
-        draw_picture(
+        draw_chart(
             draw, title="Memory", caption=caption, alt="Measured and planned peak memory of each stage"
         )
     ]
@@ -253,14 +259,35 @@ def _results(one: History) -> Iterator[Picture]:
         drawing = _drawing(one.result, kind, options)
         if drawing is None:
             continue
-        draw = functools.partial(figure_of, drawing, title_of(one.result, kind))
-        yield draw_picture(draw, title=kind.title(), caption=CAPTIONS.get(kind, drawing.alt), alt=drawing.alt)
+        title = title_of(one.result, kind)
+        draw, small = functools.partial(figure_of, drawing, title), narrow(drawing)
+        yield draw_picture(
+            draw,
+            title=kind.title(),
+            caption=CAPTIONS.get(kind, drawing.alt),
+            alt=drawing.alt,
+            narrow=None if small is None else functools.partial(figure_of, small, title, least=NARROW),
+        )
     history = one.facts.get("errors") or one.facts.get("convergence") or []
     if sum(1 for error in history if error) > 1:
         tolerance = None if "errors" in one.facts else one.facts["request"].get("tol")
         draw = functools.partial(errors_by_pass, history, tolerance, f"Convergence of {one.name}")
         caption = "Error after each pass over the matrix, as estimated from it."
-        yield draw_picture(draw, title="Convergence", caption=caption, alt=f"Errors of {len(history)} passes")
+        yield draw_chart(draw, title="Convergence", caption=caption, alt=f"Errors of {len(history)} passes")
+
+
+def draw_chart(draw: Any, *, title: str, caption: str, alt: str) -> Picture:
+    """A chart of runs, for wide and for narrow screens."""
+    return draw_picture(
+        draw, title=title, caption=caption, alt=alt, narrow=functools.partial(draw, width=NARROW)
+    )
+
+
+def narrow(drawing: Drawing) -> Drawing | None:
+    """The same plot for a narrow screen; None of one whose size follows from what it shows."""
+    if not isinstance(drawing, Bars | Curve | Scree):
+        return None
+    return replace(drawing, size=(NARROW - drawing.left - drawing.right, drawing.size[1]))
 
 
 def _drawing(result: Result, kind: str, options: dict[str, Any]) -> Drawing | None:
@@ -287,8 +314,11 @@ def _cheap(one: History) -> Iterator[str]:
         yield "scree"
     if "embedding" in names:
         yield "scatter"
-    if one.result is not None and "maps" in kinds_of(one.result):
-        yield "maps"
+    field = next(
+        (kind for kind in ("patterns", "maps") if one.result is not None and kind in kinds_of(one.result)), ""
+    )
+    if field:
+        yield field
     elif one.facts["kind"] in CHEAP:
         yield CHEAP[one.facts["kind"]]
 
@@ -296,7 +326,7 @@ def _cheap(one: History) -> Iterator[str]:
 def _scaling(about: Subject, others: Sequence[History]) -> list[Picture]:
     fits = [(one.name, scaling) for one in about.stages if (scaling := scaling_of(one, others))]
     return [
-        draw_picture(
+        draw_chart(
             functools.partial(speedups, scaling, f"Speedup of {name}, and the law of {scaling.law.title()}"),
             title="Speedup",
             caption=f"Points: measured, with their efficiency. Line: the law with a serial share of "

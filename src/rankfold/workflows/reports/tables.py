@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rankfold.api.identity import argument_of
+from rankfold.methods.registry import METHODS
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.reports.measures import group_sweeps
 
@@ -47,11 +49,15 @@ def request_table(stages: Sequence[dict[str, Any]]) -> Table:
 
 
 def _request_items(request: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """What people ask for: no fingerprints of other results, nothing left open."""
+    """What people ask for, as workflows call it: no fingerprints of other results, nothing left open."""
+    kind = str(request.get("kind"))
+    known = {each.name for each in METHODS[kind].parameters()} if kind in METHODS else None
     for key, value in request.items():
+        name = argument_of(key, kind)
         is_plain = isinstance(value, bool | int | float) or (value and isinstance(value, str))
-        if is_plain and key != "kind" and not re.match(r"[0-9a-f]{32}", str(value)):
-            yield key, value
+        is_asked = name != "kind" and (known is None or name in known)
+        if is_plain and is_asked and not re.match(r"[0-9a-f]{32}", str(value)):
+            yield name, value
 
 
 def _plain(value: object) -> str:
@@ -80,19 +86,22 @@ def plan_table(stages: Sequence[dict[str, Any]]) -> Table:
     rows = []
     for stage in stages:
         plan, measurement = stage["planned"], stage["measured"]
-        if not plan or measurement.get("passes") is None:
+        if not measurement:
             continue
-        likely, most = plan["likely_passes"], plan["most_passes"]
+        likely, most = plan.get("likely_passes"), plan.get("most_passes")
+        planned = f"{likely}" + (f" to {most}" if most != likely else "") if plan else None
         rows.append(
             (
                 stage["name"],
-                f"{measurement['passes']} of {likely}" + (f" to {most}" if most != likely else ""),
-                f"{bytes_of(measurement['reads_bytes'])} of {bytes_of(plan['reads_bytes'])}",
-                f"{bytes_of(measurement['peak_bytes'])} of {bytes_of(plan['peak_bytes'])}",
-                bytes_of(plan["budget_bytes"]),
+                _beside(measurement["passes"], planned),
+                _beside(bytes_of(measurement["reads_bytes"]), bytes_of(plan.get("reads_bytes"))),
+                _beside(bytes_of(measurement["peak_bytes"]), bytes_of(plan.get("peak_bytes"))),
+                bytes_of(plan.get("budget_bytes")),
                 _total_time(stage),
-                time_of(sum(one.get("least_seconds", 0.0) for one in stage["sweeps"])),
-                str(stage["segments"]["begun"]),
+                time_of(sum(one.get("least_seconds", 0.0) for one in stage["sweeps"]))
+                if stage["sweeps"]
+                else "",
+                str(stage["segments"]["begun"] or ""),
             )
         )
     headings = (
@@ -106,6 +115,13 @@ def plan_table(stages: Sequence[dict[str, Any]]) -> Table:
         "segments",
     )
     return Table(headings, rows)
+
+
+def _beside(measured: object, planned: object) -> str:
+    """What was measured of what was planned, as far as either is known."""
+    if measured in (None, ""):
+        return f"{planned} planned" if planned else ""
+    return f"{measured} of {planned}" if planned else str(measured)
 
 
 def sweeps(stages: Sequence[dict[str, Any]]) -> Table:
@@ -156,7 +172,7 @@ def quality(stage: dict[str, Any]) -> Table:
     }
     measurement = stage["measured"]
     return Table(
-        ("how good it is", ""),
+        ("how good it is", "value"),
         [(label, _share(measurement[key])) for key, label in words.items() if key in measurement],
     )
 
@@ -193,9 +209,10 @@ def bytes_of(count: int | None) -> str:
 
 def _total_time(stage: dict[str, Any]) -> str:
     """The time of all attempts at a stage, in words."""
-    count = len(stage["attempts"])
+    count, compiling = len(stage["attempts"]), stage["measured"]["compile_seconds"]
     attempts = f" in {count} attempts" if count > 1 else ""
-    return time_of(stage["measured"]["all_attempts_seconds"]) + attempts
+    compiled = f", {time_of(compiling)} of it compiling" if compiling >= 1 else ""
+    return time_of(stage["measured"]["all_attempts_seconds"]) + attempts + compiled
 
 
 def time_of(seconds: float) -> str:

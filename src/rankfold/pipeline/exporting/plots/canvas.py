@@ -28,6 +28,9 @@ WIDTH = 1640
 TITLE = 92
 """Pixels that the title of a picture takes."""
 
+TITLE_SIZE, TITLE_SIGN = 11.5, 20
+"""Points of a title that fits, and pixels across one of its signs."""
+
 MARGIN = 12
 
 TICK_ROOM = 44
@@ -83,8 +86,9 @@ def new_figure(height: int, title: str, theme: Theme, width: int = WIDTH) -> Fig
         (width / DPI, (TITLE + height) / DPI), dpi=DPI, facecolor=theme.paper, edgecolor=theme.paper
     )
     top = 1 - MARGIN / (TITLE + height)
+    size = min(TITLE_SIZE, TITLE_SIZE * (width - 2 * MARGIN) / (TITLE_SIGN * max(1, len(title))))
     figure.text(
-        MARGIN / width, top, drawn(title), color=theme.ink, fontsize=11.5, fontweight="bold", va="top"
+        MARGIN / width, top, drawn(title), color=theme.ink, fontsize=size, fontweight="bold", va="top"
     )
     return figure
 

@@ -217,10 +217,10 @@ OF_NEIGHBORS = ("distances", "graph")
 """Arrays of results of neighbors: what is made of them is of rows whose name is not known."""
 
 
-def figure_of(drawing: Drawing, title: str, theme: Theme = LIGHT) -> Figure:
-    """A figure of one plot, with its title."""
+def figure_of(drawing: Drawing, title: str, theme: Theme = LIGHT, least: int = NARROWEST) -> Figure:
+    """A figure of one plot, with its title, ``least`` pixels across or more."""
     width, height = drawing.size
-    across = max(drawing.left + width + drawing.right, NARROWEST)
+    across = max(drawing.left + width + drawing.right, least)
     with own_style():
         figure = new_figure(height + BELOW, title, theme, across)
         axes = place_axes(figure, drawing.left, 20, width, height)
