@@ -133,7 +133,8 @@ class OfMatrix(Where, total=False):
         "bool | None",
         Argument(
             "of a table, leave out columns that hold no numbers",
-            "Of a table, leave out columns that hold something else than numbers, True and False, and say which.",
+            "Of a table, leave out columns that hold something else than numbers, True and False, and say "
+            "which.",
         ),
     ]
 

@@ -214,12 +214,14 @@ def test_names_of_columns_and_rows_are_read_where_the_store_has_them(bucket: str
             {"time": 1990 + np.arange(20), "lat": np.linspace(-60, 60, 5), "lon": 60.0 * np.arange(6)},
             ("time", "lat", "lon"),
             "sst",
+            {"units": "degC"},
         ).to_dataset()
         url = f"{bucket}/named{version}.zarr"
         dataset.to_zarr(ObjectStore(obstore.store.from_url(url)), zarr_format=version, consolidated=False)
         fitted = rf.pca(rf.open(f"{url}::sst", row_axes="time"), 2)
         turned = rf.transform(fitted, rf.open(dataset.sst[:, ::-1], row_axes="time"))
         np.testing.assert_allclose(turned.scores[:], fitted.scores[:], atol=1e-4)
+        assert fitted.to_xarray(physical=True)["mean"].units == "degC"
         assert list(fitted.to_pandas("scores").index) == list(range(1990, 2010))
     rf.import_array(pd.DataFrame(x[:, :, 0], columns=list("abcde")), tmp_path / "t.zarr")
     for file in (each for each in (tmp_path / "t.zarr").rglob("*") if each.is_file()):

@@ -26,10 +26,10 @@ from rankfold.pipeline.errors import (
     RankfoldError,
 )
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.formats.tables import delimited
 from rankfold.pipeline.importing import ImportReport, import_array
 from rankfold.pipeline.importing import rows as growing
 from rankfold.pipeline.importing import tiles as ingest_place
-from rankfold.pipeline.formats.tables import delimited
 from rankfold.pipeline.importing.readers import wide_table
 
 pa = pytest.importorskip("pyarrow", reason="tables are read by pyarrow, which is not installed")

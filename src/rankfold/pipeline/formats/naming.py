@@ -129,10 +129,14 @@ def zarr_attributes(store: str, array: str) -> Attributes:
     from rankfold.pipeline.chunks.regular_store import zarr_node
 
     with contextlib.suppress(*UNREADABLE):
-        found = zarr_node(os.path.join(store, array) if array else store).attrs
-        written: Any = found.get(ATTRIBUTE)
-        return attributes_in(found if written is None else written.get("attributes"))
+        return attributes_among(zarr_node(os.path.join(store, array) if array else store).attrs)
     return {}
+
+
+def attributes_among(found: Mapping[str, Any]) -> Attributes:
+    """What is said of numbers among the attributes of an array, or in what an import wrote there."""
+    written: Any = found.get(ATTRIBUTE)
+    return attributes_in(found if written is None else written.get("attributes"))
 
 
 def _of_result(node: Any, axis: int) -> bool:

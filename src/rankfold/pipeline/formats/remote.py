@@ -30,7 +30,7 @@ from rankfold.pipeline.chunks.shard import decode_index, index_span
 from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import require_chunks, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.names import Axis, Names, names_from
+from rankfold.pipeline.data.names import Attributes, Axis, Names, names_from
 from rankfold.pipeline.data.source import MOST_FILES
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
 from rankfold.pipeline.errors import (
@@ -42,7 +42,7 @@ from rankfold.pipeline.errors import (
 )
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.locate import zarr_refusal
-from rankfold.pipeline.formats.naming import ATTRIBUTE, UNREADABLE, axis_in
+from rankfold.pipeline.formats.naming import ATTRIBUTE, UNREADABLE, attributes_among, axis_in
 from rankfold.pipeline.formats.zarr.absent_chunks import count_listed
 from rankfold.pipeline.formats.zarr.metadata import (
     Layout,
@@ -162,9 +162,18 @@ class RemoteVolume(Layout):
     def names(self, axis: int) -> Names | None:
         """Names of rows (0) or columns (1) that an import wrote, where this is a matrix of two axes."""
         with self._naming():
-            array = open_array(self.url, self.array, self.missing, self.version, os.getpid())
-            return names_from(array.attrs.get(ATTRIBUTE), axis)
+            return names_from(self._open().attrs.get(ATTRIBUTE), axis)
         return None
+
+    @property
+    def attributes(self) -> Attributes:
+        """What is said of its numbers, such as units."""
+        with self._naming():
+            return attributes_among(self._open().attrs)
+        return {}
+
+    def _open(self) -> zarr.Array[Any]:
+        return open_array(self.url, self.array, self.missing, self.version, os.getpid())
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
@@ -195,8 +204,7 @@ class RemoteVolume(Layout):
         from rankfold.pipeline.chunks.bounded_store import MissingChunk
 
         try:
-            array = open_array(self.url, self.array, self.missing, self.version, os.getpid())
-            read_through_zarr(array, request)
+            read_through_zarr(self._open(), request)
         except (MemoryError, RankfoldError):
             raise
         except MissingChunk as error:
