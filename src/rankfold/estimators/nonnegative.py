@@ -148,14 +148,9 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
         start = self._start(x, W, H)
         if self._n_components == "auto":
             self._n_components = x.shape[1]
-        rank = min(self._n_components, *x.shape)
-        if rank < self._n_components and not isinstance(start, str):
-            raise ValueError(
-                f"{self._n_components} given components are more than samples of {x.shape} can hold"
-            )
         self.result_ = rankfold.nmf(
             x,
-            rank,
+            self._n_components,
             loss="frobenius" if self._beta_loss == FROBENIUS else "kullback-leibler",
             solver="hals" if self.solver == "cd" else "mu",
             init=start,
@@ -167,9 +162,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
             seed=int(check_random_state(self.random_state).randint(2**31)),
             memory=self.memory,
         )
-        facts, h = self.result_.attrs, np.asarray(self.result_.H)
-        self.components_ = np.zeros((self._n_components, x.shape[1]), h.dtype)
-        self.components_[:rank] = h
+        facts, self.components_ = self.result_.attrs, np.asarray(self.result_.H)
         self.n_components_, self.n_iter_ = self._n_components, len(facts["errors"])
         self.reconstruction_err_ = facts["relative_error"] * float(np.sqrt(facts["squared_norm"]))
         if facts["stopped"] == "passes" and self.tol > 0:

@@ -189,11 +189,26 @@ def test_kills_at_random_moments_change_no_byte(tmp_path: Path) -> None:
     assert same_bytes(rf.nmf(store, 6, tol=1e-7, out=tmp_path / "cut.zarr")) == same_bytes(whole)
 
 
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"init": "nndsvd"}, {"loss": "kullback-leibler"}, {"weights": np.ones((60, 5))}],
+    ids=["compressed", "by signs", "divergence", "weighted"],
+)
+def test_there_may_be_more_components_than_columns(how: dict[str, Any]) -> None:
+    x = np.random.default_rng(1).random((60, 5))
+    result = rf.nmf(x, 8, tol=0.0, passes=50, **how)
+    w, h = np.asarray(result.W), np.asarray(result.H)
+    assert w.shape == (60, 8) and h.shape == (8, 5) and min(w.min(), h.min()) >= 0
+    assert np.linalg.norm(x - w @ h) < 0.01 * np.linalg.norm(x)
+    if "loss" not in how:
+        new = rf.transform(result, x[:7]).W @ h
+        assert np.linalg.norm(x[:7] - new) < 0.02 * np.linalg.norm(x[:7])
+
+
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     x = parts(300, 20, 3)
     for options, message in (
-        ({"rank": 0}, "ask for 1 to 20"),
-        ({"rank": 21}, "ask for 1 to 20"),
+        ({"rank": 0}, "rank must be at least 1, not 0"),
         ({"rank": 3, "passes": 1}, "takes 2 passes at least"),
         ({"rank": 3, "tol": -1.0}, "tol must be at least 0 and below 1"),
         ({"rank": 3, "memory": "30MiB"}, "needs .* in one worker"),

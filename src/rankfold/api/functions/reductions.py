@@ -254,7 +254,7 @@ def nmf(
     x : path, array or Source, (m, n)
         Anything ``svd`` takes, with no number below zero.
     rank : int
-        Components.
+        Components; there may be more than rows or columns.
     weights : anything ``svd`` takes, (m, n), optional
         What each entry counts, at least 0: ``sum(weights * (x - W @ H)**2)`` falls, or the divergence whose
         terms are weighted so. What an entry of weight 0 holds is not looked at, be it NaN or negative.

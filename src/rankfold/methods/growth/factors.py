@@ -253,7 +253,7 @@ def _require_sums(task: Nonnegative, grows: str) -> None:
 
 def _by_rows(task: Nonnegative) -> bool:
     """Whether W is the factor that sweeps leave on scratch, and H is solved from sums."""
-    return orientation_of(compression_of(task.parameters), task.source) is Orientation.ROWS
+    return orientation_of(compression_of(task.parameters, task.source), task.source) is Orientation.ROWS
 
 
 def _polish(task: Nonnegative, earlier: Result) -> Nonnegative:

@@ -105,7 +105,7 @@ class Nonnegative:
             raise InputError("init custom has no name: give the factors, init=(W, H), or a result of nmf")
         if custom is None:
             return cls(source, parameters)
-        orientation = orientation_of(compression_of(parameters), source)
+        orientation = orientation_of(compression_of(parameters, source), source)
         short = custom.short(source.shape, parameters.rank, by_rows=orientation is Orientation.ROWS)
         return cls(source, parameters, short, custom)
 
@@ -122,7 +122,7 @@ class Nonnegative:
         return w, Output("H", (rank, columns), layout.view.dtype, 1 if by_rows else chunks)
 
     def _layout(self, device: str) -> Strategy:
-        return choose_strategy(compression_of(self.parameters), self.source, device)
+        return choose_strategy(compression_of(self.parameters, self.source), self.source, device)
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
@@ -165,7 +165,7 @@ class Nonnegative:
     def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:
         """The pass that compresses, sweeps over scratch to find directions by, one iteration, the rest."""
         short, rank = layout.view.short, self.parameters.rank
-        first = sweeps_of(compression_of(self.parameters), layout) if self.parameters.compressing else None
+        first = sweeps_of(compression_of(self.parameters, self.source), layout) if self.parameters.compressing else None
         driver = max(_driver_bytes(layout, model), 0 if first is None else first.driver_bytes)
 
         def sweeps(slots: int) -> list[Pass]:
@@ -239,7 +239,7 @@ class Nonnegative:
         return facts
 
     def _begin(self, run: Run, layout: Strategy) -> tuple[FactorStart, Model]:
-        centering, start = begin(run, layout, compression_of(self.parameters))
+        centering, start = begin(run, layout, compression_of(self.parameters, self.source))
         model, init = Model(self.parameters, layout.view, centering.pow2_scale), self.parameters.init
         require_range(model)
         if self.both is not None:
@@ -356,9 +356,12 @@ class NmfFit:
     """``L' L`` and ``L' X`` of the long factor L."""
 
 
-def compression_of(parameters: FactorRequest) -> Request:
-    """The pass that compresses the matrix: what it misses takes reads to find, so its block is wide."""
-    rank, seed = parameters.rank, parameters.seed
+def compression_of(parameters: FactorRequest, source: Source) -> Request:
+    """The pass that compresses the matrix: what it misses takes reads to find, so its block is wide.
+
+    Of more components than the matrix has rows or columns all directions are found.
+    """
+    rank, seed = min(parameters.rank, *source.shape), parameters.seed
     more = max(rank, LEAST_DIRECTIONS - rank)
     return Request("svd", rank, method="subspace", passes=1, oversampling=more, seed=seed, rows=False)
 

@@ -100,11 +100,8 @@ class FactorRequest:
     def check(self, shape: tuple[int, int], name: str) -> None:
         """Raise ``InputError`` for what cannot be done."""
         rows, columns = shape
-        if not 1 <= self.rank <= min(rows, columns):
-            raise InputError(
-                f"rank {self.rank} was asked for, but {name} is {rows} x {columns}: ask for 1 to "
-                f"{min(rows, columns)}"
-            )
+        if self.rank < 1:
+            raise InputError(f"rank must be at least 1, not {self.rank}: {name} is {rows} x {columns}")
         for option, value, choices in (
             ("solver", self.solver, SOLVERS),
             ("loss", self.loss, LOSSES),

@@ -219,7 +219,7 @@ class RowWeightedNonnegative(Nonnegative):
         return self.source if self.row_weights is None else scale_rows(self.source, self.row_weights)
 
     def _layout(self, device: str) -> Strategy:
-        return choose_strategy(compression_of(self.parameters), self.scaled, device)
+        return choose_strategy(compression_of(self.parameters, self.source), self.scaled, device)
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
