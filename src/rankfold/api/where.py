@@ -155,7 +155,8 @@ class Growable(OfMatrix, total=False):
 
 def opened(x: object, where: OfMatrix) -> object:
     """A matrix as it is, or after the steps and masks that are said."""
-    view: dict[str, Any] = {name: where.get(name) for name in VIEW if where.get(name) not in (None, False)}
+    given: dict[str, Any] = {name: where.get(name) for name in VIEW if name in where}
+    view = {name: value for name, value in given.items() if value is not None and value is not False}
     if not view:
         return x
     from rankfold.pipeline.formats import open_source

@@ -118,7 +118,7 @@ def test_columns_are_read_by_slices(monkeypatch: pytest.MonkeyPatch) -> None:
         ("nowhere.csv", "does not exist"),
         ("t.csv", "has 2 columns: name one after ::, of a, b"),
         ("t.csv::c", "has no column 'c'; it has a, b"),
-        ("t.txt", "no file of labels that is known: give .npy, .csv"),
+        ("t.doc", "no file of labels that is known: give .npy, .csv"),
         ("x.npy::a", "is one array, and has none called 'a'"),
         ("x.npy", r"shape \(30, 2\): rows are colored by one"),
         ("short.csv", "2 values, and the result has 30 rows. The first line of a .csv file holds the names"),
@@ -127,7 +127,7 @@ def test_columns_are_read_by_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_is_no_column_is_told(tmp_path: Path, place: str, message: str) -> None:
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
-    (tmp_path / "t.txt").write_text("1\n")
+    (tmp_path / "t.doc").write_text("1\n")
     (tmp_path / "short.csv").write_text("a\n1\n2\n")
     (tmp_path / "folder").mkdir()
     np.save(tmp_path / "x.npy", np.zeros((ROWS, 2)))

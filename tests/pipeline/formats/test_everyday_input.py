@@ -15,6 +15,7 @@ import zarr
 from stores import COLUMNS, ROWS, numbers, read, zarr_store
 
 import rankfold as rf
+from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.importing import import_array
@@ -65,6 +66,50 @@ def test_frames_of_pandas() -> None:
     with pytest.raises(InputError, match="pass a DataFrame"):
         open_source(pd.Series([1.0, 2.0]))
     np.testing.assert_allclose(rf.svd(pd.DataFrame(x), 3).s, rf.svd(x, 3).s)
+
+
+def test_frames_of_dask() -> None:
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(
+        {"a": [1, 2, 3], "b": pd.array([1, None, 3], dtype="Int64"), "n": list("xyz")},
+        index=pd.Index([5, 6, 7], name="id"),
+    )
+    x = dd.from_pandas(frame, npartitions=2)
+    kept = open_source(x, numeric=True)
+    np.testing.assert_array_equal(kept[:], [[1, 1], [2, np.nan], [3, 3]])
+    assert names_of(kept, 1).labels.tolist() == ["a", "b"]  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="column 'n' .*numeric=True"):
+        open_source(x)
+    with pytest.raises(InputError, match="cannot read a dask Series; pass a DataFrame"):
+        open_source(x.a)
+
+
+def tensor(array: Any, device: int = 1, dtype: str = "torch.float32", error: str = "") -> Any:
+    """An object that shares its memory as tensors of PyTorch do."""
+
+    def share(**options: Any) -> Any:
+        if error:
+            raise BufferError(error)
+        return array.__dlpack__(**options)
+
+    members = {
+        "__module__": "torch",
+        "__dlpack__": lambda self, **options: share(**options),
+        "__dlpack_device__": lambda self: (device, 0),
+    }
+    return type("Tensor", (SimpleNamespace,), members)(shape=array.shape, dtype=dtype)
+
+
+def test_tensors() -> None:
+    x = numbers("f4")
+    np.testing.assert_array_equal(whole(tensor(x)), x)
+    for given, words in (
+        (tensor(x, dtype="torch.bfloat16"), r"bfloat16. Pass x\.float\(\)"),
+        (tensor(x, device=2), r"lies on a device. Pass x\.cpu\(\)"),
+        (tensor(x, error="tensors that require gradient"), r"require gradient.*x\.detach\(\)"),
+    ):
+        with pytest.raises(InputError, match=words):
+            open_source(given)
 
 
 def test_objects_of_anndata(tmp_path: Path) -> None:

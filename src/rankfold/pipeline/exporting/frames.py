@@ -31,6 +31,9 @@ TABLES = (".csv", ".parquet")
 TABLE_ROWS = 2**16
 """Lines of a table that are written at a time."""
 
+UNNAMED = ("row", "column")
+"""Axes of a frame whose index has no name."""
+
 MARK = b"rankfold"
 """Name of an entry in the metadata of a Parquet file that was made here."""
 
@@ -60,7 +63,11 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
         places = places_among(result, side, own, "like", side)
         index = index if places is None else index[places]
     elif side is not None and (names := names_in(result, side)) is not None:
-        index = names.labels if names.labels is not None else [names.title(at) for at in range(len(values))]
+        index = [names.title(at) for at in range(len(values))]
+        if names.labels is not None:
+            title = names.axes[0].name
+            given = title not in UNNAMED and not title.isdecimal()
+            index = pandas.Index(names.labels, name=title if given else None)
     return pandas.DataFrame(values, index=index, columns=_titles(result, name, values.shape[1]))
 
 

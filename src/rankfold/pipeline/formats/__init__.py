@@ -1,7 +1,8 @@
 """Whatever a user may point at, as a ``Source``.
 
     locate     STORE::array, or what is there
-    arrays     NumPy and SciPy arrays, lists, data frames
+    arrays     NumPy and SciPy arrays, lists, tensors, AnnData objects
+    frames     frames of pandas, polars and Dask
     zarr       Zarr arrays in a folder
     csr        sparse groups in Zarr
     remote     Zarr in object stores
@@ -45,24 +46,27 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.stacked import Rows, axis_names, row_axes, stack_volume, with_axes
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import (
-    array_of_frame,
     array_of_lists,
-    array_of_polars,
     array_of_tensor,
     array_source,
     array_volume,
     axes_of_cells,
-    axes_of_frame,
-    dask_array_of_frame,
     is_cells,
     is_kept_sparse,
     matrix_of_cells,
-    numeric_frame,
     sparse_source,
 )
 from rankfold.pipeline.formats.cell_ranger import files_at
 from rankfold.pipeline.formats.csr import compressed_kind, csr_source
 from rankfold.pipeline.formats.dask import dask_source, dask_volume
+from rankfold.pipeline.formats.frames import (
+    array_of_frame,
+    array_of_polars,
+    axes_of_frame,
+    dask_array_of_frame,
+    is_frame,
+    numeric_frame,
+)
 from rankfold.pipeline.formats.handles import coordinate_of, mask_of
 from rankfold.pipeline.formats.hdf5 import hdf5_matrix
 from rankfold.pipeline.formats.hdf5_contents import HDF5_SUFFIXES
@@ -304,7 +308,7 @@ def _table(x: object, rows: Rows, *, numeric: bool) -> Source | None:
         _refuse_axes(locations[0], rows)
         return table_source(_name_of_several(locations), locations, numeric=numeric)
     module = _library(x)
-    if module not in ("pandas", "polars") and not (module == "dask" and hasattr(x, "to_dask_array")):
+    if not is_frame(x):
         return None
     frame = cast(Any, numeric_frame(x) if numeric else x)
     if module == "dask":

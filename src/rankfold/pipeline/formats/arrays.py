@@ -1,16 +1,15 @@
-"""What people have in their hands: NumPy and SciPy arrays, lists, pandas frames, AnnData objects.
+"""What people have in their hands: NumPy and SciPy arrays, lists, tensors, AnnData objects.
 
 Pickling a NumPy array ships the numbers: tasks should carry paths instead. Of a sparse array, what is read is
 filled in with zeros. Arrays of more axes are read box by box.
 
-Objects are known by the module and the name of their type, so neither pandas nor AnnData is ever imported.
+Objects are known by the module and the name of their type, so AnnData is never imported.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,18 +21,13 @@ import scipy.sparse
 from rankfold.kernels.hashing.digest import LANES, mix_words
 from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
-from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, cut, native, require_matrix
+from rankfold.pipeline.data.dtypes import cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.names import Attributes, Axis, Named, distinct, is_counted
+from rankfold.pipeline.data.names import Attributes, Axis, Named, distinct
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Csr, Matrix
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.law import first_fall, first_outside
-
-LOG = logging.getLogger("rankfold")
-
-MOST_COLUMNS = 20
-"""Most columns that a message names."""
 
 DIGEST_BYTES = 4 * 2**20
 """Rows are hashed in blocks of this size, so that no second copy of the matrix is ever made."""
@@ -291,7 +285,7 @@ def _require_places(x: Any) -> None:
             )
 
 
-# Lists, frames, cells -----------------------------------------------------------------------------
+# Lists, tensors, cells ----------------------------------------------------------------------------
 
 
 def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
@@ -308,128 +302,20 @@ def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
     return array
 
 
-def array_of_frame(frame: Any) -> npt.NDArray[Any]:
-    """The numbers of a pandas frame in a type that holds all its columns; missing ones are NaN."""
-    common = _common_type(frame)
-    if not frame.isna().to_numpy().any():
-        values: npt.NDArray[Any] = frame.to_numpy(dtype=common)
-        return values
-    values = frame.to_numpy(dtype=common if common.kind == "f" else np.dtype(np.float64), na_value=np.nan)
-    return values
-
-
-def dask_array_of_frame(frame: Any) -> Any:
-    """The numbers of a Dask frame as a Dask array; partitions are counted, which computes them once."""
-    common = _common_type(frame)
-    if any(not isinstance(dtype, np.dtype) for dtype in frame.dtypes) and common.kind != "f":
-        common = np.dtype(np.float64)  # holds what is missing in nullable columns
-    return frame.astype(common).to_dask_array(lengths=True)
-
-
-def numeric_frame(frame: Any) -> Any:
-    """The columns of a frame of pandas, polars or Dask that hold numbers or truth values.
-
-    What is left out is logged as a warning.
-    """
-    wrong = _texts_of(frame)
-    if not wrong:
-        return frame
-    kept = list(dict.fromkeys(name for name in frame.columns if name not in wrong))
-    if not kept:
-        raise InputError(f"no column of the DataFrame holds numbers: {_in_words(wrong)}")
-    LOG.warning("left out of the DataFrame: %s", _in_words(wrong))
-    return frame[kept]
-
-
-def _common_type(frame: Any) -> np.dtype[Any]:
-    """The type that holds all columns of a frame of pandas or Dask."""
-    library = type(frame).__module__.partition(".")[0]
-    if type(frame).__name__ != "DataFrame":
-        raise InputError(f"cannot read a {library} {type(frame).__name__}; pass a DataFrame, as x.to_frame()")
-    _require_all_numbers(frame)
-    if not len(frame.columns):
-        raise InputError("the DataFrame has no columns: a matrix without columns cannot be reduced")
-    return np.result_type(*map(_plain_type, frame.dtypes))
-
-
-def _plain_type(dtype: Any) -> Any:
-    """The type of NumPy of a column of pandas, nullable or sparse."""
-    return getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
-
-
-def _texts_of(frame: Any) -> dict[Any, Any]:
-    """Columns of a frame of pandas, polars or Dask that hold no numbers, and what they hold."""
-    if type(frame).__module__.partition(".")[0] == "polars":
-        return {
-            name: dtype
-            for name, dtype in frame.schema.items()
-            if not (dtype.is_numeric() or str(dtype) == "Boolean") or dtype.is_decimal()
-        }
-    plain = [(name, dtype, _plain_type(dtype)) for name, dtype in frame.dtypes.items()]
-    return {
-        name: dtype
-        for name, dtype, kind in plain
-        if getattr(kind, "kind", "O") not in "iufb" or kind.itemsize > 8
-    }
-
-
-def _require_all_numbers(frame: Any) -> None:
-    """Raise ``InputError`` for columns that hold no numbers, naming all of them."""
-    wrong = _texts_of(frame)
-    if wrong:
-        several = len(wrong) > 1
-        raise InputError(
-            f"{_in_words(wrong)} of the DataFrame {'are' if several else 'is'} not supported: "
-            f"{SUPPORTED_DTYPES} are. Keep columns of numbers alone with rankfold.open(x, numeric=True), "
-            f"leave {'them' if several else 'it'} out, as x.drop(columns={[*wrong]!r}), or convert"
-        )
-
-
-def _in_words(columns: dict[Any, Any]) -> str:
-    words = [f"column {name!r} holds {dtype}" for name, dtype in columns.items()]
-    more = f" and {len(words) - MOST_COLUMNS} more" if len(words) > MOST_COLUMNS else ""
-    return ", ".join(words[:MOST_COLUMNS]) + more
-
-
-def axes_of_frame(frame: Any, shape: tuple[int, ...]) -> tuple[Axis, Axis]:
-    """Index and columns of a frame, with their names; numbers that pandas counts by itself name nothing.
-
-    The index of a Dask frame is not computed.
-    """
-    index, columns = getattr(frame, "index", None), frame.columns
-    is_lazy = type(frame).__module__.partition(".")[0] == "dask"
-    given = [None if is_lazy or is_counted(index) else index, None if is_counted(columns) else columns]
-    titles = [
-        each.name if isinstance(getattr(each, "name", None), str) else usual
-        for each, usual in zip((index, columns), ("row", "column"), strict=True)
-    ]
-    return _axes(titles, given, shape)
-
-
 def axes_of_cells(cells: Any, shape: tuple[int, int]) -> tuple[Axis, Axis]:
     """Names of observations and variables of an AnnData object, of so many."""
     labels = [getattr(cells, f"{each}_names", None) for each in ("obs", "var")]
-    row, column = _axes(("obs", "var"), labels, shape)
+    row, column = axes_of(("obs", "var"), labels, shape)
     return distinct(row), distinct(column)
 
 
-def _axes(names: Sequence[str], labels: Sequence[Any], lengths: Sequence[int]) -> tuple[Axis, Axis]:
+def axes_of(names: Sequence[str], labels: Sequence[Any], lengths: Sequence[int]) -> tuple[Axis, Axis]:
+    """Rows and columns with their labels, where there are any."""
     row, column = (
         Axis.of(name, int(length), None if each is None else np.asarray(each))
         for name, each, length in zip(names, labels, lengths, strict=True)
     )
     return row, column
-
-
-def array_of_polars(frame: Any) -> npt.NDArray[Any]:
-    """The numbers of a polars frame in a type that holds all its columns; missing ones are NaN."""
-    if type(frame).__name__ != "DataFrame":
-        raise InputError(f"cannot read a polars {type(frame).__name__}; pass a DataFrame, as x.collect()")
-    _require_all_numbers(frame)
-    if not frame.width:
-        raise InputError("the DataFrame has no columns: a matrix without columns cannot be reduced")
-    values: npt.NDArray[Any] = frame.to_numpy()
-    return values
 
 
 CPU_DEVICES = (1, 3)

@@ -20,6 +20,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ from rankfold.pipeline.data.names import Axis, Names, names_as_json
 from rankfold.pipeline.data.places import attributes_of, names_of
 from rankfold.pipeline.data.source import Source, absence_of, compressed
 from rankfold.pipeline.engine.memory import bound_heaps
-from rankfold.pipeline.errors import InputError, RankfoldError
+from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
 from rankfold.pipeline.formats import ViewOptions, open_source
 from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.locate import is_address, split_location
@@ -214,6 +215,7 @@ def import_array(
     (60, 8)
     """
     bound_heaps()
+    _require_local(destination)
     if layout not in LAYOUTS:
         raise InputError(f"layout={layout!r} is not known; say one of {', '.join(LAYOUTS)}")
     kind, target = parse_dtype(dtype) if dtype else None, Path(os.path.abspath(destination))
@@ -222,6 +224,15 @@ def import_array(
     request = {**_request(options), "layout": layout, "chunk_bytes": chunk_bytes}
     job = _Job(target, memory_bytes, chunk_bytes, kind, layout == "dense", progress, overwrite, request)
     return _import(matrix, options, view, job)
+
+
+def _require_local(destination: str | os.PathLike[str]) -> None:
+    """Raise ``OutputError`` for an address, also as a ``Path``, which has one of its slashes left."""
+    if re.match("[a-z][a-z0-9]+:/", os.fsdecode(destination)):
+        raise OutputError(
+            f"{destination} is not on a file system, and an import writes a folder there. Choose one, and copy "
+            "the store afterwards"
+        )
 
 
 def _request(options: ReadOptions) -> dict[str, Any]:

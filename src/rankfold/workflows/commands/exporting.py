@@ -56,20 +56,21 @@ def export(
             raise InputError(
                 f"{into} is a table: --like, --physical, --key-added and --in-place are for other files"
             )
-        made = found.to_table(into, array, overwrite=overwrite)
+        made, done = found.to_table(into, array, overwrite=overwrite), "written"
     elif into.suffix == ".nc":
         if key_added is not None or in_place:
             raise InputError(f"{into} is written anew: --key-added and --in-place are for files of AnnData")
-        made = found.to_netcdf(into, like=like, physical=physical, overwrite=overwrite)
+        made, done = found.to_netcdf(into, like=like, physical=physical, overwrite=overwrite), "written"
     elif like is not None or physical:
         option = "--physical" if like is None else "--like"
         raise InputError(f"{option} is for .nc files, and {into} is none")
     else:
         made = found.to_anndata(into, key_added=key_added, overwrite=overwrite, in_place=in_place)
+        done = "added"
     if as_json:
         say(json_text({"result": str(result), "into": str(made)}))
         return
-    say(f"{made}: {found.attrs['kind']} of {found.attrs['input']['name']} added")
+    say(f"{made}: {found.attrs['kind']} of {found.attrs['input']['name']} {done}")
 
 
 @command(reads_results=True)
@@ -95,7 +96,7 @@ def plot(
         str | None,
         typer.Option(
             metavar="FILE[::NAME]",
-            help="labels or values of rows: .npy, .csv, Zarr, cells.h5ad::NAME, or a result of kmeans",
+            help="labels or values of rows: .npy, a table, Zarr, cells.h5ad::NAME, or a result of kmeans",
         ),
     ] = None,
     view: Annotated[

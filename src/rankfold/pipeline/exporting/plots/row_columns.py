@@ -1,15 +1,16 @@
-"""One number or word for each row: in memory, in a ``.npy`` or ``.csv`` file, in a Zarr store, in AnnData.
+"""One number or word for each row: in memory, in a ``.npy`` file or a table, in a Zarr store, in AnnData.
 
-Arrays on disk are read by slices. A ``.csv`` file is read once, into 8 bytes a row.
+Arrays on disk are read by slices. A column of a table is read once, into 8 bytes a row.
 """
 
 from __future__ import annotations
 
 import array
 import csv
+import io
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,24 @@ from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.formats.handles import open_hdf5, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
 from rankfold.pipeline.formats.naming import UNREADABLE, index_of_frame
-from rankfold.pipeline.regular import bounded_lines, open_regular, require_regular
+from rankfold.pipeline.formats.packed import open_text
+from rankfold.pipeline.formats.tables.dialect import separator_of
+from rankfold.pipeline.formats.tables.parquet import (
+    STREAM_BYTES,
+    open_parquet,
+    parquet_paths,
+    require_columns,
+)
+from rankfold.pipeline.formats.tables.several import is_text_table
+from rankfold.pipeline.regular import bounded_lines, require_regular
 
 Array = npt.NDArray[Any]
 
 MOST_NAMES = 8
 """Most columns that a message names."""
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
 HDF5 = (".h5ad", ".h5", ".hdf5")
-FILES = ".npy, .csv, .tsv, .h5ad, a Zarr store, or a result"
+FILES = ".npy, .csv, .tsv, .txt, .parquet, .h5ad, a Zarr store, or a result"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +179,13 @@ def _at(place: str) -> Column:
             path = os.path.relpath(os.path.abspath(store), edition.path)
             node = open_edition(edition, "" if path == os.curdir else path)
         return _in_group(node, store, name) if node_kind(store) == "group" else _array(node, store, name)
+    if paths := parquet_paths(store):
+        return _parquet(store, paths, name)
     require_regular(store)
     if suffix == ".npy":
         return _npy(store, name)
-    if suffix in SEPARATORS:
-        return _table(store, name, SEPARATORS[suffix])
+    if is_text_table(store):
+        return _table(store, name)
     if suffix in HDF5:
         # The file is open as long as the column is.
         return _in_group(open_hdf5(store), store, name)
@@ -244,18 +255,13 @@ def _words(categories: Any) -> tuple[str, ...]:
 # Tables -----------------------------------------------------------------------------------------------
 
 
-def _table(store: str, name: str, separator: str) -> Column:
+def _table(store: str, name: str) -> Column:
     """A column of a table below a line of names: numbers if all are, else words."""
+    separator = separator_of(store)
     with _opened(store) as file:
         header = next(csv.reader(bounded_lines(file, store), delimiter=separator), [])
-    if not name and len(header) != 1:
-        shown = ", ".join(header[:MOST_NAMES]) or "none"
-        raise InputError(f"{store} has {len(header)} columns: name one after ::, of {shown}")
-    if name and name not in header:
-        shown = ", ".join(header[:MOST_NAMES]) or "none"
-        raise SourceNotFoundError(f"{store} has no column {name!r}; it has {shown}")
+    at = header.index(_column_name(store, name, header))
     place = f"{store}::{name}" if name else store
-    at = header.index(name) if name else 0
 
     def fields() -> Iterator[str]:
         with _opened(store) as file:
@@ -270,8 +276,38 @@ def _table(store: str, name: str, separator: str) -> Column:
     return replace(_numbers(fields, place) or _coded(fields, place), has_header=True)
 
 
-def _opened(store: str) -> Any:
-    return open_regular(store, "r", newline="", encoding="utf-8-sig")
+@contextmanager
+def _opened(store: str) -> Iterator[Any]:
+    with open_text(store) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
+        yield file
+
+
+def _column_name(store: str, name: str, header: Sequence[str]) -> str:
+    """The column that is meant: one that is named, or the only one."""
+    shown = ", ".join(header[:MOST_NAMES]) or "none"
+    if not name and len(header) != 1:
+        raise InputError(f"{store} has {len(header)} columns: name one after ::, of {shown}")
+    if name and name not in header:
+        raise SourceNotFoundError(f"{store} has no column {name!r}; it has {shown}")
+    return name or header[0]
+
+
+def _parquet(store: str, paths: Sequence[str], name: str) -> Column:
+    """A column of Parquet files, some rows at a time: numbers, else words."""
+    with open_parquet(paths[0], STREAM_BYTES[0]) as file:
+        name = _column_name(store, name, file.schema_arrow.names)
+    place = f"{store}::{name}"
+
+    def values() -> Iterator[Any]:
+        for path in paths:
+            with open_parquet(path, STREAM_BYTES[0]) as file:
+                require_columns(path, paths[0], [name], file.schema_arrow.names)
+                for batch in file.iter_batches(columns=[name], use_threads=False):
+                    yield from batch.column(0).to_pylist()
+
+    with suppress(ValueError, TypeError):
+        return Column(place, np.frombuffer(array.array("d", map(_real, values()))), has_header=True)
+    return replace(_coded(lambda: map(_text, values()), place), has_header=True)
 
 
 def _numbers(fields: Callable[[], Iterator[str]], place: str) -> Column | None:
@@ -284,8 +320,8 @@ def _numbers(fields: Callable[[], Iterator[str]], place: str) -> Column | None:
     return None
 
 
-def _real(field: str) -> float:
-    return float(field) if field else float("nan")
+def _real(field: Any) -> float:
+    return float("nan") if field is None or field == "" else float(field)
 
 
 def _coded(fields: Callable[[], Iterator[str]], place: str) -> Column:

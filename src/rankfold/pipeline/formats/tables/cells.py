@@ -189,7 +189,7 @@ class Remarks:
             notes.append(f"left out of {path}: {count_words(self.comments, 'line')} beginning with #")
         if self.rows_like_comments:
             notes.append(
-                f"{count_words(self.rows_like_comments, 'line')} of {path} beginning with #, with as many cells "
-                "as a row, were taken for rows"
+                f"{count_words(self.rows_like_comments, 'line')} of {path} beginning with #, with as many "
+                "cells as a row, were taken for rows"
             )
         return tuple(notes)

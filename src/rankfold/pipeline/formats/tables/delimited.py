@@ -33,7 +33,7 @@ from rankfold.pipeline.formats.tables.columns import (
     clip_bytes,
     load_arrow,
 )
-from rankfold.pipeline.formats.tables.dialect import LONGEST_LINE, dialect_of
+from rankfold.pipeline.formats.tables.dialect import BOM, LONGEST_LINE, dialect_of
 from rankfold.pipeline.formats.tables.options import (
     ReadOptions,
     choose_columns,
@@ -57,8 +57,6 @@ CELL_FACTOR = 64
 """The same where every cell is an object of its own first."""
 
 COMMENT = re.compile(rb"^#[^\n]*", re.MULTILINE)
-
-BOM = b"\xef\xbb\xbf"
 
 WHOLE = re.compile(r"[+-]?[0-9]+")
 """A cell that is a whole number, without a point or an exponent."""

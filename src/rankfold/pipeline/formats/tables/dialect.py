@@ -33,6 +33,8 @@ LONGEST_LINE = 64 * 2**20
 SAMPLE_BYTES, SAMPLE_RECORDS = 2**16, 200
 """What is looked at, but always the first record and the one after it."""
 
+BOM = b"\xef\xbb\xbf"
+
 WIDE_TEXT = (b"\xff\xfe", b"\xfe\xff")
 """What text of two bytes to a letter begins with."""
 
@@ -54,6 +56,19 @@ class Dialect:
     """Whether names are from the file, and not counted."""
 
     notes: tuple[str, ...]
+
+
+def separator_of(path: str) -> str:
+    """What separates cells of a table of words: see ``dialect_of``. Spaces do so in a .txt alone."""
+    usual, records = _usual_separator(path), _read_head(path).records
+    if usual == "\t" or not records:
+        return usual or ","
+    found = _separator(records, ReadOptions())
+    return "," if found == " " and usual is not None else found
+
+
+def _usual_separator(path: str) -> str | None:
+    return SEPARATORS[os.path.splitext(plain_name(path))[1].lower()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +94,7 @@ def dialect_of(path: str, options: ReadOptions) -> Dialect | None:
     head = _read_head(path)
     if not head.records:
         return None
-    usual = SEPARATORS[os.path.splitext(plain_name(path))[1].lower()]
+    usual = _usual_separator(path)
     separator = usual if usual == "\t" else _separator(head.records, options)
     records = [_cells(path, record, separator) for record in head.records]
     notes = [f"cells of {path} are separated by {WORDS[separator]}"] if separator not in (usual, "\t") else []
@@ -92,14 +107,14 @@ def dialect_of(path: str, options: ReadOptions) -> Dialect | None:
 
 
 def _read_head(path: str) -> _Head:
-    lines, comments, records, size = 0, list[str](), list[str](), 0
-    first = 0
+    lines, comments, records, size, first, most = 0, list[str](), list[str](), 0, 0, LONGEST_LINE
     try:
         with open_text(path) as file:
             while len(records) < SAMPLE_RECORDS and (size < SAMPLE_BYTES or len(records) < 2):
-                line = _line(path, file)
-                if not line:
+                line = _line(path, file) if not records else file.readline(most)
+                if not line or (records and len(line) >= most):  # who reads all of it refuses it
                     break
+                line = line if lines else line.removeprefix(BOM)
                 if not lines and line.startswith(WIDE_TEXT):
                     raise InputError(
                         f"{path} is text of two bytes to a letter (UTF-16), as Excel writes it. Write it as "
@@ -112,10 +127,12 @@ def _read_head(path: str) -> _Head:
                     if not records:
                         comments.append(line.decode("utf-8-sig", "replace").rstrip("\r\n"))
                     continue
-                while line.count(b'"') % 2 and (more := _line(path, file)):
+                while line.count(b'"') % 2 and len(line) < most and (more := file.readline(most)):
                     line, lines, size = line + more, lines + 1, size + len(more)
+                if records and line.count(b'"') % 2:
+                    break
                 if not records:
-                    first = lines
+                    first, most = lines, max(SAMPLE_BYTES, 4 * len(line))
                     _require_line_feeds(path, line)
                 records.append(line.decode("utf-8-sig", "replace").rstrip("\r\n"))
     except UNPACK_ERRORS as error:

@@ -62,7 +62,7 @@ class TableInfo:
         numbers = len(self.columns) - wrong
         if not numbers:
             return "no column holds numbers; say --header no if the first line is data"
-        option = f" --numeric, which takes {numbers} columns and leaves {wrong} out" if wrong else ""
+        option = f" --numeric  ({numbers} columns; {wrong} left out)" if wrong else ""
         place = shell_words([self.name])
         size = 8 * self.rows * numbers
         if self.whole and size <= LARGEST_TABLE and self.stored_bytes <= LARGEST_FILES:

@@ -1,0 +1,143 @@
+"""Frames of pandas, polars and Dask: the numbers of their columns, and what rows and columns are called.
+
+They are known by the module and the name of their type, so none of these libraries is ever imported.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES
+from rankfold.pipeline.data.names import Axis, is_counted
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats.arrays import axes_of
+from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS
+
+LOG = logging.getLogger("rankfold")
+
+LIBRARIES = ("pandas", "polars", "dask")
+
+
+def is_frame(x: object) -> bool:
+    """Whether something is a frame, or another object of these libraries that is no array."""
+    library = _library(x)
+    return library in LIBRARIES and (library != "dask" or hasattr(x, "to_dask_array"))
+
+
+def array_of_frame(frame: Any) -> npt.NDArray[Any]:
+    """The numbers of a pandas frame in a type that holds all its columns; missing ones are NaN."""
+    common = _common_type(frame)
+    if not frame.isna().to_numpy().any():
+        values: npt.NDArray[Any] = frame.to_numpy(dtype=common)
+        return values
+    values = frame.to_numpy(dtype=common if common.kind == "f" else np.dtype(np.float64), na_value=np.nan)
+    return values
+
+
+def dask_array_of_frame(frame: Any) -> Any:
+    """The numbers of a Dask frame as a Dask array; partitions are counted, which computes them once."""
+    common = _common_type(frame)
+    if any(not isinstance(dtype, np.dtype) for dtype in frame.dtypes) and common.kind != "f":
+        common = np.dtype(np.float64)  # holds what is missing in nullable columns
+    return frame.astype(common).to_dask_array(lengths=True)
+
+
+def numeric_frame(frame: Any) -> Any:
+    """The columns of a frame of pandas, polars or Dask that hold numbers or truth values.
+
+    What is left out is logged as a warning.
+    """
+    wrong = _texts_of(frame)
+    if not wrong:
+        return frame
+    kept = list(dict.fromkeys(name for name in frame.columns if name not in wrong))
+    if not kept:
+        raise InputError(f"no column holds numbers: {_in_words(wrong)}")
+    LOG.warning("left out: %s", _in_words(wrong))
+    return frame[kept]
+
+
+def _common_type(frame: Any) -> np.dtype[Any]:
+    """The type that holds all columns of a frame of pandas or Dask."""
+    if type(frame).__name__ != "DataFrame":
+        raise InputError(
+            f"cannot read a {_library(frame)} {type(frame).__name__}; pass a DataFrame, as x.to_frame()"
+        )
+    _require_all_numbers(frame)
+    if not len(frame.columns):
+        raise InputError("the DataFrame has no columns: a matrix without columns cannot be reduced")
+    return np.result_type(*map(_plain_type, frame.dtypes))
+
+
+def _plain_type(dtype: Any) -> Any:
+    """The type of NumPy of a column of pandas, nullable or sparse."""
+    return getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
+
+
+def _texts_of(frame: Any) -> dict[Any, Any]:
+    """Columns of a frame of pandas, polars or Dask that hold no numbers, and what they hold."""
+    if _library(frame) == "polars":
+        return {
+            name: dtype
+            for name, dtype in frame.schema.items()
+            if not (dtype.is_numeric() or str(dtype) == "Boolean") or dtype.is_decimal()
+        }
+    plain = [(name, dtype, _plain_type(dtype)) for name, dtype in frame.dtypes.items()]
+    return {
+        name: dtype
+        for name, dtype, kind in plain
+        if getattr(kind, "kind", "O") not in "iufb" or kind.itemsize > 8
+    }
+
+
+def _require_all_numbers(frame: Any) -> None:
+    """Raise ``InputError`` for columns that hold no numbers, naming all of them."""
+    wrong = _texts_of(frame)
+    if wrong:
+        several = len(wrong) > 1
+        raise InputError(
+            f"{_in_words(wrong)}; supported are {SUPPORTED_DTYPES}. Keep columns of numbers alone with rankfold.open(x, numeric=True), "
+            f"leave {'them' if several else 'it'} out, as x.drop(columns={[*wrong]!r}), or convert"
+        )
+
+
+def _in_words(columns: dict[Any, Any]) -> str:
+    words = [f"column {name!r} of the DataFrame holds {dtype}" for name, dtype in columns.items()]
+    more = f" and {len(words) - MOST_COLUMNS} more" if len(words) > MOST_COLUMNS else ""
+    return ", ".join(words[:MOST_COLUMNS]) + more
+
+
+def axes_of_frame(frame: Any, shape: tuple[int, ...]) -> tuple[Axis, Axis]:
+    """Index and columns of a frame, with their names; numbers that pandas counts by itself name nothing.
+
+    The index of a Dask frame is not computed.
+    """
+    index, columns = getattr(frame, "index", None), frame.columns
+    given = [
+        None if _library(frame) == "dask" or is_counted(index) else index,
+        None if is_counted(columns) else columns,
+    ]
+    titles = [
+        each.name if isinstance(getattr(each, "name", None), str) else usual
+        for each, usual in zip((index, columns), ("row", "column"), strict=True)
+    ]
+    return axes_of(titles, given, shape)
+
+
+def array_of_polars(frame: Any) -> npt.NDArray[Any]:
+    """The numbers of a polars frame in a type that holds all its columns; missing ones are NaN."""
+    if type(frame).__name__ != "DataFrame":
+        raise InputError(f"cannot read a polars {type(frame).__name__}; pass a DataFrame, as x.collect()")
+    _require_all_numbers(frame)
+    if not frame.width:
+        raise InputError("the DataFrame has no columns: a matrix without columns cannot be reduced")
+    values: npt.NDArray[Any] = frame.to_numpy()
+    return values
+
+
+def _library(frame: object) -> str:
+    return type(frame).__module__.partition(".")[0]

@@ -1,0 +1,251 @@
+"""Tables as they come: every cell is the number that it says, is missing and said to be, or is refused."""
+
+from __future__ import annotations
+
+import bz2
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rankfold as rf
+from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.errors import DataError, InputError, OutputError, RankfoldError
+from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.formats.tables import delimited, source
+from rankfold.pipeline.formats.tables.options import ReadOptions
+from rankfold.pipeline.formats.tables.overview import describe_table
+from rankfold.pipeline.importing import _request, import_array
+
+pa = pytest.importorskip("pyarrow", reason="tables are read by pyarrow, which is not installed")
+pq = pytest.importorskip("pyarrow.parquet")
+
+NAN = float("nan")
+
+
+def opened(path: Path | str, caplog: pytest.LogCaptureFixture, **options: Any) -> tuple[Any, list[str], str]:
+    """Numbers and names of columns of a table that is read in place, and what is said of it."""
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "rankfold"):
+        table = open_source(str(path), **options)
+    names = names_of(table, 1)
+    return table[:], [] if names is None or names.labels is None else names.labels.tolist(), caplog.text
+
+
+AS_THEY_COME = {
+    "semicolons": ("x.csv", "a;b\r\n1;2\r\n", [[1, 2]], "ab", "separated by semicolons"),
+    "decimal comma": ("x.csv", "a;b\n1,5;2,25\n3;?\n", [[1.5, 2.25], [3, NAN]], "ab", "such as '1,5'"),
+    "no header": ("x.csv", "1,5;2,5\n3,5;4,5\n", [[1.5, 2.5], [3.5, 4.5]], "", "comma before the fraction"),
+    "bars": ("x.txt", "a|b\n1|2\n", [[1, 2]], "ab", "separated by bars"),
+    "spaces": ("x.txt", "  a   b\n  1  -2.5\n 10   3\n", [[1, -2.5], [10, 3]], "ab", "separated by spaces"),
+    "of numpy": ("x.txt", "# a b\n1.0e0 2\n3 4\n", [[1, 2], [3, 4]], "ab", "1 line beginning with #"),
+    "of R": ("x.txt", '"a" "b"\n"r1" 1 TRUE\n"r2" 2 NA\n', [[1, 1], [2, NAN]], "ab", "it names rows"),
+    "comments": ("x.csv", "# by, me\na,b\n1,2\n#\n3,4\n", [[1, 2], [3, 4]], "ab", "left out of .*: 2 lines"),
+    "bom": ("x.csv", '\ufeff"a";"b"\n"1";2\n', [[1, 2]], "ab", "semicolons"),
+    "truth": ("x.csv", "a,b\nTrue,1\nfalse,\n", [[1, 1], [0, NAN]], "ab", "True and False in 'a' .* 1 and 0"),
+    "marks": (
+        "x.csv",
+        "a,b\n?,-\n1,n/a\n ,5\n",
+        [[NAN, NAN], [1, NAN], [NAN, 5]],
+        "ab",
+        r"'\?', '-' in 2 cells",
+    ),
+    "tabs": ("x.csv", "a\tb\n1\t2\n", [[1, 2]], "ab", ""),
+    "row again": ("x.csv", "5.1,setosa\n4.9,setosa\n", [[5.1], [4.9]], "", "taken for a row"),
+    "names with numbers": (
+        "x.csv",
+        "a,1990\n1,2\n",
+        [[1, 2]],
+        ["a", "1990"],
+        "words and numbers such as '1990'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AS_THEY_COME)
+def test_text_is_read_as_it_comes(tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str) -> None:
+    name, text, numbers, names, said = AS_THEY_COME[case]
+    (tmp_path / name).write_text(text, newline="")
+    found, titles, notes = opened(tmp_path / name, caplog, numeric="setosa" in text)
+    np.testing.assert_array_equal(found, numbers)
+    assert titles == [*names]
+    assert __import__("re").search(said, notes)
+    packed = tmp_path / f"{name}.bz2"
+    packed.write_bytes(bz2.compress(text.encode()))
+    import_array(packed, tmp_path / "y.zarr", numeric="setosa" in text)
+    np.testing.assert_array_equal(open_source(tmp_path / "y.zarr")[:], numbers)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ('a,b\n"1,234",5\n', {"thousands": ","}, [[1234, 5]]),
+        ("a;b\n1.234,5;-2\n", {"thousands": "."}, [[1234.5, -2]]),
+        ("a;b\n1 234,5;2\n", {"thousands": " ", "decimal": ","}, [[1234.5, 2]]),
+        ("a;b\n1,234;5\n", {"decimal": ","}, [[1.234, 5]]),
+        ("a;b\n1,234;5\n", {"thousands": ","}, [[1234, 5]]),
+        ('a,b\n"1,23",5\n', {"thousands": ","}, "'a' has '1,23' in line 2"),
+        ('a,b\n"1,234",5\n', {}, "'a' has '1,234' in line 2.*--thousands ','"),
+        ("a;b\n1.234,5;2\n", {}, r"'a' has '1\.234,5'.*--thousands '\.'"),
+        ("a;b\n1,5;2\n1.5;2\n", {}, "'a' has '1,5'.*--decimal ','"),
+        ("a;b\n1,234;5\n", {}, r"'1,234', which may be 1\.234 or 1234.*--decimal , or --thousands ,"),
+        ("a,b\n1,2\n#3,4\n", {}, "'a' has '#3' in line 3"),
+        ("a,b\n1,0x10\n", {}, "'b' has '0x10'"),
+    ],
+)
+def test_groups_of_digits_are_never_misread(
+    tmp_path: Path, text: str, options: dict[str, str], expected: Any
+) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    if isinstance(expected, str):
+        with pytest.raises(RankfoldError, match=expected):
+            import_array(tmp_path / "x.csv", tmp_path / "y.zarr", **options)
+        return
+    import_array(tmp_path / "x.csv", tmp_path / "y.zarr", **options)
+    np.testing.assert_array_equal(open_source(tmp_path / "y.zarr")[:], expected)
+
+
+def test_text_of_two_bytes_to_a_letter_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a\tb\n1\t2\n", encoding="utf-16")
+    with pytest.raises(InputError, match="UTF-16.*iconv"):
+        open_source(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize("others", [1, 1200])
+def test_all_columns_that_hold_text_are_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, others: int
+) -> None:
+    monkeypatch.setattr(delimited, "BLOCK_BYTES", (30, 30))  # the last word is blocks away from the first
+    head = ",".join(["id", *(f"c{i}" for i in range(others)), "last"]) + "\n"
+    rest = ",1" * others
+    (tmp_path / "x.csv").write_text(head + f"u{rest},1\n" * 20 + f"v{rest},oak\n")
+    words = r"2 of \d+ columns .*'id' \('u' in line 2\), 'last' \('oak' in line 22, 1 of 21 cells\)"
+    for read in (open_source, lambda path: import_array(path, tmp_path / "no.zarr")):
+        with pytest.raises(DataError, match=words + r".*--numeric \(numeric=True\).*--without 'id,last'"):
+            read(tmp_path / "x.csv")
+    found, _, notes = opened(tmp_path / "x.csv", caplog, numeric=True)
+    np.testing.assert_array_equal(found, np.ones((21, others)))
+    assert "by all 21 rows: 'id' ('u' in line 2), 'last' ('oak' in line 22, 1 of 21 cells)" in notes
+
+
+def test_columns_of_numbers_are_kept_everywhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pd, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    frame = pd.DataFrame({"x": [1, 2, 4], "city": list("abc"), "t": [True, False, True], "day": list("xyz")})
+    frame.to_parquet(tmp_path / "x.parquet")
+    frame.to_csv(tmp_path / "x.csv")
+    for table in (str(tmp_path / "x.parquet"), str(tmp_path / "x.csv"), frame, polars.DataFrame(frame)):
+        with pytest.raises(RankfoldError, match="(?s)(city.*day|first column)"):
+            rf.open(table)
+        with caplog.at_level(logging.WARNING, "rankfold"):
+            kept = rf.open(table, numeric=True)
+        np.testing.assert_array_equal(kept[:], [[1, 1], [2, 0], [4, 1]])
+        assert names_of(kept, 1).labels.tolist() == ["x", "t"]  # type: ignore[union-attr]
+        assert "'city'" in caplog.text and "'day'" in caplog.text
+        caplog.clear()
+        import_array(table, tmp_path / "y.zarr", numeric=True, overwrite=True)
+        np.testing.assert_array_equal(open_source(tmp_path / "y.zarr")[:], kept[:])
+        result = rf.pca(table, 1, numeric=True)
+        np.testing.assert_allclose(result["mean"], [7 / 3, 2 / 3])
+    with pytest.raises(InputError, match="numeric=True .* tables and DataFrames"):
+        rf.open(np.eye(3), numeric=True)
+    with pytest.raises(DataError, match="no column of numbers"):
+        import_array(table_of(tmp_path / "t.parquet", a=["x"], b=["y"]), tmp_path / "z.zarr", numeric=True)
+
+
+def table_of(path: Path, **columns: Any) -> Path:
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_requests_of_before_say_nothing_of_what_came_later() -> None:
+    assert [*_request(ReadOptions())] == ["dtype", "columns", "without", "header"]
+    assert _request(ReadOptions(numeric=True, decimal=","))["decimal"] == ","
+
+
+def test_several_tables_are_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "y-2.csv").write_text("a,b,n\n1,2,x\n")
+    (tmp_path / "y-10.csv").write_text("b;a;n;c\n4,5;3;y;0\n")
+    found, names, notes = opened(tmp_path / "y-*.csv", caplog, numeric=True)
+    np.testing.assert_array_equal(found, [[1, 2], [3, 4.5]])
+    assert names == ["a", "b"]
+    assert "another order" in notes and "'c' of" in notes and "'n' ('x' in line 2)" in notes
+    report = import_array(tmp_path / "y-*.csv", tmp_path / "y.zarr", without=["n"])
+    np.testing.assert_array_equal(open_source(tmp_path / "y.zarr")[:], found)
+    assert report.shape == (2, 2)
+    assert import_array(tmp_path / "y-*.csv", tmp_path / "y.zarr", without=["n"]).done_before
+    in_list = open_source([tmp_path / "y-10.csv", tmp_path / "y-2.csv"], numeric=True)
+    assert in_list.shape == (2, 3 - 1)
+    (tmp_path / "y-11.csv").write_text("a,n\n1,x\n")
+    with pytest.raises(InputError, match=r"y-11\.csv has no column 'b'"):
+        open_source(str(tmp_path / "y-*.csv"), numeric=True)
+    for read in (open_source, lambda path: import_array(path, tmp_path / "no.zarr")):
+        with pytest.raises(InputError, match=r"no file is called as .*c\*\.csv"):
+            read(str(tmp_path / "c*.csv"))
+
+
+def test_partitioned_parquet_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for place, value in (("land=b/year=1", 2.0), ("land=a/year=2", 1.0)):
+        (tmp_path / "hive" / place).mkdir(parents=True)
+        table_of(tmp_path / "hive" / place / "0.parquet", x=[value], y=[3])
+    found, names, notes = opened(tmp_path / "hive", caplog)
+    np.testing.assert_array_equal(found, [[1, 3], [2, 3]])
+    assert names == ["x", "y"] and "'land', 'year' of" in notes
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.csv").write_text("1\n")
+    with pytest.raises(InputError, match=r"say which: '.*texts/\*\.csv'"):
+        open_source(tmp_path / "texts")
+
+
+def test_tensors_in_parquet_are_rows(tmp_path: Path) -> None:
+    x = np.arange(12, dtype="f4").reshape(2, 2, 3)
+    path = table_of(tmp_path / "x.parquet", id=["a", "b"], e=pa.FixedShapeTensorArray.from_numpy_ndarray(x))
+    import_array(path, tmp_path / "y.zarr", columns=["e"])
+    np.testing.assert_array_equal(open_source(tmp_path / "y.zarr")[:], x.reshape(2, 6))
+
+
+def test_large_tables_name_the_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,4\n")
+    table_of(tmp_path / "x.parquet", a=[1, 2, 3, 4])
+    for limit, size in (("LARGEST_TABLE", 31), ("LARGEST_FILES", 7)):
+        with monkeypatch.context() as small:
+            small.setattr(source, limit, size)
+            for name in ("x.csv", "x.parquet"):
+                with pytest.raises(InputError, match=rf"import it first: rankfold import .*{name} STORE"):
+                    open_source(tmp_path / name)
+
+
+def test_a_table_is_told_by_what_it_holds(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n3,4\n")
+    first = open_source(tmp_path / "x.csv")
+    assert (first.path, first.stored_bytes()) == (str(tmp_path / "x.csv"), 12)  # type: ignore[attr-defined]
+    (tmp_path / "z.csv").write_text("a;b\n1;2\n3;4\n")
+    assert open_source(tmp_path / "z.csv").fingerprint() == first.fingerprint()
+    (tmp_path / "x.csv").write_text("a,c\n1,2\n3,4\n")
+    assert open_source(tmp_path / "x.csv").fingerprint() != first.fingerprint()
+
+
+def test_an_overview_shows_columns_and_what_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,city,t\n1,x,True\n?,y,False\n")
+    table = describe_table(str(tmp_path / "x.csv"))
+    assert table is not None
+    assert [each.kind for each in table.columns] == ["numbers", "text", "True and False"]
+    for words in (
+        "2 rows and 3 columns",
+        "no numbers: 'x' in line 2",
+        "x.csv --rank K",
+        "--numeric  (2 columns; 1",
+    ):
+        assert words in str(table)
+    table_of(tmp_path / "x.parquet", a=[1.5], n=["u"])
+    assert "no numbers: string, its first value is 'u'" in str(describe_table(str(tmp_path / "x.parquet")))
+    np.save(tmp_path / "x.npy", np.eye(2))
+    assert describe_table(str(tmp_path / "x.npy")) is None
+
+
+def test_an_address_is_no_place_for_an_import(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.eye(3))
+    for address in ("s3://lab/y.zarr", Path("s3://lab/y.zarr")):
+        with pytest.raises(OutputError, match="is not on a file system, and an import writes a folder there"):
+            import_array(tmp_path / "x.npy", address)
