@@ -10,7 +10,6 @@ out are dropped. How many are kept in each line is counted when the matrix is op
 from __future__ import annotations
 
 import hashlib
-import html
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -37,7 +36,8 @@ from rankfold.pipeline.data.source import (
     row_marks,
 )
 from rankfold.pipeline.errors import ChunkError, InputError
-from rankfold.pipeline.text import printable, shortened
+from rankfold.pipeline.notebook import facts_table
+from rankfold.pipeline.text import shortened
 from rankfold.pipeline.units import format_bytes
 
 
@@ -100,11 +100,13 @@ class Readable(LazyArray):
     def _repr_html_(self) -> str:
         """Name, shape, type, size in memory and largest chunk of the matrix, as HTML for notebooks."""
         (rows, columns), size = self.shape, format_bytes(self.size * self.dtype.itemsize)
-        chunks = f"{self.row_grid.longest} &times; {self.column_grid.longest}"
-        return printable(
-            f"<p><b>{html.escape(shortened(self.name))}</b>: {rows} &times; {columns} {self.dtype}, {size}, "
-            f"in chunks of up to {chunks}</p>"
-        )
+        facts = {
+            "shape": f"{rows:,} × {columns:,}",
+            "type": self.dtype,
+            "size in memory": size,
+            "largest chunk": f"{self.row_grid.longest:,} × {self.column_grid.longest:,}",
+        }
+        return facts_table(shortened(self.name), facts)
 
     def read_selection(self, selection: tuple[Any, ...]) -> npt.NDArray[Any]:
         """Numbers of an outer product of slices and rising indices: see ``lazy_array.Read``."""

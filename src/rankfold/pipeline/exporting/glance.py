@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rankfold.pipeline.notebook import columns_table, facts_table
 from rankfold.pipeline.text import printable, shortened
 
 SHOWN = ("method", "passes", "rank", "captured", "largest_error_estimate", "relative_error", "converged")
@@ -30,21 +30,18 @@ def html_table(
     attributes: Mapping[str, Any], arrays: Mapping[str, Any], dimensions: Callable[[str], tuple[str, ...]]
 ) -> str:
     """Arrays, and what a result says of itself, as HTML; ``dimensions`` gives the axes of an array."""
+    known = attributes["input"]
+    facts = {"input": known["name"], "shape": _by(known["shape"])}
+    facts |= {name.replace("_", " "): attributes[name] for name in SHOWN if name in attributes}
+    if "prepare" in known:
+        facts["prepare"] = known["prepare"]
     rows = [
-        f"<tr><td><code>{html.escape(name)}</code></td>"
-        f"<td>{' &times; '.join(map(str, arrays[name].shape))}</td>"
-        f"<td>{arrays[name].dtype}</td>"
-        f"<td>{html.escape(', '.join(dimensions(name)))}</td></tr>"
+        (name, _by(arrays[name].shape), arrays[name].dtype, ", ".join(dimensions(name)))
         for name in sorted(arrays)
     ]
-    facts = {"input": attributes["input"]["name"], "shape": attributes["input"]["shape"]}
-    facts |= {name.replace("_", " "): attributes[name] for name in SHOWN if name in attributes}
-    if "prepare" in attributes["input"]:
-        facts["prepare"] = attributes["input"]["prepare"]
-    said = "; ".join(
-        f"{name} {html.escape(f'{value:.3g}' if isinstance(value, float) else str(value))}"
-        for name, value in facts.items()
-    )
-    head = "<tr><th>array</th><th>shape</th><th>type</th><th>axes</th></tr>"
-    kind = html.escape(attributes["kind"])
-    return printable(f"<p><b>{kind}</b>: {said}</p><table>{head}{''.join(rows)}</table>")
+    return facts_table(attributes["kind"], facts) + columns_table(("array", "shape", "type", "axes"), rows)
+
+
+def _by(shape: Sequence[int]) -> str:
+    """A shape in words."""
+    return " × ".join(f"{length:,}" for length in shape)
