@@ -14,10 +14,10 @@ KEYS = {"out": "outputs", "no-rows": "with_rows: false"}
 
 SAME = "memory rank tol passes k row-axes select-rows select-columns drop-missing-columns missing-chunks"
 SAME += " scratch oversampling seed workers threads time-limit grad-tol base queries columns without header"
-SAME += " layout dtype metric solver"
+SAME += " layout dtype metric solver init"
 """Options that have the same name in a file."""
 
-VALUE = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|lanczos|fill|DIR|time")
+VALUE = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|lanczos|fill|random|DIR|time")
 """Words after an option that are its value."""
 
 VAGUE = ("method", "input", "needs", "resources", "columns")

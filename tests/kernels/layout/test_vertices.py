@@ -79,3 +79,17 @@ def test_random_vertices_are_drawn_evenly() -> None:
         move_vertices(positions, np.zeros(1, np.int64), edges, forces=forces, epoch=now, out=out)
         drawn += [out[0, 0] > 31.5, out[0, 0] < 31.5]
     assert abs(drawn[0] - drawn[1]) < 5 * np.sqrt(2000)  # five standard deviations
+
+
+def test_any_of_the_neighbors_may_be_the_last_to_pull() -> None:
+    """A vertex in the middle of three ends towards the last: each of them, over epochs."""
+    angles = np.arange(3) * 2 * np.pi / 3
+    ring = 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    positions = np.concatenate([np.zeros((1, 2)), ring]).astype(np.float32)
+    edges = Edges(np.array([0, 3]), np.array([1, 2, 3], np.int32), np.full(3, 2**32 - 1, np.uint32))
+    forces, out, last = forces_of(1.0, 1.0, 1.0), np.empty((1, 2), np.float32), np.zeros(3)
+    for epoch in range(600):
+        now = Epoch(2, epoch_key(0, 1, epoch), 1.0, 0)
+        move_vertices(positions, np.zeros(1, np.int64), edges, forces=forces, epoch=now, out=out)
+        last[(ring @ out[0]).argmax()] += 1
+    assert np.abs(last - 200).max() < 5 * np.sqrt(600 * 2 / 9)  # five standard deviations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -91,8 +92,9 @@ def test_digits_begin_at_eigenvectors_of_their_graph(graph: rf.Result, digits: A
 
 def test_lists_begin_where_their_graph_does() -> None:
     lists = rf.knn(gaussian(), 9)
-    of_lists = rf.umap(lists, n_epochs=5, init="spectral")
+    of_lists = rf.umap(lists, n_epochs=5)
     of_graph = rf.umap(rf.fuzzy_graph(lists), n_epochs=5, init="spectral")
+    assert of_lists.attrs["request"]["init"] == "spectral"
     assert np.asarray(of_lists.embedding).tobytes() == np.asarray(of_graph.embedding).tobytes()
     other = rf.umap(lists, n_epochs=5, init="spectral", seed=3)
     assert np.asarray(of_lists.embedding).tobytes() != np.asarray(other.embedding).tobytes()
@@ -125,6 +127,15 @@ def test_a_graph_without_edges_begins_anywhere() -> None:
     result = rf.umap(graph, n_epochs=5, init="spectral")
     assert result.attrs["rows_at_random"] >= 3
     assert np.isfinite(np.asarray(result.embedding)).all()
+
+
+def test_too_few_rows_for_eigenvectors_begin_at_random() -> None:
+    lists = rf.knn(gaussian(3), 2)
+    with pytest.warns(rf.RankfoldWarning, match="3 rows has no 3 eigenvectors to begin at"):
+        result = rf.umap(lists, n_epochs=5, n_components=3)
+    assert result.attrs["rows_at_random"] == 3
+    at_random = rf.umap(lists, n_epochs=5, n_components=3, init="random").embedding
+    assert np.asarray(result.embedding).tobytes() == np.asarray(at_random).tobytes()
 
 
 def test_boxes_of_components_fill_the_whole() -> None:
@@ -176,8 +187,9 @@ def test_a_layout_is_as_good_as_that_of_umap_learn(graph: rf.Result, digits: Arr
         parallel=False,
     )
     ours = rf.umap(graph, init=start, n_epochs=500, threads=2).embedding
+    # Trustworthiness of either differs by 3e-4 between seeds.
     expected = trustworthiness(digits, theirs, n_neighbors=15)
-    assert trustworthiness(digits, np.asarray(ours), n_neighbors=15) > expected - 0.003
+    assert trustworthiness(digits, np.asarray(ours), n_neighbors=15) > expected - 0.0015
 
 
 @pytest.mark.parametrize("threads", [2, 4])
@@ -200,10 +212,11 @@ def test_a_layout_that_was_interrupted_goes_on_where_it_was(
         if len(done) == 6:
             raise KeyboardInterrupt
 
-    whole = rf.umap(graph, n_epochs=10).embedding
+    how: dict[str, Any] = {"n_epochs": 10, "init": "random"}
+    whole = rf.umap(graph, **how).embedding
     with pytest.raises(KeyboardInterrupt):
-        rf.umap(graph, n_epochs=10, out=tmp_path / "r.zarr", progress=stop_in_the_middle)
-    again = rf.umap(graph, n_epochs=10, out=tmp_path / "r.zarr", progress=stop_in_the_middle)
+        rf.umap(graph, **how, out=tmp_path / "r.zarr", progress=stop_in_the_middle)
+    again = rf.umap(graph, **how, out=tmp_path / "r.zarr", progress=stop_in_the_middle)
     assert done == [len(whole) * epoch // 10 for epoch in range(1, 11)]
     assert np.asarray(again.embedding[...]).tobytes() == np.asarray(whole).tobytes()
 
@@ -264,7 +277,9 @@ def test_a_hub_throws_no_vertex_out() -> None:
     ],
 )
 def test_what_is_degenerate_has_a_layout(x: Array, k: int, asked: dict[str, Any]) -> None:
-    result = rf.umap(rf.knn(x, k), **{"n_epochs": 20, **asked})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rf.RankfoldWarning)  # two rows have no two eigenvectors
+        result = rf.umap(rf.knn(x, k), **{"n_epochs": 20, **asked})
     embedding = np.asarray(result.embedding)
     assert embedding.shape == (len(x), asked.get("n_components", 2))
     assert np.isfinite(embedding).all()

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,8 +39,8 @@ def test_a_graph_is_planned_as_it_is(lists: rf.Result, tmp_path: Path) -> None:
 
 
 def test_workers_share_edges_and_exchange_positions() -> None:
-    one = rf.plan("umap", rows=10_000_000, k=14, memory="16GiB", threads=4)
-    four = rf.plan("umap", rows=10_000_000, k=14, memory="16GiB", threads=4, workers=4)
+    how: dict[str, Any] = {"rows": 10_000_000, "k": 14, "memory": "16GiB", "threads": 4, "init": "random"}
+    one, four = rf.plan("umap", **how), rf.plan("umap", **how, workers=4)
     assert (one.useful_workers, four.useful_workers) == (1, 4)
     # Eight bytes for each of 280 million edges; a share of them, and those of one row at most.
     assert one.peak_bytes - four.peak_bytes == 8 * (280_000_000 * 3 // 4 - 10_000_000)
@@ -50,11 +51,24 @@ def test_workers_share_edges_and_exchange_positions() -> None:
     assert rf.plan("umap", rows=500, k=5, workers=8).useful_workers == 1
 
 
-def test_a_layout_that_does_not_fit_is_refused_before_there_are_lists() -> None:
-    with pytest.raises(
-        rf.RankfoldError, match=r"umap of 10000000 rows and 280000000 edges needs .* Give --mem"
-    ):
-        rf.plan("umap", rows=10_000_000, k=14, memory="1GiB")
+@pytest.mark.parametrize(
+    ("init", "said"),
+    [
+        ("random", r"^umap of 10000000 rows and 280000000 edges needs .* Give --memory 3775MiB\.$"),
+        ("spectral", r"^a start at eigenvectors of 10000000 rows and .* Give --memory .* or --init random"),
+    ],
+)
+def test_a_layout_that_does_not_fit_is_refused_before_there_are_lists(init: str, said: str) -> None:
+    with pytest.raises(rf.RankfoldError, match=said):
+        rf.plan("umap", rows=10_000_000, k=14, init=init, memory="1GiB")
+
+
+def test_eigenvectors_to_begin_at_are_planned() -> None:
+    how: dict[str, Any] = {"rows": 10_000_000, "k": 14, "memory": "16GiB", "threads": 4}
+    plan, at_random = rf.plan("umap", **how), rf.plan("umap", **how, init="random")
+    names = [sweep.name for sweep in plan.passes]
+    assert names == ["distances", "weights", "degrees", "filters", "layout"]
+    assert plan.peak_bytes > at_random.peak_bytes and plan.likely_passes > at_random.likely_passes
 
 
 @pytest.mark.parametrize(

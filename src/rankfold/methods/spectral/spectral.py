@@ -109,6 +109,7 @@ class Spectral:
         """See the protocol."""
         kind, width = self.parameters.kind, self.parameters.n_components
         block = 8 * self.rows * block_width(width)
+        subject = "a start at eigenvectors" if self.parameters.apart else kind
         outline = Outline(
             kind,
             "filters",
@@ -118,9 +119,10 @@ class Spectral:
             width,
             result_bytes=8 * self.rows * (width + 1 + bool(self.parameters.alpha)),
             scratch_bytes=2 * block,
-            subject=f"{kind} of {self.rows} rows and {self.numbers} edges",
+            subject=f"{subject} of {self.rows} rows and {self.numbers} edges",
         )
-        return plan_task(outline, self, budget)
+        way_out = ", or --init random, which needs no eigenvectors" if self.parameters.apart else ""
+        return plan_task(outline, self, budget, lambda: way_out)
 
     def arrange(self, budget: Budget) -> Arrangement:
         """One process with all of its threads, and as much of the graph in memory as fits."""
