@@ -13,6 +13,7 @@
     │   └── DiskSpaceError (OSError)        3   onto the disk
     ├── DataError (ValueError)              4   the numbers themselves
     │   ├── NonFiniteError                  4   NaN or Inf, counted, with the first place
+    │   ├── NoVarianceError                 4   all rows are equal
     │   └── ChunkError                      4   a chunk is missing, truncated or does not decode
     ├── ClusterError                        2   workers cannot be had as asked
     │   └── NoWorkersError                 75   none came in time; the same command tries again
@@ -120,6 +121,10 @@ class DataError(RankfoldError, ValueError):
 
 class NonFiniteError(DataError):
     """The matrix holds NaN or Inf."""
+
+
+class NoVarianceError(DataError):
+    """All rows of a matrix are equal, where it is asked how they differ."""
 
 
 class ChunkError(DataError):

@@ -18,6 +18,7 @@ from sklearn.manifold import TSNE, trustworthiness
 from sklearn.manifold._t_sne import _joint_probabilities_nn
 
 import rankfold as rf
+from rankfold import estimators
 from rankfold.api.execute import run
 from rankfold.kernels.graph.perplexity import affinities
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
@@ -242,6 +243,20 @@ def test_rows_that_are_equal_stay_together_and_few_rows_are_embedded() -> None:
     assert np.median(apart) < 0.1 * np.median(np.linalg.norm(embedding - embedding.mean(axis=0), axis=1))
     pair = rf.tsne(rf.knn(np.arange(2.0)[:, None], 1), n_iter=5, perplexity=1, init="random")
     assert pair.embedding.shape == (2, 2) and np.isfinite(pair.attrs["kl_divergence"])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: rf.tsne(x, perplexity=3, init="pca"),
+        lambda x: rf.tsne(rf.knn(x, 9), perplexity=3, init="pca", matrix=x),
+        lambda x: estimators.TSNE(perplexity=3).fit(x),
+    ],
+    ids=["of a matrix", "of lists", "estimator"],
+)
+def test_equal_rows_have_no_principal_components_to_begin_at(call: Any) -> None:
+    with pytest.raises(rf.RankfoldError, match="all rows of .* are equal, .* t-SNE nothing to show"):
+        call(np.ones((20, 4)))
 
 
 def test_rows_that_are_added_begin_among_their_neighbors(many: rf.Result) -> None:

@@ -18,15 +18,16 @@ from rankfold.estimators.embeddings.layouts import START_TOL
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.neighbors import NearestNeighbors
 from rankfold.estimators.samples import samples_of, write_facts
-from rankfold.methods.knn.arguments import SET_NAMES
+from rankfold.methods.knn.arguments import PRECOMPUTED, SET_NAMES
 from rankfold.methods.tsne.request import LEAST_RATE, NEIGHBORS_OF_PERPLEXITY
 from rankfold.methods.tsne.settling import NewRows
+from rankfold.methods.tsne.tasks import equal_rows
+from rankfold.pipeline.errors import NoVarianceError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.storage.result import write_small
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 STARTS = ("pca", "random", "spectral")
-PRECOMPUTED = "precomputed"
 
 GRADIENT = 4.0
 """Gradients of scikit-learn over ours: its learning rates are a quarter of those of other implementations."""
@@ -253,7 +254,10 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
             return self.init
         rank = min(self.n_components, columns, rows - 1)
         samples = X.astype(np.float32) if np.dtype(X.dtype).kind == "b" else X
-        scores = rankfold.pca(samples, rank=rank, tol=START_TOL, seed=seed, memory=self.memory).scores
+        try:
+            scores = rankfold.pca(samples, rank=rank, tol=START_TOL, seed=seed, memory=self.memory).scores
+        except NoVarianceError as error:
+            raise NoVarianceError(equal_rows("X")) from error
         start = np.zeros((rows, self.n_components))
         start[:, :rank] = scores[...]
         return start

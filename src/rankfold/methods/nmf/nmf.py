@@ -165,7 +165,11 @@ class Nonnegative:
     def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:
         """The pass that compresses, sweeps over scratch to find directions by, one iteration, the rest."""
         short, rank = layout.view.short, self.parameters.rank
-        first = sweeps_of(compression_of(self.parameters, self.source), layout) if self.parameters.compressing else None
+        first = (
+            sweeps_of(compression_of(self.parameters, self.source), layout)
+            if self.parameters.compressing
+            else None
+        )
         driver = max(_driver_bytes(layout, model), 0 if first is None else first.driver_bytes)
 
         def sweeps(slots: int) -> list[Pass]:

@@ -19,7 +19,7 @@ from rankfold.methods.svd.strategy import Strategy
 from rankfold.pipeline.data.real_parts import matrix_of_parts
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.errors import NoVarianceError
 from rankfold.pipeline.prepare.prepared import shift_of
 
 Float64 = npt.NDArray[np.float64]
@@ -34,7 +34,7 @@ UNKNOWN = 1.0
 def refuse_constant(request: Request, decomposition: Decomposition, layout: Strategy) -> None:
     """Raise for centered columns that have nothing left."""
     if request.center and not decomposition.total > 0:
-        raise DataError(
+        raise NoVarianceError(
             f"every column of {layout.view.source.name} is constant: there is no variance to explain. "
             "Use svd, or pca with center=False, if that is what you meant."
         )

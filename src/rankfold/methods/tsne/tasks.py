@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.measured import measured_task
@@ -16,14 +18,18 @@ from rankfold.methods.knn.arguments import PRECOMPUTED
 from rankfold.methods.registry import METHODS
 from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.svd.request import integer
-from rankfold.methods.task import Task
+from rankfold.methods.task import Output, Task
 from rankfold.methods.tsne.arguments import INITS, PCA, SPECTRAL
 from rankfold.methods.tsne.request import TsneRequest
 from rankfold.methods.tsne.tsne import TsneTask
 from rankfold.methods.umap.start import given_positions
 from rankfold.methods.umap.umap import TO_COME
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.engine.run import Run
+from rankfold.pipeline.engine.scheduler import Budget
+from rankfold.pipeline.errors import InputError, NoVarianceError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.result import Result, result_of
 
 START_TOL = 1e-2
@@ -84,6 +90,45 @@ def _descent_task(
     return _chain(graph, task, matrix)
 
 
+@dataclass(frozen=True, slots=True)
+class FirstPositions:
+    """Principal components that a descent begins at: a ``Task``."""
+
+    task: Task
+
+    @property
+    def source(self) -> Source:
+        """See ``Task``."""
+        return self.task.source
+
+    def request(self) -> dict[str, Any]:
+        """See ``Task``."""
+        return self.task.request()
+
+    def outputs(self) -> tuple[Output, ...]:
+        """See ``Task``."""
+        return self.task.outputs()
+
+    def plan(self, budget: Budget) -> Plan:
+        """See ``Task``."""
+        return self.task.plan(budget)
+
+    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
+        """See ``Task``; says of equal rows what it means for the descent."""
+        try:
+            return self.task.work(run, fingerprint)
+        except NoVarianceError as error:
+            raise NoVarianceError(equal_rows(self.source.name)) from error
+
+
+def equal_rows(name: str) -> str:
+    """Message for a start by principal components of rows that are all the same."""
+    return (
+        f"all rows of {name} are equal, so that they have no principal components to begin at, and t-SNE "
+        "nothing to show. Give rows that differ, or begin at random places, init='random' (--init random)"
+    )
+
+
 def _affinities(result: Result, parameters: TsneRequest) -> FuzzyGraph:
     """The graph of the neighbors that count."""
     rows, most = result.matrix("indices").shape
@@ -108,7 +153,7 @@ def _chain(graph: FuzzyGraph, task: TsneTask, matrix: object) -> Chain:
             )
         task = dataclasses.replace(task, matrix=source.fingerprint())
         how = {"rank": parameters.n_components, "tol": START_TOL, "seed": parameters.seed}
-        links.append(Link("start", METHODS["pca"].task(source, **how)))
+        links.append(Link("start", FirstPositions(METHODS["pca"].task(source, **how))))
 
     def ready(results: Mapping[str, Path]) -> TsneTask:
         edges = int(Result(results["graph"]).attrs["weights"])

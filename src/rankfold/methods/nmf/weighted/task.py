@@ -81,7 +81,9 @@ class WeightedNonnegative(RowWeightedNonnegative):
         return {**RowWeightedNonnegative.request(self), **more}
 
     def _layout(self, device: str) -> Strategy:
-        return choose_strategy(compression_of(self.parameters, self.source), self.weights.fill(self.scaled), "cpu")
+        return choose_strategy(
+            compression_of(self.parameters, self.source), self.weights.fill(self.scaled), "cpu"
+        )
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
