@@ -255,7 +255,7 @@ def test_rows_that_are_equal_stay_together_and_few_rows_are_embedded() -> None:
     ids=["of a matrix", "of lists", "estimator"],
 )
 def test_equal_rows_have_no_principal_components_to_begin_at(call: Any) -> None:
-    with pytest.raises(rf.RankfoldError, match="all rows of .* are equal, .* t-SNE nothing to show"):
+    with pytest.raises(rf.RankfoldError, match=r"all rows of .* are equal, .* t-SNE nothing to show"):
         call(np.ones((20, 4)))
 
 

@@ -31,7 +31,7 @@ from rankfold.methods.kernel_pca.eigenpairs import (
 from rankfold.methods.kernel_pca.memory import IN_MEMORY, arrange
 from rankfold.methods.kernel_pca.request import KernelPcaRequest
 from rankfold.methods.parts.outputs import create_output, write_outputs
-from rankfold.methods.parts.square_range import FAINTEST, refuse_faint
+from rankfold.methods.parts.square_range import refuse_faint
 from rankfold.methods.similarity.arguments import COEF0, DEGREE
 from rankfold.methods.similarity.blocks import RowBlocks
 from rankfold.methods.similarity.operator import SimilarityMatrix
@@ -45,6 +45,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
+from rankfold.pipeline.prepare.moments import FAINTEST
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 
 DOUBLE = np.dtype(np.float64)

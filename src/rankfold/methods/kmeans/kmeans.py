@@ -25,7 +25,7 @@ from rankfold.methods.kmeans.start import First, Sample, best_start, means, weig
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.sample import Sample as FewRows
-from rankfold.methods.parts.square_range import FAINTEST, refuse_size
+from rankfold.methods.parts.square_range import refuse_size
 from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
@@ -38,6 +38,7 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.prepare.moments import FAINTEST
 from rankfold.pipeline.storage.checkpoint import save_once
 from rankfold.pipeline.storage.result import Result, result_of
 from rankfold.pipeline.storage.scratch import NOWHERE
