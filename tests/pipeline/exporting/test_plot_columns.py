@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,20 @@ def test_tables(tmp_path: Path) -> None:
     (tmp_path / "one.tsv").write_text("type\n" + "\n".join(WORDS[:-1]) + "\n\n")
     assert labels_in(tmp_path / "one.tsv") == [*WORDS[:-1], ""]
     assert name_of(place + "type") == "type" and name_of(tmp_path / "one.tsv") == "one"
+    (tmp_path / "t.txt.gz").write_bytes(gzip.compress((tmp_path / "t.csv").read_bytes().replace(b",", b";")))
+    assert labels_in(f"{tmp_path}/t.txt.gz::type") == WORDS.tolist()
+
+
+def test_columns_of_parquet(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    counts = arrow.array([None, *range(1, ROWS)], arrow.int32())
+    table = arrow.table({"type": [None, *WORDS[1:]], "count": counts})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    place = f"{tmp_path}/t.parquet::"
+    assert labels_in(place + "type") == ["", *WORDS[1:]]
+    np.testing.assert_array_equal(values_in(place + "count"), [np.nan, *range(1, ROWS)])
+    with pytest.raises(rf.RankfoldError, match=r"t\.parquet has 2 columns: name one after ::, of type"):
+        open_column(tmp_path / "t.parquet")
 
 
 def test_anndata(tmp_path: Path) -> None:

@@ -76,9 +76,9 @@ def test_frames_of_dask() -> None:
     )
     x = dd.from_pandas(frame, npartitions=2)
     kept = open_source(x, numeric=True)
-    np.testing.assert_array_equal(kept[:], [[1, 1], [2, np.nan], [3, 3]])
+    np.testing.assert_array_equal(np.asarray(kept), [[1, 1], [2, np.nan], [3, 3]])
     assert names_of(kept, 1).labels.tolist() == ["a", "b"]  # type: ignore[union-attr]
-    with pytest.raises(InputError, match="column 'n' .*numeric=True"):
+    with pytest.raises(InputError, match=r"column 'n' .*numeric=True"):
         open_source(x)
     with pytest.raises(InputError, match="cannot read a dask Series; pass a DataFrame"):
         open_source(x.a)

@@ -133,6 +133,26 @@ def test_a_type_may_be_asked_for(tmp_path: Path, dtype: str) -> None:
     assert report.dtype == dtype
 
 
+@pytest.mark.parametrize(
+    ("cells", "dtype", "wrong"),
+    [
+        ("+5,-0", "int8", None),
+        ("True,1", "bool", None),
+        ("300,1", "uint8", "'a' has '300' in line 2, which is no uint8.*choose a type that holds it"),
+        ("1.5,x", "int64", r"2 of 2 columns hold what is no int64: 'a' \('1.5' .*'b' \('x'"),
+        ("9" * 5000 + ",1", "int64", "'a' has '999"),
+        ("1e999,-1e999", "float64", None),
+    ],
+)
+def test_what_a_type_holds_is_taken(tmp_path: Path, cells: str, dtype: str, wrong: str | None) -> None:
+    path = text(tmp_path, f"a,b\n{cells}\n")
+    if wrong is not None:
+        refused(path, DataError, wrong, dtype=dtype)
+    else:
+        words = [{"True": "1"}.get(each, each) for each in cells.split(",")]
+        np.testing.assert_array_equal(imported(path, dtype=dtype)[0], [np.array(words, "f8").astype(dtype)])
+
+
 def test_columns_are_taken_by_name(tmp_path: Path) -> None:
     path = text(tmp_path, "gene,a,b,c\nx,1,2,3\ny,4,5,6\n")
     np.testing.assert_array_equal(imported(path, columns=["c", "a"])[0], [[3, 1], [6, 4]])

@@ -98,10 +98,10 @@ def _require_all_numbers(frame: Any) -> None:
     """Raise ``InputError`` for columns that hold no numbers, naming all of them."""
     wrong = _texts_of(frame)
     if wrong:
-        several = len(wrong) > 1
+        it = "them" if len(wrong) > 1 else "it"
         raise InputError(
-            f"{_in_words(wrong)}; supported are {SUPPORTED_DTYPES}. Keep columns of numbers alone with rankfold.open(x, numeric=True), "
-            f"leave {'them' if several else 'it'} out, as x.drop(columns={[*wrong]!r}), or convert"
+            f"{_in_words(wrong)}; supported are {SUPPORTED_DTYPES}. Keep columns of numbers alone with "
+            f"rankfold.open(x, numeric=True), leave {it} out, as x.drop(columns={[*wrong]!r}), or convert"
         )
 
 

@@ -230,8 +230,8 @@ def _require_local(destination: str | os.PathLike[str]) -> None:
     """Raise ``OutputError`` for an address, also as a ``Path``, which has one of its slashes left."""
     if re.match("[a-z][a-z0-9]+:/", os.fsdecode(destination)):
         raise OutputError(
-            f"{destination} is not on a file system, and an import writes a folder there. Choose one, and copy "
-            "the store afterwards"
+            f"{destination} is not on a file system, and an import writes a folder there. Choose one, and "
+            "copy the store afterwards"
         )
 
 

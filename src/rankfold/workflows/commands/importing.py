@@ -114,7 +114,8 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
     if result := result_at(store):
         say(json_text(description_facts(result), indent=1) if as_json else description(result))
         return
-    if not is_address(store) and (table := describe_table(store)) is not None:
+    as_it_lies = not any(view.values()) and not is_address(store)
+    if as_it_lies and (table := describe_table(store)) is not None:
         say(json_text(table.as_dict(), indent=1) if as_json else str(table))
         return
     source = open_source(store, **view)

@@ -108,10 +108,30 @@ def read_cells(arrow: Any, compute: Any, texts: Any, kind: Any, style: Style) ->
         cells = compute.replace_substring(cells, style.thousands, "")
     if style.decimal != ".":
         cells = compute.replace_substring(cells, style.decimal, ".")
+    cells = compute.utf8_ltrim(cells, characters="+")
+    if not arrow.types.is_floating(kind):
+        outside = _outside(cells, kind)
+        wrong = compute.or_(wrong, arrow.array(outside))
+        cells = compute.if_else(arrow.array(outside), None, cells)
     values = compute.cast(cells, kind)
     values = compute.if_else(truths, compute.cast(yes, kind), values)
     return Cells(
         values, *(np.flatnonzero(each.to_numpy(zero_copy_only=False)) for each in (wrong, marks, truths))
+    )
+
+
+def _outside(cells: Any, kind: Any) -> npt.NDArray[np.bool_]:
+    """Which whole numbers are none of a type."""
+    limits = np.iinfo(kind.to_pandas_dtype())
+    most = len(str(limits.max))  # Python makes no number of thousands of digits
+    texts = [(cell or "0").removeprefix("-").lstrip("0") for cell in cells.to_pylist()]
+    signs = [-1 if (cell or "").startswith("-") else 1 for cell in cells.to_pylist()]
+    return np.array(
+        [
+            len(text) > most or not limits.min <= sign * int(text or "0") <= limits.max
+            for text, sign in zip(texts, signs, strict=True)
+        ],
+        np.bool_,
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.formats.packed import UNPACK_ERRORS, unpack_stream
-from rankfold.pipeline.formats.tables.cells import PLAIN, Remarks, Style, Wrong, read_cells
+from rankfold.pipeline.formats.tables.cells import PLAIN, Cells, Remarks, Style, Wrong, read_cells
 from rankfold.pipeline.formats.tables.columns import (
     ALL_NUMBERS,
     LARGEST_WHOLE,
@@ -191,43 +191,41 @@ class DelimitedReader(NumericTable):
                 raise
             texts = set(range(self.columns))
             columns = parse(arrow, block, texts)
-        wrong: dict[int, Wrong] = {}
-        lines = _lines_of_rows(block, line) if texts and columns else []
+        compute, kind = load_arrow(self.name, "compute"), self._kind(arrow)
+        wrong, lines = dict[int, Wrong](), list[int]()
         width = self.columns // max(1, len(columns))
         for place, column in enumerate(columns):
+            known = np.zeros(0, np.int64)
             if place * width in texts:
-                columns[place], odd = self._read_texts(arrow, column, place, width, lines, wrong)
-                slow |= {place} if odd else set()
-            elif column.null_count:
-                self.remarks.missing[self._called(place, width)] += column.null_count
+                cells = read_cells(arrow, compute, column, kind, self.style)
+                self._remark(cells, column, place, width)
+                if len(cells.wrong):
+                    lines = lines or _lines_of_rows(block, line)
+                    self._locate(cells.wrong, column, place, width, lines, wrong)
+                slow |= {place} if len(cells.marks) or len(cells.truths) else set()
+                columns[place], known = cells.numbers, np.concatenate([cells.marks, cells.wrong])
+            if columns[place].null_count > len(known):
+                missing = np.flatnonzero(columns[place].is_null().to_numpy(zero_copy_only=False))
+                of_columns, counts = np.unique(np.setdiff1d(missing, known) % width, return_counts=True)
+                for column_at, count in zip(of_columns.tolist(), counts.tolist(), strict=True):
+                    self.remarks.missing[self.column_names[place + column_at]] += count
         return columns, wrong
 
-    def _read_texts(
-        self, arrow: Any, texts: Any, first: int, width: int, lines: list[int], wrong: dict[int, Wrong]
-    ) -> tuple[Any, bool]:
-        """Numbers of cells of ``width`` columns from ``first``, row by row, and whether some are odd.
-
-        ``wrong`` gains what is no number; ``lines`` are those of the rows in the file.
-        """
-        cells = read_cells(arrow, load_arrow(self.name, "compute"), texts, self._kind(arrow), self.style)
+    def _remark(self, cells: Cells, texts: Any, first: int, width: int) -> None:
+        """Keep what was taken for something else than a number, of ``width`` columns from ``first``."""
         self.remarks.marks.update(mark.strip() for mark in texts.take(cells.marks).to_pylist())
         for places, columns in ((cells.marks, self.remarks.marked), (cells.truths, self.remarks.truths)):
-            columns |= {
-                self.column_names[first + place]: None for place in np.unique(places % width).tolist()
-            }
-        places, at, counts = np.unique(cells.wrong % width, return_index=True, return_counts=True)
-        for place, cell, count in zip(
-            places.tolist(), cells.wrong[at].tolist(), counts.tolist(), strict=True
-        ):
-            wrong[first + place] = Wrong(texts[cell].as_py(), lines[cell // width], count)
-        missing = cells.numbers.null_count - len(cells.marks) - len(cells.wrong)
-        if missing:
-            self.remarks.missing[self._called(first, width)] += missing
-        return cells.numbers, bool(len(cells.marks) or len(cells.truths))
+            found = np.unique(places % width).tolist()
+            columns.update(dict.fromkeys(self.column_names[first + place] for place in found))
 
-    def _called(self, place: int, width: int) -> str:
-        """Name of a column; of many that are read as one, how many there are."""
-        return self.column_names[place] if width == 1 else f"{width} columns"
+    def _locate(
+        self, places: Any, texts: Any, first: int, width: int, lines: list[int], wrong: dict[int, Wrong]
+    ) -> None:
+        """Add to ``wrong`` the first of some cells of each column, its line in the file, and their number."""
+        columns, at, counts = np.unique(places % width, return_index=True, return_counts=True)
+        for column, cell, count in zip(columns.tolist(), places[at].tolist(), counts.tolist(), strict=True):
+            line = lines[min(cell // width, len(lines) - 1)]
+            wrong[first + column] = Wrong(texts[cell].as_py(), line, count)
 
     def _kind(self, arrow: Any) -> Any:
         return arrow.from_numpy_dtype(self.block_dtype)
@@ -346,21 +344,21 @@ class DelimitedReader(NumericTable):
     def _no_numbers(self, wrong: dict[int, Wrong], rows: int) -> DataError:
         """The error for columns that hold what is no number, all at once."""
         found = {self.column_names[place]: wrong[place] for place in sorted(wrong)}
-        hint = self._hint([each.cell for each in found.values()])
+        hint, is_real = self._hint([each.cell for each in found.values()]), self.dtype.kind == "f"
+        other = "" if is_real else ", or choose a type that holds it"
         if len(found) == 1:
             ((name, only),) = found.items()
-            kind = "not a number" if self.dtype.kind == "f" else f"no {self.block_dtype}"
+            kind = "not a number" if is_real else f"no {self.block_dtype}"
             return DataError(
                 f"{self.name}: column {name!r} has {only.words()}, which is {kind}.{hint} Leave the column "
-                f"out with {without_columns([name])}"
-                + ("" if self.dtype.kind == "f" else ", or choose a type that holds it")
+                f"out with {without_columns([name])}{other}"
             )
         words = [f"{name!r} ({each.words(rows)})" for name, each in found.items()]
         more = f" and {len(words) - MOST_COLUMNS} more" if len(words) > MOST_COLUMNS else ""
         return DataError(
-            f"{self.name}: {len(found)} of {self.columns} columns hold what is no number: "
-            f"{', '.join(words[:MOST_COLUMNS])}{more}.{hint} {ALL_NUMBERS} with "
-            f"{without_columns([*found])}"
+            f"{self.name}: {len(found)} of {self.columns} columns hold what is no "
+            f"{'number' if is_real else self.block_dtype}: {', '.join(words[:MOST_COLUMNS])}{more}.{hint} "
+            f"{ALL_NUMBERS} with {without_columns([*found])}{other}"
         )
 
     def _hint(self, cells: list[str]) -> str:
@@ -374,7 +372,7 @@ class DelimitedReader(NumericTable):
             pattern = re.compile(Style(decimal, thousands).number)
             if any(pattern.match(cell.strip()) and any(map(str.isdigit, cell)) for cell in cells):
                 if not any(thousands in cell for cell in cells if pattern.match(cell.strip())):
-                    return f" If {decimal!r} stands before fractions, say --decimal {decimal!r}."
+                    return f" If {decimal!r} stands before fractions, import it with --decimal {decimal!r}."
                 return f" If {thousands!r} separates thousands, import it with --thousands {thousands!r}."
         return ""
 

@@ -176,12 +176,12 @@ def _cells(path: str, record: str, separator: str) -> list[str]:
 def _separator(records: list[str], options: ReadOptions) -> str:
     """What cuts all lines into as many cells, most of them numbers; else what the first line has most of."""
     bare = [re.sub(r'"[^"]*"', "q", record) for record in records]
-    best, share = None, -1.0
+    best, rank = None, (False, -1.0)
     for candidate in CANDIDATES:
-        if _cuts_alike([line.count(candidate) for line in bare]):
-            numbers = _share_of_numbers(records[-1].split(candidate), options)
-            if numbers > share:
-                best, share = candidate, numbers
+        counts = [line.count(candidate) for line in bare]
+        found = (len({*counts}) == 1, _share_of_numbers(records[-1].split(candidate), options))
+        if _cuts_alike(counts) and found > rank:
+            best, rank = candidate, found
     if best is None and _cuts_alike([len(line.split()) - 1 for line in bare]):
         best = " " if _share_of_numbers(records[-1].split(), options) else None
     return best or max(",;\t", key=bare[0].count)
