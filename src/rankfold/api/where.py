@@ -11,16 +11,21 @@ from rankfold.methods.argument import Argument
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rankfold.pipeline.data.picks import Selection
+    from rankfold.pipeline.data.stacked import Rows
     from rankfold.pipeline.engine.run import Progress
     from rankfold.pipeline.formats import Mask
     from rankfold.pipeline.prepare.words import Prepare
 
-VIEW = ("missing_chunks", "prepare", "mask_var", "mask_obs", "numeric")
+VIEW = (
+    *("row_axes", "select_rows", "select_columns", "drop_missing_columns", "drop_missing_rows"),
+    *("missing_chunks", "prepare", "mask_var", "mask_obs", "numeric"),
+)
 """Arguments of ``rankfold.open`` that functions of a matrix take too."""
 
 
 class Where(TypedDict, total=False):
-    """Where a task runs and where its result goes. All are None by default, but ``overwrite``: False."""
+    """Where a task runs and where its result goes. All are None by default, but for flags, which are False."""
 
     memory: Annotated[
         "str | int | None",
@@ -98,6 +103,38 @@ class Where(TypedDict, total=False):
 class OfMatrix(Where, total=False):
     """The same, and what becomes of a matrix before it is reduced: arguments of ``rankfold.open``."""
 
+    row_axes: Annotated[
+        "Rows",
+        Argument(
+            "axes that become the rows; others are stacked",
+            "Names or numbers of the axes of an array that become the rows; the others are stacked into columns.",
+        ),
+    ]
+    select_rows: Annotated[
+        "Selection",
+        Argument(
+            "such as 0:1000 or 0:50,60",
+            'Rows that are kept, such as ``"0:1000"``, a slice or numbers: see ``open``.',
+        ),
+    ]
+    select_columns: Annotated[
+        "Selection",
+        Argument("such as 0:50,60,70:80", "Columns that are kept, in the same way."),
+    ]
+    drop_missing_columns: Annotated[
+        "bool",
+        Argument(
+            "leave out columns of NaN, such as land",
+            "Leave out columns that are NaN in the first row, such as places on land.",
+        ),
+    ]
+    drop_missing_rows: Annotated[
+        "bool",
+        Argument(
+            "leave out rows of NaN, such as empty months",
+            "Leave out rows without a number, such as empty months: they are counted and named.",
+        ),
+    ]
     missing_chunks: Annotated[
         "str | None",
         Argument(
@@ -130,7 +167,7 @@ class OfMatrix(Where, total=False):
         ),
     ]
     numeric: Annotated[
-        "bool | None",
+        "bool",
         Argument(
             "of a table, leave out columns that hold no numbers",
             "Of a table, leave out columns that hold something else than numbers, True and False, and say "
@@ -155,7 +192,7 @@ class Growable(OfMatrix, total=False):
 
 def opened(x: object, where: OfMatrix) -> object:
     """A matrix as it is, or after the steps and masks that are said."""
-    given: dict[str, Any] = {name: where.get(name) for name in VIEW if name in where}
+    given: dict[str, Any] = {name: where.get(name) for name in VIEW}
     view = {name: value for name, value in given.items() if value is not None and value is not False}
     if not view:
         return x
@@ -184,11 +221,16 @@ def parameters(where: type) -> list[inspect.Parameter]:
         inspect.Parameter(
             name,
             kind,
-            default=False if name == "overwrite" else None,
-            annotation=get_args(annotations[name])[0].__forward_arg__,
+            default=False if kind_of(annotations[name]) == "bool" else None,
+            annotation=kind_of(annotations[name]),
         )
         for name in names
     ]
+
+
+def kind_of(annotation: Any) -> str:
+    """The type of an argument, as its annotation says it."""
+    return str(get_args(annotation)[0].__forward_arg__)
 
 
 ARGUMENTS: dict[str, Argument] = {

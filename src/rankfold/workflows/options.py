@@ -102,18 +102,11 @@ def _said(name: str, *declarations: str, metavar: str | None = None) -> Any:
 
 
 def view(
-    row_axes: Annotated[
-        str | None, typer.Option(metavar="AXIS[,AXIS]", help="axes that become the rows; others are stacked")
-    ] = None,
-    select_rows: Annotated[
-        str | None, typer.Option(metavar="RANGES", help="such as 0:1000 or 0:50,60")
-    ] = None,
-    select_columns: Annotated[
-        str | None, typer.Option(metavar="RANGES", help="such as 0:50,60,70:80")
-    ] = None,
-    drop_missing_columns: Annotated[
-        bool, typer.Option("--drop-missing-columns", help="leave out columns of NaN, such as land")
-    ] = False,
+    row_axes: Annotated[str | None, _said("row_axes", metavar="AXIS[,AXIS]")] = None,
+    select_rows: Annotated[str | None, _said("select_rows", metavar="RANGES")] = None,
+    select_columns: Annotated[str | None, _said("select_columns", metavar="RANGES")] = None,
+    drop_missing_columns: Annotated[bool, _said("drop_missing_columns", "--drop-missing-columns")] = False,
+    drop_missing_rows: Annotated[bool, _said("drop_missing_rows", "--drop-missing-rows")] = False,
     missing_chunks: Annotated[str | None, _said("missing_chunks", metavar="fill|error")] = None,
     prepare: Annotated[str | None, _said("prepare", metavar="STEPS")] = None,
     mask_var: Annotated[str | None, _said("mask_var", metavar="NAME")] = None,
@@ -126,6 +119,7 @@ def view(
         "select_rows": select_rows,
         "select_columns": select_columns,
         "drop_missing_columns": drop_missing_columns,
+        "drop_missing_rows": drop_missing_rows,
         "missing_chunks": missing_chunks,
         "prepare": prepare,
         "mask_var": mask_var,

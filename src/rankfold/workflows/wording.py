@@ -12,9 +12,9 @@ from rankfold.settings.yaml_file import Document, Keys, SettingsError
 KEYS = {"out": "outputs", "no-rows": "with_rows: false"}
 """Options that have another name in a file."""
 
-SAME = "memory rank tol passes k row-axes select-rows select-columns drop-missing-columns missing-chunks"
-SAME += " scratch oversampling seed workers threads time-limit grad-tol base queries columns without header"
-SAME += " layout dtype metric solver init"
+SAME = "memory rank tol passes k row-axes select-rows select-columns drop-missing-columns drop-missing-rows"
+SAME += " missing-chunks scratch oversampling seed workers threads time-limit grad-tol base queries columns"
+SAME += " without header layout dtype metric solver init"
 """Options that have the same name in a file."""
 
 VALUE = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|lanczos|fill|random|DIR|time")

@@ -132,10 +132,12 @@ def test_mistakes_are_told_before_anything_runs(folder: Path) -> None:
 def test_a_field_goes_into_a_file_of_netcdf(tmp_path: Path) -> None:
     xarray = pytest.importorskip("xarray")
     x = np.random.default_rng(0).standard_normal((40, 4, 5))
+    x[[0, 7]] = np.nan
     data = xarray.DataArray(x, dims=("time", "lat", "lon"), coords={"lat": np.arange(4.0)}, name="sst")
     data.to_netcdf(tmp_path / "sst.nc")
     (tmp_path / "flow.yaml").write_text(
-        "workflow: field\ninputs: {field: {store: 'sst.nc::sst', row_axes: time}}\noutputs: results\n"
+        "workflow: field\ninputs: {field: {store: 'sst.nc::sst', row_axes: time, drop_missing_rows: true}}\n"
+        "outputs: results\n"
         "stages:\n  patterns:\n    method: pca\n    input: field\n    rank: 2\n"
         "    into: {file: eof.nc, like: 'sst.nc::sst'}\n"
     )

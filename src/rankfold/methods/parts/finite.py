@@ -93,15 +93,16 @@ def remedy(source: Source) -> str:
     """What to do about NaN and Inf in a matrix."""
     if leaves_out_missing(source):
         return (
-            "Columns are left out if they are missing in the first row; these are missing later. Start at "
-            "another row, or select columns (--select-rows, --select-columns), or fill what is missing, for "
-            "instance with numpy.nan_to_num, and run again."
+            "Columns are left out if they are missing in the first row; these are missing later. Leave out "
+            "rows that hold no number, such as empty months (--drop-missing-rows, drop_missing_rows=True), "
+            "start at another row, or select columns (--select-rows, --select-columns), or fill what is "
+            "missing, for instance with numpy.nan_to_num, and run again."
         )
     return (
         "Leave out columns that never hold a number, as places on land, with --drop-missing-columns "
-        "(rankfold.open(x, drop_missing_columns=True)); have svd and pca complete other NaN, with "
-        "--missing em (missing='em'), or nmf leave them out, with --missing ignore; replace or drop the "
-        "rest, for instance with numpy.nan_to_num, and run again."
+        "(rankfold.open(x, drop_missing_columns=True)), and such rows with --drop-missing-rows; have svd and "
+        "pca complete other NaN, with --missing em (missing='em'), or nmf leave them out, with --missing "
+        "ignore; replace or drop the rest, for instance with numpy.nan_to_num, and run again."
     )
 
 

@@ -8,6 +8,7 @@ stacked           an array of more axes as a matrix
 selection         rows and columns of a matrix
 picks             which ones: slices, masks, lists
 missing_columns   without columns that are missing throughout
+missing_rows      without such rows
 meaning           what stored numbers stand for, by the attributes beside them
 decoded           an array of what they stand for
 names             what rows and columns are called, and where they are among others

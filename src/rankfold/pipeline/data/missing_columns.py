@@ -208,6 +208,7 @@ def without_missing_columns(source: Source) -> Source:
     if not mask.any():
         raise DataError(
             f"{source.name}: all {len(mask)} columns are NaN in row 0, so drop_missing_columns would leave "
-            "nothing. Start at a row that holds numbers (select_rows, --select-rows)"
+            "nothing. Leave out rows that hold no number (drop_missing_rows=True, --drop-missing-rows), or "
+            "start at one that does (select_rows, --select-rows)"
         )
     return WithoutMissing(source, ColumnMask.of(mask))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import ConvertedSource
 from rankfold.pipeline.data.missing_columns import WithoutMissing
+from rankfold.pipeline.data.missing_rows import PresentRows
 from rankfold.pipeline.data.names import Attributes, Names, runs_of
 from rankfold.pipeline.data.real_parts import RealParts
 from rankfold.pipeline.data.selection import SelectedSource
@@ -84,15 +85,18 @@ def layout_of(source: Source) -> dict[str, Any]:
 
     Nothing where the matrix is all of an array of two axes. Else ``shape`` of the whole matrix, ``axes``
     with their ``lengths`` and the ``row_axes`` where some are stacked, and ``rows`` and ``columns`` as runs
-    of first place, count and step where not all are kept.
+    of first place, count and step where not all are kept. ``missing_rows`` is how many rows without a number
+    were left out, where that was asked for and there were some.
     """
     inner, kept = _kept(source)
+    gone = [w.inner.shape[0] - w.shape[0] for w in wrappers(source) if isinstance(w, PresentRows)]
     layout: dict[str, Any] = {}
     if isinstance(inner, StackedSource):
         axes = inner.inner.axes
         layout = {"axes": list(axes), "lengths": [int(n) for n in inner.inner.shape]}
         layout["row_axes"] = [axes[i] for i in inner.row_axes]
     layout |= {axis: _in_words(places) for axis, places in kept.items() if places is not None}
+    layout |= {"missing_rows": sum(gone)} if gone else {}
     return {"layout": {"shape": [int(n) for n in inner.shape], **layout}} if layout else {}
 
 

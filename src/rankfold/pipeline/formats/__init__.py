@@ -38,9 +38,10 @@ import scipy.sparse
 
 from rankfold.pipeline.chunks.absence import CHOICES
 from rankfold.pipeline.data.missing_columns import without_missing_columns
+from rankfold.pipeline.data.missing_rows import without_missing_rows
 from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.picks import Selection
-from rankfold.pipeline.data.places import column_coordinate, column_coordinates
+from rankfold.pipeline.data.places import column_coordinate, column_coordinates, names_of
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.stacked import Rows, axis_names, row_axes, stack_volume, with_axes
@@ -108,6 +109,7 @@ class ViewOptions(TypedDict, total=False):
     select_rows: Selection
     select_columns: Selection
     drop_missing_columns: bool
+    drop_missing_rows: bool
     prepare: Prepare
     mask_var: Mask
     mask_obs: Mask
@@ -122,6 +124,7 @@ def open_source(
     select_rows: Selection = None,
     select_columns: Selection = None,
     drop_missing_columns: bool = False,
+    drop_missing_rows: bool = False,
     prepare: Prepare = None,
     mask_var: Mask = None,
     mask_obs: Mask = None,
@@ -152,6 +155,9 @@ def open_source(
     drop_missing_columns : bool
         Leave out columns that are NaN in the first row kept, as places on land are; a number in one of
         them later on is an error when it is read.
+    drop_missing_rows : bool
+        Leave out rows that are NaN throughout, as months without a measurement are. The matrix is read for
+        that here, as far as it takes to see a number in each row, and how many are left out is said.
     prepare : str, or list of str and dict, optional
         Steps that numbers go through as they are read, in their order, after all else:
         ``"normalize_total(1e4), log1p"``, or ``[{"arcsinh": {"cofactor": 5}}, "sqrt"]``. There are
@@ -181,8 +187,9 @@ def open_source(
 
     Notes
     -----
-    Reads metadata alone; of ``drop_missing_columns`` one row, of sparse matrices where rows begin. Measured
-    steps, and columns of a sparse matrix that are selected, read the matrix once each.
+    Reads metadata alone; of ``drop_missing_columns`` one row, of ``drop_missing_rows`` at most the matrix, of
+    sparse matrices where rows begin. Measured steps, and columns of a sparse matrix that are selected, read
+    the matrix once each.
 
     Examples
     --------
@@ -199,14 +206,16 @@ def open_source(
     if mask_obs is not None:
         select_rows = mask_of(x, "obs", mask_obs, source.shape[0])
     if isinstance(source, PreparedSource):
-        if drop_missing_columns:
+        if drop_missing_columns or drop_missing_rows:
+            what = "columns" if drop_missing_columns else "rows"
             raise InputError(
-                f"{source.name} went through steps: leave out columns of nothing before them, when the "
+                f"{source.name} went through steps: leave out {what} of nothing before them, when the "
                 "matrix itself is opened"
             )
         source = select_prepared(source, rows=select_rows, columns=select_columns)
     else:
         source = select(source, rows=select_rows, columns=select_columns)
+        source = without_missing_rows(source, names_of(source, 0)) if drop_missing_rows else source
         source = without_missing_columns(source) if drop_missing_columns else source
     if mask_var is not None:
         steps = choose_columns(steps, mask_of(x, "var", mask_var, source.shape[1]))

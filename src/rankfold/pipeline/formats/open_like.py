@@ -7,7 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rankfold.pipeline.data.missing_rows import without_missing_rows
 from rankfold.pipeline.data.names import names_of_result
+from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
@@ -32,6 +34,8 @@ class Fit(Protocol):
 def open_like(x: object, result: Fit, whose: str) -> Source:
     """Rows that come to a result: with the columns, and after the steps, of the matrix that it was made of.
 
+    Rows without a number are left out where the result left out such.
+
     Parameters
     ----------
     x : anything that ``open_source`` takes
@@ -46,7 +50,10 @@ def open_like(x: object, result: Fit, whose: str) -> Source:
         Columns are lacking, or others; steps are.
     """
     facts = result.attrs["input"]
-    source, steps = _open(x, facts.get("layout", {}).get("row_axes")), facts.get("prepare")
+    layout, steps = facts.get("layout", {}), facts.get("prepare")
+    source = _open(x, layout.get("row_axes"))
+    if "missing_rows" in layout and not described(source):
+        source = without_missing_rows(source, names_of(source, 0))
     names = [name for name in result if name.startswith("prepare_")] if steps else []
     fitted = {name: np.asarray(result[name][...]) for name in names}
     return prepare_like(with_columns(source, names_of_result(whose, result.attrs, 1), whose), steps, fitted)

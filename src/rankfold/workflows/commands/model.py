@@ -52,7 +52,7 @@ def transform(
     from rankfold.methods.model.transform import embedding_of
 
     earlier = last_attempt(output["out"])
-    new = samples if embedding_of(fit) is not None else rankfold.open(samples, **view)
+    new = samples if embedding_of(fit) is not None else rows_of(samples, view)
     with _show_progress() as bar:
         result = rankfold.transform(fit, new, progress=bar, **output, **place)
     there = is_unchanged(output["out"], earlier, overwrite=output["overwrite"])
@@ -107,7 +107,7 @@ def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as
     import rankfold
 
     with _show_progress() as bar:
-        facts = rankfold.check(fit, rankfold.open(store, **view), progress=bar, **place).attrs
+        facts = rankfold.check(fit, rows_of(store, view), progress=bar, **place).attrs
     if as_json:
         say(json_text(dict(facts), indent=1))
         return
@@ -209,6 +209,13 @@ def matrix_of(neighbors: str | Path, options: dict[str, Any]) -> object:
     if is_result(neighbors):
         raise InputError(f"{neighbors} is a result, of which all rows count: leave out options of a matrix")
     return rankfold.open(str(neighbors), **options)
+
+
+def rows_of(store: str, options: dict[str, Any]) -> object:
+    """Rows that come to a result: where nothing else is said, they are opened as its own were."""
+    import rankfold
+
+    return store if options == view() else rankfold.open(store, **options)
 
 
 def embeddings() -> list[Callable[..., None]]:

@@ -12,7 +12,7 @@ from rankfold.methods.registry import METHODS, Method, methods
 from rankfold.methods.svd.arguments import PCA
 from rankfold.pipeline.text import json_text
 from rankfold.workflows import options
-from rankfold.workflows.commands.model import matrix_of
+from rankfold.workflows.commands.model import matrix_of, rows_of
 from rankfold.workflows.options import (
     Json,
     any_arguments,
@@ -173,7 +173,7 @@ def _reduce(
     import rankfold
     from rankfold.pipeline.planning.progress import SweepProgress
 
-    source = rankfold.open(store, **view)
+    source = rows_of(store, view) if before else rankfold.open(store, **view)
     out, earlier = options["out"], last_attempt(options["out"])
     with warnings.catch_warnings(), SweepProgress() as bar:
         warnings.simplefilter("ignore", rankfold.RankfoldWarning)  # printed below, from the result

@@ -55,6 +55,7 @@ class MatrixInput(StrictModel):
     select_rows: Text | None = None
     select_columns: Text | None = None
     drop_missing_columns: bool = False
+    drop_missing_rows: bool = False
     missing_chunks: Literal["fill", "error"] | None = None
     prepare: Text | list[Text | dict[Text, dict[Text, Scalar] | None]] | None = None
     mask_var: Text | None = None

@@ -18,7 +18,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.workflows import options
-from rankfold.workflows.commands.model import matrix_of, window
+from rankfold.workflows.commands.model import matrix_of, rows_of, window
 from rankfold.workflows.commands.reduce import rank_of_update
 
 OptionValues = Mapping[str, Any]
@@ -59,7 +59,7 @@ def task_of_command(name: str, values: OptionValues) -> Task:
     if not method.of_matrix:
         return method.task(*(values[each.name] for each in method.inputs), **arguments)
     if values.get("update") is not None:
-        return UPDATE.task(values["update"], _matrix(values), rank=rank_of_update(arguments))
+        return UPDATE.task(values["update"], _rows(values), rank=rank_of_update(arguments))
     return method.task(_matrix(values), **arguments)
 
 
@@ -71,18 +71,22 @@ BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
         row_range=window(values["select_rows"]),
         physical=values["physical"],
     ),
-    "check": lambda values: CHECK.task(values["result"], _matrix(values)),
+    "check": lambda values: CHECK.task(values["result"], _rows(values)),
 }
 """Functions that make the task of a command whose values are not simply inputs and arguments, by its name."""
 
 
-def _new_rows(values: OptionValues) -> Source | str:
+def _new_rows(values: OptionValues) -> object:
     """Samples, or the result that has their neighbors in a layout."""
-    return _matrix(values, "new") if embedding_of(values["result"]) is None else str(values["new"])
+    return _rows(values, "new") if embedding_of(values["result"]) is None else str(values["new"])
 
 
-def _matrix(values: OptionValues, key: str = "store") -> Source:
-    return open_source(values[key], **_group(options.view, values))
+def _rows(values: OptionValues, key: str = "store") -> object:
+    return rows_of(str(values[key]), _group(options.view, values))
+
+
+def _matrix(values: OptionValues) -> Source:
+    return open_source(values["store"], **_group(options.view, values))
 
 
 def _group(group: Callable[..., dict[str, Any]], values: OptionValues) -> dict[str, Any]:

@@ -56,9 +56,9 @@ def require_destination(stage: BaseStage, folder: Path) -> None:
                 f"into: {path} exists and is not of a workflow. Remove it, or choose another name"
             )
         return
-    for key in ("like", "physical"):
-        if getattr(stage.into, key):
-            raise InputError(f"into: {path} is no netCDF file, and {key} is for those")
+    for option in ("like", "physical"):
+        if getattr(stage.into, option):
+            raise InputError(f"into: {path} is no netCDF file, and {option} is for those")
     if not path.exists():
         raise InputError(f"into: {path} does not exist: results are added to a file that AnnData wrote")
     key = stage.into.key_added
