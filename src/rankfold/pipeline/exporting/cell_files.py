@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 from rankfold.pipeline.data.names import Axis, distinct
 from rankfold.pipeline.durable import flush, flush_tree, rename, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, SourceNotFoundError
-from rankfold.pipeline.exporting.cells import FACTS, Cells, mark_of, require_free
+from rankfold.pipeline.exporting.cells import FACTS, Cells, Claim, mark_of, require_free
 from rankfold.pipeline.formats.cell_frames import index_of, is_records
 from rankfold.pipeline.formats.handles import library, open_hdf5
 from rankfold.pipeline.formats.hdf5 import close
@@ -85,14 +84,28 @@ def _cells_in(root: Any, name: str) -> Cells:
             axes.append(distinct(Axis.of(part, int(names.shape[0]), names)))
         except (KeyError, ValueError) as error:
             raise InputError(f"{name} was not written by AnnData: it has no index of {part}") from error
-    return Cells(name, (axes[0], axes[1]))
+    return Cells(name, (axes[0], axes[1]), lambda path: _look(root, path))
+
+
+def _look(root: Any, path: str) -> Any:
+    """What lies at a path of a file or store: see ``Cells.look``."""
+    if path not in root:
+        return None
+    node = root[path]
+    if path.startswith(FACTS):
+        return {name: _text(node[name]) for name in node} if hasattr(node, "keys") else _text(node)
+    return list(node) if "/" not in path else node
+
+
+def _text(node: Any) -> str:
+    return str(node.asstr()[()] if hasattr(node, "asstr") else node[()])
 
 
 class Held(NamedTuple):
     """What a file holds of a result of ours, and what has become of its elements."""
 
-    facts: dict[str, Any] | None
-    """What the result said of itself; None if there is none of ours."""
+    digest: str | None
+    """Of what the result said of itself; None if there is none of ours."""
 
     present: frozenset[str]
     """Elements that are there, of those that were asked for and those that the result had."""
@@ -108,15 +121,11 @@ def held_in_cells(path: Path, key: str, paths: Sequence[str] = ()) -> Held:
 
 
 def _held(root: Any, key: str, paths: Sequence[str]) -> Held:
-    place = f"{FACTS}{key}"
-    text = None
-    if place in root:
-        text = root[place].asstr()[()] if hasattr(root[place], "asstr") else root[place][()]
-    facts = None if text is None else dict(json.loads(str(text)))
-    marks: dict[str, str] = {} if facts is None else facts.pop("marks", {})
+    claim = Claim.of(_look(root, f"{FACTS}{key}"))
+    marks = {} if claim is None else claim.marks
     present = frozenset(each for each in (*paths, *marks) if each in root)
     changed = frozenset(each for each in marks if each in present and mark_of(root[each]) != marks[each])
-    return Held(facts, present, changed)
+    return Held(None if claim is None else claim.digest, present, changed)
 
 
 def _require_ours(root: Any, elements: Mapping[str, Any], path: Path) -> None:
@@ -124,7 +133,7 @@ def _require_ours(root: Any, elements: Mapping[str, Any], path: Path) -> None:
     (key,) = (name.removeprefix(FACTS) for name in elements if name.startswith(FACTS))
     own = {name for name in elements if not name.startswith(FACTS)}
     held = _held(root, key, sorted(own))
-    if foreign := sorted(own & (held.present if held.facts is None else held.changed)):
+    if foreign := sorted(own & (held.present if held.digest is None else held.changed)):
         raise OutputError(
             f"{path} holds {', '.join(foreign)}, which rankfold did not write: it is never replaced. "
             "Remove it, or say key_added= (--key-added) for another name"
@@ -235,6 +244,7 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Non
         for element in found:
             _ensure_group(root, element)
             _replace(work / element, path / element, work)
+            _list_column(root, element)
     finally:
         remove(work)
     if _is_consolidated(path):
@@ -276,6 +286,15 @@ def _write_elements(root: Any, elements: Mapping[str, Any]) -> None:
             _write_by_chunks(group, name, value)
         else:
             write_elem(group, name, value)
+        _list_column(root, path)
+
+
+def _list_column(root: Any, path: str) -> None:
+    """Name a column in the order of its frame, without which AnnData does not read it."""
+    part, _, name = path.partition("/")
+    order = list(root[part].attrs.get("column-order", ())) if part in ("obs", "var") else [name]
+    if name not in order:
+        root[part].attrs["column-order"] = [str(each) for each in (*order, name)]
 
 
 def _write_by_chunks(group: Any, name: str, values: Any) -> None:

@@ -15,7 +15,8 @@ others ``obsm["X_spectral"]``,                                       ``uns["spec
 ====== ============================== ============================== =================================
 
 With a key of its own a result takes that key instead, graphs ``KEY_distances`` and ``KEY_connectivities``.
-What a result says of itself is in ``uns["rankfold"]``, as JSON, under the same key.
+Columns that the step ``highly_variable`` chose are ``var["highly_variable"]``, which ``scanpy.tl.ingest`` and
+plots ask for. What a result is, and by what it is known again, is in ``uns["rankfold"]`` under the same key.
 
 Places follow what scanpy 1.11 writes, and https://anndata.readthedocs.io for the elements.
 """
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,13 +40,13 @@ from rankfold.pipeline.exporting.outcome import (
     Outcome,
     Scaled,
     exported_facts,
-    kept_places,
     names_in,
     places_among,
     require_length,
     spread,
     whole_length,
 )
+from rankfold.pipeline.prepare.words import parse_steps
 
 Array = npt.NDArray[Any]
 
@@ -93,6 +94,9 @@ class Cells:
 
     axes: tuple[Axis, Axis]
 
+    look: Callable[[str], Any] = lambda path: None
+    """What lies at a path such as ``obsm/X_pca``, or the names of what lies in ``obsm``; None of nothing."""
+
     def places(self, result: Outcome, axis: str) -> tuple[Array | None, int]:
         """Where the rows or columns of a result go, None for all in order, and how many there are."""
         number = SIDES.index(axis)
@@ -130,7 +134,10 @@ def cells_of(result: Outcome, cells: Cells, key: str | None = None) -> dict[str,
     if kind in PICTURES:
         coordinates, facts = paths_of(kind, key)
         embedding = spread(result["embedding"], *cells.places(result, "rows"), np.nan)
-        elements = {coordinates: embedding, facts: {"params": _params(result)}}
+        elements: dict[str, Any] = {
+            coordinates: embedding,
+            facts: {"params": _params(result) | _curve(result)},
+        }
         return _with_facts(elements, result, key_of(kind, key))
     observations, variables, facts = paths_of(kind, key)
     elements = {}
@@ -141,15 +148,102 @@ def cells_of(result: Outcome, cells: Cells, key: str | None = None) -> dict[str,
     if ROWS[kind] in set(result):
         elements[observations] = spread(_scaled(result, kind), *cells.places(result, "rows"), np.nan)
     if COLUMNS[kind] in set(result):  # of rows that were transformed, the fit says the rest
-        elements[facts] = _facts_of_factors(result, kind)
+        chosen = _highly_variable(result, cells, key_of(kind, key))
+        elements |= chosen.elements
+        elements[facts] = _facts_of_factors(result, kind, uses_chosen=chosen.is_there)
     return _with_facts(elements, result, key_of(kind, key))
 
 
+class Chosen(NamedTuple):
+    """The mask of the columns that a result is of."""
+
+    elements: dict[str, Any]
+    """The mask by its path, where it is to be written."""
+
+    is_there: bool
+    """Whether the object has that mask, now or then."""
+
+
+def _highly_variable(result: Outcome, cells: Cells, key: str) -> Chosen:
+    """Which variables a step ``highly_variable`` chose, or somebody by the mask of that name.
+
+    A mask of that name that is not ours stays: results are zero elsewhere, so that they are right without.
+    """
+    places, length = cells.places(result, "columns")
+    steps = parse_steps(result.attrs["input"].get("prepare"))
+    if places is None:
+        return Chosen({}, is_there=False)
+    mask = spread(np.ones(len(places), np.bool_), places, length, fill=False)
+    held = _mask_at(cells.look(HIGHLY_VARIABLE))
+    if held is not None and np.array_equal(held, mask):
+        return Chosen({}, is_there=True)
+    if all(step.name != "highly_variable" for step in steps):
+        return Chosen({}, is_there=False)
+    claim = Claim.of(cells.look(f"{FACTS}{key}"))
+    if cells.look(HIGHLY_VARIABLE) is None or (claim is not None and HIGHLY_VARIABLE in claim.marks):
+        return Chosen({HIGHLY_VARIABLE: mask}, is_there=True)
+    return Chosen({}, is_there=False)
+
+
+HIGHLY_VARIABLE = "var/highly_variable"
+
+
+def _mask_at(column: Any) -> Array | None:
+    """A column of True and False in memory; None of any other."""
+    values = np.asarray(column[...]) if hasattr(column, "shape") else None
+    return values if values is not None and values.dtype == np.bool_ else None
+
+
+# What is known again --------------------------------------------------------------------------------
+
+
+class Claim(NamedTuple):
+    """What an object or file holds of a result of ours, besides its elements."""
+
+    digest: str
+    """Of all that the result says of itself."""
+
+    marks: dict[str, str]
+    """Marks of its elements by their path."""
+
+    @classmethod
+    def of(cls, held: Any) -> Claim | None:
+        """What ``as_elements`` gave, or the JSON of earlier versions; None of anything else."""
+        if isinstance(held, str):
+            facts = json.loads(held)
+            marks = facts.pop("marks", {})
+            return cls(digest_of_facts(facts), marks)
+        if not isinstance(held, Mapping) or not {"digest", "elements"} <= set(held):
+            return None
+        return cls(str(held["digest"]), json.loads(str(held["elements"])))
+
+    def as_elements(self, result: Outcome) -> dict[str, str]:
+        """A few words for a reader, and what ``of`` takes."""
+        said, request = result.attrs["input"], _params(result)
+        rows, columns = said["shape"]
+        words = ", ".join(
+            f"{name}={value}" for name, value in request.items() if value != "" and name != "kind"
+        )
+        return {
+            "what": f"{result.attrs['kind']} of {rows} x {columns}, {said['name']}: {words}",
+            **({"prepare": str(said["prepare"])} if "prepare" in said else {}),
+            "version": str(result.attrs.get("version", "")),
+            "digest": self.digest,
+            "elements": json.dumps(self.marks),
+        }
+
+
+def digest_of_facts(facts: Mapping[str, Any]) -> str:
+    """What results are compared by."""
+    text = json.dumps(facts, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
 def _with_facts(elements: dict[str, Any], result: Outcome, key: str) -> dict[str, Any]:
-    """With what the result says of itself, and marks by which its elements are known again."""
+    """With what the result is, and marks by which its elements are known again."""
     marks = {path: mark_of(value) for path, value in elements.items() if not path.startswith("uns/")}
-    text = json.dumps({**exported_facts(result), "marks": marks}, sort_keys=True)
-    return {**elements, f"{FACTS}{key}": text}
+    claim = Claim(digest_of_facts(exported_facts(result)), marks)
+    return {**elements, f"{FACTS}{key}": claim.as_elements(result)}
 
 
 def mark_of(element: Any) -> str:
@@ -222,13 +316,13 @@ def _scaled(result: Outcome, kind: str) -> Any:
     return rows * values if isinstance(rows, np.ndarray) else Scaled(rows, values)
 
 
-def _facts_of_factors(result: Outcome, kind: str) -> dict[str, Any]:
+def _facts_of_factors(result: Outcome, kind: str, *, uses_chosen: bool) -> dict[str, Any]:
     request, arrays = result.attrs["request"], set(result)
     if kind == "pca":
-        chosen = kept_places(result, "columns") is not None
-        facts: dict[str, Any] = {
-            "params": {"zero_center": bool(request.get("center", True)), "use_highly_variable": chosen}
-        }
+        params: dict[str, Any] = {"zero_center": bool(request.get("center", True))}
+        params["use_highly_variable"] = uses_chosen
+        params |= {"mask_var": "highly_variable"} if uses_chosen else {}
+        facts: dict[str, Any] = {"params": params}
         for theirs, ours in (
             ("variance", "explained_variance"),
             ("variance_ratio", "explained_variance_ratio"),
@@ -246,6 +340,11 @@ def _params(result: Outcome) -> dict[str, Any]:
     """What was asked, as far as files of AnnData keep such values."""
     request = result.attrs["request"]
     return {name: value for name, value in request.items() if isinstance(value, bool | int | float | str)}
+
+
+def _curve(result: Outcome) -> dict[str, float]:
+    """The parameters a and b of the curve of UMAP, which ``scanpy.tl.ingest`` takes."""
+    return dict(zip("ab", map(float, result.attrs.get("curve", ())), strict=False))
 
 
 # Graphs -------------------------------------------------------------------------------------------
@@ -267,6 +366,7 @@ def _graphs(result: Outcome, cells: Cells, key: str | None) -> dict[str, Any]:
     near, strength = graph(indices, distances, *cells.places(result, "rows"))
     apart, connected, place = paths_of("knn", key)
     params = {"n_neighbors": int(indices.shape[1]) + 1, "method": "umap", "metric": facts["metric"]}
+    params |= _representation(result, cells, indices, distances)
     graphs = {
         apart: near,
         connected: strength,
@@ -277,6 +377,42 @@ def _graphs(result: Outcome, cells: Cells, key: str | None) -> dict[str, Any]:
         },
     }
     return _with_facts(graphs, result, key_of("knn", key))
+
+
+MEASURED = ("euclidean", "cosine", "manhattan")
+"""Distances that a few rows are measured by."""
+
+
+def _representation(result: Outcome, cells: Cells, indices: Array, distances: Array) -> dict[str, Any]:
+    """What the distances are of, by measuring some: ``use_rep``, or of ``X_pca`` how many components.
+
+    Nothing of ``X_pca`` but its length says to ``scanpy.tl.ingest`` that new cells are to be projected.
+    """
+    metric, width = result.attrs["request"]["metric"], result.attrs["input"]["shape"][1]
+    places, count = cells.places(result, "rows")
+    looks = sorted({len(indices) * i // LOOKS for i in range(LOOKS)})
+    for name in cells.look("obsm") or () if metric in MEASURED else ():
+        points = cells.look(f"obsm/{name}")
+        is_array = hasattr(points, "dtype") and not scipy.sparse.issparse(points)
+        if not is_array or tuple(points.shape) != (count, width):
+            continue
+        pairs = np.array([(i, indices[i, -1]) for i in looks])
+        pairs = pairs if places is None else places[pairs]
+        a, b = (np.stack([np.asarray(points[int(i)], np.float64) for i in side]) for side in pairs.T)
+        if np.allclose(_measure(a, b, metric), distances[looks, -1], rtol=1e-3, atol=1e-5):
+            return {"n_pcs": width} if name == "X_pca" else {"use_rep": name}
+    return {}
+
+
+def _measure(a: Array, b: Array, metric: str) -> Array:
+    """Distances between rows of the same number."""
+    if metric == "cosine":
+        with np.errstate(invalid="ignore"):
+            lengths = np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
+            return np.asarray(1 - (a * b).sum(axis=1) / lengths)
+    return np.asarray(
+        np.abs(a - b).sum(axis=1) if metric == "manhattan" else np.sqrt(((a - b) ** 2).sum(axis=1))
+    )
 
 
 DISTANCES = ("euclidean", "cosine", "manhattan", "chebyshev", "correlation", "hamming", "jaccard")
@@ -320,6 +456,21 @@ def graph(
 
 
 # Objects ------------------------------------------------------------------------------------------
+
+
+def look_into(cells: Any) -> Callable[[str], Any]:
+    """What ``Cells.look`` is of an AnnData object."""
+
+    def look(path: str) -> Any:
+        part, _, name = path.partition("/")
+        holder: Any = getattr(cells, part)
+        for word in name.split("/") if name else ():
+            if word not in holder:
+                return None
+            holder = holder[word]
+        return np.asarray(holder) if part == "var" else holder
+
+    return look
 
 
 def annotate(cells: Any, elements: Mapping[str, Any], *, overwrite: bool) -> None:

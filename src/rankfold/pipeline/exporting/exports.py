@@ -59,11 +59,11 @@ class Exports:
         row; coordinates go into a file chunk by chunk.
         """
         from rankfold.pipeline.exporting.cell_files import write_into
-        from rankfold.pipeline.exporting.cells import Cells, annotate, cells_of
+        from rankfold.pipeline.exporting.cells import Cells, annotate, cells_of, look_into
         from rankfold.pipeline.formats.arrays import axes_of_cells
 
         if hasattr(cells, "obsm"):
-            taking = Cells("the AnnData object", axes_of_cells(cells, cells.shape))
+            taking = Cells("the AnnData object", axes_of_cells(cells, cells.shape), look_into(cells))
             annotate(cells, cells_of(self, taking, key_added), overwrite=overwrite)
             return cells
         path = Path(cells)

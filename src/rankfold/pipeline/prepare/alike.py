@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.names import Names, find_places, names_as_json
 from rankfold.pipeline.data.places import attributes_of, names_of, wrappers
-from rankfold.pipeline.data.selection import select
+from rankfold.pipeline.data.selection import SelectedSource, select
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.prepared import PreparedSource
@@ -29,8 +29,17 @@ def column_names(source: Source) -> Names | None:
     """Names of the columns of a matrix before it went through any step."""
     raw = source
     for wrapper in wrappers(source):
-        raw = wrapper.inner if isinstance(wrapper, PreparedSource) else raw
+        raw = _before_steps(wrapper) if isinstance(wrapper, PreparedSource) else raw
     return names_of(raw, 1)
+
+
+def _before_steps(source: PreparedSource) -> Source:
+    """What steps began with: a first one that chooses columns is a selection of it."""
+    inner, first = source.inner, source.said[0].name
+    chosen = source.fitted.get(f"prepare_1_{first}_columns")
+    if chosen is None or not isinstance(inner, SelectedSource) or inner.columns is None:
+        return inner
+    return inner.inner if np.array_equal(inner.columns.places(), chosen) else inner
 
 
 def named(source: Source) -> dict[str, Any]:

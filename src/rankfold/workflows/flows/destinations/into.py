@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.cell_files import held_in_cells
-from rankfold.pipeline.exporting.cells import key_of, kind_of, paths_of
+from rankfold.pipeline.exporting.cells import digest_of_facts, key_of, kind_of, paths_of
 from rankfold.pipeline.exporting.fields import facts_in_dataset
 from rankfold.pipeline.exporting.outcome import exported_facts
 from rankfold.pipeline.storage.result import Result
@@ -64,7 +64,7 @@ def require_destination(stage: BaseStage, folder: Path) -> None:
     key = stage.into.key_added
     paths = paths_of(stage.method, key)
     held = held_in_cells(path, key_of(stage.method, key), paths)
-    foreign = held.present & set(paths) if held.facts is None else held.changed
+    foreign = held.present & set(paths) if held.digest is None else held.changed
     _require_ours(path, foreign)
 
 
@@ -78,10 +78,14 @@ def put_into(stage: BaseStage, result_path: Path, folder: Path) -> Path | None:
     key = stage.into.key_added
     paths = paths_of(result.attrs["kind"], key)
     held = held_in_cells(path, key_of(kind_of(result), key), paths)
-    if held.facts == exported_facts(result) and set(paths) <= held.present and not held.changed:
+    if (
+        held.digest == digest_of_facts(exported_facts(result))
+        and set(paths) <= held.present
+        and not held.changed
+    ):
         return None
     _require_ours(path, held.changed)
-    result.to_anndata(path, key_added=key, overwrite=held.facts is not None)
+    result.to_anndata(path, key_added=key, overwrite=held.digest is not None)
     return path
 
 
