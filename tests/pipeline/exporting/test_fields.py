@@ -168,6 +168,8 @@ def test_without_the_data_axes_keep_their_names_and_coordinates_and_matrices_hav
     )
     found = rf.pca(two, 2).to_xarray(two)
     assert found["scores"].dims == ("mode", "when") and list(found["where"].values) == list("abcd")
+    bare = rf.pca(rf.open(field().drop_vars(["lat", "time"]), row_axes="time", drop_missing_columns=True), 2)
+    assert set(bare.to_xarray().coords) == {"mode", "lon"}
 
 
 @pytest.mark.parametrize("kind", ["nc", "zarr"])

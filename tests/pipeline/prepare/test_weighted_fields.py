@@ -47,8 +47,16 @@ def assert_patterns(found: Any, model: Any, rtol: float = 1e-6) -> None:
     theirs = model.components().transpose("mode", "lat", "lon").sel(lat=found["lat"], lon=found["lon"]).values
     ours = found["components"].values
     assert (np.isnan(ours) == np.isnan(theirs)).all()
-    for a, b in zip(np.nan_to_num(ours), np.nan_to_num(theirs), strict=True):
-        assert abs(abs(np.vdot(a, b)) / np.linalg.norm(a) / np.linalg.norm(b) - 1) < rtol
+    np.testing.assert_allclose(
+        found["explained_variance_ratio"], np.asarray(model.explained_variance_ratio()), rtol=rtol
+    )
+    scores = model.scores(normalized=False).transpose("mode", "time").values
+    signs = np.sign((np.nan_to_num(ours) * np.nan_to_num(theirs)).sum(axis=(1, 2)))
+    # Half the digits: where values are close, vectors turn by more than values change.
+    np.testing.assert_allclose(ours * signs[:, None, None], theirs, atol=np.sqrt(rtol) * np.nanmax(theirs))
+    np.testing.assert_allclose(
+        found["scores"].values * signs[:, None], scores, atol=np.sqrt(rtol) * np.abs(scores).max()
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,6 +99,40 @@ def test_latitudes_that_are_none_are_refused() -> None:
         opened(data, "coslat(latitude='latitude')")
     with pytest.raises(InputError, match="coslat takes data with an axis 'lat' among the columns"):
         rf.open(np.ones((4, 3)), prepare="coslat")
+
+
+def curvilinear() -> Any:
+    data = field().rename(lat="y", lon="x").drop_vars(["y", "x"])
+    latitudes = np.linspace(-80, 70, LAT)[:, None] + np.linspace(0, 15, LON)
+    return data.assign_coords(lat=(("y", "x"), latitudes))
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+@pytest.mark.parametrize("kind", ["array", "nc", "h5", "zarr", "years"])
+def test_latitudes_of_a_curvilinear_grid_are_weights(tmp_path: Path, kind: str) -> None:
+    data = curvilinear()
+    x = data
+    if kind == "zarr":
+        data.to_dataset().to_zarr(tmp_path / "sst.zarr")
+        x = f"{tmp_path / 'sst.zarr'}::sst"
+    elif kind != "array":
+        for number, part in enumerate((data[:20], data[20:]) if kind == "years" else (data,)):
+            part.to_netcdf(tmp_path / f"{number}.{'h5' if kind == 'h5' else 'nc'}", engine="netcdf4")
+        x = f"{tmp_path}/*::sst" if kind == "years" else f"{tmp_path / '0.'}{kind}::sst"
+    result = rf.pca(opened(x, "coslat"), 3, tol=1e-10)
+    weighted = ((data - data.mean("time")) * np.sqrt(np.cos(np.deg2rad(data["lat"])))).values.reshape(
+        TIME, -1
+    )
+    s = np.linalg.svd(weighted[:, ~np.isnan(weighted[0])], compute_uv=False)
+    np.testing.assert_allclose(result.singular_values, s[:3], rtol=1e-8)
+
+
+def test_latitudes_that_are_not_of_the_columns_or_not_known_are_refused() -> None:
+    data = curvilinear()
+    with pytest.raises(InputError, match="lat goes along y, x, not all of which are columns"):
+        rf.open(data, row_axes="time,y", prepare="coslat")
+    with pytest.raises(InputError, match="coslat: lat is not known of 1 of 60 columns"):
+        opened(data.assign_coords(lat=data["lat"].where(data["lat"] > -79)), "coslat")
 
 
 def test_latitudes_of_a_matrix_that_was_opened_before_are_known() -> None:

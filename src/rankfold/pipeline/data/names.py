@@ -224,9 +224,9 @@ def axes_of_array(x: Any) -> list[Axis]:
     """Axes of a DataArray, with the coordinates that index them."""
     found = []
     for axis, length in zip(x.dims, x.shape, strict=True):
-        known = x.coords.get(axis)
-        values, attributes = (None, None) if known is None else (known.values, known.attrs)
-        found.append(Axis.of(str(axis), int(length), values, attributes))
+        # Asked for a coordinate that an axis does not have, xarray counts places.
+        known = (x.coords[axis].values, x.coords[axis].attrs) if axis in x.coords else (None, None)
+        found.append(Axis.of(str(axis), int(length), *known))
     return found
 
 

@@ -68,7 +68,7 @@ from rankfold.pipeline.formats.frames import (
     is_frame,
     numeric_frame,
 )
-from rankfold.pipeline.formats.handles import coordinate_of, mask_of
+from rankfold.pipeline.formats.handles import coordinate_of, mask_of, plane_of
 from rankfold.pipeline.formats.hdf5 import hdf5_matrix
 from rankfold.pipeline.formats.hdf5_contents import HDF5_SUFFIXES
 from rankfold.pipeline.formats.locate import (
@@ -249,9 +249,24 @@ def _with_latitudes(x: object, source: Source, steps: Steps) -> Steps:
             index = column_coordinates(source, step.latitude) if values is None else None
             if index is not None and not isinstance(x, Source):
                 values = coordinate_of(x, step.latitude)[index]
+            elif values is None and (plane := plane_of(x, step.latitude)) is not None:
+                values = _of_plane(source, step.latitude, *plane)
             step = dataclasses.replace(step, values=values)
         found.append(step)
     return tuple(found)
+
+
+def _of_plane(
+    source: Source, name: str, axes: tuple[str, ...], values: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """(n,) a coordinate of each column that has its values along several axes."""
+    places = [column_coordinates(source, axis) for axis in axes]
+    if any(place is None for place in places):
+        raise InputError(
+            f"{name} goes along {', '.join(axes)}, not all of which are columns of {source.name}: give a "
+            "coordinate along the columns alone, for instance with x.assign_coords, or weights"
+        )
+    return np.asarray(values[tuple(cast(Any, places))])
 
 
 def _matrix(x: object, missing: str | None, rows: Rows, *, numeric: bool = False) -> Source:

@@ -23,7 +23,13 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError, SourceNotFoundError
 from rankfold.pipeline.formats.cell_frames import column_of, columns_of
-from rankfold.pipeline.formats.locate import matching_files, node_kind, require_path, split_location
+from rankfold.pipeline.formats.locate import (
+    is_address,
+    matching_files,
+    node_kind,
+    require_path,
+    split_location,
+)
 from rankfold.pipeline.regular import is_regular, require_regular
 
 MOST_NAMES = 8
@@ -187,8 +193,10 @@ def _variable(xarray: Any, place: str, files: contextlib.ExitStack) -> Any:
         require_regular(store)
     group, _, leaf = name.rpartition("/")
     open_ = xarray.open_zarr if os.path.isdir(store) else xarray.open_dataset
+    # xarray goes by the end of the name, and netCDF is HDF5 under whatever name.
+    how = {"engine": "netcdf4"} if os.path.splitext(store)[1] in (".h5", ".hdf5") else {}
     try:
-        dataset = files.enter_context(open_(store, group=group or None))
+        dataset = files.enter_context(open_(store, group=group or None, **how))
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"xarray cannot open {store}: {error}") from error
     if leaf not in dataset:
@@ -205,6 +213,27 @@ def coordinate_of(x: Any, axis: str) -> npt.NDArray[np.float64]:
             names = ", ".join(map(str, coordinates)) or "none"
             raise InputError(f"{place or 'the data'} has no coordinate {axis!r}; it has {names}")
         return np.asarray(coordinates[axis].values, np.float64)
+
+
+def plane_of(x: Any, name: str) -> tuple[tuple[str, ...], npt.NDArray[np.float64]] | None:
+    """Axes and values of a coordinate along several axes, as of curvilinear grids; None where there is none.
+
+    ``x`` is a DataArray, a path or several, of which the first counts; other objects have no such coordinate.
+    """
+    if isinstance(x, list | tuple):
+        return plane_of(x[0], name) if x and isinstance(x[0], str | os.PathLike) else None
+    if isinstance(x, str | os.PathLike):
+        place = (matching_files(os.fsdecode(x)) or [os.fsdecode(x)])[0]
+        if "::" not in place or is_address(place):
+            return None
+        x = place
+    elif not hasattr(x, "coords"):
+        return None
+    with contextlib.suppress(InputError), opened(x) as data:  # what xarray cannot open has none
+        if name in data.coords and data.coords[name].ndim > 1:
+            found = data.coords[name]
+            return tuple(map(str, found.dims)), np.asarray(found.values, np.float64)
+    return None
 
 
 def annotation_of(x: Any, part: str, name: str) -> npt.NDArray[Any]:

@@ -214,7 +214,7 @@ class Coslat:
     """Columns times the root of the cosine of their latitude, so that squares count by area."""
 
     latitude: str = "lat"
-    """Axis of the data, whose coordinate is in degrees."""
+    """Axis of the data, whose coordinate is in degrees, or a coordinate along several axes."""
 
     values: Any = None
     """Latitude of each column, which is found when the data are opened."""
@@ -226,10 +226,15 @@ class Coslat:
         if self.values is None:
             raise InputError(
                 f"{self.name} takes data with an axis {self.latitude!r} among the columns and a coordinate "
-                "of that name: a DataArray, or a file that xarray opens. Say coslat(latitude='...'), or give "
-                "weights"
+                "of that name, or a coordinate along several of them: a DataArray, or a file that xarray "
+                "opens, as FILE.nc::variable. Say coslat(latitude='...'), or give weights"
             )
         latitudes = np.asarray(self.values)
+        if unknown := int((~np.isfinite(latitudes)).sum()):
+            raise InputError(
+                f"{self.name}: {self.latitude} is not known of {unknown} of {len(latitudes)} columns of "
+                f"{source.name}: fill it in, or leave these columns out"
+            )
         if np.abs(latitudes).max() > 90.001:
             raise InputError(
                 f"{self.name}: {self.latitude} goes from {latitudes.min():g} to {latitudes.max():g}, which "
