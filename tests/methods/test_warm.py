@@ -241,7 +241,9 @@ def test_what_is_slow_for_another_reason_is_not_said_to_be_compiling(
     monkeypatch.setattr(warm, "announce", news.append)
     monkeypatch.setattr(warm, "TELL_SECONDS", 0.05)
     monkeypatch.setattr(warm, "TICK_SECONDS", 0.01)
-    with warm._Announcement() as announcement:
-        loops.SIGNATURES += ["now"] * compiled
-        announcement.join(1.0 if compiled else 0.2)
+    warm._announce_compiling.cache_clear()
+    for _link in range(2):
+        with warm._Announcement() as announcement:
+            loops.SIGNATURES += ["now"] * compiled
+            announcement.join(1.0 if compiled else 0.2)
     assert news == [warm.NEWS] * compiled

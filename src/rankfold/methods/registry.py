@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from rankfold.methods.argument import Parameter, parameters_of
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.law import Law
+from rankfold.pipeline.text import suggest_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +80,10 @@ class Registry(Generic[T]):
 
     def _load(self, name: str) -> T:
         if name not in self:
-            raise InputError(f"there is no {self.kind} {name!r}; there are {', '.join(self.names())}")
+            raise InputError(
+                f"there is no {self.kind} {name!r}"
+                f"{suggest_name(name, self.names())}; there are {', '.join(self.names())}"
+            )
         home = self.ours.get(name) or self.theirs[name]
         module, _, attribute = home.partition(":")
         try:
@@ -120,6 +124,10 @@ X = Input("x", key="input")
 """The matrix of most methods."""
 
 
+SEARCH, LAYOUT = "Find neighbors, densities and clusters", "Lay rows out in few dimensions"
+"""Topics of methods that do not make a matrix narrower."""
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """All that planning, running, the command line, workflows and results need to know of a method."""
@@ -158,6 +166,9 @@ class Method:
 
     edition: int = 1
     """Rises when other bytes answer the same request: results of an earlier edition are made anew."""
+
+    topic: str = "Reduce a matrix"
+    """What it is used for: the heading over its command."""
 
     @property
     def of_matrix(self) -> bool:

@@ -78,7 +78,13 @@ class _Announcement:
             if self._end.wait(TICK_SECONDS):
                 return
         if not self._end.wait(TELL_SECONDS):
-            announce(NEWS)
+            _announce_compiling()
+
+
+@functools.cache
+def _announce_compiling() -> None:
+    """Say that kernels are compiled: once, however many steps of a run have some of their own."""
+    announce(NEWS)
 
 
 def _compilations() -> int:

@@ -12,6 +12,7 @@ a sum of ``Lines`` and a text is plain text, and becomes one line again. ``Lines
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import re
@@ -123,6 +124,16 @@ def _ansi_word(word: str) -> str:
 
 def _bytes_of(sign: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", "surrogateescape"))
+
+
+def suggest_name(value: object, choices: Iterable[str]) -> str:
+    """The name that was probably meant, in brackets; nothing if none is near.
+
+    >>> suggest_name("normalise_total", ["log1p", "normalize_total"]), suggest_name("x", ["log1p"])
+    (" (did you mean 'normalize_total'?)", '')
+    """
+    near = difflib.get_close_matches(str(value), list(choices), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 class _Printable(logging.Filter):

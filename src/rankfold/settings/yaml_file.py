@@ -22,7 +22,7 @@ from pydantic_core import PydanticKnownError
 
 from rankfold.pipeline.errors import InputError, UnfitFileError
 from rankfold.pipeline.regular import read_text
-from rankfold.pipeline.text import Lines
+from rankfold.pipeline.text import Lines, suggest_name
 from rankfold.pipeline.units import SIZES, parse_bytes
 from rankfold.settings.yaml_words import cut, in_plain_words, oddity
 
@@ -334,12 +334,6 @@ def no_such(what: str, value: object, choices: Iterable[str]) -> str:
     """A message about a name that is not among the choices."""
     names = list(choices)
     return f"no such {what} {value!r}{suggest_name(value, names)}. There are {', '.join(names)}"
-
-
-def suggest_name(value: object, choices: Iterable[str]) -> str:
-    """The name that was probably meant, in brackets; nothing if none is near."""
-    near = difflib.get_close_matches(str(value), list(choices), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def keys_of(kinds: Iterable[Any]) -> list[str]:

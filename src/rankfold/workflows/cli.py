@@ -33,9 +33,12 @@ from rankfold.workflows.commands import (
 )
 from rankfold.workflows.reporting import plain, quoting_words, say
 
+LINE = 200
+"""Letters of what a command does, in the list of all."""
+
 
 class _Commands(TyperGroup):
-    """Commands whose usage errors quote words of the user as printable text."""
+    """Commands under headings, whose usage errors quote words of the user as printable text."""
 
     def make_context(self, *arguments: Any, **others: Any) -> Any:
         with quoting_words():
@@ -44,6 +47,16 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with quoting_words():
             return super().invoke(ctx)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a list of commands for each heading, in the order in which they are registered."""
+        headings: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            each: Any = self.get_command(ctx, name)
+            headings.setdefault(each.rich_help_panel, []).append((name, each.get_short_help_str(LINE)))
+        for heading, commands in headings.items():
+            with formatter.section(heading):
+                formatter.write_dl(commands)
 
 
 app = typer.Typer(
@@ -65,32 +78,36 @@ def _root(
         raise typer.Exit
 
 
-for _reduction in reduce.reductions():
-    app.command()(_reduction)
-app.command()(reduce.plan)
-app.command()(model.transform)
-app.command()(model.reconstruct)
-app.command()(model.check)
-for _embedding in model.embeddings():
-    app.command()(_embedding)
-app.command()(exporting.export)
-app.command()(verify.verify)
-app.command("import")(importing.import_)
-app.command()(importing.info)
-app.command()(flow.run)
-app.command()(flow.status)
-app.command()(flow.schema)
-app.command()(flow.example)
-app.command()(exporting.plot)
-app.command()(report.report)
-app.command()(demo.demo)
-app.command()(submit.submit)
-app.command()(submit.mpi)
-app.command()(operate.logs)
-app.command()(operate.cancel)
-app.command()(operate.schedule)
-app.command()(profile.profile)
-app.command()(doctor.doctor)
+RESULTS, MATRICES, FLOWS = "Use a result", "See, plan and import a matrix", "Run workflows"
+PLACES = "Work on clusters, and by schedule"
+
+for _method, _command in (reduce.reductions() | model.embeddings()).items():
+    app.command(rich_help_panel=_method.topic)(_command)
+for _command in (
+    model.transform,
+    model.reconstruct,
+    model.check,
+    exporting.export,
+    exporting.plot,
+    report.report,
+    verify.verify,
+):
+    app.command(rich_help_panel=RESULTS)(_command)
+app.command(rich_help_panel=MATRICES)(importing.info)
+app.command(rich_help_panel=MATRICES)(reduce.plan)
+app.command("import", rich_help_panel=MATRICES)(importing.import_)
+for _command in (demo.demo, flow.example, flow.run, flow.status, flow.schema):
+    app.command(rich_help_panel=FLOWS)(_command)
+for _command in (
+    doctor.doctor,
+    profile.profile,
+    submit.submit,
+    submit.mpi,
+    operate.logs,
+    operate.cancel,
+    operate.schedule,
+):
+    app.command(rich_help_panel=PLACES)(_command)
 
 
 def main() -> None:

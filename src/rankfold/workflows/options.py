@@ -27,26 +27,29 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Print = Annotated[
     bool, typer.Option("--print", help="show the jobs that would be submitted; submit none, write nothing")
 ]
+Quiet = Annotated[bool, typer.Option("--quiet", help="no progress: how it ends, and what goes wrong")]
 Verify = Annotated[bool, typer.Option("--verify", help="read results that are there, compare checksums")]
 
 
 def command(
-    *groups: Callable[..., Any], reads_results: bool = False
+    *groups: Callable[..., Any], reads_results: bool = False, shows_progress: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a function of one argument for each group, and options of its own after them.
 
     Commands that read results, or may find their own, take ``--verify``. Those of them that have a ``place``
-    may submit jobs, and take ``--print``.
+    may submit jobs, and take ``--print``. Those that show progress, and these among them, take ``--quiet``.
     """
     reads_results |= output in groups or growing_output in groups
     may_submit = reads_results and place in groups
+    shows_progress |= may_submit
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         each = [_parameters(group) for group in groups]
         own = _parameters(body)[len(groups) :]
 
         def run(*, debug: bool, verify: bool = False, **values: Any) -> None:
-            with report_errors(debug), compare_checksums(verify):
+            silent = shows_progress and values.pop("quiet")
+            with report_errors(debug), compare_checksums(verify), silence(silent):
                 if may_submit and values.pop("show"):
                     from rankfold.workflows.operations.jobs import jobs_of_command, show_jobs
 
@@ -59,6 +62,7 @@ def command(
                 body(*group_values, **values)
 
         always: dict[str, Any] = {"show": Print} if may_submit else {}
+        always |= {"quiet": Quiet} if shows_progress else {}
         always |= {"verify": Verify} if reads_results else {}
         last = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
@@ -87,6 +91,21 @@ def compare_checksums(enable: bool) -> Iterator[None]:
         yield
     finally:
         COMPARISON.reset(token)
+
+
+@contextmanager
+def silence(enable: bool) -> Iterator[None]:
+    """Have no progress shown within the block, if that is wanted."""
+    if not enable:
+        yield
+        return
+    from rankfold.pipeline.planning.progress import SILENCE
+
+    token = SILENCE.set(True)
+    try:
+        yield
+    finally:
+        SILENCE.reset(token)
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

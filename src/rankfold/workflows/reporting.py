@@ -103,7 +103,9 @@ def report_errors(debug: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quoting_words() -> Iterator[None]:
-    """Have words of the user that are no such command, option or value quoted as printable text."""
+    """Have words of the user that are no such command, option or value quoted as printable text. An option of
+    other libraries is answered with ours.
+    """
     from typer import BadParameter
 
     usage_error: Any = BadParameter.__base__  # typer names it in a private module only
@@ -111,6 +113,13 @@ def quoting_words() -> Iterator[None]:
         yield
     except usage_error as error:
         vars(error)["message"] = printable(error.message)
+        if getattr(error, "option_name", None) and error.ctx is not None:
+            from rankfold.api.arguments import OURS
+
+            options = {option for each in error.ctx.command.params for option in each.opts}
+            name = error.option_name.strip("-").replace("-", "_")
+            ours = [f"--{each.replace('_', '-')}" for each in OURS.get(name, ())]
+            error.possibilities = [each for each in ours if each in options] or error.possibilities
         raise
 
 

@@ -393,8 +393,39 @@ def test_signals_end_a_run_in_order_and_it_goes_on(tmp_path: Path, number: int, 
     assert rf.open_result(tmp_path / "r.zarr").attrs["passes"] > 1
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("pca", "x.npy", "--n-components", 3), "No such option: --n-components (Possible options: --rank)"),
+        (("knn", "x.npy", "--n-neighbors", 3), "(Possible options: --k)"),
+        (("pca", "x.npy", "--rank", 3, "--solver", "grm"), "solver 'grm' (did you mean 'gram'?)"),
+        (("knn", "x.npy", "--k", 3, "--metric", "euclidian"), "(did you mean 'euclidean'?)"),
+        (("pca", "x.npy", "--rank", 3, "--prepare", "normalise_total"), "(did you mean 'normalize_total'?)"),
+        (("pca", "x.npy", "--rank", 3, "--prepare", "scale(max_val=9)"), "(did you mean 'max_value'?)"),
+        (("nmf", "x.npy", "--rank", 3, "--loss", "frobenus"), "(did you mean 'frobenius'?)"),
+        (("umap", "x.npy", "--init", "spectal"), "(did you mean 'spectral'?)"),
+        (("kmeans", "x.npy", "--k", 3, "--init", "sampel"), "(did you mean 'sample'?)"),
+    ],
+)
+def test_what_is_misspelt_is_answered_with_what_is_meant(
+    words: tuple[object, ...], hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.random.default_rng(0).random((300, 8)))
+    run = rankfold(*words, "--out", "o.zarr")
+    assert run.exit_code == 2 and hint in run.output, run.output
+
+
+def test_quiet_shows_no_progress(tmp_path: Path, store: Path) -> None:
+    run = rankfold("pca", store, "--rank", 3, "--out", tmp_path / "r.zarr", "--quiet")
+    assert run.exit_code == 0 and not run.stderr and "done" in run.stdout
+    loud = rankfold("pca", store, "--rank", 2, "--out", tmp_path / "q.zarr")
+    assert PROGRESS.match(loud.stderr.splitlines()[0])
+
+
 def test_help_names_every_command() -> None:
     help_text = rankfold("--help").stdout
+    assert "\nReduce a matrix:\n  svd " in help_text and "\nUse a result:\n  transform " in help_text
     for command in ("svd", "pca", "plan", "transform", "reconstruct", "import", "info", "demo"):
         assert command in help_text
         assert rankfold(command, "--help").exit_code == 0

@@ -49,6 +49,13 @@ def with_cluster() -> list[str]:
     return sorted(takes - WITHOUT_JOBS.keys())
 
 
+def test_commands_that_show_progress_take_quiet() -> None:
+    runs = {*with_cluster(), "check", "import", "demo"} - {"submit", "schedule", "doctor"}
+    options = {name: {one for each in COMMANDS[name].params for one in each.opts} for name in runs}
+    assert [name for name, known in options.items() if "--quiet" not in known] == []
+    assert all(each.rich_help_panel for each in COMMANDS.values())
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A matrix, results of it, and commands of queues that note every call and fail."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.registry import Input, Method
+from rankfold.methods.registry import SEARCH, Input, Method
 
 ONE_SIDED = 1.0
 """Share of the union: an edge that one of two rows is sure of is sure."""
@@ -92,6 +92,7 @@ FUZZY_GRAPH = Method(
     "Neighbors as a graph of weights between 0 and 1, as UMAP makes it.",
     FuzzyArguments,
     "rankfold.methods.fuzzy_graph.tasks:fuzzy_graph_task",
+    topic=SEARCH,
     inputs=(Input("neighbors", ("knn",)),),
     matrices=("graph",),
     arrays=("graph", "radius_data if radii"),
@@ -103,6 +104,7 @@ COMBINE_GRAPHS = Method(
     "Two graphs of the same rows as one.",
     CombineArguments,
     "rankfold.methods.fuzzy_graph.tasks:combine_graphs_task",
+    topic=SEARCH,
     inputs=(
         Input("first", GRAPHS),
         Input("second", GRAPHS),

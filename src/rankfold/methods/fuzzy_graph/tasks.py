@@ -29,6 +29,7 @@ from rankfold.methods.task import Task
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result, result_of
+from rankfold.pipeline.text import suggest_name
 
 
 def fuzzy_graph_task(
@@ -48,7 +49,10 @@ def fuzzy_graph_task(
     connectivity = number("local_connectivity", local_connectivity)
     graph = FuzzyGraph.of(StoredLists.of(result, k), ratio, connectivity, radii=radii)
     if target_metric not in TARGET_METRICS:
-        raise InputError(f"target_metric {target_metric!r} is not known: take {' or '.join(TARGET_METRICS)}")
+        raise InputError(
+            f"target_metric {target_metric!r} is not known"
+            f"{suggest_name(target_metric, TARGET_METRICS)}: take {' or '.join(TARGET_METRICS)}"
+        )
     weight = _share("target_weight", target_weight)
     if targets is None:
         return graph
@@ -123,7 +127,7 @@ def combine_graphs_task(
             "rows, in the same order"
         )
     if rule not in RULES:
-        raise InputError(f"rule {rule!r} is not known: take {' or '.join(RULES)}")
+        raise InputError(f"rule {rule!r} is not known{suggest_name(rule, RULES)}: take {' or '.join(RULES)}")
     share = _share("weight", weight)
     edges = sum(most_edges(each) for each in results)
     make = _intersection(share) if rule == "intersection" else _union

@@ -24,6 +24,7 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.manifest import damage_in_words, damage_of
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import digest
+from rankfold.pipeline.text import suggest_name
 
 LOG = logging.getLogger("rankfold")
 
@@ -156,7 +157,9 @@ def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> Growi
 def _anew(task: Task, grows: str) -> Growing:
     """The task itself, of a method that will go on from its result."""
     if grows not in GROWS:
-        raise InputError(f"grows must be one of {', '.join(GROWS)}, not {grows!r}")
+        raise InputError(
+            f"grows must be one of {', '.join(GROWS)}, not {grows!r}{suggest_name(grows, GROWS)}"
+        )
     kind, rows = _kind(task), task.source.shape[0]
     if not METHODS[kind].growth:
         able = ", ".join(each.name for each in methods() if each.growth)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.knn.arguments import CORRELATION
-from rankfold.methods.registry import Method
+from rankfold.methods.registry import SEARCH, Method
 
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION)
 """Metrics by which near rows share a partition."""
@@ -29,6 +29,7 @@ INDEX = Method(
     "Rows sorted by partition, in which knn finds neighbors of other rows.",
     IndexArguments,
     "rankfold.methods.index.build:index_task",
+    topic=SEARCH,
     matrices=("rows", "ids", "centers"),
     arrays=("rows", "ids", "edges", "radii", "centers"),
     loops="rankfold.methods.index.warm:warm_index",

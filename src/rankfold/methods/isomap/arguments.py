@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
-from rankfold.methods.registry import Input, Method
+from rankfold.methods.registry import LAYOUT, Input, Method
 
 LANDMARKS = ("farthest", "random")
 """How rows are chosen that paths begin at."""
@@ -57,6 +57,7 @@ ISOMAP = Method(
     "Rows in few dimensions, as far apart as along the graph of their neighbors.",
     IsomapArguments,
     "rankfold.methods.isomap.isomap:isomap_task",
+    topic=LAYOUT,
     inputs=(Input("neighbors", ("knn", "radius_neighbors"), matrix_key="input"),),
     matrices=("embedding", "geodesics"),
     arrays=("embedding", "geodesics", "landmarks", "landmark_eigenvalues", "projection", "mean_squares"),

@@ -10,6 +10,7 @@ from rankfold.methods.isomap.arguments import DISCONNECTED, LANDMARKS
 from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.text import suggest_name
 
 FEW_ROWS = 1000
 """Up to which all rows are landmarks, unless it is said how many."""
@@ -43,7 +44,10 @@ class IsomapRequest:
         check_seed(seed)
         for name, words in (("landmarks", LANDMARKS), ("disconnected", DISCONNECTED)):
             if arguments[name] not in words:
-                raise InputError(f"{name} must be one of {', '.join(words)}, not {arguments[name]!r}")
+                raise InputError(
+                    f"{name} must be one of {', '.join(words)}, not {arguments[name]!r}"
+                    f"{suggest_name(arguments[name], words)}"
+                )
         return cls(components, landmarks, str(arguments["landmarks"]), seed, str(arguments["disconnected"]))
 
     def as_dict(self) -> dict[str, Any]:

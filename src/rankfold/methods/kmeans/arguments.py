@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.registry import Method
+from rankfold.methods.registry import SEARCH, Method
 from rankfold.pipeline.law import WHOLE, Law
 
 INITS = ("k-means||", "sample", "custom")
@@ -51,6 +51,7 @@ KMEANS = Method(
     "Clusters of rows around their means: labels, centers, counts, inertia.",
     KMeansArguments,
     "rankfold.methods.kmeans.kmeans:kmeans_task",
+    topic=SEARCH,
     matrices=("centers",),
     laws={"labels": Law(("row",), WHOLE, 0, below=("cluster",))},
     arrays=("labels", "centers", "counts", "inertia", "means?"),

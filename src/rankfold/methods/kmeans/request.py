@@ -19,6 +19,7 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.alike import column_names, columns_among
 from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.text import suggest_name
 
 Float64 = npt.NDArray[np.float64]
 
@@ -63,7 +64,9 @@ class ClusterRequest:
             raise InputError(f"{name} is {rows} x {columns}: there are no columns to tell rows by")
         if self.init not in INITS:
             raise InputError(
-                f"init {self.init!r} is not known: take one of {', '.join(INITS[:-1])}, an array of centers, "
+                f"init {self.init!r} is not known"
+                f"{suggest_name(self.init, INITS)}: "
+                f"take one of {', '.join(INITS[:-1])}, an array of centers, "
                 "or a result of kmeans"
             )
         # Rows that are labeled by given centers may be fewer.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.registry import Method
+from rankfold.methods.registry import SEARCH, Method
 
 CORRELATION = "correlation"
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION, "inner_product", "manhattan", "chebyshev")
@@ -91,6 +91,7 @@ KNN = Method(
     "Nearest neighbors of every row, exactly: indices, distances, graph.",
     KnnArguments,
     "rankfold.methods.knn.knn:knn_task",
+    topic=SEARCH,
     matrices=("distances", "indices", "graph"),
     arrays=("distances", "indices", "graph"),
     growth="rankfold.methods.growth.lists:grow_lists",

@@ -27,6 +27,7 @@ from rankfold.methods.svd.request import integer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.centered_rows import center_rows
+from rankfold.pipeline.text import suggest_name
 
 METRICS = {
     "euclidean": Metric.EUCLIDEAN,
@@ -93,7 +94,9 @@ class NeighborRequest:
         ``approximate`` may have ``min_recall``, ``partition_rows`` and ``seed``.
         """
         if solver not in SOLVERS:
-            raise InputError(f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}")
+            raise InputError(
+                f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}{suggest_name(solver, SOLVERS)}"
+            )
         if symmetric not in (None, *SYMMETRIC):
             raise InputError(f"symmetric must be None, 'union' or 'mutual', not {symmetric!r}")
         count = integer("k", k)
@@ -107,7 +110,8 @@ class NeighborRequest:
         names = (*METRICS, *SET_METRICS, HAVERSINE, PRECOMPUTED)
         if name not in names:
             raise InputError(
-                f"metric {metric!r} is not known: take one of {', '.join(names)}, or a function of two rows "
+                f"metric {metric!r} is not known"
+                f"{suggest_name(metric, names)}: take one of {', '.join(names)}, or a function of two rows "
                 "that numba compiles"
             )
         return cls(count, name, symmetric, solver=str(solver), **asked)

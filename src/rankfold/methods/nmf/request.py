@@ -20,6 +20,7 @@ from rankfold.methods.svd.request import integer, number
 from rankfold.pipeline.data.dtypes import require_real
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
+from rankfold.pipeline.text import suggest_name
 
 DEFAULT_PASSES = {"hals": 8, "bpp": 8, "admm": 8, "mu": 50}
 """Most reads by solver: multiplicative updates are slow."""
@@ -108,7 +109,10 @@ class FactorRequest:
             ("init", self.init, INITS),
         ):
             if value not in choices:
-                raise InputError(f"{option} {value!r} is not known: take one of {', '.join(choices)}")
+                raise InputError(
+                    f"{option} {value!r} is not known"
+                    f"{suggest_name(value, choices)}: take one of {', '.join(choices)}"
+                )
         self._check_numbers()
         self._check_together()
 

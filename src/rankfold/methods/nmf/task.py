@@ -20,6 +20,7 @@ from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.prepare.alike import require_same_rows, with_columns
+from rankfold.pipeline.text import suggest_name
 
 
 def nmf_task(
@@ -38,7 +39,9 @@ def nmf_task(
     parameters = {name.lower(): value for name, value in arguments.items()}
     request = FactorRequest.of(rank=rank, init=str(init) if is_name else "custom", **parameters)
     if missing not in MISSING:
-        raise InputError(f"missing must be one of {', '.join(MISSING)}, not {missing!r}")
+        raise InputError(
+            f"missing must be one of {', '.join(MISSING)}, not {missing!r}{suggest_name(missing, MISSING)}"
+        )
     source = open_source(x)
     beside = None
     if row_weights is not None:

@@ -11,6 +11,7 @@ from rankfold.methods.similarity.request import KernelChoice, check_matrix
 from rankfold.methods.svd.request import component_count, integer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.text import suggest_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,10 @@ class NystroemRequest:
                 f"landmarks are: ask for 1 to {rows}"
             )
         if landmarks not in LANDMARKS:
-            raise InputError(f"landmarks must be one of {', '.join(LANDMARKS)}, not {landmarks!r}")
+            raise InputError(
+                f"landmarks must be one of {', '.join(LANDMARKS)}, not {landmarks!r}"
+                f"{suggest_name(landmarks, LANDMARKS)}"
+            )
         check_seed(key)
         return cls(count, KernelChoice.of(columns, *choice), str(landmarks), key)
 

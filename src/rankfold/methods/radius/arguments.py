@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.knn.arguments import ALIASES, CORRELATION, HAVERSINE
-from rankfold.methods.registry import Method
+from rankfold.methods.registry import SEARCH, Method
 
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION, "manhattan", "chebyshev", HAVERSINE)
 
@@ -42,6 +42,7 @@ RADIUS = Method(
     "All neighbors of every row within a radius, exactly: a graph, and how many each row has.",
     RadiusArguments,
     "rankfold.methods.radius.radius:radius_task",
+    topic=SEARCH,
     matrices=("graph",),
     arrays=("degrees", "graph"),
     loops="rankfold.methods.radius.warm:warm_radius",

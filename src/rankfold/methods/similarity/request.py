@@ -14,6 +14,7 @@ from rankfold.methods.svd.request import number
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.text import suggest_name
 
 KINDS = dict(
     zip(
@@ -66,7 +67,8 @@ class KernelChoice:
         name = ALIASES.get(str(kernel), str(kernel))
         if name not in KINDS:
             raise InputError(
-                f"kernel {kernel!r} is not known: take one of {', '.join(KERNELS)}, or a function of two "
+                f"kernel {kernel!r} is not known"
+                f"{suggest_name(kernel, KERNELS)}: take one of {', '.join(KERNELS)}, or a function of two "
                 "rows that numba compiles"
             )
         return cls(name, scale, power, added)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
-from rankfold.methods.registry import Input, Method
+from rankfold.methods.registry import LAYOUT, Input, Method
 from rankfold.pipeline.law import REAL, Law
 
 TOL = 1e-6
@@ -69,6 +69,7 @@ SPECTRAL = Method(
     "Rows in few dimensions by the smallest eigenvectors of the Laplacian of their graph.",
     SpectralArguments,
     "rankfold.methods.spectral.spectral:spectral_task",
+    topic=LAYOUT,
     inputs=GRAPH,
     matrices=("embedding",),
     arrays=("embedding", "eigenvalues", "labels", "residuals", "error_estimates"),
@@ -83,6 +84,7 @@ DIFFUSION_MAP = Method(
     "Rows in few dimensions by how a random walk on their graph spreads from each.",
     DiffusionArguments,
     "rankfold.methods.spectral.spectral:diffusion_task",
+    topic=LAYOUT,
     inputs=GRAPH,
     matrices=("embedding",),
     arrays=("embedding", "eigenvalues", "labels", "residuals", "error_estimates", "density if alpha"),

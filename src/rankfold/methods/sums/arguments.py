@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
-from rankfold.methods.registry import Method
+from rankfold.methods.registry import SEARCH, Method
 
 SOFTENED = ("gravity", "coulomb")
 WIDE = ("gaussian", "cauchy", "squared_cauchy")
@@ -72,6 +72,7 @@ KERNEL_SUM = Method(
     "Sums of a kernel over all sources at every target, and forces: N bodies by a tree.",
     KernelSumArguments,
     "rankfold.methods.sums.kernel_sum:kernel_sum_task",
+    topic=SEARCH,
     matrices=("forces",),
     arrays=("sums", "forces if forces"),
     loops="rankfold.methods.sums.warm:warm_sums",
@@ -82,6 +83,7 @@ DENSITY = Method(
     "Densities of samples by a kernel, as logarithms.",
     DensityArguments,
     "rankfold.methods.sums.density:density_task",
+    topic=SEARCH,
     arrays=("log_density",),
     loops="rankfold.methods.sums.warm:warm_sums",
 )

@@ -15,6 +15,7 @@ from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.arguments import MISSING, PRECISIONS
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.text import suggest_name
 
 DEFAULT_TOL = 1e-4
 DEFAULT_PASSES = 8
@@ -101,7 +102,10 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
     if request.passes < 1:
         raise InputError(f"passes must be at least 1, not {request.passes}")
     if request.method != "auto" and request.method not in SOLVERS:
-        raise InputError(f"solver {request.method!r} is not one of auto, {', '.join(SOLVERS.names())}")
+        raise InputError(
+            f"solver {request.method!r}{suggest_name(request.method, SOLVERS.names())} is not one of auto, "
+            f"{', '.join(SOLVERS.names())}"
+        )
     if request.adaptive and request.method != "auto" and not SOLVERS[request.method].finds_rank:
         finders = ("auto", *(name for name in SOLVERS.ours if SOLVERS[name].finds_rank))
         raise InputError(
@@ -127,7 +131,10 @@ def check_missing(missing: object) -> None:
 
 def _check_precision(request: Request) -> None:
     if request.precision is not None and request.precision not in PRECISIONS:
-        raise InputError(f"precision {request.precision!r} is not one of {', '.join(PRECISIONS)}")
+        raise InputError(
+            f"precision {request.precision!r}"
+            f"{suggest_name(request.precision, PRECISIONS)} is not one of {', '.join(PRECISIONS)}"
+        )
     if request.precision == "tf32" and request.method != "subspace":
         raise InputError(
             "precision tf32 rounds products that later passes put right, as those of subspace iteration "

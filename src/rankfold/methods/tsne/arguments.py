@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
-from rankfold.methods.registry import Input, Method
+from rankfold.methods.registry import LAYOUT, Input, Method
 
 SPECTRAL, RANDOM, PCA = "spectral", "random", "pca"
 INITS = (SPECTRAL, RANDOM, PCA, "custom")
@@ -59,6 +59,7 @@ TSNE = Method(
     "Rows in few dimensions, each with its neighbors in the neighborhood.",
     TsneArguments,
     "rankfold.methods.tsne.tasks:tsne_task",
+    topic=LAYOUT,
     inputs=(Input("neighbors", ("knn",), matrix_key="input"),),
     matrices=("embedding",),
     arrays=("embedding", "history"),

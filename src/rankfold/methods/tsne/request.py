@@ -12,6 +12,7 @@ from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer, number
 from rankfold.methods.tsne.arguments import INITS, STARTS
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.text import suggest_name
 
 NEIGHBORS_OF_PERPLEXITY = 3
 """Beyond three times as many neighbors weights are next to nothing."""
@@ -75,7 +76,9 @@ class TsneRequest:
                 raise InputError(f"{name} must lie from 0 to below 1, not {getattr(self, name)}")
         if self.init not in INITS:
             raise InputError(
-                f"init {self.init!r} is not known: take {', '.join(INITS[:-1])}, an array of positions, or a "
+                f"init {self.init!r} is not known"
+                f"{suggest_name(self.init, INITS)}: "
+                f"take {', '.join(INITS[:-1])}, an array of positions, or a "
                 f"result of {', '.join(STARTS)}"
             )
         check_seed(self.seed)

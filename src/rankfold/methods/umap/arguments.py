@@ -7,7 +7,7 @@ from typing import Annotated
 
 from rankfold.methods.argument import Argument
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
-from rankfold.methods.registry import Input, Method
+from rankfold.methods.registry import LAYOUT, Input, Method
 
 SPECTRAL, RANDOM = "spectral", "random"
 INITS = (SPECTRAL, RANDOM, "custom")
@@ -64,6 +64,7 @@ UMAP = Method(
     "Rows laid out in few dimensions by the graph of their neighbors.",
     UmapArguments,
     "rankfold.methods.umap.umap:umap_task",
+    topic=LAYOUT,
     inputs=(Input("neighbors", (*GRAPHS, "knn"), matrix_key="input"),),
     matrices=("embedding",),
     arrays=("embedding", "radius_data if density", "radius_embedding if density"),

@@ -13,6 +13,7 @@ from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer, number
 from rankfold.methods.umap.arguments import INITS
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.text import suggest_name
 
 FEW_ROWS = 10_000
 """Up to which there are more epochs, unless it is said how many."""
@@ -80,7 +81,9 @@ class LayoutRequest:
                 raise InputError(f"{name} must lie in 0 .. {largest:g}, not {value}")
         if self.init not in INITS:
             raise InputError(
-                f"init {self.init!r} is not known: take {', '.join(INITS[:-1])}, an array of positions, or a "
+                f"init {self.init!r} is not known"
+                f"{suggest_name(self.init, INITS)}: "
+                f"take {', '.join(INITS[:-1])}, an array of positions, or a "
                 "result of pca, umap, spectral or diffusion_map"
             )
         check_seed(self.seed)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import TracebackType
@@ -41,6 +43,8 @@ AT_ONCE_SECONDS = 0.05
 
 LOG = logging.getLogger("rankfold")
 
+SILENCE = ContextVar("SILENCE", default=False)
+"""Whether ``SweepProgress`` shows no sweeps, and of news only what goes wrong."""
 
 COUNT_METHODS = ("svd", "pca", "qr", "nmf")
 """Requests whose sweeps over the matrix are told by number."""
@@ -50,7 +54,7 @@ class _News(logging.Handler):
     """Lines above the bar; whoever has listened before is told as before."""
 
     def __init__(self, progress: SweepProgress) -> None:
-        super().__init__(logging.INFO)
+        super().__init__(logging.WARNING if SILENCE.get() else logging.INFO)
         self._progress, self._before, self._level = progress, logging.NOTSET, logging.WARNING
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -142,7 +146,7 @@ class SweepProgress:
     """Called with the name of a sweep, what is done, and what there is in all."""
 
     def __init__(self, unit: str = "rows", *, quiet_seconds: float = 0.0) -> None:
-        self._unit, self._quiet = unit, quiet_seconds
+        self._unit, self._quiet = unit, math.inf if SILENCE.get() else quiet_seconds
         self._bar: Any = None
         self._tasks: dict[str, Any] = {}
         self._reports: dict[str, float] = {}

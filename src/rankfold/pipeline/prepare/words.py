@@ -16,6 +16,7 @@ from rankfold.pipeline.prepare.given_weights import Coslat, SampleWeight, Weight
 from rankfold.pipeline.prepare.measured_columns import ImputeMean, Patterson, Scale
 from rankfold.pipeline.prepare.measured_rows import NormalizeTotal, Tfidf
 from rankfold.pipeline.prepare.steps import Arcsinh, Binarize, Log1p, Sqrt
+from rankfold.pipeline.text import suggest_name
 
 STEPS: dict[str, type[Any]] = {
     each.name: each
@@ -111,14 +112,17 @@ def _parameters(name: object, values: Any) -> dict[str, Any]:
 def _step(name: object, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
     kind = STEPS.get(str(name))
     if kind is None:
-        raise InputError(f"prepare: there is no step {name!r}; there are {', '.join(STEPS)}")
+        raise InputError(
+            f"prepare: there is no step {name!r}{suggest_name(name, STEPS)}; there are {', '.join(STEPS)}"
+        )
     fields = [each.name for each in dataclasses.fields(kind) if each.init]
     unknown = [each for each in named if each not in fields]
     required = [each.name for each in dataclasses.fields(kind) if each.default is dataclasses.MISSING]
     lacking = [each for each in required[len(values) :] if each not in named]
     if unknown or lacking or len(values) > len(fields) or set(fields[: len(values)]) & set(named):
         takes = ", ".join(fields) or "no parameter"
-        raise InputError(f"prepare: {name} takes {takes}" + (f"; say {lacking[0]}" if lacking else ""))
+        hint = f", not {unknown[0]}{suggest_name(unknown[0], fields)}" if unknown else ""
+        raise InputError(f"prepare: {name} takes {takes}{hint}" + (f"; say {lacking[0]}" if lacking else ""))
     return kind(*values, **named)
 
 

@@ -10,7 +10,7 @@ import typer
 from rankfold.workflows.options import command
 
 
-@command()
+@command(shows_progress=True)
 def demo(
     folder: Annotated[Path, typer.Option("--out", help="folder for data, result and pictures")] = Path(
         "demo-output"

@@ -57,7 +57,7 @@ def form(
     }
 
 
-@command(copy, view, form)
+@command(copy, view, form, shows_progress=True)
 def import_(
     copy: tuple[str, Path],
     view: dict[str, Any],

@@ -218,9 +218,9 @@ def rows_of(store: str, options: dict[str, Any]) -> object:
     return store if options == view() else rankfold.open(store, **options)
 
 
-def embeddings() -> list[Callable[..., None]]:
+def embeddings() -> dict[Method, Callable[..., None]]:
     """A command for each method of neighbors."""
-    return [command_of_neighbors(each) for each in INPUTS]
+    return {each: command_of_neighbors(each) for each in INPUTS}
 
 
 def window(text: str | None) -> slice | None:

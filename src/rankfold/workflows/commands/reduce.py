@@ -70,9 +70,9 @@ def pca(
     _reduce("update", store, view, as_json, update, rank=rank_of_update(method_arguments), **output, **place)
 
 
-def reductions() -> list[Callable[..., None]]:
+def reductions() -> dict[Method, Callable[..., None]]:
     """A command for each method of one matrix, those of other packages too."""
-    return [pca if each is PCA else command_of(each) for each in methods() if each.of_matrix]
+    return {each: pca if each is PCA else command_of(each) for each in methods() if each.of_matrix}
 
 
 def kind(

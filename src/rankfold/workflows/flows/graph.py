@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from rankfold.methods.model.arguments import EMBEDDINGS
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.text import Lines
-from rankfold.settings.yaml_file import Document, explain_mistake, keys_of, no_such, suggest_name
+from rankfold.pipeline.text import Lines, suggest_name
+from rankfold.settings.yaml_file import Document, explain_mistake, keys_of, no_such
 from rankfold.workflows.flows.flow_file import Flow
 from rankfold.workflows.flows.stage_models import BaseStage
 

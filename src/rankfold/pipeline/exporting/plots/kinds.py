@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
@@ -36,6 +35,7 @@ from rankfold.pipeline.exporting.plots.row_columns import name_of, words_of
 from rankfold.pipeline.exporting.plots.scatter import scatter_of
 from rankfold.pipeline.exporting.plots.series import has_series, series_of
 from rankfold.pipeline.formats.locate import split_location
+from rankfold.pipeline.text import suggest_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -237,8 +237,7 @@ def resolve_kind(result: Plottable, kind: str) -> str:
     if kind == "auto":
         return kinds[0]
     if kind not in kinds:
-        near = difflib.get_close_matches(kind, kinds, n=1)
-        hint = f". Did you mean {near[0]}?" if near else ""
+        hint = suggest_name(kind, kinds) or suggest_name(kind, HAS)
         other = f", not {kind}" if kind in HAS else f", and there is no kind {kind!r}{hint}"
         raise InputError(f"{what} has plots of kind {', '.join(kinds)}{other}")
     return kind
