@@ -49,7 +49,13 @@ AS_THEY_COME = {
     "no header": ("x.csv", "1,5;2,5\n3,5;4,5\n", [[1.5, 2.5], [3.5, 4.5]], "", "comma before the fraction"),
     "bars": ("x.txt", "a|b\n1|2\n", [[1, 2]], "ab", "separated by bars"),
     "spaces": ("x.txt", "  a   b\n  1  -2.5\n 10   3\n", [[1, -2.5], [10, 3]], "ab", "separated by spaces"),
-    "of numpy": ("x.txt", "# a b\n1.0e0 2\n3 4\n", [[1, 2], [3, 4]], "ab", "1 line beginning with #"),
+    "of numpy": (
+        "x.txt",
+        "# a b\n1.0e0 2\n3 4\n",
+        [[1, 2], [3, 4]],
+        "ab",
+        "names from a line that begins with #",
+    ),
     "of R": ("x.txt", '"a" "b"\n"r1" 1 TRUE\n"r2" 2 NA\n', [[1, 1], [2, NAN]], "ab", "it names rows"),
     "comments": ("x.csv", "# by, me\na,b\n1,2\n#\n3,4\n", [[1, 2], [3, 4]], "ab", "left out of .*: 2 lines"),
     "bom": ("x.csv", '\ufeff"a";"b"\n"1";2\n', [[1, 2]], "ab", "semicolons"),
@@ -137,7 +143,7 @@ def test_all_columns_that_hold_text_are_named_at_once(
             read(tmp_path / "x.csv")
     found, _, notes = opened(tmp_path / "x.csv", caplog, numeric=True)
     np.testing.assert_array_equal(found, np.ones((21, others)))
-    assert "by all 21 rows: 'id' ('u' in line 2), 'last' ('oak' in line 22, 1 of 21 cells)" in notes
+    assert "by all of 21 rows: 'id' ('u' in line 2), 'last' ('oak' in line 22, 1 of 21 cells)" in notes
 
 
 def test_columns_of_numbers_are_kept_everywhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -186,6 +192,8 @@ def test_several_tables_are_one(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert report.shape == (2, 2)
     assert import_array(tmp_path / "y-*.csv", tmp_path / "y.zarr", without=["n"]).done_before
     assert open_source([tmp_path / "y-2.csv", tmp_path / "y-10.csv"], numeric=True).shape == (2, 2)
+    with pytest.raises(InputError, match=r"y-3\.csv does not exist"):
+        open_source([tmp_path / "y-2.csv", tmp_path / "y-3.csv"])
     (tmp_path / "y-11.csv").write_text("a,n\n1,x\n")
     with pytest.raises(InputError, match=r"y-11\.csv has no column 'b'"):
         open_source(str(tmp_path / "y-*.csv"), numeric=True)

@@ -48,7 +48,7 @@ ELSEWHERE = {
     "overwrite",
 }
 ELSEWHERE |= {"cluster", "workers", "threads", "device", "client", "progress", "view"}
-ELSEWHERE |= {"missing_chunks", "prepare", "mask_var", "mask_obs"}  # of an input
+ELSEWHERE |= {"missing_chunks", "prepare", "mask_var", "mask_obs", "numeric"}  # of an input
 """Arguments that are no keys of a stage."""
 
 SHARED = {"method", "input", "needs", "resources", "keep", "into", "picture", "grows", "changed"}

@@ -83,7 +83,7 @@ from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.series import series
-from rankfold.pipeline.formats.tables.several import is_table_file, table_paths
+from rankfold.pipeline.formats.tables.several import TABLE_ENDINGS, is_table_file, table_paths
 from rankfold.pipeline.formats.tables.source import table_source
 from rankfold.pipeline.formats.zarr.layout import matrix_at, matrix_of
 from rankfold.pipeline.prepare.chosen_columns import choose_columns
@@ -329,6 +329,8 @@ def _table(x: object, rows: Rows, *, numeric: bool) -> Source | None:
         locations = [os.fsdecode(each) for each in x]
         if not all(map(is_table_file, locations)):
             return None
+        for each in locations:
+            require_path(each)
         _refuse_axes(locations[0], rows)
         return table_source(_name_of_several(locations), locations, numeric=numeric)
     module = _library(x)
@@ -380,7 +382,7 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
         )
         raise InputError(
             f"{store} is neither a Zarr store (a folder) nor a file that is read in place, "
-            f"{', '.join(OPENERS)}{hint}"
+            f"{', '.join(OPENERS)}, nor a table, {', '.join(TABLE_ENDINGS)}{hint}"
         )
     return OPENERS[suffix](store, array, missing, rows)
 

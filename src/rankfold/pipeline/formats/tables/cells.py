@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.formats.tables.options import list_names
+from rankfold.pipeline.formats.tables.options import count_words, list_names
 
 PLAIN = (
     *("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "#N/A", "#NA", "#N/A N/A"),
@@ -155,15 +155,6 @@ class Wrong(NamedTuple):
         """The first cell and its line; of how many, where others of ``rows`` are numbers."""
         some = f", {self.cells} of {rows} cells" if rows is not None and self.cells < rows else ""
         return f"{self.cell!r} in line {self.line}{some}"
-
-
-def count_words(count: int, thing: str) -> str:
-    """A number of things in words.
-
-    >>> count_words(1, "cell"), count_words(2, "cell")
-    ('1 cell', '2 cells')
-    """
-    return f"{count} {thing}{'s' if count != 1 else ''}"
 
 
 @dataclass(slots=True)

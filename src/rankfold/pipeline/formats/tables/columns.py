@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.formats.tables.options import count_words
 
 MOST_COLUMNS = 20
 """Most columns that a message names."""
@@ -73,7 +74,8 @@ class Look:
 
     def extent(self) -> str:
         """How many rows it speaks of, in words."""
-        return f"all {self.rows} rows" if self.whole else f"the first {self.rows} rows"
+        rows = count_words(self.rows, "row")
+        return f"all of {rows}" if self.whole else f"the first {rows}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class Dialect:
     """Lines before the first row."""
 
     comments: int
-    """Of these, those that begin with #."""
+    """Of these, those that begin with # and name nothing."""
 
     has_names: bool
     """Whether names are from the file, and not counted."""
@@ -101,9 +101,8 @@ def dialect_of(path: str, options: ReadOptions) -> Dialect | None:
     style, said = _style(path, separator, records, options)
     notes += said
     names, lines, said = _names(path, head, records, separator, style, options)
-    counted = lines == 0
-    comments = len(head.comments) if not counted else 0
-    return Dialect(separator, style, tuple(names), lines, comments, not counted, (*notes, *said))
+    comments = len(head.comments) - (lines == head.lines - 1) if lines else 0
+    return Dialect(separator, style, tuple(names), lines, comments, lines > 0, (*notes, *said))
 
 
 def _read_head(path: str) -> _Head:
@@ -247,7 +246,7 @@ def _names(
     """Names of the columns, lines before the first row, and what to say of them."""
     cells = records[0]
     if options.header != "no" and (names := _names_in_comment(path, head, cells, separator, style)):
-        return names, head.lines - 1, []
+        return names, head.lines - 1, [f"columns of {path} have their names from a line that begins with #"]
     notes = list[str]()
     comes_again = options.header == "auto" and _comes_again(records, style)
     if comes_again:

@@ -102,6 +102,15 @@ def list_names(names: Sequence[str], most: int = 8) -> str:
     return text + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def count_words(count: int, thing: str) -> str:
+    """A number of things in words.
+
+    >>> count_words(1, "cell"), count_words(2, "cell")
+    ('1 cell', '2 cells')
+    """
+    return f"{count} {thing}{'s' if count != 1 else ''}"
+
+
 def without_columns(names: Sequence[str]) -> str:
     """How columns are left out by name, on the command line and in Python."""
     return f"--without {','.join(names)!r} (without={[*names]!r})"

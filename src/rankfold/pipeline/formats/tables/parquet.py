@@ -127,7 +127,11 @@ def parquet_paths(path: str) -> tuple[str, ...]:
     if paths:
         return paths
     folders = (os.path.join(path, name) for name in names if PARTITION.fullmatch(name))
-    return tuple(each for folder in folders if os.path.isdir(folder) for each in parquet_paths(folder))
+
+    def is_folder(name: str) -> bool:  # links may lead back
+        return os.path.isdir(name) and not os.path.islink(name)
+
+    return tuple(each for folder in folders if is_folder(folder) for each in parquet_paths(folder))
 
 
 def _partitions(path: str, file: str) -> list[str]:

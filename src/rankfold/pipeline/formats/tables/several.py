@@ -19,6 +19,9 @@ from rankfold.pipeline.formats.tables.dialect import SEPARATORS
 from rankfold.pipeline.formats.tables.options import ReadOptions, list_names
 from rankfold.pipeline.formats.tables.parquet import PARQUET_ENDINGS, parquet_paths, parquet_reader
 
+TABLE_ENDINGS = (*SEPARATORS, *PARQUET_ENDINGS)
+"""Ends of names of tables, those of text also before .gz and .bz2."""
+
 
 def is_text_table(path: str) -> bool:
     """Whether a file is a table of text, by its name."""
