@@ -162,7 +162,9 @@ def _in_words(error: BaseException) -> str:
     if _is_stale(error):
         return f"{STALE}; {RESUME_HINT}"
     if isinstance(error, RankfoldError):
-        return str(error)
+        from rankfold.workflows.wording import in_command
+
+        return in_command(str(error))
     if isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere():
         return "the working folder was removed. Change to one that is there, and give the command again"
     return f"{_of_file(error) or f'{type(error).__name__}: {error}'} (--debug shows where)"

@@ -1,10 +1,12 @@
-"""Words of messages and tables: options of commands as keys of a file, columns below each other."""
+"""Words of messages and tables: options of commands, as keys of a file too; columns below each other."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 
+from rankfold.methods.registry import methods
 from rankfold.pipeline.errors import Interrupted, PlanError, RankfoldError
 from rankfold.pipeline.text import Lines, printable
 from rankfold.settings.yaml_file import Document, Keys, SettingsError
@@ -12,16 +14,37 @@ from rankfold.settings.yaml_file import Document, Keys, SettingsError
 KEYS = {"out": "outputs", "no-rows": "with_rows: false"}
 """Options that have another name in a file."""
 
-SAME = "memory rank tol passes k row-axes select-rows select-columns drop-missing-columns drop-missing-rows"
-SAME += " missing-chunks scratch oversampling seed workers threads time-limit grad-tol base queries columns"
-SAME += " without header layout dtype metric solver init"
-"""Options that have the same name in a file."""
+SAME = "memory row-axes select-rows select-columns drop-missing-columns drop-missing-rows missing-chunks"
+SAME += " scratch workers threads columns without header layout dtype"
+"""Options that have the same name in a file, besides arguments of methods."""
 
-VALUE = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|lanczos|fill|random|DIR|time")
+VALUE = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|lanczos|fill|error|random|DIR|time")
 """Words after an option that are its value."""
 
 VAGUE = ("method", "input", "needs", "resources", "columns")
 """Keys of a stage that are words of many messages."""
+
+
+IN_PYTHON = re.compile(r"\b\w+=(?:'[^']*'|[\w.]+)? \((--[a-z][a-z-]*(?: [^()]*)?)\)")
+"""What is said of an argument in Python, and in brackets of its option."""
+
+
+@functools.cache
+def _names() -> frozenset[str]:
+    """Options that have the same name in a file."""
+    arguments = (each.name for method in methods() for each in method.parameters())
+    return frozenset([*SAME.split(), *(name.lower().replace("_", "-") for name in arguments)])
+
+
+def in_command(message: str) -> str:
+    """A message that names arguments of Python and their options, as one that names options alone.
+
+    >>> in_command("say missing_chunks='fill' (--missing-chunks fill), or how many, k= (--k)")
+    'say --missing-chunks fill, or how many, --k'
+    """
+    kind = type(message)
+    message = IN_PYTHON.sub(r"\1", message)
+    return Lines.of(message) if kind is Lines else message
 
 
 def in_file(message: str) -> str:
@@ -31,18 +54,20 @@ def in_file(message: str) -> str:
     'Give memory: 52MiB, or solver: krylov, which outputs needs (with_rows: false).'
     >>> in_file("cannot write x.zarr. Choose another --out.")
     'cannot write x.zarr. Choose other outputs.'
+    >>> in_file("ask for larger partitions, partition_rows= (--partition-rows)")
+    'ask for larger partitions, partition_rows'
     """
 
     def key(match: re.Match[str]) -> str:
-        if match[1] not in KEYS and match[1] not in SAME.split():
+        if match[1] not in KEYS and match[1] not in _names():
             return match[0]
         name = KEYS.get(match[1], match[1].replace("-", "_"))
         return f"{name}: {match[2]}" if match[2] else name
 
     kind = type(message)
+    message = in_command(message)
     message = re.sub(r"\banother --out\b", "other --out", message)
     message = re.sub(rf"(?<![\w-])--([a-z][a-z-]*)(?: ({VALUE.pattern})(?!\w))?", key, message)
-    message = re.sub(r"\b(\w+)= \(\1\)", r"\1", message)
     return Lines.of(message) if kind is Lines else message
 
 

@@ -107,7 +107,6 @@ def test_a_package_of_another_version_fails(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("settings", "verdict", "text"),
     [
-        ({}, "failed", "says nothing"),
         ({"KillWait": "2 sec"}, "warning", "KillWait 2 sec"),
         ({"KillWait": "30 sec", "JobRequeue": "1"}, "ok", "preempted jobs are not told"),
         ({"SlurmctldParameters": "a,preempt_send_user_signal"}, "ok", "preempted jobs are told"),
@@ -116,6 +115,22 @@ def test_a_package_of_another_version_fails(monkeypatch: pytest.MonkeyPatch) -> 
 def test_settings_of_slurm_are_judged(settings: dict[str, str], verdict: str, text: str) -> None:
     found = doctor_slurm.check_settings(settings)
     assert found.verdict == verdict and text in found.found
+
+
+@pytest.mark.parametrize(("profile", "verdict"), [(None, "not checked"), (Profile(), "failed")])
+def test_slurm_without_a_controller_is_not_said_to_be_fine(
+    profile: Profile | None, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in doctor_slurm.COMMANDS:
+        (tmp_path / name).write_text("#!/bin/sh\necho 'error: no such file slurm.conf' >&2; exit 1\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho slurm 23.11\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (found,) = doctor_slurm.slurm_findings(profile)
+    assert found.verdict == verdict
+    assert (
+        found.found == "slurm 23.11 is installed, and no controller answers: error: no such file slurm.conf"
+    )
 
 
 def test_an_account_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

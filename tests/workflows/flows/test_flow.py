@@ -17,7 +17,7 @@ from reference import same_bytes, to_zarr
 
 import rankfold as rf
 from rankfold.cluster.profiles import shipped_profiles
-from rankfold.workflows.wording import in_file
+from rankfold.workflows.wording import in_command, in_file
 
 
 @pytest.fixture
@@ -132,6 +132,9 @@ def test_messages_name_keys_and_not_options() -> None:
     wanted = "Give memory: 52MiB, or solver: krylov, which outputs needs (with_rows: false), or rank. "
     wanted += "See --print"
     assert in_file(said) == wanted
+    said = "say missing_chunks='error' (--missing-chunks error), or partition_rows= (--partition-rows)"
+    assert in_file(said) == "say missing_chunks: error, or partition_rows"
+    assert in_command(said) == "say --missing-chunks error, or --partition-rows"
 
 
 def test_there_is_no_such_file(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rankfold.cluster.doctor.local import Finding
+from rankfold.cluster.doctor.local import Finding, Verdict
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import ask, refusal
 from rankfold.pipeline.errors import InputError
@@ -21,15 +21,17 @@ KILL_SECONDS = 5
 def slurm_findings(profile: Profile | None) -> Iterator[Finding]:
     """Checks that ask SLURM and start no job."""
     commands = check_commands()
-    yield commands
     if commands.verdict == "failed":
+        yield commands
         return
-    settings = read_settings()
-    if not settings and profile is None:
-        yield Finding("SLURM settings", "not checked", "its controller does not answer here")
+    answer = ask("scontrol", "show", "config")
+    settings = read_settings(answer.stdout)
+    if not settings:
+        yield _not_configured(commands.found, answer.stderr, wanted=profile is not None)
         return
+    yield commands
     yield check_settings(settings)
-    if not settings or profile is None:
+    if profile is None:
         return
     yield check_partition(profile)
     yield check_account(profile)
@@ -46,17 +48,22 @@ def check_commands() -> Finding:
     return Finding("SLURM", "ok", ask("sbatch", "--version").stdout.strip() or "version not said")
 
 
-def read_settings() -> dict[str, str]:
-    """``scontrol show config`` by name; empty when the controller does not answer."""
-    lines = ask("scontrol", "show", "config").stdout.splitlines()
-    pairs = (line.split("=", 1) for line in lines if "=" in line)
+def _not_configured(version: str, message: str, *, wanted: bool) -> Finding:
+    """Commands that are installed where no controller answers them."""
+    reason = (message.strip() or "scontrol show config says nothing").splitlines()[0]
+    advice = "Log in where jobs are submitted, or ask the site; --cluster local needs none"
+    verdict: Verdict = "failed" if wanted else "not checked"
+    return Finding("SLURM", verdict, f"{version} is installed, and no controller answers: {reason}", advice)
+
+
+def read_settings(text: str) -> dict[str, str]:
+    """What ``scontrol show config`` prints, by name."""
+    pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
     return {name.strip(): value.strip() for name, value in pairs}
 
 
 def check_settings(settings: dict[str, str]) -> Finding:
     """What decides how a job ends, and whether it begins again."""
-    if not settings:
-        return Finding("SLURM settings", "failed", "scontrol show config says nothing", "Ask the site")
     parameters = settings.get("SlurmctldParameters", "")
     choices = {name: settings.get(name, "not said") for name in ("JobRequeue", "KillWait", "MaxArraySize")}
     warns_preempted = "preempt_send_user_signal" in parameters

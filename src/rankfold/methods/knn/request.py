@@ -190,7 +190,9 @@ def compile_metric(metric: Callable[..., Any], what: str = "metric") -> Callable
         function.compile(rows)
         return_type = function.overloads[rows].signature.return_type
     except (numba.core.errors.NumbaError, TypeError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        # The first line is the step of numba that failed, the second what is wrong.
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        reason = next((line for line in lines if not line.startswith("Failed in ")), lines[0])
         raise InputError(
             f"{what} {_name(metric)} is not a function of two float64 rows that numba compiles: {reason}"
         ) from error

@@ -306,7 +306,10 @@ def unreachable(name: str, error: Exception) -> UnreachableError:
 
 def _reason(error: Exception) -> str:
     """What a store said, in one line, without the queries of addresses: there may be signatures in them."""
-    return re.sub(r"(://[^\s?]*)\?[^\s\"')]*", r"\1?...", str(error).partition("\n")[0])
+    reason = re.sub(r"(://[^\s?]*)\?[^\s\"')]*", r"\1?...", str(error).partition("\n")[0])
+    if "builder error" in str(error):  # of the library beneath, for an address that it may not call
+        return f"{reason}: is the endpoint one of http://, say so by AWS_ALLOW_HTTP=true"
+    return reason
 
 
 # What lies at an address --------------------------------------------------------------------------

@@ -95,6 +95,17 @@ def _explain(name: str) -> Iterator[None]:
         raise zarr_refusal(name, error) from error
 
 
+def _instead(store: Any) -> str:
+    """What to give in place of an array in a store that is not read."""
+    from zarr.storage import MemoryStore, ZipStore
+
+    if isinstance(store, MemoryStore):
+        return "Give the numbers, array[:], or write them to a folder"
+    if isinstance(store, ZipStore):
+        return "Unpack it, and give the path of the folder"
+    return "Give its address instead, as s3://bucket/store.zarr::array"
+
+
 def _folder(array: zarr.Array[Any], name: str | None) -> str:
     """Folder of the store of an array."""
     from zarr.storage import LocalStore
@@ -108,7 +119,7 @@ def _folder(array: zarr.Array[Any], name: str | None) -> str:
     if not isinstance(store, LocalStore):
         raise InputError(
             f"{name or array.name} lies in a {type(store).__name__}; only local stores are read as objects. "
-            "Give its address instead, as s3://bucket/store.zarr::array"
+            f"{_instead(store)}"
         )
     return os.path.abspath(store.root)
 
