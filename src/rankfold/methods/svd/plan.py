@@ -142,6 +142,13 @@ def _fits(request: Request, source: Source, budget: Budget) -> bool:
     return _has_room(sweeps_of(request, strategy).arrange(budget), budget, half=half)
 
 
+def _could(request: Request, method: str, source: Source, budget: Budget) -> bool:
+    """Whether another solver can do what is asked, within the budget."""
+    if request.adaptive and not SOLVERS[method].finds_rank:
+        return False
+    return _fits(dataclasses.replace(request, method=method), source, budget)
+
+
 def _takes_half(request: Request, strategy: Strategy) -> bool:
     """Whether no more than half of the memory is taken: for a matrix of any size that is to be kept."""
     return strategy.solver.holds_matrix and request.method != "auto"
@@ -189,14 +196,11 @@ def _way_out(request: Request, strategy: Strategy, budget: Budget) -> str:
         )
     if advice := solver.way_out(request, strategy):
         return advice
-    if strategy.otherwise is not None and _fits(
-        dataclasses.replace(request, method="krylov"), source, budget
-    ):
-        return strategy.otherwise.solver.way_out(request, strategy.otherwise)
     way_out = ""
     if request.kind != "qr":
-        for method, reason in solver.narrower.items():
-            if method in SOLVERS and _fits(dataclasses.replace(request, method=method), source, budget):
+        otherwise = {} if strategy.otherwise is None else strategy.otherwise.solver.narrower
+        for method, reason in {**otherwise, **solver.narrower}.items():
+            if method in SOLVERS and _could(request, method, source, budget):
                 way_out += f", or --solver {method}, which {reason}"
                 break
         if rank := _rank_that_fits(request, source, budget):

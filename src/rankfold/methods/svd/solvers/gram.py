@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -234,6 +234,7 @@ class Gram(BlockSolver):
     scales_first = False
     keeps_square = True
     loops = ("panels", "double")
+    narrower: ClassVar[Mapping[str, str]] = {"krylov": "keeps no (n, n) matrix"}
 
     def least_passes(self, request: Request, view: View) -> int:
         """The second is for the long factor."""
@@ -271,10 +272,6 @@ class Gram(BlockSolver):
     def panels(self, strategy: Strategy) -> Panels:
         """The panels of the Gram pass."""
         return gram_panels(strategy.view, 1)
-
-    def way_out(self, request: Request, strategy: Strategy) -> str:
-        """See ``Solver``."""
-        return ", or --solver krylov, which keeps no (n, n) matrix"
 
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start

@@ -10,8 +10,9 @@ reflections find R, and what R tells makes the basis.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -272,6 +273,7 @@ class Tsqr(Solver):
     takes_complex = True
     scales_first = False
     loops = ("panels", "double")
+    narrower: ClassVar[Mapping[str, str]] = {"krylov": "keeps no (n, n) matrix"}
 
     def least_passes(self, request: Request, view: View) -> int:
         """The second writes the long factor."""
@@ -330,7 +332,7 @@ class Tsqr(Solver):
             return ""
         if request.rank == min(strategy.view.source.shape):
             return ", or say how many components are enough, rank= (--rank): all of them were asked for"
-        return ", or --solver krylov, which keeps no (n, n) matrix"
+        return ""
 
     def advice(self, request: Request, strategy: Strategy, passes: int) -> str:
         """Nothing tells more: the type is too short."""
