@@ -372,6 +372,7 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
             raise InputError(
                 f"{store} is a folder of Cell Ranger; import it first: rankfold import {store} STORE.zarr"
             )
+        _refuse_files(store)
         return matrix_at(store, array, missing=missing, rows=rows)
     suffix = os.path.splitext(store)[1].lower()
     if suffix not in OPENERS:
@@ -385,6 +386,20 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
             f"{', '.join(OPENERS)}, nor a table, {', '.join(TABLE_ENDINGS)}{hint}"
         )
     return OPENERS[suffix](store, array, missing, rows)
+
+
+def _refuse_files(folder: str) -> None:
+    """Raise ``InputError`` for a folder of files that are read, with the name that stands for them."""
+    if node_kind(folder) is not None:
+        return
+    with os.scandir(folder) as entries:
+        files = [entry.name for entry in entries if not entry.name.startswith(".")]
+    endings = {os.path.splitext(name)[1] for name in files}
+    if len(endings) == 1 and (ending := endings.pop()) in (*OPENERS, *TABLE_ENDINGS):
+        raise InputError(
+            f"{folder} is a folder of {ending} files. To read them, say which: "
+            f"'{os.path.join(folder, '*' + ending)}'"
+        )
 
 
 def _series(locations: Sequence[str], missing: str | None, rows: Rows) -> Source:

@@ -9,7 +9,6 @@ import math
 import os
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -109,7 +108,7 @@ def require_array(path: str, array: str) -> None:
     near = difflib.get_close_matches(array, arrays, n=1) if array else []
     hint = f" Did you mean {path}::{near[0]}?" if near else ""
     if holder is None and kind is None:
-        choices = f"{hint} {_list_arrays(path, arrays)}" if arrays else _files_in(path)
+        choices = f"{hint} {_list_arrays(path, arrays)}" if arrays else " Give a Zarr store or a .npy file"
         raise InputError(
             f"{path} is a folder without Zarr metadata (zarr.json, .zarray or .zgroup)"
             f"{f', and has no array {array}' if array else ''}.{choices}"
@@ -123,15 +122,6 @@ def require_array(path: str, array: str) -> None:
     raise InputError(
         f"{path}{'::' + array if array else ''} is a Zarr group, not an array. {_list_arrays(path, arrays)}"
     )
-
-
-def _files_in(path: str) -> str:
-    """Sentence that says how files of a folder are meant, by the ending that most of them have."""
-    endings = Counter(os.path.splitext(name)[1] for name in os.listdir(path) if not name.startswith("."))
-    common = next((ending for ending, _ in endings.most_common() if ending), None)
-    if common is None:
-        return " Give a Zarr store or a .npy file"
-    return f" To read the files in it, say which: '{os.path.join(path, '*' + common)}'"
 
 
 def _list_arrays(path: str, arrays: dict[str, str]) -> str:

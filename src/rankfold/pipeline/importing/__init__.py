@@ -255,7 +255,7 @@ def _import(matrix: object, options: ReadOptions, view: ViewOptions, job: _Job) 
         location = os.fsdecode(matrix)
         place = None if is_address(location) else split_location(location)[0]
         reader = open_reader(location, options)
-    elif options.selects or options.of_text:
+    elif options.selects or options.has_style:
         raise InputError("columns are chosen by name in .csv, .tsv and .parquet files; cut the array instead")
     if reader is None:
         source = open_source(matrix, **view)

@@ -51,7 +51,12 @@ class ReadOptions:
     @property
     def of_text(self) -> bool:
         """Whether anything is said that only a text file has."""
-        return (self.header, self.decimal, self.thousands) != ("auto", "auto", None)
+        return self.header != "auto" or self.has_style
+
+    @property
+    def has_style(self) -> bool:
+        """Whether anything is said of how numbers are written."""
+        return (self.decimal, self.thousands) != ("auto", None)
 
     def later(self) -> dict[str, Any]:
         """What differs from its default of options that stores of before know nothing of, for JSON."""

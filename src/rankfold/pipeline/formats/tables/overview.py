@@ -105,4 +105,7 @@ def describe_table(location: str) -> TableInfo | None:
     columns = {each.name: each for look in reversed(looks) for each in look.columns}
     columns |= {each.name: each for look in looks for each in look.columns if each.obstacle is not None}
     first = [columns[each.name] for each in looks[0].columns]
+    if len(first) > 1 and not first[0].name.strip():
+        first[0] = TableColumn("column 1", first[0].kind, "it has no name, so it names rows")
+    notes += tuple(dict.fromkeys(look.hint.strip() for look in looks if look.hint))
     return TableInfo(location, len(paths), size, sum(each.rows for each in looks), whole, tuple(first), notes)

@@ -146,8 +146,8 @@ def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> Par
     With ``options.numeric`` those that hold no numbers in one of the files are left out.
     """
     notes = list[str]()
-    if options.of_text:
-        raise InputError(f"{path} is no text: header, decimal and thousands are for .csv, .tsv and .txt")
+    if options.has_style:
+        raise InputError(f"{path} is no text: decimal and thousands are for .csv, .tsv and .txt")
     if partitions := _partitions(path, paths[0]):
         notes.append(
             f"{list_names(partitions)} of {path} are names of folders, no columns of files, and were left out"
@@ -197,7 +197,13 @@ def _reader_of(
 def look_at_parquet(paths: Sequence[str]) -> Look:
     """What the columns of files hold, by what these say of themselves."""
     with open_parquet(paths[0], STREAM_BYTES[0]) as file:
-        return _look(paths, file.schema_arrow.names)
+        names, index = file.schema_arrow.names, _index_columns(file.schema_arrow)
+    look = _look(paths, names)
+    columns = tuple(
+        each._replace(obstacle="it names rows, as pandas wrote it") if each.name in index else each
+        for each in look.columns
+    )
+    return replace(look, columns=columns)
 
 
 def _look(paths: Sequence[str], names: Sequence[str]) -> Look:
