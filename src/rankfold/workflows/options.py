@@ -259,7 +259,7 @@ def output_of(method: Method) -> Callable[..., dict[str, Any]]:
 
 
 Store = Annotated[
-    str, typer.Argument(help="STORE.zarr, STORE.zarr::array, s3://..., or a .npy, .h5, .nc, .fbin file")
+    str, typer.Argument(help="STORE.zarr, STORE.zarr::array, s3://..., or a .npy, .h5, .nc, .csv file")
 ]
 
 

@@ -101,7 +101,7 @@ def test_text_is_read_as_it_comes(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         ("a;b\n1.234,5;-2\n", {"thousands": "."}, [[1234.5, -2]]),
         ("a;b\n1 234,5;2\n", {"thousands": " ", "decimal": ","}, [[1234.5, 2]]),
         ("a;b\n1,234;5\n", {"decimal": ","}, [[1.234, 5]]),
-        ("a;b\n1,234;5\n", {"thousands": ","}, [[1234, 5]]),
+        ("a;b\n1,234;5\n", {"thousands": ",", "dtype": "int32"}, [[1234, 5]]),
         ('a,b\n"1,23",5\n', {"thousands": ","}, "'a' has '1,23' in line 2"),
         ('a,b\n"1,234",5\n', {}, "'a' has '1,234' in line 2.*--thousands ','"),
         ("a;b\n1.234,5;2\n", {}, r"'a' has '1\.234,5'.*--thousands '\.'"),

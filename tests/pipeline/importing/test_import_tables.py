@@ -138,6 +138,7 @@ def test_a_type_may_be_asked_for(tmp_path: Path, dtype: str) -> None:
     [
         ("+5,-0", "int8", None),
         ("True,1", "bool", None),
+        ("-7,' 9'", "int16", "'b' has \"' 9'\""),
         ("300,1", "uint8", "'a' has '300' in line 2, which is no uint8.*choose a type that holds it"),
         ("1.5,x", "int64", r"2 of 2 columns hold what is no int64: 'a' \('1.5' .*'b' \('x'"),
         ("9" * 5000 + ",1", "int64", "'a' has '999"),

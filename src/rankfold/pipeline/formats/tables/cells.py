@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.dtypes import cut
 from rankfold.pipeline.formats.tables.options import count_words, list_names
 
 PLAIN = (
@@ -44,9 +45,6 @@ ODD = (
 TRUE = ("True", "TRUE", "true")
 FALSE = ("False", "FALSE", "false")
 
-WORDS_OF_NUMBERS = ("inf", "-inf", "+inf", "infinity", "-infinity", "+infinity")
-"""Numbers that are no digits, in lower case."""
-
 
 @dataclass(frozen=True, slots=True)
 class Style:
@@ -59,11 +57,19 @@ class Style:
     def number(self) -> str:
         """A pattern of all cells that are numbers, for Python and for Arrow."""
         point = re.escape(self.decimal)
-        whole = r"[0-9]+"
-        if self.thousands is not None:
-            whole = rf"(?:[0-9]+|[0-9]{{1,3}}(?:{re.escape(self.thousands)}[0-9]{{3}})+)"
-        digits = rf"(?:{whole}(?:{point}[0-9]*)?|{point}[0-9]+)"
+        digits = rf"(?:{self._whole}(?:{point}[0-9]*)?|{point}[0-9]+)"
         return rf"^[+-]?(?:{digits}(?:[eE][+-]?[0-9]+)?|(?i:inf(?:inity)?))$"
+
+    @property
+    def whole_number(self) -> str:
+        """A pattern of all cells that are whole numbers."""
+        return rf"^[+-]?{self._whole}$"
+
+    @property
+    def _whole(self) -> str:
+        if self.thousands is None:
+            return "[0-9]+"
+        return rf"(?:[0-9]+|[0-9]{{1,3}}(?:{re.escape(self.thousands)}[0-9]{{3}})+)"
 
     def plain(self, cell: str) -> str:
         """A cell that is a number, as everybody writes it."""
@@ -100,7 +106,7 @@ def read_cells(arrow: Any, compute: Any, texts: Any, kind: Any, style: Style) ->
     missing = compute.or_(compute.is_in(cells, value_set=arrow.array(PLAIN)), marks)
     yes, no = (compute.is_in(cells, value_set=arrow.array(words)) for words in (TRUE, FALSE))
     truths = compute.or_(yes, no)
-    pattern = style.number if arrow.types.is_floating(kind) else r"^[+-]?[0-9]+$"
+    pattern = style.number if arrow.types.is_floating(kind) else style.whole_number
     numbers = compute.match_substring_regex(cells, pattern)
     wrong = compute.invert(compute.or_(numbers, compute.or_(missing, truths)))
     cells = compute.if_else(numbers, cells, None)
@@ -147,14 +153,14 @@ class Wrong(NamedTuple):
     cells: int
     """How many there are."""
 
-    def joined(self, other: Wrong | None) -> Wrong:
+    def joined(self, other: Wrong) -> Wrong:
         """This one, and others that come later in the same column."""
-        return self if other is None else self._replace(cells=self.cells + other.cells)
+        return self._replace(cells=self.cells + other.cells)
 
     def words(self, rows: int | None = None) -> str:
         """The first cell and its line; of how many, where others of ``rows`` are numbers."""
         some = f", {self.cells} of {rows} cells" if rows is not None and self.cells < rows else ""
-        return f"{self.cell!r} in line {self.line}{some}"
+        return f"{cut(repr(self.cell))} in line {self.line}{some}"
 
 
 @dataclass(slots=True)
