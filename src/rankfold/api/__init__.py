@@ -8,4 +8,5 @@ identity     in what a finished result differs from what is asked
 call         plan; the functions of methods of other packages
 where        arguments of where and how, which all functions take
 arguments    what callers in Python say, checked before it means anything
+docstrings   what docstrings say of arguments that many share
 """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 # One thread for every library below, before any is loaded: parallelism is that of the sweeps.
@@ -31,6 +32,7 @@ from rankfold.workflows.commands import (
     submit,
     verify,
 )
+from rankfold.workflows.options import SHOW_JOBS
 from rankfold.workflows.reporting import plain, quoting_words, say
 
 LINE = 200
@@ -73,9 +75,17 @@ app = typer.Typer(
 def _root(
     version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False,
 ) -> None:
+    SHOW_JOBS.set(_show_jobs)
     if version:
         say(f"rankfold {__version__}")
         raise typer.Exit
+
+
+def _show_jobs(name: str, values: Mapping[str, Any]) -> None:
+    from rankfold.workflows.operations.command_task import jobs_of_command
+    from rankfold.workflows.operations.jobs import show_jobs
+
+    show_jobs(jobs_of_command(name, values), as_json=values["as_json"])
 
 
 RESULTS, MATRICES, FLOWS = "Use a result", "See, plan and import a matrix", "Run workflows"

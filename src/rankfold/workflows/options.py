@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,10 @@ from rankfold.workflows.reporting import report_errors
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
+
+SHOW_JOBS: ContextVar[Callable[[str, Mapping[str, Any]], None]] = ContextVar("SHOW_JOBS")
+"""Shows what a command would submit, by its name and what was typed. Set by the command line, which knows all
+commands."""
 
 Print = Annotated[
     bool, typer.Option("--print", help="show the jobs that would be submitted; submit none, write nothing")
@@ -51,9 +56,7 @@ def command(
             silent = shows_progress and values.pop("quiet")
             with report_errors(debug), compare_checksums(verify), silence(silent):
                 if may_submit and values.pop("show"):
-                    from rankfold.workflows.operations.jobs import jobs_of_command, show_jobs
-
-                    show_jobs(jobs_of_command(run.__name__, values), as_json=values["as_json"])
+                    SHOW_JOBS.get()(run.__name__, values)
                     return
                 group_values = [
                     group(**{p.name: values.pop(p.name) for p in options})

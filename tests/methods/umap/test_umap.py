@@ -299,7 +299,7 @@ def test_what_is_degenerate_has_a_layout(x: Array, k: int, asked: dict[str, Any]
         (
             lambda x: rf.knn(x, 3),
             {"init": "spektral"},
-            "init 'spektral' is not known .*take spectral, random",
+            "'spektral' is not known .*take spectral, random",
         ),
         (lambda x: rf.knn(x, 3), {"init": gaussian(7)}, "have shape .7, 5., but 300 rows of 2 coordinates"),
         (lambda x: rf.knn(x, 3), {"init": gaussian(301)[:, :2]}, "have shape .301, 2., but 300 rows"),

@@ -6,9 +6,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rankfold.cluster.executor import positive_count
+from rankfold.api.execute import worker_jobs
+from rankfold.cluster.executor import choose_executor, positive_count
+from rankfold.cluster.queues.system import JobScript
 from rankfold.cluster.slurm.job_script import allocation_of
 from rankfold.cluster.slurm.profile import Profile
+from rankfold.methods.growth.growth import grow
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
 from rankfold.methods.model.transform import embedding_of
 from rankfold.methods.registry import METHODS
@@ -44,6 +47,25 @@ def plan_command(name: str, values: OptionValues, profile: Profile) -> Plan:
     workers, threads = (positive_count(key, place[key]) for key in ("workers", "threads"))
     nodes = allocation_of(profile, workers, threads, place["memory"])
     return make_plan(task, nodes.budget)
+
+
+def jobs_of_command(name: str, values: OptionValues) -> list[JobScript]:
+    """Jobs of a command, by what was typed: the workers that ``--cluster`` asks for."""
+    executor = choose_executor(**{key: values[key] for key in options.place()})
+    task = task_of_command(name, values)
+    if "out" not in values:
+        raise InputError(
+            f"{name} keeps no result that its jobs and this machine share, so it has none: give it without "
+            "--cluster"
+        )
+    overwrite = values["overwrite"]
+    if values.get("grows") is not None:
+        growing = grow(task, values["grows"], values["out"], executor.budget.device, redo=overwrite)
+        if growing is None:
+            return []
+        task, overwrite = growing, overwrite or growing.replaces
+    where = {"out": values["out"], "scratch": values["scratch"], "overwrite": overwrite}
+    return worker_jobs(task, executor, what=f"workers of {name}", **where)
 
 
 def task_of_command(name: str, values: OptionValues) -> Task:

@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
-from rankfold.api.execute import jobs_of, worker_jobs
-from rankfold.cluster.executor import choose_executor
+from rankfold.api.execute import jobs_of
 from rankfold.cluster.queues.system import JobScript
-from rankfold.methods.growth.growth import grow
-from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.run_directory import RunDirectory
 from rankfold.pipeline.text import Lines, json_text
-from rankfold.workflows import options
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import StagePlan, Workflow, executor_of, survey
 from rankfold.workflows.flows.record import Record
-from rankfold.workflows.operations.command_task import task_of_command
 from rankfold.workflows.reporting import say
 
 NOTHING = "no jobs: all is done already, or runs on this machine. --cluster names a profile whose jobs do it"
 """What is said where nothing would be submitted."""
-
-
-def jobs_of_command(name: str, values: Mapping[str, Any]) -> list[JobScript]:
-    """Jobs of a command, by what was typed: the workers that ``--cluster`` asks for."""
-    executor = choose_executor(**{key: values[key] for key in options.place()})
-    task = task_of_command(name, values)
-    if "out" not in values:
-        raise InputError(
-            f"{name} keeps no result that its jobs and this machine share, so it has none: give it without "
-            "--cluster"
-        )
-    overwrite = values["overwrite"]
-    if values.get("grows") is not None:
-        growing = grow(task, values["grows"], values["out"], executor.budget.device, redo=overwrite)
-        if growing is None:
-            return []
-        task, overwrite = growing, overwrite or growing.replaces
-    where = {"out": values["out"], "scratch": values["scratch"], "overwrite": overwrite}
-    return worker_jobs(task, executor, what=f"workers of {name}", **where)
 
 
 def jobs_of_flow(workflow: Workflow, first: str | None, only: str | None) -> list[JobScript]:
