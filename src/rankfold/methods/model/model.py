@@ -209,7 +209,7 @@ class FactorModel:
         if any(step.name == "sample_weight" for step in parse_steps(facts.get("prepare"))):
             raise InputError(
                 f"rows of {self.name} were weighed by sample_weight, and a result keeps no weights of rows: "
-                "leave out physical, or reconstruct rows that transform brings into it"
+                "leave out physical"
             )
         return affine_of(facts, lambda name: np.asarray(self.result[name][...]))
 

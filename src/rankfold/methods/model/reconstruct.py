@@ -374,13 +374,14 @@ class Reconstruction:
         """Names of rows and columns, and where they lie in the array of the data."""
         facts, name, rows = self.model.result.attrs["input"], self.model.name, self.rows
         layout, names = facts.get("layout", {}), facts.get("names", {})
-        if rows != (0, self.model.shape[0]):
+        if rows != (0, self.model.shape[0]) and not isinstance(layout.get("rows"), str):
             kept = np.arange(*rows)
             own = names_of_result(name, self.model.result.attrs, 0)
-            names = {**names, "rows": None if own is None else own.take(kept).as_json()}
+            lines = {} if own is None else {"rows": own.take(kept).as_json()}
+            names = {side: known for side, known in {**names, **lines}.items() if known}
             places = kept if (whole := places_in_words(layout, "rows")) is None else whole[kept]
             layout = {"shape": list(self.model.shape), **layout, "rows": runs_of(places)}
-        return {"layout": layout, "names": names}
+        return {part: known for part, known in (("layout", layout), ("names", names)) if known}
 
 
 def _span(rows: slice | None, length: int) -> Span:

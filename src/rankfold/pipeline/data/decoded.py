@@ -17,7 +17,7 @@ from rankfold.pipeline.chunks.geometry import Piece, requests
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.meaning import Meaning
-from rankfold.pipeline.data.names import Attributes, Axis
+from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.selection import unit
 from rankfold.pipeline.data.source import Volume, Wrapper, row_marks
 from rankfold.pipeline.data.stacked import axis_of
@@ -61,11 +61,6 @@ class DecodedVolume(Wrapper):
     def axis(self, number: int) -> Axis:
         """An axis with its labels."""
         return axis_of(self.inner, number)
-
-    @property
-    def attributes(self) -> Attributes:
-        """What is said of its numbers, such as units."""
-        return getattr(self.inner, "attributes", {})
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place, decoded; see ``Volume``."""

@@ -15,7 +15,7 @@ decoded once.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
@@ -301,6 +301,12 @@ class Wrapper:
     def codec(self) -> str:
         """How chunks are compressed."""
         return str(getattr(self.inner, "codec", "unknown"))
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """What is said of its numbers, such as units."""
+        found: Mapping[str, str] = getattr(self.inner, "attributes", {})
+        return found
 
     def check(self) -> None:
         """Raise ``ChunkError`` for what can be found wrong, also in what is left out."""

@@ -180,11 +180,6 @@ class StackedSource(Readable, Wrapper):
                 return written
         return Names.of([axis_of(self.inner, number) for number in numbers])
 
-    @property
-    def attributes(self) -> Attributes:
-        """What is said of its numbers, such as units."""
-        return getattr(self.inner, "attributes", {})
-
     def fingerprint(self) -> str:
         """Digest of the array and of how its axes are stacked."""
         text = f"{self.inner.fingerprint()} {self.row_axes} {self.column_axes}"
