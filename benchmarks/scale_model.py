@@ -166,7 +166,7 @@ def run_seconds(plan: Plan, machine: Machine, workers: int) -> SweepSeconds:
 
 
 def sweeps_of(plan: Plan) -> list[Pass]:
-    """Likely sweeps that have tasks; of a layout those that exchange positions, once its graph is made."""
+    """Likely sweeps that have tasks; of a layout those that exchange positions, once it begins."""
     sweeps = [sweep for sweep in plan.likely_sweeps if sweep.tasks]
     return [sweep for sweep in sweeps if sweep.name == "layout"] if plan.kind == "umap" else sweeps
 
@@ -191,7 +191,7 @@ def plan_of(kind: str, rows: int, machine: Machine, workers: int) -> Plan:
     if machine.gpus:
         budget = Budget(machine.memory_bytes, 1, workers, 1, machine.cores - 1, bandwidth=machine.bandwidth)
     if kind == "umap":
-        return METHODS["umap"].task(imagined_lists(rows, 15)).plan(budget)
+        return METHODS["umap"].task(imagined_lists(rows, 15), init="random").plan(budget)
     source = ShapeOnly.with_chunks((rows, COLUMNS), np.dtype(np.float32), (CHUNK_ROWS, COLUMNS), "x")
     return METHODS[kind].task(source, **METHODS_OF_TABLE[kind]).plan(budget)
 

@@ -69,7 +69,7 @@ On a machine with nodes of 128 cores or 4 GPUs, 512 GB of memory and 200 Gb/s, a
 500 GB/s: four workers to a node, each of 32 cores or of one GPU of 15 Tflop/s in float32; for `umap`,
 whose positions must fit in a process, one worker to a node. A core multiplies 80 Gflop/s in float32,
 which is what segments are cut by. Matrices have 1000 columns of float32. Times are those of the passes
-that are likely; for `umap` those of the layout alone, once there is a graph. Seconds:
+that are likely; for `umap` those of the layout alone, from a random start. Seconds:
 
 {table}
 

@@ -1,11 +1,15 @@
 """Layouts of one graph from one start: seconds and quality, ours beside umap-learn's.
 
     python benchmarks/umap_layout.py --images fashion_mnist.npz --out benchmarks/results/umap_layout.json
+    python benchmarks/umap_layout.py --rows 15000 --starts components eigenvectors random --threads 1 ...
 
-Images of 784 float32, 15 neighbors with the image itself, a start from two principal components. Layouts
-take turns, in one thread, where umap-learn keeps to its seed, and in two, where it does not. Seconds are of
-umap-learn's epochs alone, and of the whole call of ours: of the processor in one thread, by the wall in two.
-Quality is that of each seed: trustworthiness and continuity of a sample of rows, and preservation of all.
+Images of 784 float32, or the digits of scikit-learn (``--images digits``), 15 neighbors with the image
+itself, 200 epochs. Layouts take turns from each start: two principal components; eigenvectors of the graph,
+each system by its own way, which are its default; anywhere. In one thread umap-learn keeps to its seed, in
+two it does not. Seconds are of umap-learn's epochs alone, and of the whole call of ours, eigenvectors
+included: of the processor in one thread, by the wall in two. Quality is that of each seed: trustworthiness
+and continuity of a sample of rows among all, trustworthiness of a sample by itself, the share of rows whose
+class most of their 10 neighbors in the plane have, and preservation of the neighbors of all rows.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import statistics
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +35,9 @@ os.environ["NUMBA_NUM_THREADS"] = "2"
 
 import numba
 import numpy as np
+from sklearn.datasets import load_digits
 from umap.layouts import optimize_layout_euclidean
+from umap.spectral import spectral_layout
 from umap.umap_ import make_epochs_per_sample
 
 import rankfold as rf
@@ -38,10 +45,12 @@ from rankfold.methods.umap.request import LayoutRequest
 from rankfold.methods.umap.start import start_positions
 
 SEEDS = (0, 1, 2)
-THREADS = (1, 2)
 K = 14
 EPOCHS = 200
 SAMPLE_ROWS = 5000
+ROWS_BY_THEMSELVES = 4000
+CLASS_NEIGHBORS = 10
+COMPONENTS, EIGENVECTORS, ANYWHERE = STARTS = ("components", "eigenvectors", "random")
 
 Array = np.ndarray[Any, Any]
 
@@ -58,64 +67,105 @@ def theirs(graph: Any, start: Array, seed: int, threads: int, epochs: int = EPOC
     return optimize_layout_euclidean(positions, positions, *ends, *how, parallel=threads > 1, move_other=True)
 
 
-def ours(graph: rf.Result, start: Array, seed: int, threads: int, folder: Path) -> Array:
+def ours(graph: rf.Result, start: object, seed: int, threads: int, folder: Path) -> Array:
     """A layout of ours, with all that a run does besides."""
-    out = folder / f"ours-{seed}-{threads}.zarr"
-    result = rf.umap(graph, init=start, n_epochs=EPOCHS, seed=seed, threads=threads, out=out)
-    return np.asarray(result.embedding[...])
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        how: dict[str, Any] = {"n_epochs": EPOCHS, "seed": seed, "threads": threads}
+        result = rf.umap(graph, init=start, **how, out=Path(out) / "r.zarr")
+        return np.asarray(result.embedding[...])
 
 
-def quality(x: Array, embedding: Array, neighbors: rf.Result) -> dict[str, float]:
+def starts_of(x: Array, graph: Any, names: Sequence[str]) -> dict[str, tuple[Array, object]]:
+    """Positions that umap-learn begins at, and what ours is told, by the name of the start."""
+    rows = len(x)
+    components = np.asarray(rf.pca(x, 2).scores[...])
+    found: dict[str, tuple[Array, object]] = {
+        COMPONENTS: (start_positions(components, rows, 2, 0), components),
+        ANYWHERE: (start_positions(None, rows, 2, 0), "random"),
+    }
+    if EIGENVECTORS in names:
+        vectors = spectral_layout(x, graph, 2, np.random.RandomState(0))
+        found[EIGENVECTORS] = start_positions(vectors, rows, 2, 0), "spectral"
+    return {name: found[name] for name in names}
+
+
+def quality(x: Array, classes: Array, embedding: Array, neighbors: rf.Result) -> dict[str, float]:
     near = rf.knn(embedding.astype(np.float32), K)
+    some = np.random.default_rng(0).permutation(len(x))[:ROWS_BY_THEMSELVES]
+    votes = classes[near.indices[:, :CLASS_NEIGHBORS]]
+    counts = np.stack([(votes == each).sum(axis=1) for each in range(classes.max() + 1)], axis=1)
     return {
-        "trustworthiness": float(rf.trustworthiness(x, embedding, K + 1, sample_rows=SAMPLE_ROWS)),
-        "continuity": float(rf.continuity(x, embedding, K + 1, sample_rows=SAMPLE_ROWS)),
+        "trustworthiness within a sample": float(rf.trustworthiness(x[some], embedding[some], K + 1)),
+        "classes": float((counts.argmax(axis=1) == classes).mean()),
+        "trustworthiness": float(rf.trustworthiness(x, embedding, K + 1, sample_rows=min(len(x), SAMPLE_ROWS))),
+        "continuity": float(rf.continuity(x, embedding, K + 1, sample_rows=min(len(x), SAMPLE_ROWS))),
         "preservation": float(rf.neighborhood_preservation(neighbors, near)),
     }
 
 
-def compare(x: Array, folder: Path) -> dict[str, Any]:
+def compare(
+    x: Array, classes: Array, names: Sequence[str], threads_of: Sequence[int], folder: Path
+) -> dict[str, Any]:
     neighbors = rf.knn(x, K, out=folder / "neighbors.zarr")
     graph = rf.fuzzy_graph(neighbors, out=folder / "graph.zarr")
-    given, weights = np.asarray(rf.pca(x, 2).scores[...]), graph.graph
-    start = start_positions(given, len(x), 2, 0)
-    sides = {
-        "umap-learn": functools.partial(theirs, weights, start),
-        "rankfold": functools.partial(ours, graph, given, folder=folder),
-    }
-    for threads in THREADS:
-        theirs(weights, start, 0, threads, epochs=1)  # compiles
-    rf.umap(graph, init=given, n_epochs=1)
+    weights = graph.graph
+    starts = starts_of(x, weights, names)
+    for threads in threads_of:
+        theirs(weights, start_positions(None, len(x), 2, 0), 0, threads, epochs=1)  # compiles
+    rf.umap(graph, n_epochs=1)
     found: dict[str, Any] = {}
-    for seed, threads, (name, layout) in itertools.product(SEEDS, THREADS, sides.items()):
+    for seed, threads, (start, (positions, told)) in itertools.product(SEEDS, threads_of, starts.items()):
+        sides = {
+            "umap-learn": functools.partial(theirs, weights, positions),
+            "rankfold": functools.partial(ours, graph, told, folder=folder),
+        }
         clock = time.process_time if threads == 1 else time.perf_counter
-        began = clock()
-        embedding = layout(seed=seed, threads=threads)
-        run = {"seconds": clock() - began, **quality(x, embedding, neighbors)}
-        found.setdefault(_title(name, threads), []).append(run)
-    ratios = {threads: _times_faster(found, threads) for threads in THREADS}
+        for name, layout in sides.items():
+            began = clock()
+            embedding = layout(seed=seed, threads=threads)
+            run = {"seconds": clock() - began, **quality(x, classes, embedding, neighbors)}
+            found.setdefault(_title(name, start, threads), []).append(run)
+    ratios = {
+        _title("", start, threads): _times_faster(found, start, threads)
+        for start, threads in itertools.product(starts, threads_of)
+    }
     return {**found, "times faster, median": ratios}
 
 
-def _title(name: str, threads: int) -> str:
-    return name if threads == 1 else f"{name}, {threads} threads"
+def _title(name: str, start: str, threads: int) -> str:
+    return ", ".join(filter(None, (name, start, f"{threads} threads" * (threads > 1))))
 
 
-def _times_faster(found: dict[str, Any], threads: int) -> float:
-    peer, own = (found[_title(name, threads)] for name in ("umap-learn", "rankfold"))
+def _times_faster(found: dict[str, Any], start: str, threads: int) -> float:
+    peer, own = (found[_title(name, start, threads)] for name in ("umap-learn", "rankfold"))
     return statistics.median(a["seconds"] / b["seconds"] for a, b in zip(peer, own, strict=True))
+
+
+def images(path: Path) -> tuple[Array, Array]:
+    """Images in rows, and the class of each."""
+    if str(path) == "digits":
+        x, classes = load_digits(return_X_y=True)
+    else:
+        stored = np.load(path)
+        x, classes = stored["X"], stored["y"]
+    return x.astype(np.float32), classes.astype(np.int64)
 
 
 def main() -> None:
     """Compare, say, and keep."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--images", type=Path, required=True)
+    parser.add_argument("--rows", type=int, help="as many of the images, drawn")
+    parser.add_argument("--starts", nargs="+", choices=STARTS, default=[COMPONENTS])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    x = np.load(arguments.images)["X"].astype(np.float32)
+    x, classes = images(arguments.images)
+    some = np.sort(np.random.default_rng(0).permutation(len(x))[: arguments.rows])
+    x, classes = x[some], classes[some]
     with tempfile.TemporaryDirectory() as folder:
-        found = compare(x, Path(folder))
+        found = compare(x, classes, arguments.starts, arguments.threads, Path(folder))
     versions = {name: importlib.metadata.version(name) for name in ("umap-learn", "numba", "numpy")}
     facts = {"machine": platform.machine(), "cores": os.cpu_count(), "rows": len(x), "epochs": EPOCHS}
     arguments.out.write_text(json.dumps({**facts, "versions": versions, **found}, indent=1) + "\n")
