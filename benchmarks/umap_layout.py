@@ -97,7 +97,9 @@ def quality(x: Array, classes: Array, embedding: Array, neighbors: rf.Result) ->
     return {
         "trustworthiness within a sample": float(rf.trustworthiness(x[some], embedding[some], K + 1)),
         "classes": float((counts.argmax(axis=1) == classes).mean()),
-        "trustworthiness": float(rf.trustworthiness(x, embedding, K + 1, sample_rows=min(len(x), SAMPLE_ROWS))),
+        "trustworthiness": float(
+            rf.trustworthiness(x, embedding, K + 1, sample_rows=min(len(x), SAMPLE_ROWS))
+        ),
         "continuity": float(rf.continuity(x, embedding, K + 1, sample_rows=min(len(x), SAMPLE_ROWS))),
         "preservation": float(rf.neighborhood_preservation(neighbors, near)),
     }

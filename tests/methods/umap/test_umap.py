@@ -163,6 +163,16 @@ def test_digits_lie_with_their_neighbors(graph: rf.Result, digits: Array) -> Non
     assert result.attrs["edges_that_pull"] == len(edges.read([np.arange(1797)])[0].neighbors)
 
 
+def test_default_layouts_are_as_good_as_those_of_umap_learn(graph: rf.Result, digits: Array) -> None:
+    """Those of umap-learn have .9854 to .9864 after 200 epochs from eigenvectors, and differ by 4e-4.
+
+    With the edges of each vertex in one order, ours had .9829 to .9853.
+    """
+    found = [rf.umap(graph, n_epochs=200, seed=seed, threads=1).embedding for seed in range(2)]
+    values = [trustworthiness(digits, np.asarray(embedding), n_neighbors=15) for embedding in found]
+    assert np.mean(values) > 0.9855
+
+
 def test_a_layout_is_as_good_as_that_of_umap_learn(graph: rf.Result, digits: Array) -> None:
     umap = pytest.importorskip("umap.umap_", reason="umap-learn is not installed")
     start = np.asarray(rf.pca(digits, 2, threads=1).scores)
