@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+import rankfold
 import rankfold.scanpy as ours
 from rankfold.pipeline.errors import InputError
 
@@ -129,7 +130,21 @@ def test_backed_objects_are_read_where_they_lie(tmp_path: Path) -> None:
     backed.file.close()
 
 
+def test_rounding_of_singles_is_not_warned_of() -> None:
+    """Nobody can act on an error of 1e-6 that rounding hides; one of 1e-3 is told."""
+    rng = np.random.default_rng(0)
+    x = np.log1p(rng.poisson(rng.gamma(0.5, 1.0, (5, 800))[rng.integers(0, 5, 700)])).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours.pp.pca(anndata.AnnData(x))
+    with pytest.warns(rankfold.RankfoldWarning):
+        ours.pp.pca(anndata.AnnData(x + np.float32(1e6)), 5)
+
+
 def test_wrong_arguments_are_told() -> None:
+    for count in (1, 0):
+        with pytest.raises(InputError, match=f"n_neighbors={count} leaves no neighbor, .*: say at least 2"):
+            ours.pp.neighbors(cells(), n_neighbors=count, use_rep="X")
     with pytest.raises(InputError, match="svd_solver='lobpcg' is not known"):
         ours.pp.pca(cells(), svd_solver="lobpcg")
     with pytest.raises(InputError, match=r"adata.var has no column 'nothing'"):

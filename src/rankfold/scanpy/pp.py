@@ -23,6 +23,12 @@ Array = npt.NDArray[Any]
 TOL = 1e-6
 """Estimated relative error of singular values, near what ARPACK leaves of float32."""
 
+ROUNDING = "rounding errors of float32 products"
+"""What a warning says of estimates that no more passes would bring below ``TOL``."""
+
+LEAST_SAID = 1e-4
+"""Error of rounding that is worth a warning: below it nobody can act on one."""
+
 FULL_COMPONENTS = 50
 SOLVERS = {None: "auto", "auto": "auto", "arpack": "auto", "full": "auto", "covariance_eigh": "gram"}
 SMALL = 50
@@ -115,16 +121,23 @@ def _decompose(
     least = min(source.shape)
     if n_comps is None:
         n_comps = FULL_COMPONENTS if least > FULL_COMPONENTS else least - 1
-    return source, rankfold.pca(
-        source,
-        n_comps,
-        tol=TOL,
-        center=arguments["zero_center"],
-        solver=SOLVERS.get(arguments["svd_solver"], "auto"),
-        seed=seed or 0,
-        memory=arguments["memory"],
-        progress=False,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", f".*{ROUNDING}", rankfold.RankfoldWarning)
+        result = rankfold.pca(
+            source,
+            n_comps,
+            tol=TOL,
+            center=arguments["zero_center"],
+            solver=SOLVERS.get(arguments["svd_solver"], "auto"),
+            seed=seed or 0,
+            memory=arguments["memory"],
+            progress=False,
+        )
+    if result.attrs["largest_error_estimate"] > LEAST_SAID:
+        for message in result.attrs["warnings"]:
+            if ROUNDING in message:
+                warnings.warn(message, rankfold.RankfoldWarning, stacklevel=3)
+    return source, result
 
 
 def _variances(source: Source, result: rankfold.Result, *, zero_center: bool) -> tuple[Array, Array]:
@@ -202,11 +215,18 @@ def neighbors(
     if n_neighbors > cells.n_obs:  # as scanpy does
         n_neighbors = 1 + int(0.5 * cells.n_obs)
         warnings.warn(f"n_obs too small: adjusting to n_neighbors = {n_neighbors}", stacklevel=2)
+    if n_neighbors < 2:
+        raise InputError(
+            f"n_neighbors={n_neighbors} leaves no neighbor, since each cell counts as one of its own: say at "
+            "least 2"
+        )
     result = rankfold.knn(points, n_neighbors - 1, metric=metric, memory=memory, progress=False)
     result.to_anndata(cells, key_added=key_added, overwrite=True)
     params = cells.uns[key_added or "neighbors"]["params"]
     params["random_state"] = random_state
-    params |= {name: value for name, value in (("use_rep", use_rep), ("n_pcs", n_pcs)) if value is not None}
+    for name, value in (("use_rep", use_rep), ("n_pcs", n_pcs)):  # as scanpy, only what was asked for
+        params.pop(name, None)
+        params |= {} if value is None else {name: value}
     return cells if copy else None
 
 

@@ -19,6 +19,7 @@ import rankfold as rf
 from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.data.source import compressed
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
+from rankfold.pipeline.exporting.plots.row_columns import open_column
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.importing import import_array
 
@@ -246,6 +247,13 @@ def test_old_annotations_choose_cells_and_results_are_refused(tmp_path: Path) ->
     np.testing.assert_array_equal(whole(open_source(place, mask_obs="good")), X[::2])
     with pytest.raises(InputError, match=r"obs of .* has no column 'goot'. Did you mean good\?"):
         open_source(place, mask_obs="goot")
+    kinds = open_column(f"{place}::kind")
+    assert kinds.categories == ("B", "NK", "T") and kinds.read(0, 4).tolist() == [0, 1, 2, 0]
+    np.testing.assert_array_equal(open_column(f"{place}::{UNIQUE[3]}").read(0, CELLS), X[:, 3])
+    with pytest.raises(
+        SourceNotFoundError, match=r"no 'kin': name one after ::, of obs/good, obs/kind, or the na"
+    ):
+        open_column(f"{place}::kin")
     with pytest.raises(InputError, match=r"before version 0.7, .*read_h5ad\(old\).write_h5ad\(new\)"):
         rf.pca(X, 2).to_anndata(place)
 

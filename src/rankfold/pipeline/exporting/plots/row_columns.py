@@ -20,7 +20,9 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.edition import edition_around
 from rankfold.pipeline.data.names import Axis, Names, find_places, is_counted, names_of_result
+from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.formats.cell_frames import column_of, columns_of, is_records
 from rankfold.pipeline.formats.handles import open_hdf5, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
 from rankfold.pipeline.formats.naming import UNREADABLE, index_of_frame
@@ -36,6 +38,9 @@ from rankfold.pipeline.formats.tables.several import is_text_table
 from rankfold.pipeline.regular import bounded_lines, require_regular
 
 Array = npt.NDArray[Any]
+
+GENE_ROWS = 2**14
+"""Rows of which the numbers of a gene are read together."""
 
 MOST_NAMES = 8
 """Most columns that a message names."""
@@ -210,16 +215,50 @@ def _npy(store: str, name: str) -> Column:
 
 
 def _in_group(root: Any, store: str, name: str) -> Column:
-    """An array of a group, or a column of AnnData's ``obs``, by its path or its name alone."""
+    """An array of a group, or a column of AnnData's ``obs``, by its path or its name alone, or a gene."""
     if not name and "labels" in root:
         name = "labels"  # of k-means
     for path in (name, f"obs/{name}"):
         if name and path in root and path != "obs":
             return _with_names(_element(root[path], f"{store}::{path}"), root, path)
-    known = [f"obs/{each}" for each in root["obs"]] if "obs" in root else [*root]
+    if name and (column := _of_cells(root, store, name)) is not None:
+        return _with_names(column, root, f"obs/{name}")
+    known = [f"obs/{each}" for each in columns_of(root["obs"])] if "obs" in root else [*root]
     choices = ", ".join(sorted(known)[:MOST_NAMES]) + ", ..." * (len(known) > MOST_NAMES)
+    choices += ", or the name of a gene" if "var" in root else ""
     asked = f"no {name!r}" if name else "several arrays"
     raise SourceNotFoundError(f"{store} has {asked}: name one after ::, of {choices}")
+
+
+def _of_cells(root: Any, store: str, name: str) -> Column | None:
+    """A column of ``obs`` as AnnData before 0.7 kept it, or the numbers of a gene; None of others."""
+    if not {"obs", "var"} <= set(root):
+        return None
+    frame = root["obs"]
+    if is_records(frame) and name in columns_of(frame):
+        words = root.get(f"uns/{name}_categories")
+        return Column(
+            f"{store}::obs/{name}", column_of(frame, name), None if words is None else _words(words)
+        )
+    return _of_gene(store, name) if "X" in root else None
+
+
+def _of_gene(store: str, name: str) -> Column | None:
+    """A column of ``X`` by its name, 8 bytes a row in memory; None where there is none of that name."""
+    from rankfold.pipeline.formats import open_source
+
+    source = open_source(f"{store}::X")
+    names = names_of(source, 1)
+    labels = np.empty(0, str) if names is None or names.labels is None else names.labels
+    places = np.flatnonzero(labels == name)
+    if not len(places):
+        return None
+    rows, at = source.shape[0], int(places[0])
+    values = np.empty((rows, 1), source.dtype)
+    for top in range(0, rows, GENE_ROWS):
+        bottom = min(rows, top + GENE_ROWS)
+        source.read_into(values[top:bottom], (top, bottom), (at, at + 1))
+    return Column(f"{store}::{name}", values[:, 0])
 
 
 def _with_names(column: Column, root: Any, path: str) -> Column:
