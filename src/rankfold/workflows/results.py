@@ -178,7 +178,7 @@ def took(result: Result) -> list[str]:
     history = History.of(result.path)
     attempts = f" in {len(history.attempts)} attempts" if len(history.attempts) > 1 else ""
     seconds, compiling = history.seconds or last.get("seconds", 0.0), history.compile_seconds
-    attempts += f", {compiling:.3g} s of it compiling," if compiling >= 1 else ""
+    attempts += f", {compiling:.3g} s of it compiling" if compiling >= 1 else ""
     last = last if history.peak is None else history.peak.facts
     measured_bytes, base = last.get("measured_bytes"), last.get("baseline_bytes")
     peak = "not measured" if measured_bytes is None else format_bytes(measured_bytes)
