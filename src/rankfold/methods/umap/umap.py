@@ -230,8 +230,8 @@ class UmapTask:
         first, more = self._first_positions()
         if parameters.init == SPECTRAL and not self.is_spectral:
             run.warnings.append(
-                f"a graph of {self.rows} rows has no {parameters.n_components} eigenvectors to begin at: rows "
-                "begin at random"
+                f"a graph of {self.rows} rows has no {parameters.n_components} eigenvectors to begin at: "
+                "rows begin at random"
             )
         goal = DensityGoal.of(self.graph, edges, parameters)
         positions = lay_out(run, edges, parameters, lambda: first, self._processes(run), goal)

@@ -70,7 +70,7 @@ def _move_in_plane(
         x, y = positions[vertex, 0], positions[vertex, 1]
         own, first, last = _mix(key + STEP * np.uint64(vertex + 1)), pointers[place], pointers[place + 1]
         edge = _drawn(own, first, last)
-        for step in range(first, last):
+        for _step in range(first, last):
             edge = edge + 1 if edge + 1 < last else first
             if not _pulls(epoch, phases[edge]):
                 continue
@@ -123,7 +123,7 @@ def _move_in_space(
             x[d] = positions[vertex, d]
         own, first, last = _mix(key + STEP * np.uint64(vertex + 1)), pointers[place], pointers[place + 1]
         edge = _drawn(own, first, last)
-        for step in range(first, last):
+        for _step in range(first, last):
             edge = edge + 1 if edge + 1 < last else first
             if not _pulls(epoch, phases[edge]):
                 continue
