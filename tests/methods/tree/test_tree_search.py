@@ -46,7 +46,7 @@ def hard(kind: str, n: int = 1500, d: int = 3) -> Array:
         "on a line": np.outer(np.arange(n), np.arange(1, d + 1)).astype(float),
         "clusters": r.standard_normal((n, d)) * 1e-6 + 1e3 * r.integers(0, 5, (n, 1)),
         "huge": 1e150 * uniform,
-        "tiny": 1e-200 * uniform,
+        "tiny": 1e-140 * uniform,
         "far away": 1e12 + uniform,
         "in order": np.sort(uniform, axis=0),
         "wide and narrow": uniform * 10.0 ** np.arange(0, -8 * d, -8),

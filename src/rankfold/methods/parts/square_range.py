@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.neighbors.lists import Metric
 from rankfold.methods.parts.sample import Sample
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, sparse_by_rows
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.prepare.moments import FAINTEST
@@ -55,7 +55,14 @@ def refuse_faint_distances(distances: Path, metric: int, *matrices: Source) -> N
 
 def refuse_faint(matrix: Source) -> None:
     """Raise ``DataError`` where some of the rows have only numbers that are too small to be squared."""
-    size = float(np.abs(Sample.of(View(matrix, Orientation.ROWS), 0).read()).max(initial=0))
+    sample, stored = Sample.of(View(matrix, Orientation.ROWS), 0), sparse_by_rows(matrix)
+    if stored is None:
+        size = float(np.abs(sample.read()).max(initial=0))
+    else:
+        rows = matrix.shape[0]
+        starts = [rows * i // sample.places for i in range(sample.places)]
+        parts = (stored.read_sparse((start, start + sample.rows_per_place)) for start in starts)
+        size = max(float(np.abs(part.data).max(initial=0)) for part in parts)
     if 0 < size < FAINT_NUMBERS:
         refuse_size(matrix, size)
 
