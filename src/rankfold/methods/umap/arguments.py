@@ -9,8 +9,8 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
 from rankfold.methods.registry import LAYOUT, Input, Method
 
-SPECTRAL, RANDOM = "spectral", "random"
-INITS = (SPECTRAL, RANDOM, "custom")
+SPECTRAL = "spectral"
+INITS = (SPECTRAL, "random", "custom")
 """Where vertices begin; the last has no name for callers, who give positions."""
 
 
