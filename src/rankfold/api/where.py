@@ -25,7 +25,7 @@ VIEW = (
 
 
 class Where(TypedDict, total=False):
-    """Where a task runs and where its result goes. All are None by default, but for flags, which are False."""
+    """Where a task runs and where its result goes. Flags are False by default, all others None."""
 
     memory: Annotated[
         "str | int | None",
@@ -107,7 +107,7 @@ class OfMatrix(Where, total=False):
         "Rows",
         Argument(
             "axes that become the rows; others are stacked",
-            "Names or numbers of the axes of an array that become the rows; the others are stacked into columns.",
+            "Names or numbers of the axes that become the rows; the others are stacked into columns.",
         ),
     ]
     select_rows: Annotated[

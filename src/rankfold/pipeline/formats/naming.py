@@ -103,7 +103,7 @@ def axis_in(root: Any, array: str, number: int, name: str | None, length: int) -
         if name is None:
             known = (dimension_names(root[array]) or ())[number] or known
         path = "/".join((*array.split("/")[:-1], known))
-        labels = root.get(path) if path != array else None
+        labels: Any = root.get(path) if path != array else None
         if hasattr(labels, "shape"):
             return Axis.of(known, length, coordinate(labels, labels.attrs), labels.attrs)
     return Axis(known, length)
