@@ -55,6 +55,7 @@ EXCEPTIONS = {
     "pipeline/importing/coo_sort.py _pieces": "made by this process, in a folder of its own",
     "pipeline/exporting/plots/row_columns.py _npy": "its only caller has looked",
     "pipeline/formats/netcdf.py _open": "its only caller, and Handles, have looked",
+    "pipeline/formats/remote.py open_group": "objects of a store, no files",
     "pipeline/chunks/bounded_store.py open_bounded": "a store is given, of regular files or of objects",
 }
 """Functions that open otherwise, and why."""
