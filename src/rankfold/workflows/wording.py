@@ -28,6 +28,9 @@ VAGUE = ("method", "input", "needs", "resources", "columns")
 IN_PYTHON = re.compile(r"\b\w+=(?:'[^']*'|[\w.]+)? \((--[a-z][a-z-]*(?: [^()]*)?)\)")
 """What is said of an argument in Python, and in brackets of its option."""
 
+OF_OPTION = re.compile(r"(--[a-z][a-z-]*(?: (?:'[^']*'|[\w.]+))?) \(\w+=[^()]*\)")
+"""The other way round: what is said of an option, and in brackets of its argument in Python."""
+
 
 @functools.cache
 def _names() -> frozenset[str]:
@@ -41,9 +44,11 @@ def in_command(message: str) -> str:
 
     >>> in_command("say missing_chunks='fill' (--missing-chunks fill), or how many, k= (--k)")
     'say --missing-chunks fill, or how many, --k'
+    >>> in_command("with --numeric (numeric=True), or --without 'a b' (without=['a b'])")
+    "with --numeric, or --without 'a b'"
     """
     kind = type(message)
-    message = IN_PYTHON.sub(r"\1", message)
+    message = OF_OPTION.sub(r"\1", IN_PYTHON.sub(r"\1", message))
     return Lines.of(message) if kind is Lines else message
 
 

@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.formats.handles import library
-from rankfold.pipeline.formats.tables.options import count_words
+from rankfold.pipeline.formats.tables.options import count_words, without_columns
 
 MOST_COLUMNS = 20
 """Most columns that a message names."""
 
-ALL_NUMBERS = "Keep columns of numbers alone with --numeric (numeric=True), or leave these out"
-"""What helps where several columns hold no numbers."""
+ALL_NUMBERS = "Keep columns of numbers alone with --numeric (numeric=True), or import the table"
+"""What helps where columns hold no numbers; what follows says how an import leaves them out."""
 
 LARGEST_WHOLE = 2**53
 """Whole numbers up to here are numbers of 64 bits with a fraction too."""
@@ -162,8 +162,8 @@ class NumericTable(ABC):
         """The error for a whole number that a float of 64 bits does not hold."""
         return DataError(
             f"{path}: column {name!r} has {number} in row {row + 1} of the data, which {self.block_dtype} "
-            "does not hold to the last digit. Where it is a name and no number, leave the column out with "
-            f"--without {name!r}"
+            "does not hold to the last digit. Where it is a name and no number, import the table with "
+            f"{without_columns([name])}"
         )
 
 

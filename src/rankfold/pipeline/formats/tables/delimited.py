@@ -350,8 +350,8 @@ class DelimitedReader(NumericTable):
             ((name, only),) = found.items()
             kind = "not a number" if is_real else f"no {self.block_dtype}"
             return DataError(
-                f"{self.name}: column {name!r} has {only.words()}, which is {kind}.{hint} Leave the column "
-                f"out with {without_columns([name])}{other}"
+                f"{self.name}: column {name!r} has {only.words()}, which is {kind}.{hint} "
+                f"{ALL_NUMBERS} with {without_columns([name])}{other}"
             )
         words = [f"{name!r} ({each.words(rows)})" for name, each in found.items()]
         more = f" and {len(words) - MOST_COLUMNS} more" if len(words) > MOST_COLUMNS else ""

@@ -312,8 +312,7 @@ def _no_numbers(path: str, file: Any, fields: Sequence[Any], schema: Any) -> Exc
         for each in fields[:MOST_COLUMNS]
     ]
     more = f"; and {len(fields) - MOST_COLUMNS} more" if len(fields) > MOST_COLUMNS else ""
-    advice = "Leave it out" if len(fields) == 1 else ALL_NUMBERS
-    return DataError(f"{path}: {'; '.join(words)}{more}. {advice} with {without_columns(names)}{other}")
+    return DataError(f"{path}: {'; '.join(words)}{more}. {ALL_NUMBERS} with {without_columns(names)}{other}")
 
 
 def _first_value(file: Any, name: str, kind: Any) -> str:
