@@ -27,6 +27,7 @@ A message says what was asked, what was found, and what to change, with the numb
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
@@ -75,6 +76,24 @@ class UnfitFileError(InputError, OSError):
         error = cls(f"{name} is {found}, {limit or 'where a regular file belongs'}")
         error.found, error.most_bytes, error.strerror = found, most_bytes, f"it is {found}"
         return error
+
+
+class SeveralArraysError(InputError):
+    """A store holds several arrays, and none of them was named."""
+
+    arrays: tuple[str, ...] = ()
+    """Paths of the arrays in the store, those first that are likely meant."""
+
+    @classmethod
+    def of(cls, message: str, arrays: Iterable[str]) -> SeveralArraysError:
+        """The error for a store with some arrays."""
+        error = cls(message)
+        error.arrays = tuple(arrays)
+        return error
+
+
+class SeveralAxesError(InputError):
+    """An array has more than two axes, and it was not said which of them are the rows."""
 
 
 class ArgumentError(InputError, TypeError):

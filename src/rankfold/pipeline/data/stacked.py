@@ -28,7 +28,7 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Attributes, Axis, Named, Names
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Volume, Wrapper, row_marks, stack_grids
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, SeveralAxesError
 
 Rows = str | int | Sequence[str | int] | None
 """What a caller may give: ``"time"``, ``"time,level"``, ``0``, ``["time", "level"]``, or nothing."""
@@ -50,7 +50,7 @@ def row_axes(name: str, axes: tuple[str, ...], shape: Sequence[int], rows: Rows)
     if rows is None:
         if len(shape) == 2:
             return (0,)
-        raise InputError(_ask(name, axes, shape))
+        raise (SeveralAxesError if len(shape) > 2 else InputError)(_ask(name, axes, shape))
     names = _split(rows)
     places = [_axis(name, axes, shape, each) for each in names]
     if len(set(places)) < len(places):

@@ -18,6 +18,7 @@
     tables     .csv, .txt and .parquet files and their like
     packed     text that is compressed
     series     several files as one matrix
+    contents   what a store of several arrays, or an array of several axes, holds
     naming     what containers call rows and columns
     open_like  rows that come to a result, opened as its rows were
 

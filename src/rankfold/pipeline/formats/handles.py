@@ -21,7 +21,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError, SourceNotFoundError
+from rankfold.pipeline.errors import (
+    ChunkError,
+    InputError,
+    RankfoldError,
+    SeveralArraysError,
+    SourceNotFoundError,
+)
 from rankfold.pipeline.formats.cell_frames import column_of, columns_of
 from rankfold.pipeline.formats.locate import (
     is_address,
@@ -50,7 +56,8 @@ def choose(path: str, text: str, shapes: Shapes) -> str:
         raise SourceNotFoundError(f"{path} has no dataset {text}.{hint} {list_names(path, shapes)}")
     if len(wide) == 1:
         return next(iter(wide))
-    raise InputError(f"{path} holds several datasets or none. {list_names(path, shapes)}")
+    message = f"{path} holds several datasets or none. {list_names(path, shapes)}"
+    raise SeveralArraysError.of(message, _in_order(wide)) if wide else InputError(message)
 
 
 def list_names(path: str, shapes: Shapes) -> str:
@@ -58,10 +65,14 @@ def list_names(path: str, shapes: Shapes) -> str:
     if not shapes:
         return "It holds no datasets"
     shapes = {name: shape for name, shape in shapes.items() if len(shape) >= 2} or shapes
-    names = sorted(shapes, key=lambda name: (-len(shapes[name]), name))
+    names = _in_order(shapes)
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     lines = ", ".join(f"{name} {shapes[name]}" for name in names[:MOST_NAMES])
     return f"It holds {lines}{more}. Name one: {path}::{names[0]}"
+
+
+def _in_order(shapes: Shapes) -> list[str]:
+    return sorted(shapes, key=lambda name: (-len(shapes[name]), name))
 
 
 class Handles:

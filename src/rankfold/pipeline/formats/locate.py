@@ -12,7 +12,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from rankfold.pipeline.errors import InputError, SourceNotFoundError, UnfitFileError
+from rankfold.pipeline.errors import (
+    InputError,
+    SeveralArraysError,
+    SourceNotFoundError,
+    UnfitFileError,
+)
 from rankfold.pipeline.regular import is_regular, read_json
 
 MOST_NAMES = 8
@@ -119,8 +124,9 @@ def require_array(path: str, array: str) -> None:
         )
     if kind is None:
         raise SourceNotFoundError(f"{path} has no array {array}.{hint} {_list_arrays(path, arrays)}")
-    raise InputError(
-        f"{path}{'::' + array if array else ''} is a Zarr group, not an array. {_list_arrays(path, arrays)}"
+    raise SeveralArraysError.of(
+        f"{path}{'::' + array if array else ''} is a Zarr group, not an array. {_list_arrays(path, arrays)}",
+        [name for name in arrays if not array or name.startswith(f"{array}/")],
     )
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import require_matrix, whole_lengths
-from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
+from rankfold.pipeline.errors import ChunkError, InputError, SeveralArraysError, SourceNotFoundError
 from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.npy import NO_HEADER, NpySource, header_in, matrix_in, vector_in
 from rankfold.pipeline.formats.zarr.vector import Vector
@@ -93,7 +93,9 @@ def choose_member(path: str, name: str) -> Member:
         return matrices[0]
     if not matrices:
         raise InputError(f"{path} holds {names}: none of them is a matrix")
-    raise InputError(f"{path} holds {names}. Name one: {path}::{matrices[0].name}")
+    raise SeveralArraysError.of(
+        f"{path} holds {names}. Name one: {path}::{matrices[0].name}", [each.name for each in matrices]
+    )
 
 
 def npz_source(path: str, text: str) -> NpySource | CsrSource:

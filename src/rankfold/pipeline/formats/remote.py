@@ -37,6 +37,7 @@ from rankfold.pipeline.errors import (
     ChunkError,
     InputError,
     RankfoldError,
+    SeveralArraysError,
     SourceNotFoundError,
     UnreachableError,
 )
@@ -371,7 +372,10 @@ def _metadata(url: str, array: str, name: str) -> tuple[str, str]:
         except Exception as error:
             raise _refusal(name, error) from error
         if document == "zarr.json" and _node_type(text) == "group":
-            raise InputError(f"{name} is a Zarr group, not an array. {_list_arrays(url, _arrays(url))}")
+            arrays = _arrays(url)
+            raise SeveralArraysError.of(
+                f"{name} is a Zarr group, not an array. {_list_arrays(url, arrays)}", arrays
+            )
         return document, hashlib.blake2b(text, digest_size=16).hexdigest()
     arrays = _arrays(url)
     near = difflib.get_close_matches(array, arrays, n=1) if array else []

@@ -103,9 +103,11 @@ def _describe_store(report: ImportReport) -> str:
 
 @command(store, view)
 def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
-    """Shape, type, chunks and size of a matrix; what a result is."""
+    """Shape, type and size of a matrix, arrays and axes of a file, columns of a table; what a result is."""
     from rankfold.pipeline.data.describe import describe
+    from rankfold.pipeline.errors import SeveralArraysError, SeveralAxesError
     from rankfold.pipeline.formats import open_source
+    from rankfold.pipeline.formats.contents import describe_contents
     from rankfold.pipeline.formats.locate import is_address
     from rankfold.pipeline.formats.tables.overview import describe_table
     from rankfold.pipeline.storage.manifest import require_whole_input
@@ -118,7 +120,13 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
     if as_it_lies and (table := describe_table(store)) is not None:
         say(json_text(table.as_dict(), indent=1) if as_json else str(table))
         return
-    source = open_source(store, **view)
+    try:
+        source = open_source(store, **view)
+    except (SeveralArraysError, SeveralAxesError) as error:
+        arrays = error.arrays if isinstance(error, SeveralArraysError) else ()
+        contents = describe_contents(store, arrays, **view)
+        say(json_text(contents.as_dict(), indent=1) if as_json else str(contents))
+        return
     require_whole_input(getattr(source, "path", None))
     summary = describe(source)
     say(json_text(dataclasses.asdict(summary), indent=1) if as_json else str(summary))
