@@ -179,13 +179,13 @@ def took(result: Result) -> list[str]:
     attempts = f" in {len(history.attempts)} attempts" if len(history.attempts) > 1 else ""
     seconds, compiling = history.seconds or last.get("seconds", 0.0), history.compile_seconds
     attempts += f", {compiling:.3g} s of it compiling" if compiling >= 1 else ""
-    last = last if history.peak is None else history.peak.facts
-    measured_bytes, base = last.get("measured_bytes"), last.get("baseline_bytes")
-    peak = "not measured" if measured_bytes is None else format_bytes(measured_bytes)
+    peak = history.peak
+    measured = "not measured" if peak is None else format_bytes(peak.measured_bytes)
+    planned_bytes = last.get("planned_bytes", 0) if peak is None else peak.planned_bytes
+    base = last.get("baseline_bytes") if peak is None else peak.baseline_bytes
     above = "" if base is None else f" above a baseline of {format_bytes(base)}"
     return [
-        f"{seconds:.3g} s{attempts}, peak memory {peak} of "
-        f"{format_bytes(last.get('planned_bytes', 0))} planned{above}"
+        f"{seconds:.3g} s{attempts}, peak memory {measured} of {format_bytes(planned_bytes)} planned{above}"
     ]
 
 

@@ -23,7 +23,7 @@ def outcome_of(path: Path, rows_before: int | None, imports_bytes: int | None) -
         What an import reads: it keeps no journal.
     """
     history = History.of(path)
-    peak = {} if history.peak is None else history.peak.facts
+    peak = history.peak
     began = 0.0 if history.last is None else history.last.began
     now = dataclasses.replace(history, segments=tuple(s for s in history.segments if s.began >= began))
     return {
@@ -31,8 +31,8 @@ def outcome_of(path: Path, rows_before: int | None, imports_bytes: int | None) -
         "rows_before": rows_before,
         "read_bytes": imports_bytes if imports_bytes is not None else read_bytes(history),
         "read_bytes_last": imports_bytes if imports_bytes is not None else read_bytes(now),
-        "planned_bytes": peak.get("planned_bytes"),
-        "measured_bytes": peak.get("measured_bytes"),
+        "planned_bytes": peak and peak.planned_bytes,
+        "measured_bytes": peak and peak.measured_bytes,
         "seconds": history.seconds,
         "attempts": len(history.attempts) or 1,
         "qualities": {name: value for name in QUALITIES if _is_number(value := history.facts.get(name))},

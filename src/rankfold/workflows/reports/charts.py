@@ -143,12 +143,11 @@ def _mark_workers(
 
 def memory_bars(stages: Sequence[History], title: str, theme: Theme, width: int = WIDTH) -> Figure:
     """Measured peak inside the planned one, of each stage that has both."""
-    rows = [(one, one.peak.facts) for one in stages if one.peak]
+    rows = [(one, one.peak) for one in stages if one.peak]
     figure = new_figure(110 + 62 * len(rows), title, theme, width)
     axes = place_axes(figure, 240, 20, width - 240 - 330, 30 + 62 * len(rows))
-    most = max(facts["planned_bytes"] for _, facts in rows)
-    for number, (_, facts) in enumerate(rows):
-        planned_bytes, measured_bytes = facts["planned_bytes"], facts["measured_bytes"]
+    most = max(peak.planned_bytes for _, peak in rows)
+    for number, (_, (measured_bytes, planned_bytes, _)) in enumerate(rows):
         axes.barh(number, planned_bytes, 0.62, facecolor=theme.rule, edgecolor=theme.muted, linewidth=0.8)
         axes.barh(
             number, measured_bytes, 0.4, color=theme.accent if measured_bytes <= planned_bytes else LOSS_COLOR

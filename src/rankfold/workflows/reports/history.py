@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.journal import epoch_of, lines_of, load_record
@@ -75,6 +75,15 @@ class RunAttempt:
     def compile_seconds(self) -> float:
         """What compiling took before the work began: it is done once after an installation."""
         return float(self.facts.get("compile_seconds", 0.0))
+
+
+class Peak(NamedTuple):
+    """Most memory of a worker above its baseline, over all steps of a result."""
+
+    measured_bytes: int
+    planned_bytes: int
+    baseline_bytes: int | None
+    """Of the step that took most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +156,14 @@ class History:
         ]
 
     @property
-    def peak(self) -> RunAttempt | None:
-        """The one of these that took most memory, as far as that was measured."""
-        measured = [one for one in self.finished if one.has_peaks]
-        return max(measured, key=lambda one: int(one.facts["measured_bytes"]), default=None)
+    def peak(self) -> Peak | None:
+        """Most memory that these took, and that was planned for any of them; None where none was measured."""
+        measured = [one.facts for one in self.finished if one.has_peaks]
+        if not measured:
+            return None
+        most = max(measured, key=lambda facts: int(facts["measured_bytes"]))
+        planned = max(int(facts["planned_bytes"]) for facts in measured)
+        return Peak(int(most["measured_bytes"]), planned, most.get("baseline_bytes"))
 
     @property
     def passes(self) -> int | None:

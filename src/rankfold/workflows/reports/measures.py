@@ -103,13 +103,13 @@ def _measurements(stage: History) -> dict[str, Any]:
     facts = stage.last.facts if stage.last else {}
     if "seconds" not in facts:
         return {}
-    peak = stage.peak.facts if stage.peak else {}
+    peak = stage.peak
     quality = {key: stage.facts[key] for key in QUALITIES if stage.facts.get(key) is not None}
     return {
         "passes": stage.passes,  # an import has none of these
         "reads_bytes": read_bytes(stage),
-        "peak_bytes": peak.get("measured_bytes"),
-        "baseline_bytes": peak.get("baseline_bytes"),
+        "peak_bytes": peak and peak.measured_bytes,
+        "baseline_bytes": peak and peak.baseline_bytes,
         "seconds": facts["seconds"],
         "wait_seconds": facts.get("wait_seconds"),
         "compile_seconds": stage.compile_seconds,
