@@ -163,14 +163,24 @@ def _has_content(section: Section) -> bool:
 
 
 def _headline(facts: dict[str, Any]) -> list[Fact]:
-    measurements = [stage["measured"] for stage in facts["stages"] if stage["measured"]]
+    stages = [stage for stage in facts["stages"] if stage["measured"]]
+    measurements = [stage["measured"] for stage in stages]
     seconds = sum(one["all_attempts_seconds"] for one in measurements)
-    read = sum(one["reads_bytes"] or 0 for one in measurements)
+    is_noted = all(one["reads_bytes"] is not None for one in measurements)
+    read = sum(
+        stage["planned"].get("reads_bytes", 0)
+        if (noted := stage["measured"]["reads_bytes"]) is None
+        else noted
+        for stage in stages
+    )
     peaks = [one["peak_bytes"] for one in measurements if one["peak_bytes"]]
     loss_count = sum(stage["segments"]["lost"] for stage in facts["stages"])
     compiling = sum(one["compile_seconds"] for one in measurements)
     work = f"of work, {tables.time_of(compiling)} of it compiling" if compiling >= 1 else "of work"
-    lines = [Fact(work, tables.time_of(seconds)), Fact("read of matrices", format_bytes(read))]
+    lines = [
+        Fact(work, tables.time_of(seconds)),
+        Fact("read of matrices" if is_noted else "to be read of matrices, as planned", format_bytes(read)),
+    ]
     if peaks:
         lines.append(Fact("peak memory of a worker", format_bytes(max(peaks))))
     attempts = max((len(stage["attempts"]) for stage in facts["stages"]), default=0)
