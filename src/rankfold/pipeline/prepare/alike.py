@@ -35,8 +35,10 @@ def column_names(source: Source) -> Names | None:
 
 def _before_steps(source: PreparedSource) -> Source:
     """What steps began with: a first one that chooses columns is a selection of it."""
-    inner, first = source.inner, source.said[0].name
-    chosen = source.fitted.get(f"prepare_1_{first}_columns")
+    inner = source.inner
+    if not source.said:  # rows that a metric centers
+        return inner
+    chosen = source.fitted.get(f"prepare_1_{source.said[0].name}_columns")
     if chosen is None or not isinstance(inner, SelectedSource) or inner.columns is None:
         return inner
     return inner.inner if np.array_equal(inner.columns.places(), chosen) else inner
