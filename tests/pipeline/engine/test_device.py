@@ -464,7 +464,7 @@ def test_folds_move_nothing_by_themselves() -> None:
         if not fold.__module__.startswith("rankfold.methods.") or not getattr(fold, "step", None):
             continue
         kernels = getattr(fold, "kernels", ())
-        if isinstance(kernels, tuple) and kernels and not device.runs_on_device(kernels):
+        if isinstance(kernels, tuple) and not device.runs_on_device(kernels):
             continue  # what has no code for a device never meets one
         tree = ast.parse(Path(str(module.__file__)).read_text())
         classes = [

@@ -95,7 +95,7 @@ def test_components_are_named_one_by_one() -> None:
     np.testing.assert_array_equal(maps.maps[0].image[~np.isnan(maps.maps[0].image)], result.components[2])
     np.testing.assert_array_equal(series.lines[0].values, np.asarray(result.scores)[:, 2])
     assert len(result.plot("maps", components=3).axes[0].child_axes) == 2
-    with pytest.raises(rf.RankfoldError, match=r"no kind 'map'. Did you mean maps\?"):
+    with pytest.raises(rf.RankfoldError, match=r"no kind 'map' .did you mean 'maps'\?"):
         result.plot("map")
     with pytest.raises(rf.RankfoldError, match="components 1 to 3, and 4 is none"):
         result.plot("maps", components=4)

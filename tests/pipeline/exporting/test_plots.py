@@ -357,7 +357,7 @@ def test_sizes_are_those_of_the_clusters(x: np.ndarray) -> None:
     [
         ({"kind": "scree"}, r"this result of umap has plots of kind scatter, not scree"),
         ({"kind": "pie"}, r"there is no kind 'pie'$"),
-        ({"kind": "scater"}, r"there is no kind 'scater'. Did you mean scatter\?"),
+        ({"kind": "scater"}, r"there is no kind 'scater' .did you mean 'scatter'\?"),
         ({"components": (0, 1)}, r"components 1 to 3, and 0 is none"),
         ({"components": (1, 4)}, r"4 is none"),
         ({"components": (1, 1)}, r"name each once"),

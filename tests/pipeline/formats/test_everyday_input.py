@@ -157,7 +157,9 @@ sys.exit(any(name in sys.modules for name in ("pandas", "anndata", "h5py", "zarr
 def test_axes_given_where_a_flag_is_meant_are_told_what_to_type(tmp_path: Path) -> None:
     for x in (np.ones((20, 3, 4)), np.ones((20, 5))):
         for ask in (rf.pca, rf.svd):
-            for name in ("rows", "row_axes", "with_rows"):
+            with pytest.raises(InputError, match="has no axis 'time'"):
+                ask(x, 2, row_axes="time")
+            for name in ("rows", "with_rows"):
                 with pytest.raises(InputError, match=r"open it first: rankfold\.open\(x, row_axes='time'\)"):
                     ask(x, 2, **{name: "time"})
     with pytest.raises(

@@ -111,7 +111,10 @@ def test_steps_are_said_in_several_ways() -> None:
 @pytest.mark.parametrize(
     ("prepare", "message"),
     [
-        ("log2p", "no step 'log2p'; there are normalize_total, log1p, sqrt, arcsinh, binarize"),
+        (
+            "log2p",
+            "no step 'log2p' .did you mean 'log1p'.*; there are normalize_total, log1p, sqrt, arcsinh",
+        ),
         ("log1p(2, 3)", "log1p takes base"),
         ("log1p(bas=2)", "log1p takes base"),
         ("normalize_total(-1)", "target_sum must be a number above 0, not -1"),

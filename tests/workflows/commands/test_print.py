@@ -132,7 +132,7 @@ def test_jobs_of_other_queues_are_shown(
 def test_stages_and_links_have_jobs_of_their_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(folder, monkeypatch, "run", "flow.yaml", "--cluster", "slurm.yaml")
     about = [line for line in text.splitlines() if line.startswith("# workers of stage")]
-    assert [line.partition(":")[0].split()[4] for line in about] == ["scores", "near", "picture,", "picture,"]
+    assert [line.partition(":")[0].split()[4] for line in about] == ["scores", "near", *["picture,"] * 3]
     part = shown(folder, monkeypatch, "run", "flow.yaml", "--cluster", "slurm.yaml", "--only", "scores")
     assert part.count("#!/") == 1
     facts = json.loads(shown(folder, monkeypatch, "pca", *words("pca"), "--cluster", "slurm.yaml", "--json"))

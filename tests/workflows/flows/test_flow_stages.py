@@ -16,6 +16,7 @@ import pytest
 from flow_commands import FLOW, actions, begun, changed, rankfold, refused
 
 import rankfold as rf
+from rankfold.api.where import VIEW
 from rankfold.methods.knn.arguments import ALIASES, NAMES, SET_NAMES
 from rankfold.methods.knn.request import METRICS, SET_METRICS
 from rankfold.methods.model.arguments import EMBEDDINGS
@@ -48,7 +49,7 @@ ELSEWHERE = {
     "overwrite",
 }
 ELSEWHERE |= {"cluster", "workers", "threads", "device", "client", "progress", "view"}
-ELSEWHERE |= {"missing_chunks", "prepare", "mask_var", "mask_obs", "numeric"}  # of an input
+ELSEWHERE |= set(VIEW)  # of an input
 """Arguments that are no keys of a stage."""
 
 SHARED = {"method", "input", "needs", "resources", "keep", "into", "picture", "grows", "changed"}
@@ -83,7 +84,7 @@ def test_choices_are_those_of_the_library() -> None:
     assert set(NAMES) == set(METRICS) and set(SET_NAMES) == set(SET_METRICS)
     for name in ("knn", "trustworthiness", "continuity"):
         metric = models.STAGES[name].model_fields["metric"]
-        of_neighbors = {"haversine", *SET_METRICS} if name == "knn" else set()
+        of_neighbors = {"haversine", "precomputed", *SET_METRICS} if name == "knn" else set()
         assert set(get_args(metric.annotation)) == {*METRICS, *ALIASES, *of_neighbors}
     assert models.STAGES["nmf"].model_fields["init"].default in INITS
 

@@ -79,6 +79,8 @@ class ChooseNearest(DeclaredFold):
     slots: int = 1
     row_seconds: float = 1e-5
 
+    kernels = ()
+
     def sums(self) -> Mapping[str, Sum]:
         """Rows that were written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}

@@ -6,6 +6,7 @@ Whether they are does not follow from a sum of squares near 0, but from the numb
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,7 +17,7 @@ from rankfold.kernels.neighbors.lists import Metric
 from rankfold.methods.parts.sample import Sample
 from rankfold.pipeline.data.source import Source, sparse_by_rows
 from rankfold.pipeline.data.view import Orientation, View
-from rankfold.pipeline.errors import DataError
+from rankfold.pipeline.errors import DataError, RankfoldError
 from rankfold.pipeline.prepare.moments import FAINTEST
 
 Float64 = npt.NDArray[np.float64]
@@ -41,16 +42,20 @@ def refuse_faint_distances(distances: Path, metric: int, *matrices: Source) -> N
     *matrices : Source
         Where rows come from. A sample of each is read if all distances are small.
     """
+    if metric in POWERS and _are_below(FAINTEST ** POWERS[Metric(metric)], distances):
+        for matrix in matrices:
+            refuse_faint(matrix)
+
+
+def _are_below(least: float, distances: Path) -> bool:
+    """Whether all distances are small; not where a chunk is damaged, which its run makes again."""
     from rankfold.pipeline.chunks.regular_store import zarr_array
 
-    if metric not in POWERS:
-        return
-    least, keys = FAINTEST ** POWERS[Metric(metric)], zarr_array(distances)
-    for start in range(0, keys.shape[0], keys.chunks[0]):
-        if np.asarray(keys[start : start + keys.chunks[0]]).max(initial=0.0) >= least:
-            return
-    for matrix in matrices:
-        refuse_faint(matrix)
+    with contextlib.suppress(RankfoldError, OSError, ValueError, RuntimeError):
+        keys = zarr_array(distances)
+        parts = (keys[start : start + keys.chunks[0]] for start in range(0, keys.shape[0], keys.chunks[0]))
+        return all(np.asarray(part).max(initial=0.0) < least for part in parts)
+    return False
 
 
 def refuse_faint(matrix: Source) -> None:

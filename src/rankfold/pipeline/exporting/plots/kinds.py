@@ -134,6 +134,7 @@ def subject_of(result: Plottable, kind: str, options: Mapping[str, Any]) -> str:
     for name, value in sorted(options.items()):
         values = np.asarray(os.fspath(value) if isinstance(value, os.PathLike) else value)
         text = values.dtype.kind in "OSUT"
+        values = values.astype(np.float64) if values.dtype.kind in "iu" else values  # 30 is 30.0
         digest.update(f"{name} {values.shape} {values.astype(str).tolist() if text else ''}".encode())
         digest.update(b"" if text else np.ascontiguousarray(values).data)
     return f"{MARK} {digest.hexdigest()}"
