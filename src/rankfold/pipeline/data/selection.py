@@ -287,7 +287,7 @@ def _from(part: Part, fetch: Fetch) -> slice:
 # Of stored numbers --------------------------------------------------------------------------------
 
 
-PIECE_NUMBERS = 2**20
+PIECE_NUMBERS = 2**18
 """Stored numbers that are read at a time, or a line."""
 
 GAP_NUMBERS = 2**14

@@ -21,6 +21,9 @@ from rankfold.pipeline.importing.readers.reader import Entries
 ENTRY_BYTES = 64
 """Memory that one entry of a block takes: index, value, line, and copies while it is checked and joined."""
 
+FEWEST = 4096
+"""Numbers of a block that are read at once, however little memory there is."""
+
 
 class Vector(Protocol):
     """Numbers that are asked for in order."""
@@ -137,7 +140,7 @@ class LinesReader:
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
         """Whole lines, as many as fit but at least one; see ``EntryReader``."""
         is_rows, count = self.source.by == "rows", self.shape[0 if self.source.by == "rows" else 1]
-        most, stored = max(1, memory_bytes // (2 * ENTRY_BYTES)), 0
+        most, stored = self._most_numbers(memory_bytes), 0
         for top in range(0, count, most):
             ends = self.source.pointers(top, min(count, top + most))
             for first, last in groups_of_lines(ends, most):
@@ -147,6 +150,13 @@ class LinesReader:
                 rows, columns = (numbers, lines.indices) if is_rows else (lines.indices, numbers)
                 if len(numbers):
                     yield Entries(rows, columns, lines.data), stored * self.dtype.itemsize
+
+    def _most_numbers(self, memory_bytes: int) -> int:
+        """Numbers of a block that fit, with what reading them takes."""
+        most = max(FEWEST, memory_bytes // (2 * ENTRY_BYTES))
+        while most > FEWEST and 2 * ENTRY_BYTES * most + self.source.sparse_bytes(most) > memory_bytes:
+            most = max(FEWEST, most // 2)
+        return most
 
 
 def groups_of_lines(ends: npt.NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
