@@ -24,6 +24,12 @@ def whole(source: Any) -> Any:
     return read(source, (0, source.shape[0]), (0, source.shape[1]))
 
 
+def test_an_argument_that_is_not_taken_is_answered_with_the_one_that_is(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"takes no memory .did you mean 'memory_bytes'"):
+        rf.import_array(np.ones((4, 4)), tmp_path / "x.zarr", memory="1GiB")
+    assert not os.listdir(tmp_path)
+
+
 def imported(source: Path | str, folder: Path, **options: Any) -> Any:
     before = {*os.listdir(folder), "out.zarr"}
     import_array(source, folder / "out.zarr", **{"overwrite": True, **options})

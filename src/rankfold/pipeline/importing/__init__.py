@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import logging
 import os
 import re
@@ -35,7 +36,7 @@ from rankfold.pipeline.data.names import Axis, Names, names_as_json
 from rankfold.pipeline.data.places import attributes_of, names_of
 from rankfold.pipeline.data.source import Source, absence_of, compressed
 from rankfold.pipeline.engine.memory import bound_heaps
-from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
+from rankfold.pipeline.errors import ArgumentError, InputError, OutputError, RankfoldError
 from rankfold.pipeline.formats import ViewOptions, open_source
 from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.locate import is_address, split_location
@@ -72,6 +73,7 @@ from rankfold.pipeline.importing.tiles import (
     working_folder,
 )
 from rankfold.pipeline.storage.manifest import damage_in_words, damage_of, require_whole_input
+from rankfold.pipeline.text import suggest_name
 
 LOG = logging.getLogger("rankfold")
 
@@ -214,6 +216,9 @@ def import_array(
     ...     rf.open(f"{folder}/x.zarr").shape
     (60, 8)
     """
+    for name in sorted(view.keys() - ViewOptions.__annotations__.keys()):
+        known = (*inspect.signature(import_array).parameters, *ViewOptions.__annotations__)
+        raise ArgumentError(f"import_array takes no {name}{suggest_name(name, known)}")
     bound_heaps()
     _require_local(destination)
     if layout not in LAYOUTS:
