@@ -200,9 +200,8 @@ class Clustering:
 
     def _start(self, run: Run) -> tuple[Float64, Array]:
         """The first centers, and what rows are multiplied less of."""
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # a pass refuses such numbers, and says where they are
+        # A pass refuses numbers that overflow, and says where they are.
+        with np.errstate(over="ignore", invalid="ignore"):
             few = run.prepare(run.part("start.part"), self._look)
         shift = few["shift"]
         if self.given is not None:

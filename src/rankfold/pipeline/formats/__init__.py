@@ -369,11 +369,8 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
         _refuse_axes(store, rows)
         return csr_source(store, array, missing)
     if os.path.isdir(store):
-        if node_kind(store) is None and files_at(store) is not None:
-            raise InputError(
-                f"{store} is a folder of Cell Ranger; import it first: rankfold import {store} STORE.zarr"
-            )
-        _refuse_files(store)
+        if node_kind(store) is None:
+            _refuse_files(store)
         return matrix_at(store, array, missing=missing, rows=rows)
     suffix = os.path.splitext(store)[1].lower()
     if suffix not in OPENERS:
@@ -390,9 +387,11 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
 
 
 def _refuse_files(folder: str) -> None:
-    """Raise ``InputError`` for a folder of files that are read, with the name that stands for them."""
-    if node_kind(folder) is not None:
-        return
+    """Raise ``InputError`` for a folder of files that are read otherwise, with what to give instead."""
+    if files_at(folder) is not None:
+        raise InputError(
+            f"{folder} is a folder of Cell Ranger; import it first: rankfold import {folder} STORE.zarr"
+        )
     with os.scandir(folder) as entries:
         files = [entry.name for entry in entries if not entry.name.startswith(".")]
     endings = {os.path.splitext(name)[1] for name in files}

@@ -73,5 +73,13 @@ def is_records(frame: Any) -> bool:
 
 
 def _index_name(frame: Any) -> str:
-    name = frame.attrs.get("_index", "_index")
-    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+    return text_of(frame.attrs.get("_index", "_index"))
+
+
+def text_of(value: Any) -> str:
+    """Text of an attribute, which HDF5 gives as text or as bytes; empty where there is none.
+
+    >>> text_of(b"csr_matrix"), text_of("csr_matrix"), text_of(None)
+    ('csr_matrix', 'csr_matrix', '')
+    """
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")

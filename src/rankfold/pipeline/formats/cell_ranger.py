@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.formats.locate import node_kind
 
 LOG = logging.getLogger("rankfold")
 
@@ -124,6 +125,8 @@ class Files(NamedTuple):
 def files_at(path: str) -> Files | None:
     """The files of Cell Ranger in a folder, or beside a ``matrix.mtx.gz`` of that name; None of others.
 
+    A Zarr store is none of such folders, whatever else lies in it.
+
     All of them may begin with the same prefix, as files of GEO do.
 
     Raises
@@ -133,6 +136,8 @@ def files_at(path: str) -> Files | None:
     """
     if not os.path.isdir(path):
         return _beside(path)
+    if node_kind(path) is not None:
+        return None
     with os.scandir(path) as entries:
         names = sorted(entry.name for entry in entries if entry.name.endswith(MATRICES))
     found = [files for name in names if (files := _beside(os.path.join(path, name))) is not None]

@@ -16,7 +16,7 @@ A matrix of genes x cells that is compressed by cells is one of cells x genes th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from rankfold.pipeline.data.dtypes import whole_lengths
 from rankfold.pipeline.data.stacked import Rows
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import cell_ranger
+from rankfold.pipeline.formats.cell_frames import text_of
 from rankfold.pipeline.formats.csr import ENCODINGS
 from rankfold.pipeline.formats.handles import choose, list_names
 from rankfold.pipeline.formats.naming import is_loom
@@ -63,9 +64,9 @@ class SparseLayout:
 def sparse_layout(group: Any) -> SparseLayout | None:
     """How a group holds a sparse matrix; None of other groups."""
     said = group.attrs
-    if (by := ENCODINGS.get(_text(said.get("encoding-type")))) is not None:
+    if (by := ENCODINGS.get(text_of(said.get("encoding-type")))) is not None:
         return SparseLayout(by, said.get("shape"))
-    if (by := OLD_ENCODINGS.get(_text(said.get("h5sparse_format")))) is not None:
+    if (by := OLD_ENCODINGS.get(text_of(said.get("h5sparse_format")))) is not None:
         return SparseLayout(by, said.get("h5sparse_shape"))
     if cell_ranger.is_matrix(group):
         shape = group["shape"]
@@ -129,7 +130,7 @@ def find_matrix(h5py: Any, file: Any, path: str, text: str) -> Found:
         There is none, or several, which the message names; or it is a group of other things.
     """
     name, kind = cell_ranger.matrix_of_type(file, text) or (_place(h5py, file, text), "")
-    shapes = dict(_matrices(h5py, file))
+    shapes = _matrices(h5py, file)
     if name not in shapes and isinstance(file.get(name) if name else None, h5py.Group):
         raise InputError(
             f"{path}::{name} is a group of {', '.join(file[name])}, not a matrix. {list_names(path, shapes)}"
@@ -164,9 +165,8 @@ def _place(h5py: Any, file: Any, text: str) -> str:
     """Path of what is meant, by what a file holds; empty where its only matrix is."""
     if "mod" in file and isinstance(file["mod"], h5py.Group):
         names = list(file["mod"])
-        modality, _, rest = (
-            (text or (names[0] if len(names) == 1 else "")).removeprefix("mod/").partition("/")
-        )
+        meant = text or (names[0] if len(names) == 1 else "")
+        modality, _, rest = meant.removeprefix("mod/").partition("/")
         return f"mod/{modality}/{rest or 'X'}" if modality in names else text
     if text:
         return text
@@ -175,7 +175,7 @@ def _place(h5py: Any, file: Any, text: str) -> str:
     return "matrix" if is_loom(file) else ""
 
 
-def _matrices(h5py: Any, file: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _matrices(h5py: Any, file: Any) -> dict[str, tuple[int, ...]]:
     """Path and shape of all datasets but scales of axes, and of all sparse groups."""
     found: dict[str, tuple[int, ...]] = {}
 
@@ -188,18 +188,14 @@ def _matrices(h5py: Any, file: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
             found[name] = tuple(int(n) for n in lengths) if lengths.dtype.kind in "iu" else (0, 0)
 
     file.visititems(visit)
-    yield from found.items()
+    return found
 
 
 def _of_matlab(path: str, name: str, node: Any) -> Found:
     """An array of MATLAB: its last axis is stored first."""
-    kind = _text(node.attrs["MATLAB_class"])
+    kind = text_of(node.attrs["MATLAB_class"])
     if kind in NO_NUMBERS or "MATLAB_empty" in node.attrs:
         what = "empty" if "MATLAB_empty" in node.attrs else f"of class {kind}"
         raise InputError(f"{path}::{name} is {what}, so it is no matrix of numbers")
     axes = tuple(f"dim{number}" for number in range(node.ndim, 0, -1))
     return Found(name, axes=axes, turned=True)
-
-
-def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")

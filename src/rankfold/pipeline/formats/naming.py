@@ -33,7 +33,7 @@ from rankfold.pipeline.data.names import (
     names_of_result,
 )
 from rankfold.pipeline.errors import RankfoldError
-from rankfold.pipeline.formats.cell_frames import index_of
+from rankfold.pipeline.formats.cell_frames import index_of, text_of
 from rankfold.pipeline.formats.cell_ranger import labels_of_matrix
 from rankfold.pipeline.formats.handles import open_hdf5
 from rankfold.pipeline.formats.locate import node_kind
@@ -79,7 +79,7 @@ def hdf5_axis(path: str, dataset: str, number: int, name: str, length: int) -> A
                 return distinct(Axis.of(found[0], length, found[1]))
         dimensions = getattr(file[dataset], "dims", None)
         for scale in dimensions[number].values() if dimensions else ():
-            if "not a netCDF variable" not in _word(scale.attrs.get("NAME")):
+            if "not a netCDF variable" not in text_of(scale.attrs.get("NAME")):
                 return Axis.of(name, length, coordinate(scale, scale.attrs), scale.attrs)
     return Axis(name, length)
 
@@ -147,16 +147,12 @@ def _of_result(node: Any, axis: int) -> bool:
 
 def coordinate(values: Any, attributes: Mapping[str, Any]) -> Any:
     """Values of a coordinate: times as dates, where they count from one."""
-    units, calendar = (_word(attributes.get(each)) for each in ("units", "calendar"))
+    units, calendar = (text_of(attributes.get(each)) for each in ("units", "calendar"))
     if " since " not in units or len(np.shape(values)) != 1:
         return values
     from xarray.coding.times import decode_cf_datetime
 
     return decode_cf_datetime(np.asarray(values[:]), units, calendar or None)
-
-
-def _word(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value or "")
 
 
 def index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | None:

@@ -12,14 +12,13 @@ compressed      CSR, CSC and triplets in vectors
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 
 from rankfold.pipeline.data.source import CompressedSource
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats.cell_ranger import Files, files_at
+from rankfold.pipeline.formats.cell_ranger import files_at
 from rankfold.pipeline.formats.csr import CsrSource
-from rankfold.pipeline.formats.locate import is_address, matching_files, node_kind, split_location
+from rankfold.pipeline.formats.locate import is_address, matching_files, split_location
 from rankfold.pipeline.formats.tables.options import ReadOptions
 from rankfold.pipeline.formats.tables.parquet import ParquetReader
 from rankfold.pipeline.formats.tables.several import table_paths, table_reader
@@ -40,8 +39,9 @@ def open_reader(location: str, options: ReadOptions) -> Reader | None:
     """How to read a file from its beginning; nothing for what can be read at any place."""
     if is_address(location):
         return None
-    if not options.selects and (files := _cell_ranger_files(split_location(location)[0])) is not None:
-        return cell_ranger_reader(files, split_location(location)[1], options)
+    path, part = split_location(location)
+    if not options.selects and (files := files_at(path)) is not None:
+        return cell_ranger_reader(files, part, options)
     if paths := table_paths(location):
         table = table_reader(location, paths, options)
         return fit_columns(table, options.memory_bytes) if isinstance(table, ParquetReader) else table
@@ -51,16 +51,11 @@ def open_reader(location: str, options: ReadOptions) -> Reader | None:
         )
     if matching_files(location) is not None:
         return None
-    path, part = split_location(location)
     if path.endswith(".npz"):
         return npz_reader(path, part)
     if path.endswith(".h5ad"):
         return h5ad_reader(path, part)
     return matrix_market_reader(path, options) if path.endswith(MATRIX_MARKET_ENDINGS) else None
-
-
-def _cell_ranger_files(path: str) -> Files | None:
-    return None if os.path.isdir(path) and node_kind(path) is not None else files_at(path)
 
 
 def sparse_reader(source: CompressedSource) -> CompressedReader | LinesReader:
