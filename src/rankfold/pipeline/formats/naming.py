@@ -24,10 +24,8 @@ from typing import Any
 import numpy as np
 
 from rankfold.pipeline.data.names import (
-    Attributes,
     Axis,
     Names,
-    attributes_in,
     distinct,
     names_from,
     names_of_result,
@@ -37,10 +35,7 @@ from rankfold.pipeline.formats.cell_frames import index_of, text_of
 from rankfold.pipeline.formats.cell_ranger import labels_of_matrix
 from rankfold.pipeline.formats.handles import open_hdf5
 from rankfold.pipeline.formats.locate import node_kind
-from rankfold.pipeline.formats.zarr.metadata import dimension_names
-
-ATTRIBUTE = "rankfold_names"
-"""Of an imported store: names of its rows and columns, as a result keeps them."""
+from rankfold.pipeline.formats.zarr.metadata import ATTRIBUTE, dimension_names
 
 UNREADABLE = (
     *(RankfoldError, OSError, RuntimeError, LookupError, ValueError, TypeError),
@@ -122,21 +117,6 @@ def written_names(store: str, array: str, axis: int) -> Names | None:
             facts = zarr_node(store).attrs.get("rankfold")
             return None if facts is None else names_of_result(store, facts, 0)
     return None
-
-
-def zarr_attributes(store: str, array: str) -> Attributes:
-    """What is said of the numbers of a Zarr array: by its attributes, or by those that an import wrote."""
-    from rankfold.pipeline.chunks.regular_store import zarr_node
-
-    with contextlib.suppress(*UNREADABLE):
-        return attributes_among(zarr_node(os.path.join(store, array) if array else store).attrs)
-    return {}
-
-
-def attributes_among(found: Mapping[str, Any]) -> Attributes:
-    """What is said of numbers among the attributes of an array, or in what an import wrote there."""
-    written: Any = found.get(ATTRIBUTE)
-    return attributes_in(found if written is None else written.get("attributes"))
 
 
 def _of_result(node: Any, axis: int) -> bool:

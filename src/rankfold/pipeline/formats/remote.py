@@ -30,7 +30,7 @@ from rankfold.pipeline.chunks.shard import decode_index, index_span
 from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import require_chunks, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.names import Attributes, Axis, Names, names_from
+from rankfold.pipeline.data.names import Axis, Names, names_from
 from rankfold.pipeline.data.source import MOST_FILES
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, stack_volume
 from rankfold.pipeline.errors import (
@@ -43,9 +43,10 @@ from rankfold.pipeline.errors import (
 )
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.locate import zarr_refusal
-from rankfold.pipeline.formats.naming import ATTRIBUTE, UNREADABLE, attributes_among, axis_in
+from rankfold.pipeline.formats.naming import UNREADABLE, axis_in
 from rankfold.pipeline.formats.zarr.absent_chunks import count_listed
 from rankfold.pipeline.formats.zarr.metadata import (
+    ATTRIBUTE,
     Layout,
     dimension_names,
     layout_of,
@@ -165,13 +166,6 @@ class RemoteVolume(Layout):
         with self._naming():
             return names_from(self._open().attrs.get(ATTRIBUTE), axis)
         return None
-
-    @property
-    def attributes(self) -> Attributes:
-        """What is said of its numbers, such as units."""
-        with self._naming():
-            return attributes_among(self._open().attrs)
-        return {}
 
     def _open(self) -> zarr.Array[Any]:
         return open_array(self.url, self.array, self.missing, self.version, os.getpid())

@@ -14,7 +14,7 @@ from typing import Any
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats.locate import is_address, matching_files, split_location
-from rankfold.pipeline.formats.naming import ATTRIBUTE as NAMES
+from rankfold.pipeline.formats.zarr.metadata import ATTRIBUTE as NAMES
 from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.manifest import request_in, write_manifest
 from rankfold.pipeline.storage.run_directory import digest

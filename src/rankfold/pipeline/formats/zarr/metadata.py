@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +22,7 @@ from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece
 from rankfold.pipeline.data.dtypes import native
 from rankfold.pipeline.data.meaning import SCALES, Meaning, meaning_of
+from rankfold.pipeline.data.names import Attributes, attributes_in
 from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.regular import read_bounded
 
@@ -62,6 +64,9 @@ class Layout:
 
     edition: Edition | None = field(repr=False)
     """The result that the array is part of, every chunk of which was written; None for other stores."""
+
+    attributes: Attributes = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+    """What is said of its numbers, such as units."""
 
     @property
     def codec(self) -> str:
@@ -119,7 +124,20 @@ def layout_of(
         "missing": (missing or "fill") if edition is None else "error",
         "version": version,
         "edition": edition,
+        "attributes": attributes_among(array.attrs),
     }
+
+
+ATTRIBUTE = "rankfold_names"
+"""Attribute of an imported store: names of its rows and columns, as a result keeps them."""
+
+
+def attributes_among(found: Mapping[str, Any]) -> Attributes:
+    """What is said of numbers among the attributes of an array, or in what an import wrote there."""
+    written = found.get(ATTRIBUTE)
+    if written is None:
+        return attributes_in(found)
+    return attributes_in(written.get("attributes")) if isinstance(written, Mapping) else {}
 
 
 def metadata_version(array: zarr.Array[Any], folder: str) -> tuple[str, str]:

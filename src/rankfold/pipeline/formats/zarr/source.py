@@ -43,11 +43,11 @@ from rankfold.pipeline.chunks.reads import (
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of, digest_of_rows
 from rankfold.pipeline.chunks.shard import ABSENT, read_index
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.names import Attributes, Axis, Names
+from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Matrix
 from rankfold.pipeline.errors import ChunkError
-from rankfold.pipeline.formats.naming import written_names, zarr_attributes, zarr_axis
+from rankfold.pipeline.formats.naming import written_names, zarr_axis
 from rankfold.pipeline.formats.zarr.absent_chunks import count_absent, is_indexed, require_inner
 from rankfold.pipeline.formats.zarr.metadata import (
     Layout,
@@ -78,11 +78,6 @@ class ZarrArray(Layout):
     def grids(self) -> tuple[Grid, ...]:
         """Native chunks along every axis."""
         return regular_grids(self.shape, self.chunks, splittable=self.encoding.reader == "plain")
-
-    @property
-    def attributes(self) -> Attributes:
-        """What is said of its numbers, such as units."""
-        return zarr_attributes(self.path, self.array)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place; see ``Volume``."""
