@@ -1,18 +1,33 @@
-"""The bytes of the results of some forty requests, to be compared before and after a change of the code.
+"""What a change of the code should not change, to be compared before and after it.
 
-Every method on dense, sparse, tall, wide and single-precision matrices, on threads and on two processes; on
-jobs too with ``--cluster PROFILE``. Bytes depend on the versions of libraries and on the kernels that BLAS
-takes for this processor, so both runs must be made on one machine.
+- bytes: results of some fifty requests on dense, sparse, tall, wide and single-precision matrices, on threads
+  and on two processes, on jobs too with ``--cluster PROFILE``; and of every line of the table of laws
+  (``tests/methods/laws.py``), which has all methods
+- facts: what the results of that table say of themselves: request, warnings, estimates
+- plans: of each of them, as ``run.json`` keeps it
+- words: the help of every command, the schema of workflows, signatures and docstrings of public functions and
+  estimators
+- refusals: what every method answers to bad values of each of its arguments
+
+Bytes depend on the versions of libraries and on the kernels that BLAS takes for this processor, so both runs
+must be made on one machine.
 
 python benchmarks/same_bytes.py --out before.json
 python benchmarks/same_bytes.py --against before.json
+python benchmarks/same_bytes.py --against before.json --only words refusals
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import difflib
+import inspect
+import io
 import json
+import math
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -24,11 +39,21 @@ from typing import Any
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_name] = "1"
 
+TESTS = Path(__file__).parents[1] / "tests"
+sys.path[:0] = [str(TESTS), str(TESTS / "methods")]
+
 import numpy as np
 import scipy.sparse as sp
 import zarr
+from laws import LAWS
+from typer.main import get_command
 
 import rankfold as rf
+import rankfold.estimators
+from rankfold.api.call import function_of
+from rankfold.methods.registry import Method, methods
+from rankfold.workflows.cli import app
+from rankfold.workflows.flows.flow_file import schema
 
 SEED = 20260101
 Request = Callable[[dict[str, Any], dict[str, Any]], Any]
@@ -156,8 +181,9 @@ def digests(folder: Path, profile: str | None) -> Iterator[tuple[str, str]]:
 def digest(result: Any) -> str:
     """Of all arrays of a result, or of a matrix, or of a measure."""
     if isinstance(result, rf.Result):
-        group = zarr.open_group(result.path, mode="r")
-        arrays = {name: each for name, each in group.members(max_depth=None) if isinstance(each, zarr.Array)}
+        node = zarr.open(result.path, mode="r")
+        members = node.members(max_depth=None) if isinstance(node, zarr.Group) else [("X", node)]
+        arrays = {name: each for name, each in members if isinstance(each, zarr.Array)}
     else:
         arrays = {"X": result if hasattr(result, "dtype") else np.float64(result)}
     value = blake2b(digest_size=8)
@@ -168,23 +194,143 @@ def digest(result: Any) -> str:
     return value.hexdigest()
 
 
+# Every method ---------------------------------------------------------------------------------------
+
+
+def of_laws(folder: Path) -> Iterator[tuple[str, str]]:
+    """Bytes, facts and plan of every line of the table of laws."""
+    for name, law in LAWS.items():
+        home = folder / name.replace(" ", "-")
+        home.mkdir()
+        made = law(law.store(home), home, threads=1, memory="600MiB")
+        yield f"bytes: {name}", digest(made)
+        yield f"facts: {name}", steady(dict(made.attrs), home)
+        noted = json.loads((home / "r.zarr.run" / "run.json").read_text())
+        plans = [noted.get("plan"), *(each.get("plan") for each in noted["attempts"])]
+        yield f"plans: {name}", steady(plans, home)
+
+
+def steady(value: Any, folder: Path) -> str:
+    """As JSON, what is the same in two runs of the same code: no folder, and digests by their order alone,
+    for they go by times of files.
+    """
+    text = json.dumps(value, indent=1, sort_keys=True, default=str).replace(str(folder), "")
+    order: dict[str, int] = {}
+    return re.sub(r"\b[0-9a-f]{32}\b", lambda found: f"digest {order.setdefault(found[0], len(order))}", text)
+
+
+# Words ----------------------------------------------------------------------------------------------
+
+
+def words(_: Path) -> Iterator[tuple[str, str]]:
+    """Help of every command, the schema, and what ``help`` shows of public names."""
+    for path in commands(get_command(app)):
+        yield f"words: rankfold {' '.join(path)} --help", output_of([*path, "--help"])
+    yield "words: schema", json.dumps(schema(), indent=1, sort_keys=True)
+    for module in (rf, rankfold.estimators):
+        for name in sorted(module.__all__):
+            value = getattr(module, name)
+            if callable(value):
+                with contextlib.suppress(ValueError):
+                    said = f"{inspect.signature(value)}\n{inspect.getdoc(value)}"
+                    yield f"words: {module.__name__}.{name}", said
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Words of each command after ``rankfold``."""
+    yield path
+    for name, command in sorted(getattr(group, "commands", {}).items()):
+        yield from commands(command, (*path, name))
+
+
+def output_of(said: list[str]) -> str:
+    from typer.testing import CliRunner
+
+    return CliRunner().invoke(app, said, env={"COLUMNS": "100", "TERM": "dumb"}).output
+
+
+# Refusals -------------------------------------------------------------------------------------------
+
+BAD: tuple[object, ...] = ("no such", "", -1, 0, 0.5, math.nan, math.inf, True, [], {}, b"x", -(2**70))
+
+
+def refusals(folder: Path) -> Iterator[tuple[str, str]]:
+    """What every method says to each bad value of each argument, where it does not take it."""
+    rng = np.random.default_rng(SEED)
+    x = rng.random((60, 5))
+    for method in methods():
+        given: list[Any] = [x if each.holds == "matrix" else result_for(method, x) for each in method.inputs]
+        required = {each.name: needed(each.types) for each in method.parameters() if each.is_required}
+        for parameter in method.parameters():
+            for value in BAD:
+                asked = {**required, parameter.name: value}
+                said = answer(method, given, asked)
+                yield f"refusals: {method.name} {parameter.name}={value!r}", said.replace(str(folder), "")
+
+
+def result_for(method: Method, x: Any) -> Any:
+    """A small result of a kind that the method is of."""
+    holds = next(each.holds for each in method.inputs if each.holds != "matrix")
+    if "knn" in holds:
+        return rf.knn(x, 6)
+    return rf.fuzzy_graph(rf.knn(x, 6)) if "fuzzy_graph" in holds else rf.pca(x, 2)
+
+
+def needed(types: tuple[type, ...]) -> Any:
+    return 2 if int in types else 0.5
+
+
+def answer(method: Method, given: list[Any], asked: dict[str, Any]) -> str:
+    """The error and its words; ``taken`` where there is none."""
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            function_of(method)(*given, **asked, threads=1)
+    except Exception as error:  # noqa: BLE001 - whatever there is, to be compared
+        return re.sub(r"0x[0-9a-f]+", "", f"{type(error).__name__}: {error}")
+    return "taken"
+
+
+# Comparing ------------------------------------------------------------------------------------------
+
+KINDS: dict[str, Callable[[Path], Iterator[tuple[str, str]]]] = {
+    "laws": of_laws,
+    "words": words,
+    "refusals": refusals,
+}
+
+
+def found_of(folder: Path, only: list[str], profile: str | None) -> Iterator[tuple[str, str]]:
+    if "requests" in only:
+        yield from ((f"bytes: {name}", value) for name, value in digests(folder, profile))
+    for name, kind in KINDS.items():
+        if name in only:
+            (folder / name).mkdir()
+            yield from kind(folder / name)
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    arguments.add_argument("--out", type=Path, help="file for the digests")
-    arguments.add_argument("--against", type=Path, help="digests of an earlier run")
+    arguments.add_argument("--out", type=Path, help="file for what is found")
+    arguments.add_argument("--against", type=Path, help="that of an earlier run")
     arguments.add_argument("--cluster", help="profile of a cluster, for jobs")
+    arguments.add_argument("--only", nargs="+", choices=["requests", *KINDS], default=["requests", *KINDS])
     given = arguments.parse_args()
     warnings.simplefilter("ignore")
     before = {} if given.against is None else json.loads(given.against.read_text())
-    found, differ = {}, 0
+    found: dict[str, str] = {}
+    differ = 0
     with tempfile.TemporaryDirectory() as folder:
-        for name, value in digests(Path(folder), given.cluster):
+        for name, value in found_of(Path(folder), given.only, given.cluster):
             found[name] = value
-            differs = name in before and before[name] != value
-            differ += differs
-            print(f"{name:40s} {value}{'   DIFFERS, was ' + before[name] if differs else ''}", flush=True)
-    missing = before.keys() - found.keys()
+            if name in before and before[name] != value:
+                differ += 1
+                lines = difflib.unified_diff(before[name].splitlines(), value.splitlines(), lineterm="", n=0)
+                print(f"DIFFERS: {name}", *list(lines)[2:22], sep="\n    ", flush=True)
+            elif name.startswith("bytes"):
+                print(f"{name:60s} {value}", flush=True)
+    missing = before.keys() - found.keys() if set(given.only) == {"requests", *KINDS} else set()
     if before:
+        print(*(f"MISSING: {name}" for name in sorted(missing)), sep="\n")
         print(f"{len(before.keys() & found.keys()) - differ} same, {differ} differ, {len(missing)} missing")
     if given.out is not None:
         given.out.write_text(json.dumps(found, indent=1) + "\n")
