@@ -50,7 +50,6 @@ from typer.main import get_command
 
 import rankfold as rf
 import rankfold.estimators
-from rankfold.api.call import function_of
 from rankfold.methods.registry import Method, methods
 from rankfold.workflows.cli import app
 from rankfold.workflows.flows.flow_file import schema
@@ -284,7 +283,7 @@ def answer(method: Method, given: list[Any], asked: dict[str, Any]) -> str:
     """The error and its words; ``taken`` where there is none."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
-            function_of(method)(*given, **asked, threads=1)
+            getattr(rf, method.name)(*given, **asked, threads=1)
     except Exception as error:  # noqa: BLE001 - whatever there is, to be compared
         return re.sub(r"0x[0-9a-f]+", "", f"{type(error).__name__}: {error}")
     return "taken"

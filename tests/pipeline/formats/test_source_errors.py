@@ -121,6 +121,12 @@ def test_a_missing_store_suggests_its_neighbor(tmp_path: Path) -> None:
         open_source(tmp_path / "nowhere" / "x.zarr")
 
 
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_no_file(name: str) -> None:
+    with pytest.raises(SourceNotFoundError, match=r"^'\s?' names no file: give the path of one"):
+        open_source(name)
+
+
 def test_a_group_lists_its_arrays(tmp_path: Path) -> None:
     path = tmp_path / "g.zarr"
     group = zarr.create_group(path)

@@ -94,6 +94,8 @@ def require_text(path: str) -> None:
 def require_path(path: str) -> None:
     """Raise ``SourceNotFoundError``, with the nearest name beside it, when there is no such path."""
     require_text(path)
+    if not path.strip():
+        raise SourceNotFoundError(f"{path!r} names no file: give the path of one")
     if os.path.exists(path):
         return
     folder, leaf = os.path.split(os.path.abspath(path))
