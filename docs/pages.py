@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 TREE = {
     "Guides": (
         "choosing",
+        "every-command",
         "data",
         "results",
         "result-format",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ FOREIGN = ("--cpus-per-task", "--gpus-per-task", "--nodes", "--ntasks-per-node",
 FOREIGN += ("--test-only", "--time", "--bind", "--build-arg", "--gpus", "--nv")
 """Options of SLURM, Apptainer and Docker."""
 
-COMMANDS = tuple(sorted(typer.main.get_command(app).commands))  # type: ignore[attr-defined]
+APP = typer.main.get_command(app)
+COMMANDS = tuple(sorted(APP.commands))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -48,6 +50,27 @@ def test_named_options_and_commands_exist(page: Path) -> None:
         assert option in known or option in FOREIGN, option
     for command in re.findall(r"(?:^\$ |`)rankfold ([a-z]+(?:-[a-z]+)*)", text, re.M):
         assert command in COMMANDS, command
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", ROOT / "docs" / "every-command.md"], ids=lambda p: p.name
+)
+def test_commands_of_the_readme_are_complete(page: Path) -> None:
+    """Every line has what its command requires, and values that it takes."""
+    lines = re.findall(r"^\$ (?:mpiexec -n 4 )?rankfold (.+)$", page.read_text(), re.M)
+    for line in lines:
+        words = shlex.split(line.partition(" > ")[0], comments=True)
+        APP.commands[words[0]].make_context(words[0], words[1:])  # type: ignore[attr-defined]
+    assert page.name == "README.md" or {line.split()[0] for line in lines} >= {*COMMANDS} - {"demo"}
+
+
+def test_the_readme_claims_what_the_benchmark_has() -> None:
+    (claim,) = re.findall(r"^> (.+?)\(\[bench", (ROOT / "README.md").read_text(), re.M | re.S)
+    error, ours, dask, sklearn = re.findall(r"\d[\d.]*e-\d+|[\d.]+(?= s\b)", claim)
+    page, error = (ROOT / "docs" / "benchmarks.md").read_text(), f"{float(error):.1e}"
+    assert f"| {error} | 1 pass, {ours} s | 4 passes, {dask} s (" in page
+    assert re.search(rf"^\| {error} .*passes, {sklearn} s \(.*\|$", page, re.M)
+    assert f"to {re.findall(r'at most (.+) MiB', claim)[0]} MiB, Dask" in page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
