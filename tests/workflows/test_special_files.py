@@ -49,7 +49,7 @@ stages:
   near: {method: knn, input: components.scores, k: 3}
 """
 
-INPUTS = ("x.zarr", "v2.zarr", "sparse.zarr", "x.npy", "x.npz", "x.fbin", "x.h5", "x.h5ad", "x.nc")
+INPUTS = ("x.zarr", "v2.zarr", "sparse.zarr", "x.npy", "x.npz", "x.fbin", "x.bed", "x.h5", "x.h5ad", "x.nc")
 TABLES = ("x.csv", "x.csv.gz", "x.parquet", "x.mtx", "packed.npz")
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -108,6 +108,9 @@ def write_all(folder: Path) -> None:
     np.savez(folder / "x.npz", x=x)
     np.savez_compressed(folder / "packed.npz", x=x)
     (folder / "x.fbin").write_bytes(np.array(x.shape, "<u4").tobytes() + x.tobytes())
+    (folder / "x.bed").write_bytes(b"\x6c\x1b\x01" + bytes(6 * 15))
+    (folder / "x.fam").write_text("".join(f"0 P{i} 0 0 0 -9\n" for i in range(60)))
+    (folder / "x.bim").write_text("".join(f"1 rs{i} 0 {i} A G\n" for i in range(6)))
     with h5py.File(folder / "x.h5", "w") as file:
         file.create_dataset("x", data=x, chunks=(20, 6), compression="gzip")
     anndata.AnnData(x).write_h5ad(folder / "x.h5ad")

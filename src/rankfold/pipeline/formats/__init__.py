@@ -8,6 +8,7 @@
     remote     Zarr in object stores
     npy        .npy, .fbin, .u8bin and .i8bin files
     npz        .npz files that are not compressed
+    plink      .bed files of genotypes
     hdf5       HDF5 files, through h5py
     hdf5_contents  which matrix of an HDF5 file is meant: of AnnData, 10x Genomics, loom, MATLAB
     cell_ranger    what 10x Genomics calls cells and genes
@@ -82,6 +83,7 @@ from rankfold.pipeline.formats.locate import (
 from rankfold.pipeline.formats.netcdf import netcdf_matrix, xarray_matrix
 from rankfold.pipeline.formats.npy import TYPES, big_ann_source, npy_matrix
 from rankfold.pipeline.formats.npz import npz_source
+from rankfold.pipeline.formats.plink import bed_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.series import series
 from rankfold.pipeline.formats.tables.several import TABLE_ENDINGS, is_table_file, table_paths
@@ -139,11 +141,11 @@ def open_source(
     x : str, path, array or Source
         ``STORE`` or ``STORE::path/in/group`` for a Zarr store in a folder or an object store
         (``s3://bucket/store.zarr``), a sparse group in AnnData's layout, a ``.npy``, ``.npz``, ``.fbin``,
-        HDF5 or netCDF file (``FILE.nc::variable``), a table of up to 32 MiB of numbers (``.csv``, ``.tsv``,
-        ``.txt``, ``.parquet``), a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a tensor of
-        PyTorch on the CPU, an h5py dataset, a pandas, polars or Dask DataFrame of numbers, an AnnData object
-        (its X), a ``Source``. Several files are one matrix, rows of one below those of the other: a list of
-        paths, or a name with ``*`` (``"days-*.nc::t2m"``), sorted.
+        ``.bed`` (PLINK 1), HDF5 or netCDF file (``FILE.nc::variable``), a table of up to 32 MiB of numbers
+        (``.csv``, ``.tsv``, ``.txt``, ``.parquet``), a list of rows, a NumPy, SciPy, Zarr, Dask or xarray
+        array, a tensor of PyTorch on the CPU, an h5py dataset, a pandas, polars or Dask DataFrame of numbers,
+        an AnnData object (its X), a ``Source``. Several files are one matrix, rows of one below those of the
+        other: a list of paths, or a name with ``*`` (``"days-*.nc::t2m"``), sorted.
     missing_chunks : {"fill", "error"}
         What a Zarr or HDF5 chunk, or an inner chunk of a shard, is that the store does not hold: its fill
         value, as the format says, counted and said in the result; or an error. Of a result of rankfold it
@@ -423,14 +425,23 @@ def _npz(path: str, array: str, missing: str | None, rows: Rows) -> Source:
 
 def _big_ann(path: str, array: str, missing: str | None, rows: Rows) -> Source:
     _refuse_axes(path, rows)
-    if array:
-        raise InputError(f"{path} is a file, not a Zarr store, so it holds no array {array}")
+    _refuse_array(path, array)
     return big_ann_source(path)
 
 
-def _npy(path: str, array: str, missing: str | None, rows: Rows) -> Source:
+def _bed(path: str, array: str, missing: str | None, rows: Rows) -> Source:
+    _refuse_axes(path, rows)
+    _refuse_array(path, array)
+    return bed_source(path)
+
+
+def _refuse_array(path: str, array: str) -> None:
     if array:
         raise InputError(f"{path} is a file, not a Zarr store, so it holds no array {array}")
+
+
+def _npy(path: str, array: str, missing: str | None, rows: Rows) -> Source:
+    _refuse_array(path, array)
     return npy_matrix(path, rows)
 
 
@@ -446,6 +457,7 @@ OPENERS: dict[str, Callable[[str, str, str | None, Rows], Source]] = {
     ".npy": _npy,
     ".npz": _npz,
     **dict.fromkeys(TYPES, _big_ann),
+    ".bed": _bed,
     **dict.fromkeys(HDF5_SUFFIXES, _hdf5),
     ".nc": _netcdf,
     ".nc4": _netcdf,
