@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.geometry import Box, Piece, Span, runs
 from rankfold.pipeline.chunks.row_marks import RowMarks
+from rankfold.pipeline.data.allele_counts import AlleleCounts, sample_axis
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Attributes, Axis, Named, Names
@@ -46,10 +47,12 @@ def axis_names(shape: Sequence[int], names: Any) -> tuple[str, ...]:
 
 
 def row_axes(name: str, axes: tuple[str, ...], shape: Sequence[int], rows: Rows) -> tuple[int, ...]:
-    """Numbers of the axes that are the rows; the first of two if none is asked for."""
+    """Numbers of the axes that are the rows; the first of two, or samples of calls, if none is asked for."""
     if rows is None:
         if len(shape) == 2:
             return (0,)
+        if (samples := sample_axis(axes)) is not None:
+            return (samples,)
         raise (SeveralAxesError if len(shape) > 2 else InputError)(_ask(name, axes, shape))
     names = _split(rows)
     places = [_axis(name, axes, shape, each) for each in names]
@@ -207,16 +210,21 @@ def axis_of(volume: Volume, number: int) -> Axis:
 
 def with_axes(source: Any, axes: Sequence[Axis], attributes: Attributes | None = None) -> Any:
     """A matrix, or a volume, of an object that says what its axes are; one that knows its own as it is."""
-    if isinstance(source, StackedSource):
-        return dataclasses.replace(source, inner=with_axes(source.inner, axes, attributes))
+    if isinstance(source, StackedSource | AlleleCounts):
+        return dataclasses.replace(cast(Any, source), inner=with_axes(source.inner, axes, attributes))
     if not isinstance(source, Named):
         return source
     return dataclasses.replace(cast(Any, source), named=tuple(axes), attributes=attributes or {})
 
 
 def stack_volume(volume: Volume, rows: Rows) -> StackedSource:
-    """A volume as a matrix whose rows are the axes that ``rows`` names, checked."""
+    """A volume as a matrix whose rows are the axes that ``rows`` names, checked.
+
+    Alleles of calls are counted, unless their copies are among the rows.
+    """
     down = row_axes(volume.name, volume.axes, volume.shape, rows)
+    if sample_axis(volume.axes) is not None and len(volume.shape) - 1 not in down:
+        volume = AlleleCounts(volume)
     across = tuple(axis for axis in range(len(volume.shape)) if axis not in down)
     source = StackedSource(volume, down, across)
     require_matrix(source.name, source.shape, volume.dtype)

@@ -8,6 +8,7 @@ netCDF, xarray      coordinate variable of an axis      CF conventions 1.11, sec
 HDF5                dimension scale of an axis          HDF5 dimension scales specification
 10x Genomics        barcodes and names of genes         see ``cell_ranger``
 loom                ``CellID`` and ``Gene``             https://linnarssonlab.org/loompy/format
+VCF Zarr            ``sample_id`` and ``variant_id``    https://github.com/sgkit-dev/vcf-zarr-spec
 Zarr of rankfold    attribute ``rankfold_names``        written by an import
 =================== =================================== ==================================================
 
@@ -58,6 +59,9 @@ FRAMES = {
 LOOM = ("matrix", "row_attrs", "col_attrs")
 """What a file of loom holds."""
 
+NO_NAMES = ("", ".")
+"""What VCF says of a variant without a name."""
+
 LOOM_LABELS = ("row_attrs/Gene", "col_attrs/CellID")
 
 
@@ -97,10 +101,12 @@ def axis_in(root: Any, array: str, number: int, name: str | None, length: int) -
             return distinct(Axis.of(found[0], length, found[1]))
         if name is None:
             known = (dimension_names(root[array]) or ())[number] or known
+        if (labels := labels_of_calls(root, known)) is not None:
+            return Axis.of(known, length, labels)
         path = "/".join((*array.split("/")[:-1], known))
-        labels: Any = root.get(path) if path != array else None
-        if hasattr(labels, "shape"):
-            return Axis.of(known, length, coordinate(labels, labels.attrs), labels.attrs)
+        scale: Any = root.get(path) if path != array else None
+        if hasattr(scale, "shape"):
+            return Axis.of(known, length, coordinate(scale, scale.attrs), scale.attrs)
     return Axis(known, length)
 
 
@@ -153,3 +159,33 @@ def labels_of_loom(root: Any, element: str, number: int) -> tuple[str, Any] | No
         return None
     place = LOOM_LABELS[number]
     return ("var", "obs")[number], root[place] if hasattr(root.get(place), "shape") else None
+
+
+def labels_of_calls(root: Any, axis: str) -> Any:
+    """Names of the samples, or variants, of a store of VCF Zarr; None of other stores and axes."""
+    if "call_genotype" not in root:
+        return None
+    if axis == "samples":
+        return root.get("sample_id")
+    return VariantLabels(root) if axis == "variants" and "variant_id" in root else None
+
+
+class VariantLabels:
+    """Names of variants, read by the slice; of those without one ``CONTIG:POSITION:REF:ALT``."""
+
+    def __init__(self, root: Any) -> None:
+        self.root, self.shape = root, root["variant_id"].shape
+
+    def __getitem__(self, span: slice) -> list[str]:
+        names = [text_of(name) for name in self.root["variant_id"][span]]
+        if all(name not in NO_NAMES for name in names):
+            return names
+        contigs = [text_of(name) for name in self.root["contig_id"][:]]
+        fields = ("variant_contig", "variant_position", "variant_allele")
+        places = zip(names, *(self.root[field][span] for field in fields), strict=True)
+        return [
+            ":".join((contigs[contig], str(position), *(text_of(allele) for allele in alleles if allele)))
+            if name in NO_NAMES
+            else name
+            for name, contig, position, alleles in places
+        ]
