@@ -18,7 +18,7 @@
     nystroem     features that approximate a kernel function, by landmarks
     similarity   kernel functions of all pairs, and their products
     kmeans       clusters of rows around their means
-    embedding    how well an embedding keeps neighborhoods
+    embedding    what embeddings share: where rows begin, how well neighborhoods are kept
     growth       results that go on with rows that have come since
     model        what is done with a result: transform, update, check, reconstruct
     growth       results that go on with rows that have come since

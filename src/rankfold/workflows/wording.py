@@ -18,7 +18,9 @@ SAME = "memory row-axes select-rows select-columns drop-missing-columns drop-mis
 SAME += " scratch workers threads columns without header layout dtype"
 """Options that have the same name in a file, besides arguments of methods."""
 
-VALUE = re.compile(r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|lanczos|fill|error|random|DIR|time")
+VALUE = re.compile(
+    r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|lanczos|fill|error|random|spectral|pca|DIR|time"
+)
 """Words after an option that are its value."""
 
 VAGUE = ("method", "input", "needs", "resources", "columns")

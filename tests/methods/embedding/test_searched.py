@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,42 @@ def test_another_search_is_another_result(name: str) -> None:
     np.testing.assert_array_equal(made.embedding, expected.embedding)
 
 
-def test_a_start_at_components_takes_the_matrix_itself() -> None:
-    x = points()
-    expected = rf.tsne(rf.knn(x, 89), n_iter=5, init="pca", matrix=x)
-    np.testing.assert_array_equal(rf.tsne(x, n_iter=5, init="pca").embedding, expected.embedding)
+@pytest.mark.parametrize("name", ["umap", "tsne"])
+def test_a_start_at_components_takes_the_matrix_itself(name: str, tmp_path: Path) -> None:
+    x, (k, asked) = points(), METHODS[name]
+    np.save(tmp_path / "x.npy", x)
+    lists, embed = rf.knn(x, k, out=tmp_path / "lists.zarr"), functools.partial(getattr(rf, name), **asked)
+    of_scores = embed(lists, init=rf.pca(x, 2, tol=1e-2)).embedding
+    of_matrix = embed(x, init="pca", matrix=tmp_path / "x.npy")
+    for made in (embed(x, init="pca"), of_matrix, embed(lists, init="pca", matrix=x)):
+        np.testing.assert_array_equal(made.embedding, of_scores)
+    assert (
+        of_matrix.attrs["request"]["matrix"] != embed(x, init="pca", matrix=x + 1).attrs["request"]["matrix"]
+    )
+    if name == "umap":
+        made = embed(rf.fuzzy_graph(lists), init="pca", matrix=x)
+        np.testing.assert_array_equal(made.embedding, of_scores)
+    said = [f"--{key.replace('_', '-')}={value}" for key, value in {**asked, "init": "pca"}.items()]
+    lines = "".join(f", {key}: {value}" for key, value in {**asked, "init": "pca"}.items())
+    for at, (given, more) in enumerate(
+        (("x.npy", []), ("lists.zarr", ["--matrix", str(tmp_path / "x.npy")]))
+    ):
+        out = tmp_path / f"{at}.zarr"
+        run = CliRunner().invoke(app, [name, str(tmp_path / given), *said, *more, "--out", str(out)])
+        assert run.exit_code == 0, run.output
+        np.testing.assert_array_equal(rf.open_result(out).embedding[...], of_scores)
+    (tmp_path / "maps.yaml").write_text(
+        f"workflow: maps\ninputs: {{x: x.npy}}\noutputs: made\nstages:\n"
+        f"  near: {{method: knn, input: x, k: {k}}}\n"
+        f"  map: {{method: {name}, input: x{lines}}}\n"
+        f"  other: {{method: {name}, neighbors: near, matrix: x{lines}}}\n"
+    )
+    run = CliRunner().invoke(app, ["run", str(tmp_path / "maps.yaml")])
+    assert run.exit_code == 0, run.output
+    for each in ("map", "other"):
+        np.testing.assert_array_equal(
+            rf.open_result(tmp_path / f"made/{each}.zarr").embedding[...], of_scores
+        )
 
 
 def test_quality_is_measured_in_the_same_run() -> None:
@@ -108,6 +141,11 @@ def test_names_of_rows_are_kept() -> None:
         (lambda x: rf.umap(x, metric="nothing"), "nothing"),
         (lambda x: rf.tsne(x, perplexity=90), "perplexity 90 is more than the 89 neighbors"),
         (lambda x: rf.umap(rf.pca(x, 2)), "is the result of pca"),
+        (lambda x: rf.umap(rf.knn(x, 5), init="pca"), r"lists or graph do not have its rows: .* matrix=x"),
+        (lambda x: rf.umap(rf.fuzzy_graph(rf.knn(x, 5)), init="pca"), r"do not have its rows: .* matrix=x"),
+        (lambda x: rf.umap(x, matrix=x), "matrix is for init='pca'.*, but init is spectral"),
+        (lambda x: rf.umap(rf.knn(x, 5), init="pca", matrix=x[:9]), "has 9 rows, but 90 are laid out"),
+        (lambda x: rf.umap(x, init="pca", n_components=5), "has no 5 principal components"),
         (lambda x: rf.umap("not-there.npy"), "not-there.npy does not exist"),
         (lambda x: rf.umap(x, memory="1MiB"), "Give --memory"),
     ],

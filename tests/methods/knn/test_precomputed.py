@@ -107,6 +107,8 @@ def test_what_are_no_distances_is_refused(x: Any, asked: Any, kind: Any, message
 def test_a_start_by_pca_takes_rows() -> None:
     with pytest.raises(InputError, match="holds distances: give the rows, matrix=x"):
         rf.tsne(D, init="pca", **HOW)
+    with pytest.raises(InputError, match="holds distances: give the rows, matrix=x"):
+        rf.umap(D, init="pca", **HOW)
     with pytest.raises(
         InputError, match="neighbors by euclidean, but those of the embedding are by precomputed"
     ):

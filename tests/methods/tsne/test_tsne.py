@@ -251,11 +251,13 @@ def test_rows_that_are_equal_stay_together_and_few_rows_are_embedded() -> None:
         lambda x: rf.tsne(x, perplexity=3, init="pca"),
         lambda x: rf.tsne(rf.knn(x, 9), perplexity=3, init="pca", matrix=x),
         lambda x: estimators.TSNE(perplexity=3).fit(x),
+        lambda x: rf.umap(x, init="pca"),
+        lambda x: estimators.UMAP(init="pca").fit(x),
     ],
-    ids=["of a matrix", "of lists", "estimator"],
+    ids=["of a matrix", "of lists", "estimator", "umap", "estimator of umap"],
 )
 def test_equal_rows_have_no_principal_components_to_begin_at(call: Any) -> None:
-    with pytest.raises(rf.RankfoldError, match=r"all rows of .* are equal, .* t-SNE nothing to show"):
+    with pytest.raises(rf.RankfoldError, match=r"all rows of .* are equal, .* embedding nothing to show"):
         call(np.ones((20, 4)))
 
 
@@ -290,7 +292,7 @@ def test_steps_end_where_the_gradient_is_short(many: rf.Result) -> None:
         ({"perplexity": 4000}, "more than the 3499 neighbors that 3500 rows have"),
         ({"perplexity": 0.5}, "from 1 on"),
         ({"perplexity": "3;4"}, "must be a number, or several"),
-        ({"perplexity": 3, "init": "pca"}, "give both, matrix=x"),
+        ({"perplexity": 3, "init": "pca"}, "give it too, matrix=x"),
         ({"perplexity": 3, "init": "nowhere"}, "init 'nowhere' is not known"),
         ({"perplexity": 3, "init": np.zeros((9, 3))}, "have shape"),
         ({"perplexity": 3, "final_momentum": 1.0}, "below 1"),

@@ -31,6 +31,7 @@ def umap(
     density_share: float = 0.3,
     density_shift: float = 0.1,
     init: object = "spectral",
+    matrix: object = None,
     n_neighbors: int | None = None,
     metric: str | None = None,
     min_recall: float | None = None,
@@ -64,13 +65,17 @@ def umap(
     density_share, density_shift : float
         In the last epochs of this share densities count; what is added to the variance of local radii in the
         layout.
-    init : "spectral", "random", (m, d) array, Result or path
+    init : "spectral", "random", "pca", (m, d) array, Result or path
         Where rows begin: at eigenvectors of their graph, as ``spectral`` makes them with tol=0.01, but of
         each component of the graph by itself; components lie side by side. Rows of components that have no d
-        eigenvectors begin at random, and ``attrs["rows_at_random"]`` counts them. Or at coordinates of a
+        eigenvectors begin at random, and ``attrs["rows_at_random"]`` counts them. "pca": at the first
+        principal components of ``matrix``, with tol=0.01. Or at coordinates of a
         ``pca`` with d components or more, of an earlier ``umap``, or of ``spectral``. They may be of the
         first rows alone: those after them begin among their neighbors. "random" starts cost nothing, but
         distances in the picture say less of those in the data.
+    matrix : path, array or Source, (m, n)
+        Of which ``init="pca"`` takes components: the one that neighbors are of, where these or their graph
+        are a result.
     n_neighbors : int
         Of each row of a matrix, the row itself counted as in umap-learn: 15 by default.
     metric, min_recall : str, float
@@ -132,8 +137,8 @@ def umap(
     forces |= {"learning_rate": learning_rate, "density": density}
     forces |= {"density_share": density_share, "density_shift": density_shift}
     search = {"n_neighbors": n_neighbors, "metric": metric, "min_recall": min_recall}
-    task = UMAP.task(neighbors, init=init, quality=quality, **numbers, **curve, **forces, **search)
-    return run(task, where)
+    more = {"init": init, "matrix": matrix, "quality": quality}
+    return run(UMAP.task(neighbors, **more, **numbers, **curve, **forces, **search), where)
 
 
 @public

@@ -13,21 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 
 import rankfold
 from rankfold.api.execute import run
-from rankfold.estimators.embeddings.embedding import METRICS, Embedding
-from rankfold.estimators.embeddings.layouts import START_TOL
+from rankfold.estimators.embeddings.embedding import METRICS, STARTS, Embedding, first_positions
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.neighbors import NearestNeighbors
 from rankfold.estimators.samples import samples_of, write_facts
 from rankfold.methods.knn.arguments import PRECOMPUTED, SET_NAMES
 from rankfold.methods.tsne.request import LEAST_RATE, NEIGHBORS_OF_PERPLEXITY
 from rankfold.methods.tsne.settling import NewRows
-from rankfold.methods.tsne.tasks import equal_rows
-from rankfold.pipeline.errors import NoVarianceError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.storage.result import write_small
 from rankfold.pipeline.storage.temporary import TemporaryFolder
-
-STARTS = ("pca", "random", "spectral")
 
 GRADIENT = 4.0
 """Gradients of scikit-learn over ours: its learning rates are a quarter of those of other implementations."""
@@ -192,7 +187,7 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
             initial_momentum=self.initial_momentum,
             final_momentum=self.final_momentum,
             min_grad_norm=self.min_grad_norm / GRADIENT,
-            init=self._start(X, seed),
+            init=first_positions(self, X, seed),
             seed=seed,
             memory=self.memory,
         )
@@ -242,25 +237,6 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
             return _stored(X, k)
         how: dict[str, Any] = {"metric": self.metric, "min_recall": self.min_recall, "seed": seed}
         return rankfold.knn(X, k, memory=self.memory, **how)
-
-    def _start(self, X: Any, seed: int) -> Any:
-        """Where samples begin; dimensions that they do not have at zero, from which they part."""
-        rows, columns = X.shape
-        if not isinstance(self.init, str):
-            if self.init.shape[0] != rows:
-                raise ValueError(f"init has {self.init.shape[0]} rows, but there are {rows} samples")
-            return self.init
-        if self.init == "random" or (self.init == "spectral" and self.n_components < rows):
-            return self.init
-        rank = min(self.n_components, columns, rows - 1)
-        samples = X.astype(np.float32) if np.dtype(X.dtype).kind == "b" else X
-        try:
-            scores = rankfold.pca(samples, rank=rank, tol=START_TOL, seed=seed, memory=self.memory).scores
-        except NoVarianceError as error:
-            raise NoVarianceError(equal_rows("X")) from error
-        start = np.zeros((rows, self.n_components))
-        start[:, :rank] = scores[...]
-        return start
 
 
 def _stored(distances: Any, k: int) -> rankfold.Result:

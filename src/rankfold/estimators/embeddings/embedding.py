@@ -5,16 +5,23 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 import rankfold
 from rankfold.estimators.samples import is_large
+from rankfold.methods.embedding.arguments import INITS, PCA, SPECTRAL
+from rankfold.methods.embedding.components import START_TOL, equal_rows
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.knn.arguments import ALIASES, HAVERSINE, NAMES, SET_NAMES
+from rankfold.pipeline.errors import NoVarianceError
 
 METRICS = {*NAMES, *SET_NAMES, HAVERSINE, *ALIASES} - {"inner_product"}
 """Whose values are distances."""
+
+STARTS = INITS[:-1]
+"""Names of where samples begin."""
 
 
 class Embedding(BaseEstimator):  # type: ignore[misc]
@@ -57,3 +64,28 @@ def graph_of(estimator: Any, X: Any, seed: int, **targets: Any) -> rankfold.Resu
         memory=estimator.memory,
         **targets,
     )
+
+
+def first_positions(estimator: Any, X: Any, seed: int) -> Any:
+    """Where samples begin: a name, what the caller gives, or scores of the first principal components.
+
+    Samples too few for eigenvectors begin at components. Dimensions that samples do not have are 0: what
+    keeps equal positions apart is added later.
+    """
+    rows, columns = X.shape
+    if not isinstance(estimator.init, str):
+        shape = getattr(estimator.init, "shape", None) or (rows,)
+        if shape[0] != rows:
+            raise ValueError(f"positions to begin at have shape {shape}, but there are {rows} samples")
+        return estimator.init
+    if estimator.init != PCA and not (estimator.init == SPECTRAL and estimator.n_components >= rows):
+        return estimator.init
+    rank = min(estimator.n_components, columns, rows - 1)
+    samples = X.astype(np.float32) if np.dtype(X.dtype).kind == "b" else X
+    try:
+        result = rankfold.pca(samples, rank=rank, tol=START_TOL, seed=seed, memory=estimator.memory)
+    except NoVarianceError as error:
+        raise NoVarianceError(equal_rows("X")) from error
+    start = np.zeros((rows, estimator.n_components))
+    start[:, :rank] = result.scores[...]
+    return start

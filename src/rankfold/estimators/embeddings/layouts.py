@@ -13,18 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 import rankfold
 from rankfold.api.execute import run
-from rankfold.estimators.embeddings.embedding import METRICS, Embedding, graph_of
+from rankfold.estimators.embeddings.embedding import METRICS, STARTS, Embedding, first_positions, graph_of
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import samples_of
 from rankfold.methods.fuzzy_graph.new_rows import NewNeighbors
 from rankfold.methods.knn.arguments import SET_NAMES
 from rankfold.methods.umap.placement import Placement
 from rankfold.pipeline.formats import open_source
-
-STARTS = ("pca", "random", "spectral")
-
-START_TOL = 1e-2
-"""Of the first principal components: they only say where samples begin."""
 
 
 @labeled
@@ -194,7 +189,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
             density=self.dens_lambda * self.densmap if is_spread else None,
             density_share=self.dens_frac,
             density_shift=self.dens_var_shift,
-            init=self._start(X, seed),
+            init=first_positions(self, X, seed),
             seed=seed,
             memory=self.memory,
         )
@@ -221,20 +216,3 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         """Lay out samples in rows, and where they are; ``y`` as in ``fit``. Radii as well, if asked for."""
         self.fit(X, y)
         return (self.embedding_, self.rad_orig_, self.rad_emb_) if self.output_dens else self.embedding_
-
-    def _start(self, X: Any, seed: int) -> Any:
-        """Where samples begin; missing dimensions at zero, from which they part."""
-        rows, columns = X.shape
-        if not isinstance(self.init, str) and hasattr(self.init, "shape") and len(self.init) != rows:
-            raise ValueError(
-                f"positions to begin at have shape {self.init.shape}, but there are {rows} samples"
-            )
-        is_given = not isinstance(self.init, str) or self.init == "random"
-        if is_given or (self.init == "spectral" and self.n_components < rows):
-            return self.init
-        rank = min(self.n_components, columns, rows - 1)
-        samples = X.astype(np.float32) if np.dtype(X.dtype).kind == "b" else X
-        scores = rankfold.pca(samples, rank=rank, tol=START_TOL, seed=seed, memory=self.memory).scores
-        start = np.zeros((rows, self.n_components))
-        start[:, :rank] = scores[...]
-        return start

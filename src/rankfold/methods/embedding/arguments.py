@@ -12,6 +12,14 @@ from rankfold.methods.registry import Input, Method, X
 DEFAULT_K = 5
 EUCLIDEAN = "euclidean"
 
+SPECTRAL, RANDOM, PCA, CUSTOM = "spectral", "random", "pca", "custom"
+INITS = (SPECTRAL, RANDOM, PCA, CUSTOM)
+"""Where rows of an embedding begin; the last has no name for callers, who give positions."""
+
+StartMatrix = Annotated[
+    str | None, Argument("that neighbors are of, for init pca", holds="matrix", metavar="STORE")
+]
+
 EMBEDDING = Input("embedding")
 
 

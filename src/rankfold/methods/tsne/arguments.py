@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.embedding.arguments import INITS, StartMatrix
 from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
 from rankfold.methods.registry import LAYOUT, Input, Method
-
-SPECTRAL, RANDOM, PCA = "spectral", "random", "pca"
-INITS = (SPECTRAL, RANDOM, PCA, "custom")
-"""Where vertices begin; the last has no name for callers, who give positions."""
 
 STARTS = ("pca", "umap", "tsne", "spectral", "diffusion_map", "isomap")
 """Methods whose results vertices may begin at."""
@@ -42,9 +39,7 @@ class TsneArguments:
             "spectral, random, pca of --matrix, or a result to begin at", holds=STARTS, choices=INITS[:-1]
         ),
     ] = INITS[0]
-    matrix: Annotated[
-        str | None, Argument("that neighbors are of, for init pca", holds="matrix", metavar="STORE")
-    ] = None
+    matrix: StartMatrix = None
     metric: Metric = None
     min_recall: Recall = None
     seed: Annotated[int, Argument("key of the random numbers", least=0, below=2**64)] = 0

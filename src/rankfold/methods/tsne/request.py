@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rankfold.methods.embedding.arguments import INITS
 from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer, number
-from rankfold.methods.tsne.arguments import INITS, STARTS
+from rankfold.methods.tsne.arguments import STARTS
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import suggest_name
 

@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rankfold.methods.chain import Chain, Link
+from rankfold.methods.embedding.arguments import INITS, PCA, SPECTRAL
+from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
 from rankfold.methods.embedding.measured import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.sides import AffinitySides
-from rankfold.methods.knn.arguments import PRECOMPUTED
-from rankfold.methods.registry import METHODS
 from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.svd.request import integer
-from rankfold.methods.task import Output, Task
-from rankfold.methods.tsne.arguments import INITS, PCA, SPECTRAL
+from rankfold.methods.task import Task
 from rankfold.methods.tsne.request import TsneRequest
 from rankfold.methods.tsne.tsne import TsneTask
 from rankfold.methods.umap.start import given_positions
 from rankfold.methods.umap.umap import TO_COME
-from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.engine.run import Run
-from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import InputError, NoVarianceError
-from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.planning.plan import Plan
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result, result_of
-
-START_TOL = 1e-2
-"""Of the first principal components: they only say where rows begin."""
 
 
 def tsne_task(
@@ -51,12 +40,7 @@ def tsne_task(
     if (source := matrix_in(neighbors)) is not None:
         wanted = TsneRequest.of(perplexity, **arguments).neighbors(source.shape[0], source.shape[0])
         search, seed = search_of(wanted, metric, min_recall), integer("seed", arguments.get("seed", 0))
-        if isinstance(init, str) and init == PCA and metric == PRECOMPUTED and matrix is None:
-            raise InputError(
-                f"init pca takes rows of numbers, but {source.name} holds distances: give the rows, "
-                "matrix=x, or another start, init='random'"
-            )
-        beside = source if isinstance(init, str) and init == PCA and matrix is None else matrix
+        beside = matrix_to_begin_at(init, matrix, source, metric)
 
         def make(lists: Result) -> Task:
             return _descent_task(lists, init, beside, perplexity, arguments)
@@ -78,55 +62,13 @@ def _descent_task(
     parameters = TsneRequest.of(perplexity, init=name, **arguments)
     if is_name and name == INITS[-1]:
         raise InputError("init custom has no name: give positions, or a result of pca or spectral")
-    if (name == PCA) != (matrix is not None):
-        raise InputError(
-            "init pca takes the matrix that neighbors are of: give both, matrix=x, or another start"
-        )
+    require_matrix(name, matrix)
     graph = _affinities(result, parameters)
     given = None
     if not is_name and init is not TO_COME:
         given = given_positions(init, graph.lists.rows, parameters.n_components)
     task = TsneTask(graph.source, graph.most_edges, parameters, graph.request(), given)
     return _chain(graph, task, matrix)
-
-
-@dataclass(frozen=True, slots=True)
-class FirstPositions:
-    """Principal components that a descent begins at: a ``Task``."""
-
-    task: Task
-
-    @property
-    def source(self) -> Source:
-        """See ``Task``."""
-        return self.task.source
-
-    def request(self) -> dict[str, Any]:
-        """See ``Task``."""
-        return self.task.request()
-
-    def outputs(self) -> tuple[Output, ...]:
-        """See ``Task``."""
-        return self.task.outputs()
-
-    def plan(self, budget: Budget) -> Plan:
-        """See ``Task``."""
-        return self.task.plan(budget)
-
-    def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See ``Task``; says of equal rows what it means for the descent."""
-        try:
-            return self.task.work(run, fingerprint)
-        except NoVarianceError as error:
-            raise NoVarianceError(equal_rows(self.source.name)) from error
-
-
-def equal_rows(name: str) -> str:
-    """Message for a start by principal components of rows that are all the same."""
-    return (
-        f"all rows of {name} are equal, so that they have no principal components to begin at, and t-SNE "
-        "nothing to show. Give rows that differ, or begin at random places, init='random' (--init random)"
-    )
 
 
 def _affinities(result: Result, parameters: TsneRequest) -> FuzzyGraph:
@@ -143,17 +85,8 @@ def _chain(graph: FuzzyGraph, task: TsneTask, matrix: object) -> Chain:
         start = start_task(graph, parameters.n_components, parameters.seed)
         links.append(Link("start", start, start.when_made))
     if parameters.init == PCA:
-        source = open_source(matrix)
-        if source.shape[0] != task.rows:
-            raise InputError(f"{source.name} has {source.shape[0]} rows, but {task.rows} are laid out")
-        if min(source.shape) < parameters.n_components:
-            raise InputError(
-                f"{source.name} is {source.shape[0]} x {source.shape[1]}, which has no "
-                f"{parameters.n_components} principal components: begin at another start"
-            )
-        task = dataclasses.replace(task, matrix=source.fingerprint())
-        how = {"rank": parameters.n_components, "tol": START_TOL, "seed": parameters.seed}
-        links.append(Link("start", FirstPositions(METHODS["pca"].task(source, **how))))
+        link, of = start_at_components(matrix, task.rows, parameters.n_components, parameters.seed)
+        links, task = [*links, link], dataclasses.replace(task, matrix=of)
 
     def ready(results: Mapping[str, Path]) -> TsneTask:
         edges = int(Result(results["graph"]).attrs["weights"])

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from rankfold.methods.argument import Argument
+from rankfold.methods.embedding.arguments import INITS, StartMatrix
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
 from rankfold.methods.registry import LAYOUT, Input, Method
-
-SPECTRAL = "spectral"
-INITS = (SPECTRAL, "random", "custom")
-"""Where vertices begin; the last has no name for callers, who give positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +41,13 @@ class UmapArguments:
     init: Annotated[
         str,
         Argument(
-            "spectral, random, or a result of pca, umap, spectral or diffusion_map to begin at",
+            "spectral, random, pca of --matrix, or a result of pca, umap, spectral or diffusion_map "
+            "to begin at",
             holds=("pca", "umap", "spectral", "diffusion_map"),
             choices=INITS[:-1],
         ),
     ] = INITS[0]
+    matrix: StartMatrix = None
     n_neighbors: Neighbors = None
     metric: Metric = None
     min_recall: Recall = None

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.chain import Chain, Link
+from rankfold.methods.embedding.arguments import INITS, SPECTRAL
+from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
 from rankfold.methods.embedding.measured import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, NEIGHBORS, ONE_SIDED
@@ -27,7 +29,6 @@ from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.spectral.spectral import start_task
 from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, Task, count
-from rankfold.methods.umap.arguments import INITS, SPECTRAL
 from rankfold.methods.umap.density import ROW_BYTES, DensityGoal, require_radii, write_radii
 from rankfold.methods.umap.edges import PullingEdges, edges_bytes
 from rankfold.methods.umap.losses import BLOCK, edge_loss, pair_loss
@@ -97,7 +98,10 @@ class UmapTask:
     """What the graph is asked, where it is made before."""
 
     start: Path | None = None
-    """Eigenvectors of the graph to begin at."""
+    """A result to begin at: eigenvectors of the graph, or principal components."""
+
+    matrix: str = ""
+    """Fingerprint of the matrix that these are of."""
 
     @property
     def rows(self) -> int:
@@ -112,7 +116,8 @@ class UmapTask:
     def request(self) -> dict[str, Any]:
         """See the protocol."""
         made_by = None if self.made_by is None else dict(self.made_by)
-        return {**self.parameters.as_dict(), "positions": digest(self.given), "graph": made_by}
+        of = {"matrix": self.matrix} if self.matrix else {}
+        return {**self.parameters.as_dict(), "positions": digest(self.given), "graph": made_by, **of}
 
     @property
     def chunk_rows(self) -> int:
@@ -263,19 +268,21 @@ class UmapTask:
 
     def _first_positions(self) -> tuple[Float32, dict[str, Any]]:
         """Where vertices begin, and what is to be said of it."""
-        if self.start is None:
-            columns, seed = self.parameters.n_components, self.parameters.seed
-            count = self.rows if self.given is None else len(self.given)
-            first = start_positions(self.given, count, columns, seed)
-            if count == self.rows:
-                return first, {"rows_at_random": count} if self.parameters.init == SPECTRAL else {}
-            assert self.graph is not None  # noqa: S101 - only a plan is made without
-            everywhere = anywhere(self.rows, columns, seed)
-            return place_added(first, everywhere, self.graph / NAME, seed), {"rows_added": self.rows - count}
-        start = Result(self.start)
-        positions, at_random = spectral_positions(start, self.parameters.seed)
-        components = start.attrs["connected_components"]
-        return positions, {"rows_at_random": at_random, "connected_components": components}
+        columns, seed, given = self.parameters.n_components, self.parameters.seed, self.given
+        if self.start is not None and self.parameters.init == SPECTRAL:
+            start = Result(self.start)
+            positions, at_random = spectral_positions(start, seed)
+            components = start.attrs["connected_components"]
+            return positions, {"rows_at_random": at_random, "connected_components": components}
+        if self.start is not None:
+            given = given_positions(self.start, self.rows, columns)
+        count = self.rows if given is None else len(given)
+        first = start_positions(given, count, columns, seed)
+        if count == self.rows:
+            return first, {"rows_at_random": count} if self.parameters.init == SPECTRAL else {}
+        assert self.graph is not None  # noqa: S101 - only a plan is made without
+        everywhere = anywhere(self.rows, columns, seed)
+        return place_added(first, everywhere, self.graph / NAME, seed), {"rows_added": self.rows - count}
 
     def _processes(self, run: Run) -> range:
         """Numbers of processes that a layout is worth, and that have memory enough for their parts."""
@@ -291,6 +298,7 @@ def umap_task(
     neighbors: Result | str | Path,
     *,
     init: object = INITS[0],
+    matrix: object = None,
     quality: object = None,
     n_neighbors: object = None,
     metric: object = None,
@@ -302,16 +310,17 @@ def umap_task(
         k = NEIGHBORS if n_neighbors is None else integer("n_neighbors", n_neighbors)
         search = search_of(k - 1, metric, min_recall)
         seed = integer("seed", arguments.get("seed", 0))
-        make = functools.partial(_layout_task, init=init, arguments=arguments)
+        beside = matrix_to_begin_at(init, matrix, source, metric)
+        make = functools.partial(_layout_task, init=init, matrix=beside, arguments=arguments)
         return searched_task(source, search, seed, make, quality)
     require_unsaid(neighbors, n_neighbors=n_neighbors, metric=metric, min_recall=min_recall)
     result = result_of(
         "umap", neighbors, "a matrix, or a result of knn or fuzzy_graph, as of rf.knn(x, k=14)"
     )
-    return measured_task(_layout_task(result, init, arguments), result, quality)
+    return measured_task(_layout_task(result, init, matrix, arguments), result, quality)
 
 
-def _layout_task(result: Result, init: object, arguments: dict[str, object]) -> Task:
+def _layout_task(result: Result, init: object, matrix: object, arguments: dict[str, object]) -> Task:
     """A graph that is to be laid out; or lists of neighbors, which become one first."""
     kind = result.attrs["kind"]
     if kind not in ("knn", *GRAPHS):
@@ -320,6 +329,7 @@ def _layout_task(result: Result, init: object, arguments: dict[str, object]) -> 
     parameters = LayoutRequest.of(init=str(init) if is_name else "custom", **arguments)
     if is_name and init == INITS[-1]:
         raise InputError("init custom has no name: give positions, or a result of pca or umap")
+    require_matrix(parameters.init, matrix)
     rows = result.matrix("indices" if kind == "knn" else "graph").shape[0]
     if rows >= MOST_ROWS:
         raise InputError(f"umap lays out fewer than 2**32 rows, not {rows}")
@@ -328,19 +338,23 @@ def _layout_task(result: Result, init: object, arguments: dict[str, object]) -> 
         is_spread = parameters.density is not None
         graph = FuzzyGraph.of(StoredLists.of(result, None), ONE_SIDED, 1.0, radii=is_spread)
         layout = UmapTask(graph.source, graph.most_edges, parameters, given, None, graph.request())
-        return _chain(graph, layout)
+        return _chain(graph, layout, matrix)
     if parameters.density is not None:
         require_radii(result)
     layout = UmapTask(result.matrix("graph"), most_edges(result), parameters, given, result.path)
-    return _chain(result, layout) if layout.is_spectral else layout
+    return _chain(result, layout, matrix) if layout.is_spectral or matrix is not None else layout
 
 
-def _chain(graph: FuzzyGraph | Result, layout: UmapTask) -> Chain:
-    """Lists into a graph, eigenvectors of that where it is to begin at these, and its layout."""
+def _chain(graph: FuzzyGraph | Result, layout: UmapTask, matrix: object) -> Chain:
+    """Lists into a graph, what its layout begins at where that is to be made, and the layout."""
     links: list[Link] = [] if isinstance(graph, Result) else [Link("graph", graph)]
     if layout.is_spectral:
         start = start_task(graph, layout.parameters.n_components, layout.parameters.seed)
         links.append(Link("start", start, start.when_made if links else None))
+    if matrix is not None:
+        asked = layout.parameters
+        link, of = start_at_components(matrix, layout.rows, asked.n_components, asked.seed)
+        links, layout = [*links, link], dataclasses.replace(layout, matrix=of)
 
     def ready(results: Mapping[str, Path]) -> UmapTask:
         made = dataclasses.replace(layout, start=results.get("start"))
