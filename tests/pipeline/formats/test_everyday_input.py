@@ -16,7 +16,7 @@ from stores import COLUMNS, ROWS, numbers, read, zarr_store
 
 import rankfold as rf
 from rankfold.pipeline.data.places import names_of
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.importing import import_array
 
@@ -66,6 +66,67 @@ def test_frames_of_pandas() -> None:
     with pytest.raises(InputError, match="pass a DataFrame"):
         open_source(pd.Series([1.0, 2.0]))
     np.testing.assert_allclose(rf.svd(pd.DataFrame(x), 3).s, rf.svd(x, 3).s)
+
+
+WIDE = 2**53 + 1
+
+
+@pytest.mark.parametrize("other", [[1.5, 2.5], [1, None]])
+@pytest.mark.parametrize("library", ["pandas", "dask", "polars", "list"])
+def test_whole_numbers_keep_their_digits_or_are_refused(library: str, other: list[Any]) -> None:
+    if library == "list":
+        x: Any = [[WIDE, other[0]], [-3, other[0]]]
+        if other[1] is None:
+            np.testing.assert_array_equal(whole(x), x)
+            return
+    elif library == "polars":
+        x = pytest.importorskip("polars").DataFrame({"id": [WIDE, -3], "b": other})
+    else:
+        pd = pytest.importorskip("pandas")
+        x = pd.DataFrame({"id": [WIDE, -3], "b": pd.array(other, dtype="Int64") if None in other else other})
+        if library == "dask":
+            x = pytest.importorskip("dask.dataframe").from_pandas(x, npartitions=1)
+    with pytest.raises(RankfoldError, match="holds whole numbers such as 9007199254740993, which float64"):
+        whole(x)
+
+
+@pytest.mark.parametrize("shape", [(40, 3), (3, 40)])
+def test_digits_are_not_lost_on_the_way_to_a_method(tmp_path: Path, shape: tuple[int, int]) -> None:
+    x = np.arange(120, dtype=np.int64).reshape(shape)
+    np.save(tmp_path / "x.npy", x + 2**60)
+    for given in (x + 2**60, tmp_path / "x.npy", x.view(np.uint64) + np.uint64(2**63)):
+        for method in (
+            lambda each: rf.pca(each, 2),
+            lambda each: rf.svd(each, 2),
+            lambda each: rf.knn(each, 2),
+        ):
+            with pytest.raises(RankfoldError, match="which float64 does not hold to the last digit"):
+                method(given)
+    np.testing.assert_allclose(rf.svd(x, 2).s, rf.svd(x.astype(float), 2).s)
+
+
+def test_a_list_of_rows_keeps_gaps_and_labels() -> None:
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(InputError, match="a list of masked arrays has gaps"):
+        open_source([np.ma.masked_array([1.0, 2.0], [0, 1]), np.ma.masked_array([3.0, 4.0])])
+    one = pd.Series([1.0, 2.0], ["a", "b"])
+    np.testing.assert_array_equal(whole([one, one]), [[1, 2], [1, 2]])
+    with pytest.raises(InputError, match="the rows of a list have other labels, or in another order"):
+        open_source([one, one[::-1]])
+
+
+@pytest.mark.parametrize("name", ["Unnamed: 0", "Unnamed: 0.1", "__index_level_0__"])
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_an_index_that_came_back_as_a_column_is_no_number(library: str, name: str) -> None:
+    x = pytest.importorskip(library).DataFrame({name: [0, 1, 2], "a": [1.5, 2.5, 4.0]})
+    with pytest.raises(InputError, match=rf"column '{name}' of the DataFrame holds names of rows"):
+        open_source(x)
+    np.testing.assert_array_equal(np.asarray(open_source(x, numeric=True)), [[1.5], [2.5], [4.0]])
+
+
+def test_truth_values_of_polars_that_are_missing_are_nan() -> None:
+    x = pytest.importorskip("polars").DataFrame({"a": [True, None, False], "b": [1, 2, 3]})
+    np.testing.assert_array_equal(whole(x), [[1, 1], [np.nan, 2], [0, 3]])
 
 
 def test_frames_of_dask() -> None:

@@ -177,6 +177,10 @@ def by_weights(x: pd.DataFrame, other: pd.DataFrame) -> Array:
     return np.asarray(rf.nmf(x, 2, weights=other).H)
 
 
+def by_given_centers(x: pd.DataFrame, other: pd.DataFrame) -> Array:
+    return np.asarray(rf.kmeans(x, init=other.iloc[:3]).labels)
+
+
 def by_centers(x: pd.DataFrame, other: pd.DataFrame) -> Array:
     return np.asarray(rf.kmeans(x, init=rf.kmeans(other, init=other.to_numpy()[:3])).labels)
 
@@ -193,6 +197,7 @@ DOORS = (
     by_index,
     by_weights,
     by_centers,
+    by_given_centers,
 )
 
 
@@ -215,6 +220,56 @@ def test_rows_in_another_order_are_refused_where_there_is_a_number_for_each() ->
         rf.nmf(x, 2, weights=x[::-1])
     with pytest.raises(RankfoldError, match="rows of"):
         rf.trustworthiness(x, x[["age", "rent"]][::-1], 5)
+
+
+MASK = pd.Series(np.arange(len(NAMES)) % 3 > 0, NAMES)
+ROW_MASK = pd.Series(np.arange(ROWS) % 4 > 0, [f"r{number}" for number in range(ROWS)])
+
+
+def as_data_array(mask: pd.Series[Any]) -> Any:
+    return pytest.importorskip("xarray").DataArray(mask.to_numpy(), {"label": mask.index})
+
+
+@pytest.mark.parametrize("name", ["mask_var", "select_columns", "mask_obs", "select_rows"])
+@pytest.mark.parametrize("guise", [pd.Series, as_data_array, list])
+def test_masks_follow_the_names_of_what_they_keep(name: str, guise: Any) -> None:
+    x, of_rows = table(), name in ("mask_obs", "select_rows")
+    mask = ROW_MASK if of_rows else MASK
+    expected = x[mask.to_numpy()] if of_rows else x.loc[:, mask.to_numpy()]
+    turned = guise(mask if guise is list else mask[::-1])
+    np.testing.assert_array_equal(np.asarray(rf.open(x, **{name: turned})), expected)  # type: ignore[arg-type]
+    if guise is not list:
+        lacking = guise(mask[1:])
+        with pytest.raises(
+            RankfoldError, match=rf"{name} has no (row 'r0'|column 'income'), which is (row|column) 0"
+        ):
+            rf.open(x, **{name: lacking})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["umap", "tsne"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_layouts_begin_where_the_rows_of_their_names_are(method: str) -> None:
+    x = table()
+    start = pd.DataFrame(np.asarray(rf.pca(x, 2).scores), x.index)
+    lists, make = rf.knn(x, 5), getattr(rf, method)
+    options = {"n_epochs": 2} if method == "umap" else {"perplexity": 1.5}
+    there, turned, other = (
+        np.asarray(make(lists, init=each, **options).embedding) for each in (start, start[::-1], rf.pca(x, 2))
+    )
+    np.testing.assert_array_equal(there, turned)
+    np.testing.assert_array_equal(there, other)
+    for init in (start.rename(index={"r0": "q"}), rf.pca(x.rename(index={"r0": "q"}), 2)):
+        with pytest.raises(RankfoldError, match="init has no row 'r0', which is row 0"):
+            make(lists, init=init, **options)
+
+
+def test_distances_have_rows_and_columns_in_one_order() -> None:
+    x = table()
+    points = x.to_numpy()
+    distances = pd.DataFrame(np.linalg.norm(points[:, None] - points, axis=2), x.index, x.index)
+    np.testing.assert_allclose(rf.knn(distances, 4, metric="precomputed").distances, rf.knn(x, 4).distances)
+    with pytest.raises(RankfoldError, match="is 'r0', and column 0 'r59'. Put them in one order"):
+        rf.knn(distances[distances.columns[::-1]], 4, metric="precomputed")
 
 
 # Fields ----------------------------------------------------------------------------------------------------
@@ -344,6 +399,9 @@ def test_weights_of_columns_follow_their_names() -> None:
     plain = rf.pca(rf.open(x, prepare=[{"weights": {"values": weights.to_numpy()}}]), 3)
     named = rf.pca(rf.open(x, prepare=[{"weights": {"values": weights[::-1]}}]), 3)
     np.testing.assert_array_equal(named.components, plain.components)
+    for frame in (weights[::-1].to_frame(), weights[::-1].to_frame().T):
+        by_frame = rf.pca(rf.open(x, prepare=[{"weights": {"values": frame}}]), 3)
+        np.testing.assert_array_equal(by_frame.components, plain.components)
     with pytest.raises(RankfoldError, match="there is no number for 'rent'"):
         rf.open(x, prepare=[{"weights": {"values": weights.drop("rent")}}])
     data = field()

@@ -69,6 +69,22 @@ AS_THEY_COME = {
     ),
     "tabs": ("x.csv", "a\tb\n1\t2\n", [[1, 2]], "ab", ""),
     "row again": ("x.csv", "5.1,setosa\n4.9,setosa\n", [[5.1], [4.9]], "", "taken for a row"),
+    "index of numbers": ("x.csv", ",0,1\n0,1.5,2\n1,3,4\n", [[1.5, 2], [3, 4]], "", "it names rows"),
+    "index and years": (
+        "x.csv",
+        ",1990,1991\n0,1.5,2\n1,3,4\n",
+        [[1.5, 2], [3, 4]],
+        ["1990", "1991"],
+        "names rows",
+    ),
+    "index again": (
+        "x.csv",
+        ",Unnamed: 0,a\n0,0,1\n1,1,3\n",
+        [[1], [3]],
+        "a",
+        "no name and the name 'Unnamed: 0'",
+    ),
+    "index of before": ("x.csv", "Unnamed: 0,a\n0,1\n1,3\n", [[1], [3]], "a", "the name 'Unnamed: 0', so"),
     "names with numbers": (
         "x.csv",
         "a,1990\n1,2\n",
@@ -83,7 +99,7 @@ AS_THEY_COME = {
 def test_text_is_read_as_it_comes(tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str) -> None:
     name, text, numbers, names, said = AS_THEY_COME[case]
     (tmp_path / name).write_text(text, newline="")
-    numeric = case in ("of R", "row again")
+    numeric = case in ("of R", "row again") or case.startswith("index")
     found, titles, notes = opened(tmp_path / name, caplog, numeric=numeric)
     np.testing.assert_array_equal(found, numbers)
     assert titles == [*names]
@@ -92,6 +108,48 @@ def test_text_is_read_as_it_comes(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     packed.write_bytes(bz2.compress(text.encode()))
     import_array(packed, tmp_path / "y.zarr", numeric=numeric)
     np.testing.assert_array_equal(whole(tmp_path / "y.zarr"), numbers)
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
+def test_an_index_that_came_back_as_a_column_is_no_number(tmp_path: Path, caplog: Any, name: str) -> None:
+    (tmp_path / "x.csv").write_text(f"{name},a\n0,1.5\n1,3\n")
+    with pytest.raises(
+        InputError, match=f"the first column of .* has {f'the name {name!r}' if name else 'no name'}"
+    ):
+        open_source(tmp_path / "x.csv")
+    assert "so it names rows" in str(describe_table(str(tmp_path / "x.csv")))
+    pq.write_table(pa.table({name: [0, 1], "a": [1.5, 3.0]}), tmp_path / "x.parquet")
+    found, names, notes = opened(tmp_path / "x.parquet", caplog)
+    assert found.tolist() == [[1.5], [3.0]] and names == ["a"] and "names rows" in notes
+
+
+LONG = 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"a": [LONG, None]},
+        {"a": [LONG, 2], "b": [0.5, 1.5]},
+        {"a": pa.array([2**64 - 1, 2], pa.uint64()), "b": [-1, 1]},
+        {"a": [[LONG, 1], [2, None]]},
+        {"a": pa.array([LONG + 1, 2], pa.decimal128(20, 0))},
+    ],
+    ids=str,
+)
+def test_whole_numbers_of_parquet_keep_their_digits_or_are_refused(tmp_path: Path, columns: Any) -> None:
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    with pytest.raises(
+        DataError, match=r"column 'a' has [0-9.e+]+ in row 1 of the data, which float64 does not hold"
+    ):
+        open_source(tmp_path / "x.parquet")
+
+
+def test_columns_that_the_first_of_several_files_lacks_are_said(tmp_path: Path, caplog: Any) -> None:
+    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "x-1.parquet")
+    pq.write_table(pa.table({"b": [7, 8], "a": [5, 6]}), tmp_path / "x-2.parquet")
+    found, _, notes = opened(tmp_path / "x-*.parquet", caplog)
+    assert found.tolist() == [[1], [2], [5], [6]] and "'b' of" in notes and "and were left out" in notes
 
 
 @pytest.mark.parametrize(

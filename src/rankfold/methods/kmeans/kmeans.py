@@ -313,6 +313,6 @@ def kmeans_task(
     others = {"batch_rows": batch_rows or 0, "n_init": n_init, "tol": tol, "passes": passes, "seed": seed}
     request = ClusterRequest.of(k=k, init=str(init) if is_name else "custom", **others)
     source = open_source(x)
-    if given is not None and isinstance(init, str | Path | Result):
-        given = centers_among(given, result_of("init", init, "a result of kmeans"), source)
+    if given is not None:
+        given = centers_among(given, init, source)
     return Clustering.of(source, request, given)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
 from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.request import integer, number
-from rankfold.pipeline.data.names import names_of_result
+from rankfold.pipeline.data.names import names_along, names_of_result
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.alike import column_names, columns_among
@@ -113,10 +113,14 @@ def given_centers(init: object) -> Float64:
     return centers
 
 
-def centers_among(centers: Float64, result: Result, source: Source) -> Float64:
-    """Centers of a result with their columns in the order of other rows."""
-    own, wanted = names_of_result(result.path, result.attrs, 1), column_names(source)
-    places = columns_among(own, wanted, f"centers of {result.path}", source.name)
+def centers_among(centers: Float64, init: object, source: Source) -> Float64:
+    """Centers of a result, a frame or a DataArray with their columns in the order of other rows."""
+    if isinstance(init, str | Path | Result):
+        result = init if isinstance(init, Result) else Result(init)
+        own, name = names_of_result(result.path, result.attrs, 1), f"centers of {result.path}"
+    else:
+        own, name = names_along(init, 1), "the centers of init"
+    places = columns_among(own, column_names(source), name, source.name)
     return centers if places is None else np.ascontiguousarray(centers[:, places])
 
 

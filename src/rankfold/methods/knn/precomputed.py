@@ -18,7 +18,7 @@ import numpy.typing as npt
 from rankfold.methods.knn.graph import SORT_BYTES
 from rankfold.methods.partitions.files import Lists
 from rankfold.methods.partitions.merge import WriteMerged
-from rankfold.pipeline.data.places import place_of
+from rankfold.pipeline.data.places import names_of, place_of
 from rankfold.pipeline.data.source import Source, compressed, stored_size, sum_places
 from rankfold.pipeline.engine.blocks import Cut, own_streams, panel_edges
 from rankfold.pipeline.engine.device import HOST, Device
@@ -54,6 +54,17 @@ def require_distances(request: NeighborRequest, source: Source, said: Mapping[st
         raise InputError(
             f"metric precomputed takes the distances of all rows from each other, a square matrix, but "
             f"{source.name} is {rows} x {columns}. Leave metric out if it has rows of numbers"
+        )
+    lines, across = names_of(source, 0), names_of(source, 1)
+    if lines is not None and across is not None and not lines.is_like(across):
+        pairs = zip(
+            lines.along_axes(0, rows)[0].tolist(), across.along_axes(0, rows)[0].tolist(), strict=True
+        )
+        first = next((at for at, (one, other) in enumerate(pairs) if one != other), 0)
+        raise InputError(
+            f"rows and columns of distances are the same points in one order, but row {first} (from 0) of "
+            f"{source.name} is {lines.word(first)}, and column {first} {across.word(first)}. Put them in one "
+            "order, as x.loc[names, names] of a DataFrame"
         )
     if source.dtype.kind == "c":
         raise InputError(f"{source.name} holds {source.dtype}, and distances are real numbers")

@@ -21,6 +21,7 @@ from rankfold.methods.tsne.request import TsneRequest
 from rankfold.methods.tsne.tsne import TsneTask
 from rankfold.methods.umap.start import given_positions
 from rankfold.methods.umap.umap import TO_COME
+from rankfold.pipeline.data.names import names_of_result
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result, result_of
 
@@ -66,7 +67,8 @@ def _descent_task(
     graph = _affinities(result, parameters)
     given = None
     if not is_name and init is not TO_COME:
-        given = given_positions(init, graph.lists.rows, parameters.n_components)
+        names = names_of_result(result.path, result.attrs, 0)
+        given = given_positions(init, graph.lists.rows, parameters.n_components, names)
     task = TsneTask(graph.source, graph.most_edges, parameters, graph.request(), given)
     return _chain(graph, task, matrix)
 

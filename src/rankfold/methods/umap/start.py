@@ -13,6 +13,7 @@ from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
 from rankfold.methods.fuzzy_graph.stored_rows import StoredRows, row_spans
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.umap.apart import place_components
+from rankfold.pipeline.data.names import Names, find_places, names_along, names_of_result
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
 
@@ -37,8 +38,12 @@ NOISE = 1e-4
 """Standard deviation of what is added to positions that are given: vertices in one place stay together."""
 
 
-def given_positions(init: object, rows: int, columns: int) -> Float64:
-    """First positions of a caller, (rows, columns) or fewer rows: an array, a result, or the path of one."""
+def given_positions(init: object, rows: int, columns: int, wanted: Names | None = None) -> Float64:
+    """First positions of a caller, (rows, columns) or fewer rows: an array, a result, or the path of one.
+
+    Those with names, of a frame, a DataArray or a result, are brought to the order of the rows in ``wanted``.
+    """
+    own = names_along(init, 0)
     if isinstance(init, (str, Path)):
         init = Result(init)
     if isinstance(init, Result):
@@ -54,6 +59,7 @@ def given_positions(init: object, rows: int, columns: int) -> Float64:
                 f"{init.path} has no {COORDINATES[kind]} to begin at: give a result that has, or an "
                 "array of positions"
             )
+        own = names_of_result(init.path, init.attrs, 0)
         init = init[COORDINATES[kind]][:, :columns]
     try:
         positions = np.array(init, np.float64, order="C")
@@ -66,7 +72,9 @@ def given_positions(init: object, rows: int, columns: int) -> Float64:
         )
     if not np.isfinite(positions).all():
         raise InputError("positions to begin at must be finite numbers")
-    return positions
+    wanted = wanted and wanted.take(np.arange(len(positions)) if len(positions) < len(wanted) else None)
+    places = find_places(own, wanted, "row", "init", "what is laid out")
+    return positions if places is None else positions[places]
 
 
 def digest(positions: Float64 | None) -> str:

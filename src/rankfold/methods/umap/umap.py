@@ -42,6 +42,7 @@ from rankfold.methods.umap.start import (
     start_positions,
 )
 from rankfold.methods.umap.work import lay_out
+from rankfold.pipeline.data.names import names_of_result
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
@@ -333,7 +334,10 @@ def _layout_task(result: Result, init: object, matrix: object, arguments: dict[s
     rows = result.matrix("indices" if kind == "knn" else "graph").shape[0]
     if rows >= MOST_ROWS:
         raise InputError(f"umap lays out fewer than 2**32 rows, not {rows}")
-    given = None if is_name or init is TO_COME else given_positions(init, rows, parameters.n_components)
+    given = None
+    if not is_name and init is not TO_COME:
+        names = names_of_result(result.path, result.attrs, 0)
+        given = given_positions(init, rows, parameters.n_components, names)
     if kind == "knn":
         is_spread = parameters.density is not None
         graph = FuzzyGraph.of(StoredLists.of(result, None), ONE_SIDED, 1.0, radii=is_spread)

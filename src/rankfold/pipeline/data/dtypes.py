@@ -108,6 +108,32 @@ def require_real(name: str, dtype: np.dtype[Any]) -> None:
         raise InputError(f"{name} are {dtype}, and must be real. Give the real part, or absolute values")
 
 
+LARGEST_WHOLE = 2**53
+"""Whole numbers up to here are numbers of 64 bits with a fraction too."""
+
+
+def beyond_floats(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where whole numbers are so large that a float of 64 bits does not hold all of their size."""
+    wide: npt.NDArray[np.bool_] = numbers > LARGEST_WHOLE
+    return wide if numbers.dtype.kind == "u" else wide | (numbers < -LARGEST_WHOLE)
+
+
+def require_digits(name: str, numbers: npt.NDArray[Any]) -> None:
+    """Raise ``DataError`` for whole numbers that go on as floats, which do not hold all of their digits.
+
+    Looks for the least and the most alone, which takes no memory.
+    """
+    if numbers.dtype.kind not in "iu" or numbers.dtype.itemsize < 8 or not numbers.size:
+        return
+    for number in (int(numbers.min()), int(numbers.max())):
+        if abs(number) > LARGEST_WHOLE:
+            raise DataError(
+                f"{name} holds whole numbers such as {number}, which float64 does not hold to the last digit. "
+                "Where they are names and no numbers, leave them out; else round them first, x.astype(float) "
+                "or an import with --dtype float64"
+            )
+
+
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The same type in the byte order of this machine."""
     return dtype.newbyteorder("=")

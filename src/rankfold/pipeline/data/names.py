@@ -535,6 +535,23 @@ class Named:
         return hashlib.blake2b(f"{digest} {marks}".encode(), digest_size=16).hexdigest()
 
 
+def names_of_values(values: Any) -> Names | None:
+    """What numbers of a pandas Series, of a frame of one row or column, or of a DataArray are of; else None."""
+    if hasattr(values, "index") and hasattr(values, "to_numpy"):
+        return names_along(values, int(values.ndim == 2 and len(values) == 1))
+    is_labeled = hasattr(values, "dims") and hasattr(values, "coords")
+    return Names.of(axes_of_array(values)) if is_labeled else None
+
+
+def names_along(values: Any, axis: int) -> Names | None:
+    """What the rows (0) or columns (1) of a frame or a DataArray are called; None of others."""
+    labels = getattr(values, ("index", "columns")[axis], None) if hasattr(values, "to_numpy") else None
+    if labels is not None:
+        return Names.of([Axis.of("label", len(labels), None if is_counted(labels) else np.asarray(labels))])
+    is_labeled = hasattr(values, "dims") and hasattr(values, "coords") and len(values.dims) == 2
+    return Names.of([axes_of_array(values)[axis]]) if is_labeled else None
+
+
 # Places as runs -----------------------------------------------------------------------------------
 
 

@@ -157,6 +157,9 @@ def pick(selection: Selection, length: int, *, what: str, name: str) -> Picks | 
     """A selection understood and checked against the length of its axis; nothing for all of it."""
     if selection is None:
         return None
+    if not isinstance(selection, str | slice | int):  # a list of True and False, a Series
+        listed = np.asarray(selection)
+        selection = listed if listed.dtype == bool or hasattr(selection, "dtype") else selection
     words = _words(selection)
     runs = _runs(selection, length, f"{name} has {length} {what}s: select_{what}s={words}")
     ends = np.cumsum(runs[:, 1])

@@ -70,7 +70,7 @@ from rankfold.pipeline.formats.frames import (
     is_frame,
     numeric_frame,
 )
-from rankfold.pipeline.formats.handles import coordinate_of, mask_of, plane_of
+from rankfold.pipeline.formats.handles import by_name, coordinate_of, mask_of, plane_of
 from rankfold.pipeline.formats.hdf5 import hdf5_matrix
 from rankfold.pipeline.formats.hdf5_contents import HDF5_SUFFIXES
 from rankfold.pipeline.formats.locate import (
@@ -206,8 +206,9 @@ def open_source(
     source, steps = _matrix(x, choice, row_axes, numeric=bool(numeric)), parse_steps(prepare)
     _require_one_choice("rows", select_rows, "mask_obs", mask_obs)
     _require_one_choice("columns", select_columns, "mask_var", mask_var)
+    select_rows, select_columns = _by_name(select_rows, source, 0), _by_name(select_columns, source, 1)
     if mask_obs is not None:
-        select_rows = mask_of(x, "obs", mask_obs, source.shape[0])
+        select_rows = mask_of(x, "obs", mask_obs, source)
     if isinstance(source, PreparedSource):
         if drop_missing_columns or drop_missing_rows:
             what = "columns" if drop_missing_columns else "rows"
@@ -221,8 +222,15 @@ def open_source(
         source = without_missing_rows(source, names_of(source, 0)) if drop_missing_rows else source
         source = without_missing_columns(source) if drop_missing_columns else source
     if mask_var is not None:
-        steps = choose_columns(steps, mask_of(x, "var", mask_var, source.shape[1]))
+        steps = choose_columns(steps, mask_of(x, "var", mask_var, source))
     return prepare_source(source, _with_latitudes(x, source, steps))
+
+
+def _by_name(selection: Selection, source: Source, axis: int) -> Selection:
+    """A selection; True and False with names, as a Series has them, in the order of the matrix."""
+    if getattr(selection, "dtype", None) != np.bool_ or isinstance(selection, np.ndarray):
+        return selection
+    return by_name(selection, source, axis, f"select_{('rows', 'columns')[axis]}")
 
 
 def require_choice(x: object, missing_chunks: str | None) -> str | None:

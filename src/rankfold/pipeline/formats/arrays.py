@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,9 +22,9 @@ import scipy.sparse
 from rankfold.kernels.hashing.digest import LANES, mix_words
 from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
-from rankfold.pipeline.data.dtypes import cut, native, require_matrix
+from rankfold.pipeline.data.dtypes import LARGEST_WHOLE, cut, native, require_digits, require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.names import Attributes, Axis, Named, distinct
+from rankfold.pipeline.data.names import Attributes, Axis, Named, distinct, names_of_values
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Csr, Matrix
 from rankfold.pipeline.errors import ChunkError, InputError
@@ -290,6 +291,16 @@ def _require_places(x: Any) -> None:
 
 def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
     """A list of rows as an array."""
+    if any(isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row) for row in x):
+        raise InputError(
+            f"a {type(x).__name__} of masked arrays has gaps; pass numpy.ma.stack(x).filled(numpy.nan)"
+        )
+    names = [names_of_values(row) for row in x]
+    if any(a is not None and b is not None and not a.is_like(b) for a, b in itertools.pairwise(names)):
+        raise InputError(
+            f"the rows of a {type(x).__name__} have other labels, or in another order; pass pandas.DataFrame(x), "
+            "or xarray.concat(x, 'row'), which go by them"
+        )
     try:
         array = np.asarray(x)
     except (ValueError, OverflowError) as error:
@@ -299,6 +310,10 @@ def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
         ) from error
     if array.dtype.kind not in "iufb":
         raise InputError(f"a {type(x).__name__} of rows must hold numbers; this one holds {array.dtype}")
+    if array.dtype.kind == "f" and array.ndim == 2 and np.abs(array).max(initial=0) >= LARGEST_WHOLE:
+        wide = (each for row in x for each in row if isinstance(each, int | np.integer))
+        for number in wide:
+            require_digits(f"a {type(x).__name__} of rows", np.array([number]))
     return array
 
 

@@ -6,16 +6,17 @@ They are known by the module and the name of their type, so none of these librar
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES
+from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, require_digits
 from rankfold.pipeline.data.names import Axis, is_counted
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import axes_of
-from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS
+from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS, index_names
 
 LOG = logging.getLogger("rankfold")
 
@@ -32,8 +33,11 @@ def array_of_frame(frame: Any) -> npt.NDArray[Any]:
     """The numbers of a pandas frame in a type that holds all its columns; missing ones are NaN."""
     common = _common_type(frame)
     if not frame.isna().to_numpy().any():
+        if common.kind == "f":
+            _require_digits(frame)
         values: npt.NDArray[Any] = frame.to_numpy(dtype=common)
         return values
+    _require_digits(frame)
     values = frame.to_numpy(dtype=common if common.kind == "f" else np.dtype(np.float64), na_value=np.nan)
     return values
 
@@ -43,7 +47,24 @@ def dask_array_of_frame(frame: Any) -> Any:
     common = _common_type(frame)
     if any(not isinstance(dtype, np.dtype) for dtype in frame.dtypes) and common.kind != "f":
         common = np.dtype(np.float64)  # holds what is missing in nullable columns
+    if common.kind == "f" and any(_is_wide(dtype) for dtype in frame.dtypes):
+        frame = frame.map_partitions(_require_digits, meta=frame._meta)
     return frame.astype(common).to_dask_array(lengths=True)
+
+
+def _is_wide(dtype: Any) -> bool:
+    """Whether a column of pandas holds whole numbers that a float may not hold."""
+    plain = np.dtype(_plain_type(dtype))
+    return plain.kind in "iu" and plain.itemsize == 8
+
+
+def _require_digits(frame: Any) -> Any:
+    """A frame of pandas as it is; ``DataError`` for whole numbers that become floats of other digits."""
+    for place, dtype in enumerate(frame.dtypes):
+        if _is_wide(dtype):
+            column = frame.iloc[:, place].dropna().to_numpy(dtype=_plain_type(dtype))
+            require_digits(f"column {frame.columns[place]!r} of the DataFrame", column)
+    return frame
 
 
 def numeric_frame(frame: Any) -> Any:
@@ -80,14 +101,19 @@ def _plain_type(dtype: Any) -> Any:
 
 def _texts_of(frame: Any) -> dict[Any, Any]:
     """Columns of a frame of pandas, polars or Dask that hold no numbers, and what they hold."""
+    wrong: dict[Any, Any] = dict.fromkeys(
+        index_names(list(frame.columns)), "names of rows, as pandas writes an index"
+    )
     if _library(frame) == "polars":
-        return {
+        return wrong | {
             name: dtype
             for name, dtype in frame.schema.items()
-            if not (dtype.is_numeric() or str(dtype) == "Boolean") or dtype.is_decimal()
+            if not (dtype.is_numeric() or str(dtype) == "Boolean")
+            or dtype.is_decimal()
+            or str(dtype).endswith("128")
         }
     plain = [(name, dtype, _plain_type(dtype)) for name, dtype in frame.dtypes.items()]
-    return {
+    return wrong | {
         name: dtype
         for name, dtype, kind in plain
         if getattr(kind, "kind", "O") not in "iufb" or kind.itemsize > 8
@@ -135,7 +161,15 @@ def array_of_polars(frame: Any) -> npt.NDArray[Any]:
     _require_all_numbers(frame)
     if not frame.width:
         raise InputError("the DataFrame has no columns: a matrix without columns cannot be reduced")
+    if any(kind == "Boolean" for kind in map(str, frame.dtypes)) and sum(frame.null_count().row(0)):
+        polars = sys.modules["polars"]  # whose objects these are
+        frame = frame.with_columns(
+            frame[name].cast(polars.Int8) for name, kind in frame.schema.items() if kind == polars.Boolean
+        )
     values: npt.NDArray[Any] = frame.to_numpy()
+    for name, kind in frame.schema.items():
+        if values.dtype.kind == "f" and str(kind) in ("Int64", "UInt64"):
+            require_digits(f"column {name!r} of the DataFrame", frame[name].drop_nulls().to_numpy())
     return values
 
 

@@ -21,6 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.names import Names, distinct, find_places, names_of_values
+from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import (
     ChunkError,
     InputError,
@@ -317,15 +320,16 @@ def _require_column(place: str, part: str, name: str, names: Any) -> None:
     raise InputError(f"{part} of {place} has no column {name!r}{hint}")
 
 
-def mask_of(x: Any, part: str, mask: Any, length: int) -> npt.NDArray[np.bool_]:
-    """A mask that is given, or that the data have under a name in ``obs`` or ``var``, for so many."""
-    what = "rows" if part == "obs" else "columns"
+def mask_of(x: Any, part: str, mask: Any, source: Source) -> npt.NDArray[np.bool_]:
+    """A mask that is given, or that the data have under a name in ``obs`` or ``var``, for a matrix."""
+    axis = ("obs", "var").index(part)
+    what, length = ("rows", "columns")[axis], source.shape[axis]
     if isinstance(mask, str):
         values = annotation_of(x, part, mask)
         if values.dtype != np.bool_:
             raise InputError(f"mask_{part}={mask!r} is a column of {values.dtype}, not of True and False")
     else:
-        values = np.asarray(mask)
+        values = by_name(mask, source, axis, f"mask_{part}")
         if values.dtype != np.bool_ or values.ndim != 1:
             raise InputError(
                 f"mask_{part} must be a name, or True or False for each of the {what}, not {values.dtype} of "
@@ -334,3 +338,13 @@ def mask_of(x: Any, part: str, mask: Any, length: int) -> npt.NDArray[np.bool_]:
     if len(values) != length:
         raise InputError(f"mask_{part} says True or False {len(values)} times, and there are {length} {what}")
     return values
+
+
+def by_name(values: Any, source: Source, axis: int, whose: str) -> npt.NDArray[Any]:
+    """One value for each row (0) or column (1) of a matrix: those of a Series or DataArray by their names."""
+    own, found = names_of_values(values), np.asarray(values)
+    wanted = names_of(source, axis) if own is not None and found.ndim == 1 else None
+    if own is not None and wanted is not None and not own.is_like(wanted):
+        own = Names(tuple(map(distinct, own.axes)))  # as names of cells and genes are made
+    places = find_places(own, wanted, ("row", "column")[axis], whose, source.name)
+    return found if places is None else found[places]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.names import Axis, Names, axes_of_array, is_counted
+from rankfold.pipeline.data.names import Names, names_of_values
 from rankfold.pipeline.data.places import kept_columns, kept_rows, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, UnfitFileError
@@ -72,15 +72,6 @@ def _of_kept(step: Any, source: Source, axis: int) -> Float64:
     if len(values) != count:
         raise InputError(f"{step.name}: {len(values)} numbers for the {count} {what} of {source.name}")
     return values
-
-
-def names_of_values(values: Any) -> Names | None:
-    """What numbers of a pandas Series or of a DataArray are said to be of; None of others."""
-    if hasattr(values, "index") and hasattr(values, "to_numpy"):
-        labels = None if is_counted(values.index) else np.asarray(values.index)
-        return Names.of([Axis.of("label", len(values), labels)])
-    is_labeled = hasattr(values, "dims") and hasattr(values, "coords")
-    return Names.of(axes_of_array(values)) if is_labeled else None
 
 
 def _by_name(step: Any, wanted: Names, name: str, what: str) -> npt.NDArray[np.int64]:

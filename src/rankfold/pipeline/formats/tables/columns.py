@@ -6,7 +6,9 @@ error. Arrow is loaded when a table is read; where it is not installed, the mess
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.dtypes import beyond_floats
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.tables.options import count_words, without_columns
@@ -25,8 +28,21 @@ MOST_COLUMNS = 20
 ALL_NUMBERS = "Keep columns of numbers alone with --numeric (numeric=True), or import the table"
 """What helps where columns hold no numbers; what follows says how an import leaves them out."""
 
-LARGEST_WHOLE = 2**53
-"""Whole numbers up to here are numbers of 64 bits with a fraction too."""
+
+INDEX_NAME = re.compile(r"\s*(Unnamed: 0([._]\d+)*|__index_level_\d+__)?\s*")
+"""Name of a first column that names rows: none, or what pandas makes of it when it is written and read."""
+
+
+def index_names(names: Sequence[Any]) -> list[Any]:
+    """Columns before all others that name rows, by their names.
+
+    >>> index_names(["Unnamed: 0", "income", "age"]), index_names(["income"]), index_names([""])
+    (['Unnamed: 0'], [], [])
+    """
+    found = list(
+        itertools.takewhile(lambda name: isinstance(name, str) and INDEX_NAME.fullmatch(name), names)
+    )
+    return found if len(found) < len(names) else []
 
 
 class Batch(NamedTuple):
@@ -131,8 +147,8 @@ class NumericTable(ABC):
 
     def _convert(self, column: Any, batch: Batch, names: Sequence[str], width: int) -> npt.NDArray[Any]:
         """An array of Arrow, ``width`` numbers of which are a row, as one of NumPy."""
-        if str(column.type).startswith("decimal"):
-            column = column.cast("float64", safe=False)
+        if is_whole := str(column.type).startswith("decimal"):
+            is_whole, column = column.type.scale <= 0, column.cast("float64", safe=False)
         if column.null_count and self.dtype.kind != "f":
             place = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise DataError(
@@ -142,17 +158,20 @@ class NumericTable(ABC):
             )
         if column.null_count and str(column.type) == "bool":
             column = column.cast("uint8")
+        if column.null_count and "int64" in str(column.type):  # which NumPy gets as floats
+            self._require_held(column.fill_null(0).to_numpy(), batch, names, width)
         numbers: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-        self._require_held(numbers, batch, names, width)
+        if is_whole or numbers.dtype.kind in "iu":
+            self._require_held(numbers, batch, names, width)
         return numbers
 
     def _require_held(
         self, numbers: npt.NDArray[Any], batch: Batch, names: Sequence[str], width: int
     ) -> None:
         """Raise ``DataError`` for whole numbers that a float of 64 bits does not hold."""
-        if numbers.dtype.kind not in "iu" or numbers.dtype.itemsize < 8 or self.block_dtype.kind != "f":
+        if numbers.dtype.itemsize < 8 or self.block_dtype.kind != "f":
             return
-        wide = (numbers > LARGEST_WHOLE) | (numbers < -LARGEST_WHOLE if numbers.dtype.kind == "i" else False)
+        wide = beyond_floats(numbers)
         if wide.any():
             place = int(wide.argmax())
             name, row = names[place % len(names)], batch.row + place // width

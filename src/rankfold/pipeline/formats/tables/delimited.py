@@ -19,18 +19,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rankfold.pipeline.data.dtypes import LARGEST_WHOLE
 from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.formats.packed import UNPACK_ERRORS, unpack_stream
 from rankfold.pipeline.formats.tables.cells import PLAIN, Cells, Remarks, Style, Wrong, read_cells
 from rankfold.pipeline.formats.tables.columns import (
     ALL_NUMBERS,
-    LARGEST_WHOLE,
     MOST_COLUMNS,
     Batch,
     Look,
     NumericTable,
     TableColumn,
     clip_bytes,
+    index_names,
     load_arrow,
 )
 from rankfold.pipeline.formats.tables.dialect import BOM, LONGEST_LINE, dialect_of
@@ -396,17 +397,19 @@ def delimited_reader(path: str, options: ReadOptions) -> DelimitedReader:
     With ``options.numeric`` it is looked through for columns that hold no numbers, up to ``LOOK_BYTES``.
     """
     whole = whole_reader(path, options)
-    rows_are_named = len(whole.names) > 1 and not whole.names[0].strip()
     names = [name or f"column {position + 1}" for position, name in enumerate(whole.names)]
-    if rows_are_named and not options.selects and not options.numeric:
+    index = index_names(whole.names)
+    called = " and ".join(f"the name {name!r}" if name.strip() else "no name" for name in index)
+    if index and not options.selects and not options.numeric:
+        without = ",".join(names[: len(index)])
         raise InputError(
-            f"the first column of {path} has no name, as where pandas or R write the names of rows. Leave it "
-            "out with --numeric or --without 'column 1', or say which to take with --columns"
+            f"the first column of {path} has {called}, as where pandas or R write the names of rows. Leave it "
+            f"out with --numeric or --without '{without}', or say which to take with --columns"
         )
     positions, notes = choose_columns(names, options, path), list[str]()
-    if rows_are_named and not options.selects:
-        positions = positions[1:]
-        notes.append(f"the first column of {path} has no name, so it names rows, and was left out")
+    if index and not options.selects:
+        positions = positions[len(index) :]
+        notes.append(f"the first column of {path} has {called}, so it names rows, and was left out")
     reader = replace(
         whole,
         column_names=tuple(names[position] for position in positions),

@@ -257,9 +257,13 @@ def _names(
     if (
         options.header == "no"
         or comes_again
-        or (options.header == "auto" and all(is_number(cell, style) for cell in cells) and not _counts(cells))
+        or (
+            options.header == "auto"
+            and all(is_number(cell, style) for cell in cells)
+            and not (_counts(cells) or _rows_are_counted(records))
+        )
     ):
-        if options.header == "auto" and _may_be_names(cells, style):
+        if options.header == "auto" and _may_be_names(cells[not cells[0].strip() :], style):
             notes.append(
                 f"the first line of {path} is numbers in order, {list_names(cells, 3)}, and was taken for a "
                 "row; say --header yes if they are names of columns, as years or wavelengths are"
@@ -267,8 +271,8 @@ def _names(
         return [str(position) for position in range(len(cells))], 0, notes
     if options.header == "auto" and _counts(cells):
         notes.append(
-            f"the first line of {path} counts {list_names(cells, 3)}, so it was taken for names; "
-            "say --header no if it is data"
+            f"the first line of {path} counts {list_names([each for each in cells if each], 3)}, so it was "
+            "taken for names; say --header no if it is data"
         )
     elif options.header == "auto" and (numbers := [cell for cell in cells if _is_digits(cell, style)]):
         notes.append(
@@ -313,4 +317,12 @@ def _may_be_names(cells: list[str], style: Style) -> bool:
 
 
 def _counts(cells: list[str]) -> bool:
-    return len(cells) > 1 and cells == [str(position) for position in range(len(cells))]
+    """Whether cells count 0, 1, 2, ..., after that of an index where pandas wrote one."""
+    counted = cells[1:] if cells and not cells[0].strip() else cells
+    return len(cells) > 1 and counted == [str(position) for position in range(len(counted))]
+
+
+def _rows_are_counted(records: list[list[str]]) -> bool:
+    """Whether the first record begins with an empty cell, and those below it with 0, 1, 2, ..., as an index."""
+    first, *below = records
+    return not first[0].strip() and _counts(["", *(record[0] for record in below if record)])

@@ -107,6 +107,11 @@ def list_names(names: Sequence[str], most: int = 8) -> str:
     return text + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def left_out_of(path: str, names: Sequence[str], first: str) -> str:
+    """What is said of columns of a file that the first one of several does not have."""
+    return f"{list_names(names)} of {path} are not in {first}, and were left out"
+
+
 def count_words(count: int, thing: str) -> str:
     """A number of things in words.
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS, Look, TableColumn
+from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS, Look, TableColumn, index_names
 from rankfold.pipeline.formats.tables.delimited import whole_reader
 from rankfold.pipeline.formats.tables.options import ReadOptions
 from rankfold.pipeline.formats.tables.parquet import look_at_parquet
@@ -105,7 +105,8 @@ def describe_table(location: str) -> TableInfo | None:
     columns = {each.name: each for look in reversed(looks) for each in look.columns}
     columns |= {each.name: each for look in looks for each in look.columns if each.obstacle is not None}
     first = [columns[each.name] for each in looks[0].columns]
-    if len(first) > 1 and not first[0].name.strip():
-        first[0] = TableColumn("column 1", first[0].kind, "it has no name, so it names rows")
+    for place, name in enumerate(index_names([each.name for each in first])):
+        why = f"it has {f'the name {name}' if name.strip() else 'no name'}, so it names rows"
+        first[place] = TableColumn(name.strip() or f"column {place + 1}", first[place].kind, why)
     notes += tuple(dict.fromkeys(look.hint.strip() for look in looks if look.hint))
     return TableInfo(location, len(paths), size, sum(each.rows for each in looks), whole, tuple(first), notes)

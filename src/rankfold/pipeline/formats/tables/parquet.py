@@ -29,11 +29,13 @@ from rankfold.pipeline.formats.tables.columns import (
     NumericTable,
     TableColumn,
     clip_bytes,
+    index_names,
     load_arrow,
 )
 from rankfold.pipeline.formats.tables.options import (
     ReadOptions,
     choose_columns,
+    left_out_of,
     list_names,
     without_columns,
 )
@@ -172,12 +174,17 @@ def _reader_of(
     path: str, paths: tuple[str, ...], names: list[str], notes: tuple[str, ...], options: ReadOptions
 ) -> ParquetReader:
     """Columns of files as numbers of a type that holds all of them; the first does not speak for all."""
-    types, lacks, length = list[np.dtype[Any]](), False, None
+    types, lacks, length, firsts = list[np.dtype[Any]](), False, None, list[str]()
     is_vector = False
     for place, each in enumerate(paths):
         with open_parquet(each, STREAM_BYTES[0]) as file:
             schema = file.schema_arrow
             require_columns(each, paths[0], names, schema.names)
+            firsts = schema.names if place == 0 else firsts
+            if extra := [
+                name for name in schema.names if name not in firsts and name not in _index_columns(schema)
+            ]:
+                notes = (*notes, left_out_of(each, extra, paths[0]))
             if place == 0:
                 is_vector = len(names) == 1 and _is_list(schema.field(names[0]).type)
             types += _types(each, file, names, is_vector=is_vector)
@@ -234,13 +241,15 @@ def require_columns(path: str, first: str, wanted: Sequence[str], names: Sequenc
 
 
 def _index_columns(schema: Any) -> tuple[str, ...]:
-    """Columns that pandas wrote as names of the rows: pandas's metadata, ``index_columns``."""
+    """Columns that pandas wrote as names of the rows: pandas's metadata, ``index_columns``, or by their names."""
     try:
         said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
-        index = said.get("index_columns", ())
+        index = [
+            name for name in said.get("index_columns", ()) if isinstance(name, str) and name in schema.names
+        ]
     except (ValueError, AttributeError):
-        return ()
-    return tuple(name for name in index if isinstance(name, str) and name in schema.names)
+        index = []
+    return tuple(dict.fromkeys((*index, *index_names(schema.names))))
 
 
 def _types(path: str, file: Any, names: Sequence[str], *, is_vector: bool) -> list[np.dtype[Any]]:

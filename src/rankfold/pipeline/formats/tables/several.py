@@ -16,7 +16,7 @@ from rankfold.pipeline.formats.packed import plain_name
 from rankfold.pipeline.formats.tables.columns import NumericTable
 from rankfold.pipeline.formats.tables.delimited import DelimitedReader, delimited_reader
 from rankfold.pipeline.formats.tables.dialect import SEPARATORS
-from rankfold.pipeline.formats.tables.options import ReadOptions, list_names
+from rankfold.pipeline.formats.tables.options import ReadOptions, left_out_of, list_names
 from rankfold.pipeline.formats.tables.parquet import PARQUET_ENDINGS, parquet_paths, parquet_reader
 
 TABLE_ENDINGS = (*SEPARATORS, *PARQUET_ENDINGS)
@@ -133,7 +133,7 @@ def _several(location: str, paths: Sequence[str], options: ReadOptions) -> Sever
         if each in named:
             part = delimited_reader(each.name, by_name)
             if extra := [name for name in each.column_names if name not in first.names]:
-                notes.append(f"{list_names(extra)} of {each.name} are not in {first.name}, and were left out")
+                notes.append(left_out_of(each.name, extra, first.name))
             if list(part.positions) != sorted(part.positions) and options.columns is None:
                 notes.append(
                     f"columns of {each.name} are in another order, and were put in that of {first.name}"
