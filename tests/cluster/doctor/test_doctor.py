@@ -133,6 +133,31 @@ def test_slurm_without_a_controller_is_not_said_to_be_fine(
     )
 
 
+@pytest.mark.parametrize(
+    ("nodes", "text"),
+    [
+        (
+            "2 4 8000 gpu:2\n2 4 8000 gpu:2\n1 64 256000 (null)\n",
+            "2 with 4 cores and 7.81 GiB and gpu:2, 1 with 64",
+        ),
+        ("", "Change the profile, for rankfold submit"),
+    ],
+)
+def test_a_job_that_no_node_can_hold_is_set_beside_the_nodes(
+    nodes: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sbatch").write_text(
+        "#!/bin/sh\necho 'Requested node configuration is not available' >&2; exit 1\n"
+    )
+    (tmp_path / "sinfo").write_text(f"#!/bin/sh\nprintf '{nodes}'\n")
+    for name in ("sbatch", "sinfo"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = doctor_slurm.check_submission(Profile(cores=8, memory="16GiB", workers_per_node=2))
+    assert found.verdict == "failed" and text in found.advice, found
+    assert ("it asks a node for 16 cores and 48 GiB" in found.advice) == bool(nodes)
+
+
 def test_an_account_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SBATCH_ACCOUNT", raising=False)
     assert doctor_slurm.check_account(Profile()).verdict == "warning"

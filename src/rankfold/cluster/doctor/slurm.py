@@ -13,9 +13,13 @@ from rankfold.cluster.doctor.local import Finding, Verdict
 from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import ask, refusal
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.units import format_bytes
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "srun")
 KILL_SECONDS = 5
+
+NODES = r"\d+ \d+ \d+ \S+"
+"""Nodes of one kind in ``sinfo``: how many, cores, memory in MiB, GPUs."""
 
 
 def slurm_findings(profile: Profile | None) -> Iterator[Finding]:
@@ -135,7 +139,7 @@ def check_worker_job(profile: Profile) -> Finding:
     with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes one for logs
         options = place.job_options("rankfold-doctor", Path(folder))
         script = worker_script("slurm", "tcp://driver:8786", **options)
-    return _test_script("worker job", script, "for --cluster")
+    return _test_script("worker job", script, "for --cluster", profile)
 
 
 def check_submission(profile: Profile) -> Finding:
@@ -143,13 +147,35 @@ def check_submission(profile: Profile) -> Finding:
     from rankfold.cluster.slurm.job_script import job_script
 
     script = job_script(["true"], profile, name="doctor", known_as=profile.name)
-    return _test_script("whole command", script, "for rankfold submit")
+    return _test_script("whole command", script, "for rankfold submit", profile)
 
 
-def _test_script(check: str, script: str, what: str) -> Finding:
+def _test_script(check: str, script: str, what: str, profile: Profile) -> Finding:
     answer = ask("sbatch", "--test-only", stdin=script)
     if answer.returncode:
-        advice = f"Change the profile; {what}"
+        advice = f"Change the profile, {what}"
+        if nodes := kinds_of_nodes(profile):
+            advice += f": it asks a node for {requested_of_node(script)}; there are {nodes}"
         return Finding(check, "failed", f"SLURM refuses it: {refusal(answer.stderr)}", advice)
     start = re.search(r"to start at (\S+)", answer.stderr)
     return Finding(check, "ok", f"SLURM takes it, {what}; it could start {start[1] if start else 'soon'}")
+
+
+def requested_of_node(script: str) -> str:
+    """Cores and memory that the options of a job script ask each node for."""
+    options = dict(re.findall(r"^#SBATCH (--[\w-]+)=(\S+)$", script, re.MULTILINE))
+    cores = int(options.get("--ntasks-per-node", 1)) * int(options.get("--cpus-per-task", 1))
+    return f"{cores} cores and {format_bytes(int(options.get('--mem', '0').rstrip('M')) * 2**20)}"
+
+
+def kinds_of_nodes(profile: Profile) -> str:
+    """Nodes of the profile's partition, or of all, by what they have; nothing where SLURM does not say."""
+    chosen = [f"--partition={profile.partition}"] * bool(profile.partition)
+    answer = ask("sinfo", "-h", "-e", "-o", "%D %c %m %G", *chosen)
+    kinds = dict.fromkeys(line for line in answer.stdout.splitlines() if re.fullmatch(NODES, line))
+    each = (line.split() for line in list(kinds)[:8])
+    return ", ".join(
+        f"{count} with {cores} cores and {format_bytes(int(mebibytes) * 2**20)}"
+        + f" and {gpus}" * (gpus != "(null)")
+        for count, cores, mebibytes, gpus in each
+    )
