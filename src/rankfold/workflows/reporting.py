@@ -120,6 +120,13 @@ def quoting_words() -> Iterator[None]:
             name = error.option_name.strip("-").replace("-", "_")
             ours = [f"--{each.replace('_', '-')}" for each in OURS.get(name, ())]
             error.possibilities = [each for each in ours if each in options] or error.possibilities
+            if any(
+                "-- COMMAND" in (getattr(each, "metavar", None) or "") for each in error.ctx.command.params
+            ):
+                error.message += (
+                    f". Options of a command stand after two dashes: {error.ctx.command_path} -- COMMAND "
+                    f"{printable(error.option_name)}"
+                )
         raise
 
 

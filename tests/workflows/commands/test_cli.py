@@ -397,6 +397,7 @@ def test_signals_end_a_run_in_order_and_it_goes_on(tmp_path: Path, number: int, 
     ("words", "hint"),
     [
         (("pca", "x.npy", "--n-components", 3), "No such option: --n-components (Possible options: --rank)"),
+        (("submit", "pca", "x.npy", "--rank", 3), "after two dashes: rankfold submit -- COMMAND --rank"),
         (("knn", "x.npy", "--n-neighbors", 3), "(Possible options: --k)"),
         (("pca", "x.npy", "--rank", 3, "--solver", "grm"), "solver 'grm' (did you mean 'gram'?)"),
         (("knn", "x.npy", "--k", 3, "--metric", "euclidian"), "(did you mean 'euclidean'?)"),
