@@ -274,3 +274,39 @@ def test_files_of_matlab(tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "old.mat", {"x": X})
     with pytest.raises(InputError, match=r"not begin as an HDF5 file does.*save\(..., '-v7.3'\)"):
         open_source(tmp_path / "old.mat")
+
+
+@pytest.mark.parametrize("ending", ["h5ad", "zarr"])
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+def test_a_data_frame_on_disk_is_a_matrix_with_names(tmp_path: Path, ending: str) -> None:
+    pandas = pytest.importorskip("pandas", reason="pip install pandas")
+    random = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        {"age": np.arange(CELLS), "a b": random.random(CELLS), "old": np.arange(CELLS) > 9}, index=BARCODES
+    )
+    cells = anndata.AnnData(X, obs=pandas.DataFrame(index=BARCODES))
+    cells.obsm["frame"] = frame
+    cells.obsm["words"] = frame.assign(kind=pandas.Categorical(["T"] * CELLS))
+    cells.obsm["gaps"] = frame.assign(age=frame["age"].astype("Int64"))
+    cells.obsm["empty"] = frame[[]]
+    path = tmp_path / f"x.{ending}"
+    getattr(cells, f"write_{ending}")(path)
+    source = open_source(f"{path}::obsm/frame")
+    assert source.dtype == np.float64
+    np.testing.assert_array_equal(whole(source), frame.to_numpy(np.float64))
+    np.testing.assert_array_equal(
+        read(source, (3, 50), (1, 3), apart=2), frame.to_numpy(np.float64)[3:50, 1:]
+    )
+    assert labels(source, 0) == BARCODES and labels(source, 1) == ["age", "a b", "old"]
+    import_array(f"{path}::obsm/frame", tmp_path / "copy.zarr")
+    assert labels(open_source(tmp_path / "copy.zarr"), 1) == labels(source, 1)
+    fit = rf.pca(frame, 2)
+    np.testing.assert_array_equal(rf.pca(f"{path}::obsm/frame", 2).scores, fit.scores)
+    for element, message in (
+        ("words", r"column 'kind' of .*obsm/words holds categorical"),
+        ("gaps", r"column 'age' of .*obsm/gaps holds nullable-integer"),
+        ("empty", "is a data frame without columns"),
+    ):
+        for refuse in (open_source, lambda place: import_array(place, tmp_path / "new.zarr")):
+            with pytest.raises(InputError, match=message):
+                refuse(f"{path}::obsm/{element}")

@@ -13,6 +13,7 @@
     hdf5_contents  which matrix of an HDF5 file is meant: of AnnData, 10x Genomics, loom, MATLAB
     cell_ranger    what 10x Genomics calls cells and genes
     cell_frames    obs and var of AnnData
+    frame_columns  data frames of AnnData as matrices
     netcdf     netCDF files and xarray objects
     dask       Dask arrays
     handles    which dataset of a file is meant, optional libraries

@@ -33,6 +33,7 @@ from rankfold.pipeline.data.source import MOST_FILES, Source, Volume
 from rankfold.pipeline.data.stacked import Rows, axis_names, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError, RankfoldError
 from rankfold.pipeline.formats.csr import CsrSource
+from rankfold.pipeline.formats.frame_columns import frame_volume
 from rankfold.pipeline.formats.handles import (
     Handles,
     file_fingerprint,
@@ -231,10 +232,12 @@ def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None)
         require_hdf5(path)
         with open_hdf5(path) as file:
             found = find_matrix(h5py, file, path, text)
-            if isinstance(file[found.path], h5py.Group):
+            if isinstance(file[found.path], h5py.Group) and found.layout is None:
+                matrix: Source = stack_volume(_frame(file[found.path], path, found, missing), rows)
+            elif isinstance(file[found.path], h5py.Group):
                 if rows is not None:
                     raise InputError(f"{path} is a matrix already: leave out --row-axes (row_axes={rows!r})")
-                matrix: Source = _compressed(file[found.path], path, found, missing)
+                matrix = _compressed(file[found.path], path, found, missing)
             else:
                 matrix = stack_volume(
                     _decoded(file[found.path], path, found, missing), found.rows(path, rows)
@@ -344,6 +347,17 @@ class Hdf5Vector(Vector):
     def stored_bytes(self) -> int:
         """Bytes in the file."""
         return self.volume.stored_bytes()
+
+
+def _frame(group: Any, path: str, found: Found, missing: str | None) -> Volume:
+    """The columns of a data frame of AnnData."""
+
+    def volume_of(column: Any, name: str) -> Volume:
+        return _volume(column, name, os.path.abspath(path), missing, has_neighbors=True)
+
+    return frame_volume(
+        group, f"{path}::{found.path}", (os.path.abspath(path), found.path), hdf5_axis, volume_of
+    )
 
 
 def _compressed(group: Any, path: str, found: Found, missing: str | None) -> CsrSource:

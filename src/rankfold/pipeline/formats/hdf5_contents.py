@@ -29,6 +29,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import cell_ranger
 from rankfold.pipeline.formats.cell_frames import text_of
 from rankfold.pipeline.formats.csr import ENCODINGS
+from rankfold.pipeline.formats.frame_columns import is_frame_group
 from rankfold.pipeline.formats.handles import choose, list_names
 from rankfold.pipeline.formats.naming import is_loom
 
@@ -86,7 +87,7 @@ class Found:
     """Of its dataset or group."""
 
     layout: SparseLayout | None = None
-    """Of a group."""
+    """Of a group that is a sparse matrix, and no data frame."""
 
     columns: str | None = None
     """Columns that are kept, as ``0:2000``; None for all."""
@@ -131,7 +132,10 @@ def find_matrix(h5py: Any, file: Any, path: str, text: str) -> Found:
     """
     name, kind = cell_ranger.matrix_of_type(file, text) or (_place(h5py, file, text), "")
     shapes = _matrices(h5py, file)
-    if name not in shapes and isinstance(file.get(name) if name else None, h5py.Group):
+    node = file.get(name) if name else None
+    if isinstance(node, h5py.Group) and is_frame_group(node):
+        return Found(name, grows=True)
+    if name not in shapes and isinstance(node, h5py.Group):
         raise InputError(
             f"{path}::{name} is a group of {', '.join(file[name])}, not a matrix. {list_names(path, shapes)}"
         )

@@ -46,6 +46,8 @@ UNREADABLE = (
 
 FRAMES = {
     "X": ("obs", "var"),
+    "obs": ("obs", None),
+    "var": ("var", None),
     "layers": ("obs", "var"),
     "raw": ("obs", "raw/var"),
     "raw.X": ("obs", "raw.var"),

@@ -11,9 +11,12 @@ from rankfold.pipeline import law
 from rankfold.pipeline.chunks.edition import ATTRIBUTE, edition_around
 from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import require_chunks, require_matrix, require_numbers
+from rankfold.pipeline.data.source import Volume
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import InputError, RankfoldError
+from rankfold.pipeline.formats.frame_columns import FrameVolume, frame_volume, is_frame_group
 from rankfold.pipeline.formats.locate import node_kind, require_array, zarr_refusal
+from rankfold.pipeline.formats.naming import zarr_axis
 from rankfold.pipeline.formats.zarr.metadata import (
     dimension_names,
     layout_of,
@@ -37,6 +40,8 @@ def matrix_at(path: str, array: str, *, missing: str | None, rows: Rows = None) 
     """The array ``array`` of the store in the folder ``path``, as a matrix."""
     name = f"{path}::{array}" if array else path
     with _explain(name):
+        if (frame := _frame_at(path, array, missing, name)) is not None:
+            return stack_volume(frame, rows)
         return matrix_of(_open(path, array), missing=missing, rows=rows, name=name)
 
 
@@ -56,6 +61,25 @@ def matrix_of(
         return source_of(array, missing=missing, name=name)
     volume = ZarrVolume(shape=array.shape, axes=axes, **_layout(array, path, missing, name))
     return stack_volume(decode_volume(volume, meaning), rows)
+
+
+def _frame_at(path: str, group: str, missing: str | None, name: str) -> FrameVolume | None:
+    """The columns of a data frame of AnnData in a store; None of anything else."""
+    from rankfold.pipeline.chunks.regular_store import zarr_node
+
+    folder = os.path.join(path, group)
+    if not group or node_kind(folder) != "group" or not is_frame_group(node := zarr_node(folder)):
+        return None
+
+    def volume_of(column: Any, name: str) -> Volume:
+        element = f"{group}/{column.path}"
+        array = _open(path, element)
+        axes = axis_names(array.shape, None)
+        return ZarrVolume(
+            shape=array.shape, axes=axes, **_layout(array, os.path.abspath(path), missing, name)
+        )
+
+    return frame_volume(node, name, (os.path.abspath(path), group), zarr_axis, volume_of)
 
 
 def source_of(array: zarr.Array[Any], *, missing: str | None, name: str | None = None) -> ZarrSource:

@@ -23,6 +23,7 @@ from rankfold.pipeline.errors import (
     RankfoldError,
     SourceNotFoundError,
 )
+from rankfold.pipeline.formats.frame_columns import is_frame_group
 from rankfold.pipeline.formats.handles import library, open_hdf5, require_regular_parts
 from rankfold.pipeline.formats.hdf5 import DAMAGE
 from rankfold.pipeline.formats.hdf5_contents import sparse_layout
@@ -82,8 +83,8 @@ class DatasetVector:
         return _read(self.dataset, start, stop, self.name)
 
 
-def h5ad_reader(path: str, key: str) -> DatasetReader | CompressedReader:
-    """The matrix ``key`` of the file, ``X`` if none is named."""
+def h5ad_reader(path: str, key: str) -> DatasetReader | CompressedReader | None:
+    """The matrix ``key`` of the file, ``X`` if none is named; None for a data frame, read in place."""
     key = key or "X"
     name = f"{path}::{key}"
     h5py = library("h5py", extra="formats", what=f"reading {path}")
@@ -99,7 +100,7 @@ def h5ad_reader(path: str, key: str) -> DatasetReader | CompressedReader:
             rows, columns = node.shape
             chunk = node.chunks or (1, 1)
             return DatasetReader(name, path, key, rows, columns, native(node.dtype), chunk)
-        return _sparse(path, key, node)
+        return None if is_frame_group(node) else _sparse(path, key, node)
 
 
 def _sparse(path: str, key: str, group: Any) -> CompressedReader:
@@ -175,4 +176,6 @@ def _matrices(file: Any, h5py: Any) -> list[str]:
             matrices.append(f"{key} {node.shape} {node.dtype}")
         elif isinstance(node, h5py.Group) and "indptr" in node:
             matrices.append(f"{key} {tuple(node.attrs.get('shape', ()))} sparse")
+        elif isinstance(node, h5py.Group) and is_frame_group(node):
+            matrices.append(f"{key} data frame")
     return matrices or [f"no matrix ({os.path.getsize(file.filename)} bytes)"]

@@ -1,0 +1,176 @@
+"""A data frame of AnnData on disk, as ``obsm/frame``, as a matrix: each column is an array of its own.
+
+Columns are read one after the other, each in its type, and are joined in a type that holds them all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.chunks.absence import Absence, sum_absences
+from rankfold.pipeline.chunks.geometry import Piece
+from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES
+from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.names import Axis
+from rankfold.pipeline.data.source import MOST_FILES, Volume, absence_of
+from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.formats.cell_frames import columns_of, is_records, text_of
+
+FRAME = "dataframe"
+"""What AnnData writes of a group that is a data frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameVolume:
+    """Columns of a frame, beside each other."""
+
+    name: str
+    store: str
+    element: str
+    """Path of the frame in its store."""
+
+    labels: tuple[str, ...]
+    parts: tuple[Volume, ...]
+    """Of one axis each."""
+
+    index: Callable[[str, str, int, str, int], Axis]
+    """Reads what the rows are called: from store, element, number, name and length of the axis."""
+
+    axes = ("row", "column")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        return self.parts[0].shape[0], len(self.parts)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type that holds all columns."""
+        return np.result_type(*(part.dtype for part in self.parts))
+
+    @property
+    def grids(self) -> tuple[Grid, ...]:
+        """Native chunks of the first column along the rows; columns can be cut anywhere."""
+        return self.parts[0].grids[0], Grid.regular(len(self.parts), len(self.parts), splittable=True)
+
+    @property
+    def path(self) -> str | None:
+        """Local file or folder."""
+        return self.parts[0].path
+
+    @property
+    def format(self) -> str:
+        """Kind of store."""
+        return f"{self.parts[0].format}, data frame"
+
+    @property
+    def codec(self) -> str:
+        """How chunks are compressed."""
+        return self.parts[0].codec
+
+    def axis(self, number: int) -> Axis:
+        """An axis with its labels."""
+        if number == 1:
+            return Axis.of("column", len(self.labels), self.labels)
+        return self.index(self.store, self.element, 0, "row", self.shape[0])
+
+    def read_boxes(self, pieces: Sequence[Piece]) -> None:
+        """Copy every box to its place, column by column; see ``Volume``."""
+        for (rows, (left, right)), out in pieces:
+            for number in range(left, right):
+                part = self.parts[number]
+                values = np.empty(rows[1] - rows[0], part.dtype)
+                part.read_boxes([Piece((rows,), values)])
+                out[:, number - left] = values
+
+    def read_bytes(self, elements: int) -> int:
+        """Memory of reading a column, and the column in its own type."""
+        return max(part.read_bytes(elements) + elements * part.dtype.itemsize for part in self.parts)
+
+    def check(self) -> None:
+        """Raise ``ChunkError`` for what can be found wrong without reading the data."""
+        for part in self.parts:
+            part.check()
+
+    def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
+        """Chunks that were never written; see ``absence_of``."""
+        return sum_absences([absence_of(part, most) for part in self.parts])
+
+    def fingerprint(self) -> str:
+        """Digest of all columns and of what they are called."""
+        marks = [*self.labels, *(part.fingerprint() for part in self.parts)]
+        return hashlib.blake2b(repr(marks).encode(), digest_size=16).hexdigest()
+
+    def stored_bytes(self) -> int:
+        """Bytes of all columns."""
+        return sum(part.stored_bytes() for part in self.parts)
+
+
+def is_frame_group(node: Any) -> bool:
+    """Whether an element of AnnData is a data frame, by its attributes."""
+    return text_of(node.attrs.get("encoding-type")) == FRAME and not is_records(node)
+
+
+def frame_volume(
+    frame: Any,
+    name: str,
+    place: tuple[str, str],
+    index: Callable[[str, str, int, str, int], Axis],
+    volume_of: Callable[[Any, str], Volume],
+) -> FrameVolume:
+    """The columns of a frame that is open, checked.
+
+    Parameters
+    ----------
+    frame : group of h5py or Zarr
+    name : str
+        What messages call it.
+    place : store and element
+    index : see ``FrameVolume``
+    volume_of : callable
+        Makes a volume of an array of one axis and its name.
+
+    Raises
+    ------
+    InputError
+        A column holds no numbers; or there are no columns.
+    ChunkError
+        A column is not there, or not as long as the first.
+    """
+    labels = columns_of(frame)
+    if not labels:
+        raise InputError(
+            f"{name} is a data frame without columns, and a matrix without them cannot be reduced"
+        )
+    parts: list[Volume] = []
+    for label in labels:
+        column = frame.get(label)
+        if column is None:
+            raise ChunkError(f"{name} has no column {label!r}, which it names. Restore the file")
+        kind = _kind(column)
+        if kind:
+            raise InputError(
+                f"column {label!r} of {name} holds {kind}; supported are {SUPPORTED_DTYPES}. Write "
+                "columns of numbers alone, as obsm['numbers'] = frame.select_dtypes('number')"
+            )
+        part = volume_of(column, f"{name}/{label}")
+        if len(part.shape) != 1 or (parts and part.shape != parts[0].shape):
+            raise ChunkError(
+                f"{part.name} has shape {part.shape}, which no column here has. Restore the file"
+            )
+        parts.append(part)
+    return FrameVolume(name, *place, tuple(labels), tuple(parts), index)
+
+
+def _kind(column: Any) -> str:
+    """What a column holds instead of numbers; empty for numbers."""
+    if not hasattr(column, "shape"):
+        return text_of(column.attrs.get("encoding-type")) or "a group"
+    if "categories" in column.attrs:  # before AnnData 0.8: codes, and where their words are
+        return "categories"
+    return "" if getattr(column.dtype, "kind", "O") in "iufb" else str(column.dtype)
