@@ -116,6 +116,22 @@ def test_a_layout_is_where_scanpy_draws_it(file: Path) -> None:
         rf.umap(rf.knn(x[1:], 6), n_epochs=5).to_anndata(file)
 
 
+def test_clusters_are_a_column_of_categories(file: Path) -> None:
+    """As scanpy's clusters are: text, in the order of its numbers, of cells by their names."""
+    adata = _read(file)
+    result = rf.kmeans(adata[10:], 12, seed=0)
+    result.to_anndata(file)
+    with pytest.raises(OutputError, match="obs/kmeans, uns/kmeans are there already"):
+        result.to_anndata(file)
+    result.to_anndata(file, overwrite=True)
+    result.to_anndata(adata, key_added="groups")
+    after = _read(file)
+    for labels in (after.obs["kmeans"], adata.obs["groups"]):
+        assert list(labels.cat.categories) == [str(each) for each in range(12)]
+        assert labels[:10].isna().all() and (labels[10:].astype(int) == result.labels[:]).all()
+    assert after.uns["kmeans"]["params"]["k"] == 12 and "groups" in adata.uns["rankfold"]
+
+
 def test_connectivities_of_duplicates_and_of_rows_all_alike() -> None:
     umap = pytest.importorskip("umap.umap_")
     rng = np.random.default_rng(0)

@@ -12,6 +12,7 @@ umap   ``obsm["X_umap"]``                                            ``uns["umap
 tsne   ``obsm["X_tsne"]``                                            ``uns["tsne"]``
 others ``obsm["X_spectral"]``,                                       ``uns["spectral"]``, and so on
        ``"X_diffmap"``, ``"X_isomap"``
+kmeans ``obs["kmeans"]``, categories                                 ``uns["kmeans"]``
 ====== ============================== ============================== =================================
 
 With a key of its own a result takes that key instead, graphs ``KEY_distances`` and ``KEY_connectivities``.
@@ -81,6 +82,9 @@ PICTURES = {
 ROWS = {"pca": "scores", "svd": "U", "nmf": "W"}
 COLUMNS = {"pca": "components", "svd": "Vt", "nmf": "H"}
 
+LABELS = {"kmeans": "kmeans"}
+"""Columns of ``obs`` for labels of the observations."""
+
 LOOKS = 16
 """Places at which an element is looked at to know it again."""
 
@@ -116,7 +120,7 @@ def cells_of(result: Outcome, cells: Cells, key: str | None = None) -> dict[str,
     Parameters
     ----------
     result : Result
-        Of svd, pca, nmf, knn, an embedding, transform or update.
+        Of svd, pca, nmf, knn, kmeans, an embedding, transform or update.
     cells : Cells
         The object that takes them. Rows and columns go where it has their names.
     key : str, optional
@@ -131,10 +135,14 @@ def cells_of(result: Outcome, cells: Cells, key: str | None = None) -> dict[str,
     _require_key(key)
     if kind == "knn":
         return _graphs(result, cells, key)
+    if kind in LABELS:
+        column, facts = paths_of(kind, key)
+        elements: dict[str, Any] = {column: _categories(result, cells), facts: {"params": _params(result)}}
+        return _with_facts(elements, result, key_of(kind, key))
     if kind in PICTURES:
         coordinates, facts = paths_of(kind, key)
         embedding = spread(result["embedding"], *cells.places(result, "rows"), np.nan)
-        elements: dict[str, Any] = {
+        elements = {
             coordinates: embedding,
             facts: {"params": _params(result) | _curve(result)},
         }
@@ -152,6 +160,18 @@ def cells_of(result: Outcome, cells: Cells, key: str | None = None) -> dict[str,
         elements |= chosen.elements
         elements[facts] = _facts_of_factors(result, kind, uses_chosen=chosen.is_there)
     return _with_facts(elements, result, key_of(kind, key))
+
+
+def _categories(result: Outcome, cells: Cells) -> Any:
+    """Labels of the observations as ``pandas.Categorical`` of text, as ``scanpy.tl.leiden`` writes them.
+
+    Observations that are not in the result have no category. In memory, some 8 bytes an observation.
+    """
+    import pandas
+
+    labels = spread(np.asarray(result["labels"][...]), *cells.places(result, "rows"), -1)
+    names = [str(number) for number in range(len(result["counts"]))]
+    return pandas.Categorical.from_codes(labels, names)
 
 
 class Chosen(NamedTuple):
@@ -249,8 +269,12 @@ def _with_facts(elements: dict[str, Any], result: Outcome, key: str) -> dict[str
 def mark_of(element: Any) -> str:
     """Digest of the type and shape of an element, and of some of its numbers, in memory or in a file."""
     mark = hashlib.blake2b(digest_size=8)
-    values = element["data"] if hasattr(element, "keys") else getattr(element, "data", element)
-    values = element if isinstance(element, np.ndarray | Scaled) else values
+    if hasattr(element, "keys"):
+        values = element["codes" if "codes" in element else "data"]
+    elif isinstance(element, np.ndarray | Scaled):
+        values = element
+    else:
+        values = getattr(element, "codes", getattr(element, "data", element))
     mark.update(f"{tuple(values.shape)} {np.dtype(values.dtype).str}".encode())
     count = values.shape[0]
     for start in sorted({count * i // LOOKS for i in range(LOOKS)}):
@@ -265,6 +289,8 @@ def paths_of(method: str, key: str | None) -> tuple[str, ...]:
         return (f"obsp/{start}distances", f"obsp/{start}connectivities", f"uns/{key or 'neighbors'}")
     if method in PICTURES:
         return (f"obsm/{key or PICTURES[method]}", f"uns/{key or PICTURES[method].removeprefix('X_')}")
+    if method in LABELS:
+        return (f"obs/{key or LABELS[method]}", f"uns/{key or LABELS[method]}")
     if method not in NAMES:
         return ()
     names = NAMES[method] if key is None else Keys(key, key, key)
@@ -296,7 +322,7 @@ def kind_of(result: Outcome) -> str:
     """The kind of its factors: that of the fit, where rows were transformed."""
     kind: str = result.attrs["kind"]
     found = result.attrs["request"].get("of", kind) if kind == "transform" else kind
-    able = (*NAMES, "knn", *PICTURES)
+    able = (*NAMES, "knn", *PICTURES, *LABELS)
     if found not in able or "X" in set(result):
         raise InputError(f"a result of {kind} has no place in an AnnData object; {', '.join(able)} have")
     return str(found)
@@ -488,9 +514,8 @@ def annotate(cells: Any, elements: Mapping[str, Any], *, overwrite: bool) -> Non
             folder, _, leaf = name.partition("/")
             cells.uns[folder] = {**cells.uns.get(folder, {}), leaf: value}
         else:
-            getattr(cells, part)[name] = (
-                value if scipy.sparse.issparse(value) or part == "uns" else np.asarray(value[...])
-            )
+            is_whole = part in ("uns", "obs") or scipy.sparse.issparse(value)
+            getattr(cells, part)[name] = value if is_whole else np.asarray(value[...])
 
 
 def require_free(elements: Mapping[str, Any], is_there: Any, *, overwrite: bool) -> None:
