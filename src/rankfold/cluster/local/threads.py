@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from dask.delayed import Delayed
@@ -27,6 +27,29 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+class _Pools:
+    """Threads of a run, kept from one graph to the next: to start them takes longer than a small graph."""
+
+    def __init__(self) -> None:
+        self._started: dict[int, tuple[ThreadPoolExecutor, ThreadPoolExecutor]] = {}
+
+    def of(self, concurrency: int) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
+        """Those that work, so many at most, and the one that runs a graph."""
+        if concurrency not in self._started:
+            started = (
+                ThreadPoolExecutor(concurrency, "rankfold-work"),
+                ThreadPoolExecutor(1, "rankfold-graph"),
+            )
+            self._started[concurrency] = started
+        return self._started[concurrency]
+
+    def close(self) -> None:
+        """Wait for what they do, and end them."""
+        while self._started:
+            for pool in reversed(self._started.popitem()[1]):
+                pool.shutdown()
+
+
 @dataclass(frozen=True, slots=True)
 class Threads:
     """A place that is its own scheduler.
@@ -36,6 +59,9 @@ class Threads:
     """
 
     budget: Budget
+    pools: _Pools | None = field(default=None, compare=False, repr=False)
+    """Of the run that it is open for."""
+
     is_remote: ClassVar[bool] = False
     has_workers: ClassVar[bool] = False
 
@@ -57,7 +83,8 @@ class Threads:
         device = device_of(self.budget.device)
         device.forget()  # a run before this one may have had the same name, and other data
         try:
-            yield self
+            with contextlib.closing(_Pools()) as pools:
+                yield replace(self, pools=pools)
         finally:
             device.forget()
 
@@ -71,7 +98,9 @@ class Threads:
         """See ``Scheduler``."""
         # The sweep is planned beside what the caller holds, not beside what its algebra has freed.
         return_freed_memory()
-        with ThreadPoolExecutor(concurrency, "rankfold-work") as pool, ThreadPoolExecutor(1) as runner:
+        pools = self.pools or _Pools()
+        with contextlib.nullcontext() if self.pools else contextlib.closing(pools):
+            pool, runner = pools.of(concurrency)
             # Not ``root.compute``: that would load distributed, 0.15 s and 15 MiB, to look for a client.
             future = runner.submit(get, dict(root.__dask_graph__()), root.key, pool=pool)
             try:
@@ -80,4 +109,5 @@ class Threads:
                 return future.result()
             except BaseException:
                 stop()
+                pools.close()  # waits for what still runs
                 raise

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
 from rankfold._version import __version__
@@ -150,7 +151,7 @@ class Run:
         if total is None:
             for narrow in values_in(fold, ScratchMatrix):
                 self.require(narrow.path)
-            total = sweep.run(self.scheduler, self.progress)
+            total = sweep.make_total(self.scheduler, self.progress)
         self._note(total.ledger, self.folder / name / TOTAL, earlier=total.earlier)
         self.worker_bytes = max(self.worker_bytes, total.peak_bytes)
         self.seconds[name] = time.perf_counter() - began
@@ -295,8 +296,14 @@ class Run:
         }
 
 
+_LEAVES = (str, bytes, int, float, complex, type(None), Path, np.ndarray, np.generic, np.dtype)
+"""What holds no other values, and is none that anybody looks for."""
+
+
 def values_in(value: object, kind: type[T]) -> Iterator[T]:
     """What is of a type in data: itself, or in its fields and items, however deep."""
+    if isinstance(value, _LEAVES):  # most values are, and to ask a protocol takes longer
+        return
     if isinstance(value, kind):
         yield value
     elif isinstance(value, tuple | list):

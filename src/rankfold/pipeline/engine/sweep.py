@@ -14,6 +14,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -61,6 +63,12 @@ _NEXT = "next_panel"
 _CORE = "core_type"
 LEASE = "attempt.json"
 
+_STREAM = re.compile(r"stream-(\d{5,})\.part")
+"""Names of checkpoints of streams."""
+
+_LED_TO_TOTAL = re.compile(r".*-.*\.part|fold-.*\.pickle", re.DOTALL)
+"""Names of files that nobody needs once there is a total."""
+
 
 @dataclass(frozen=True, slots=True)
 class Total:
@@ -92,12 +100,16 @@ class Sweep:
 
     def run(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None) -> Total:
         """The accumulator of all rows, from disk if a former run got that far."""
-        total = self.load_total(progress)
-        if total is None:
-            state, peak = self._all_turns(scheduler, progress)
-            total = Total(state, Ledger.taken_from(state), earlier=False, peak_bytes=peak)
-            self._settle(total)
-            self._tell_end(progress)
+        return self.load_total(progress) or self.make_total(scheduler, progress)
+
+    def make_total(
+        self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None
+    ) -> Total:
+        """The accumulator of all rows, where no former run got that far."""
+        state, peak = self._all_turns(scheduler, progress)
+        total = Total(state, Ledger.taken_from(state), earlier=False, peak_bytes=peak)
+        self._settle(total)
+        self._tell_end(progress)
         return total
 
     def load_total(self, progress: Callable[[str, int, int], None] | None = None) -> Total | None:
@@ -152,8 +164,9 @@ class Sweep:
         self.keeping.after_settling(trust)
 
     def _drop_parts(self) -> None:
-        for part in (*self.folder.glob("*-*.part"), *self.folder.glob("fold-*.pickle")):
-            remove(part)
+        for name in os.listdir(self.folder):
+            if _LED_TO_TOTAL.fullmatch(name):
+                remove(self.folder / name)
 
     def _set_aside_damage(self) -> None:
         """Let streams start over of which what an earlier attempt wrote is not whole."""
@@ -248,8 +261,12 @@ class Sweep:
 
     def _begun(self) -> list[int]:
         """Streams that have a checkpoint: the folder is looked into once, and not for each of them."""
-        parts = {self.part(0, stream): stream for stream in range(self.fold.cut.stream_count)}
-        return sorted(parts[path] for path in self.folder.glob("stream-*.part") if path in parts)
+        try:
+            parts = [match for name in os.listdir(self.folder) if (match := _STREAM.fullmatch(name))]
+        except FileNotFoundError:
+            return []
+        streams = sorted({int(match[1]) for match in parts} & set(range(self.fold.cut.stream_count)))
+        return [stream for stream in streams if os.path.lexists(self.part(0, stream))]
 
     @property
     def place(self) -> str:
