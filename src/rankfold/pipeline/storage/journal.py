@@ -102,8 +102,7 @@ def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
     noted, such as a search for neighbors whose ranks are counted then, is of that other.
     """
     lines: dict[tuple[str, float, str], dict[str, Any]] = {}
-    within = (run.glob(f"state-*/**/{name}") for name in (f"{FOLDER}/*.jsonl", JOURNAL))
-    for path in [run / JOURNAL, *itertools.chain.from_iterable(within)]:
+    for path in [run / JOURNAL, *_journals(run)]:
         first = path.relative_to(run).parts[0]
         own = {"run": first.removeprefix("state-")} if first.startswith("state-") else {}
         for text in _texts(path):
@@ -111,6 +110,16 @@ def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
             if line is not None and (request is None or line.get("run") == request):
                 lines[line["process"], line["at"], line["what"]] = line
     return sorted(lines.values(), key=lambda line: line["at"])
+
+
+def _journals(run: Path) -> Iterator[Path]:
+    """Files of lines in the states of a run, and of runs within them."""
+    for state in run.glob("state-*"):
+        for parent, _, names in os.walk(state):
+            of_processes = os.path.basename(parent) == FOLDER
+            for name in names:
+                if name == JOURNAL or (of_processes and name.endswith(".jsonl")):
+                    yield Path(parent, name)
 
 
 def _texts(path: Path) -> Iterator[str]:

@@ -279,10 +279,11 @@ def _missing_chunks(result: Path) -> Iterator[str]:
 
 
 def _files(result: Path) -> Iterator[tuple[str, Path]]:
+    start = len(os.path.join(result, ""))
     for parent, _, names in os.walk(result):
         for name in names:
-            path = Path(parent, name)
-            yield path.relative_to(result).as_posix(), path
+            path = os.path.join(parent, name)
+            yield path[start:].replace(os.sep, "/"), Path(path)
 
 
 def _sum_of(path: Path, size: int) -> int:

@@ -306,13 +306,18 @@ class RunDirectory:
     def _forget_others(self) -> None:
         """Keep of the record what is of this request: the result of another is no more."""
         record = load_record(self.record)
+        before = dict(record)
         record["attempts"] = self._own(record["attempts"])
         steps = {name: self._own(attempts) for name, attempts in record.pop("steps", {}).items()}
         if any(steps.values()):
             record["steps"] = steps
         if record.get("plan", {}).get("run") != self.request:
             record.pop("plan", None)
-        save_json(self.record, record, durable=self.resumable)
+        if record != before:
+            save_json(self.record, record, durable=self.resumable)
+        elif self.resumable:
+            flush(self.record)
+            flush(self.folder)
 
     def _own(self, attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [facts for facts in attempts if facts.get("run") == self.request]
