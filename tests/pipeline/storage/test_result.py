@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -75,3 +76,17 @@ def test_what_may_not_be_read_is_not_called_damaged(
     monkeypatch.setattr(regular, "open_descriptor", refuses)
     with pytest.raises(PermissionError, match=name):
         rf.transform(tmp_path / "r.zarr", x)
+
+
+def test_metadata_of_a_group_are_those_that_zarr_writes(tmp_path: Path) -> None:
+    import zarr
+
+    path = rf.knn(np.eye(20), 3, symmetric="union", out=tmp_path / "r.zarr", threads=1).path
+    written = (path / "zarr.json").read_bytes()
+    facts = zarr.open_group(path, mode="r").attrs["rankfold"]
+    (path / "zarr.json").unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.open_group(path, mode="a", zarr_format=3).attrs["rankfold"] = facts
+        zarr.consolidate_metadata(path, zarr_format=3)
+    assert (path / "zarr.json").read_bytes() == written

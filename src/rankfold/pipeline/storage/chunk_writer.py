@@ -169,24 +169,13 @@ def _layout(path: Path, modified: int) -> tuple[Lengths, Lengths, np.dtype[Any]]
     return tuple(facts["shape"]), tuple(chunk), np.dtype(facts["data_type"])
 
 
-def arrays_of(path: Path, group: zarr.Array[Any] | zarr.Group) -> dict[str, zarr.Array[Any]]:
-    """Arrays of a group by name, one after the other, or the only array, ``X``: the first error is told."""
+def nodes_of(path: Path, group: zarr.Array[Any] | zarr.Group) -> dict[str, zarr.Array[Any] | zarr.Group]:
+    """Arrays and groups in a group by name, or the only array, ``X``: the first error is told."""
     import zarr
 
     if isinstance(group, zarr.Array):
         return {"X": group}
-    summary = group.metadata.consolidated_metadata
-    names = summary.metadata if summary else [one.parent.name for one in path.glob("*/zarr.json")]
-    found = {name: group[name] for name in sorted(names)}
-    return {name: array for name, array in found.items() if isinstance(array, zarr.Array)}
-
-
-def groups_of(group: zarr.Array[Any] | zarr.Group) -> tuple[str, ...]:
-    """Names of groups in a group that says what is in it; an array has none."""
-    import zarr
-
-    if isinstance(group, zarr.Array):
-        return ()
-    summary = group.metadata.consolidated_metadata
-    names = summary.metadata if summary else {}
-    return tuple(name for name in sorted(names) if "/" not in name and isinstance(group[name], zarr.Group))
+    if group.metadata.consolidated_metadata:
+        return dict(sorted(group.members()))
+    # One after the other: of those that are not whole ``members`` says nothing.
+    return {name: group[name] for name in sorted(one.parent.name for one in path.glob("*/zarr.json"))}
