@@ -7,6 +7,7 @@ their method.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -167,8 +168,9 @@ class PanelSweeps:
 
     def arrange(self, budget: Budget) -> Arrangement:
         """See the protocol."""
-        concurrency, slots, peak = fit(self.sweeps_of, self.driver_bytes, budget)
-        passes = tuple(self.sweeps_of(slots))
+        sweeps_of = functools.cache(self.sweeps_of)
+        concurrency, slots, peak = fit(sweeps_of, self.driver_bytes, budget)
+        passes = tuple(sweeps_of(slots))
         streams, most = (
             max(each.streams for each in passes),
             sum(each.over == "matrix" for each in passes),
