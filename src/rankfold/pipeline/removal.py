@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from pathlib import Path
 
 
 def remove(path: str | os.PathLike[str]) -> None:
@@ -21,11 +20,14 @@ def remove(path: str | os.PathLike[str]) -> None:
 
     Links are removed and never followed. What of a folder cannot be removed stays.
     """
-    path = Path(path)
-    if path.is_dir() and not path.is_symlink():
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError:
+        if not os.path.isdir(path) or os.path.islink(path):
+            raise
         shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def remove_empty(folder: str | os.PathLike[str]) -> bool:
