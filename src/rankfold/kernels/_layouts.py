@@ -3,6 +3,7 @@ and on cache lines."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ CACHE_LINE = 64
 def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
     """Uninitialized C-order array that starts on a cache line: equal speed on every run."""
     dtype = np.dtype(dtype)
-    size = int(np.prod(shape)) * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     memory = np.empty(size + CACHE_LINE, dtype=np.uint8)
     offset = -memory.ctypes.data % CACHE_LINE
     return memory[offset : offset + size].view(dtype).reshape(shape)

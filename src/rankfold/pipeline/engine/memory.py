@@ -17,6 +17,8 @@ from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
 _MEMINFO = Path("/proc/meminfo")
+FIELDS_BYTES = 2**16
+"""Of such files, which are some thousand bytes long."""
 
 
 def anonymous_bytes() -> int | None:
@@ -78,7 +80,7 @@ def bound_heaps() -> None:
     ``HEAP_BLOCK_BYTES`` lie outside it, and twice that much is kept at its end.
     """
     with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
+        mallopt = _c_library().mallopt
         mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_MMAP_THRESHOLD, HEAP_BLOCK_BYTES)
         mallopt(_M_TRIM_THRESHOLD, 2 * HEAP_BLOCK_BYTES)
@@ -87,18 +89,24 @@ def bound_heaps() -> None:
 def return_freed_memory() -> None:
     """Give freed heap pages back to the system, where the C library can; it keeps them otherwise."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+        _c_library().malloc_trim(0)
+
+
+@functools.cache
+def _c_library() -> ctypes.CDLL:
+    """That of this process: opening it anew takes longer than what it is asked for."""
+    return ctypes.CDLL(None)
 
 
 def _field(path: Path, name: str) -> int | None:
+    """Bytes that a file of ``/proc`` says; few operations, since it is read a hundred times a second."""
     try:
-        text = path.read_text()
+        with open(path, "rb", buffering=0) as file:
+            text = b"\n" + file.read(FIELDS_BYTES)
     except OSError:
         return None
-    for line in text.splitlines():
-        if line.startswith(name):
-            return int(line.split()[1]) * 1024
-    return None
+    _, found, rest = text.partition(f"\n{name}".encode())
+    return int(rest.split(maxsplit=1)[0]) * 1024 if found else None
 
 
 @dataclass(slots=True)
