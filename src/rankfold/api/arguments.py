@@ -153,7 +153,9 @@ def require_scratch(value: object) -> None:
     """Raise where intermediates cannot lie."""
     text = _path_of("scratch", value)
     if os.path.exists(text) and not os.path.isdir(text):
-        raise OutputError(f"{text} is a file, and intermediates need a folder. Choose another --scratch")
+        raise OutputError(
+            f"{text} is a file, and intermediates need a folder. Choose another scratch= (--scratch)"
+        )
 
 
 def require_output(name: str, out: object) -> None:

@@ -40,6 +40,7 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import RunDirectory, digest, lies_in
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 from rankfold.pipeline.text import printable
+from rankfold.pipeline.wording import argument, in_python
 
 if TYPE_CHECKING:
     from rankfold.cluster.queues.system import JobScript
@@ -314,7 +315,7 @@ def _carry_out(
     )
     folder.publish()
     for message in outcome["warnings"]:
-        warnings.warn(message, RankfoldWarning, stacklevel=_level_of_caller())
+        warnings.warn(in_python(message), RankfoldWarning, stacklevel=_level_of_caller())
     return outcome
 
 
@@ -402,9 +403,10 @@ def _require_place(source: Source, output: Path, run: Path, *scratch: Path) -> N
     for location in (output, run, *scratch):
         # Scratch has folders of its own: others may lie beside them.
         if lies_in(location, path) or (location not in scratch and lies_in(path, location)):
-            option = "--scratch" if location in scratch else "--out"
+            name = "scratch" if location in scratch else "out"
             raise OutputError(
-                f"{location} would lie in, on or around its own input {path}. Choose another {option}."
+                f"{location} would lie in, on or around its own input {path}. Choose another "
+                f"{argument(name)}."
             )
 
 

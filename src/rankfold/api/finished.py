@@ -39,7 +39,8 @@ def finished_result(folder: RunDirectory, identity: dict[str, Any], *, overwrite
     elif not overwrite:
         raise OutputError(
             f"{output} exists and is the answer to another request: "
-            f"{difference_of(result.attrs, identity)}. Choose another --out, or replace it with --overwrite."
+            f"{difference_of(result.attrs, identity)}. Choose another out= (--out), or replace it with "
+            "overwrite=True (--overwrite)."
         )
     require_replaceable(output)
     if damage:
@@ -63,12 +64,13 @@ def _require_damaged(folder: RunDirectory, *, overwrite: bool) -> None:
     if request is None:
         raise OutputError(
             f"{folder.output} exists and is not a result of rankfold, so it is never replaced. Choose "
-            "another --out, or remove it yourself."
+            "another out= (--out), or remove it yourself."
         )
     if request != folder.request and not overwrite:
         raise OutputError(
-            f"{folder.output} is a damaged result of another request. Choose another --out, or replace it "
-            "with --overwrite."
+            f"{folder.output} is a damaged result of another request. Choose another out= (--out), or "
+            "replace it "
+            "with overwrite=True (--overwrite)."
         )
 
 
@@ -76,7 +78,8 @@ def require_replaceable(output: Path) -> None:
     """Raise ``OutputError`` where replacing a result would take along what somebody else put there."""
     if (reason := not_ours(output)) is not None:
         raise OutputError(
-            f"{output} {reason}, so it is never replaced. Choose another --out, or move that away first"
+            f"{output} {reason}, so it is never replaced. Choose another out= (--out), or move that away "
+            "first"
         )
 
 

@@ -63,7 +63,9 @@ def choose_executor(
         raise InputError(f"device must be 'cpu' or 'gpu', not {device!r}")
     if device not in (None, here):
         reason = "gives its workers no GPU: say gpus: 1 there" if here == "cpu" else "reserves GPUs"
-        raise InputError(f"device={device!r}, but {_title(cluster, client)} {reason}, or leave out --device")
+        raise InputError(
+            f"device={device!r}, but {_title(cluster, client)} {reason}, or leave out device= (--device)"
+        )
     return executor
 
 

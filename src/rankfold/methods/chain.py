@@ -70,14 +70,18 @@ class Chain:
             That of the link that needs most: who gives as much is not refused for the next one.
         """
         plans: list[Plan] = []
-        refusals: list[MemoryBudgetError] = []
+        refusals: dict[str, MemoryBudgetError] = {}
         for link in self.links:
             try:
                 plans.append(link.task.plan(budget))
             except MemoryBudgetError as error:
-                refusals.append(error)
+                refusals[link.name] = error
         if refusals:
-            raise max(refusals, key=lambda error: error.need_bytes)
+            most = max(refusals.values(), key=lambda error: error.need_bytes)
+            # What helps one link does not help others. Arguments of the last are those of the chain.
+            if [*refusals] == [self.links[-1].name]:
+                raise most
+            raise most.of_chain(way_out=len(refusals) == 1)
         return dataclasses.replace(
             plans[-1],
             passes=tuple(sweep for plan in plans for sweep in plan.passes),

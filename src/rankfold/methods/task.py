@@ -107,7 +107,8 @@ def make_plan(task: Task, budget: Budget) -> Plan:
     if plan.device != "cpu" and not any(each.on_device for each in plan.passes):
         raise InputError(
             f"this {plan.kind} by {plan.method} has no code for a GPU, which would stand idle: leave out "
-            "--device gpu, and gpus: in the profile. Searches for neighbors run there by metrics that "
+            "device='gpu' (--device gpu), and gpus: in the profile. Searches for neighbors run there by "
+            "metrics that "
             "products bound, of 16 columns or more"
         )
     return plan

@@ -21,7 +21,8 @@
     └── Interrupted                        75   stopped on request; the same command goes on
         └── DamagedStateError              75   a file of a run is not whole; it is made again
 
-A message says what was asked, what was found, and what to change, with the number worked out.
+A message says what was asked, what was found, and what to change, with the number worked out. It
+names arguments as ``pipeline.wording`` says: ``str`` shows those of Python, commands choose from ``message``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Self
 
 from rankfold.pipeline.text import printable
+from rankfold.pipeline.wording import in_python
 
 
 class RankfoldError(Exception):
@@ -41,6 +43,14 @@ class RankfoldError(Exception):
 
     def __init__(self, *values: object) -> None:
         super().__init__(*(printable(value) if isinstance(value, str) else value for value in values))
+
+    @property
+    def message(self) -> str:
+        """The message as it was written, with arguments named both ways: for one made of it."""
+        return self.args[0] if len(self.args) == 1 and isinstance(self.args[0], str) else super().__str__()
+
+    def __str__(self) -> str:
+        return in_python(self.message)
 
 
 class InputError(RankfoldError, ValueError):
@@ -120,12 +130,23 @@ class MemoryBudgetError(PlanError):
     need_bytes = 0
     """Bytes of memory that one worker would need; 0 if that is not known."""
 
+    way_out: str = ""
+    """What the message names besides memory, from ", or" on: of this task, whatever it is called."""
+
+    smaller: str = ""
+    """The same: an argument with a value that fits, of this task and not of its chain."""
+
     @classmethod
-    def of(cls, message: str, need_bytes: int) -> Self:
-        """With what is needed."""
-        error = cls(message)
-        error.need_bytes = need_bytes
+    def of(cls, message: str, need_bytes: int, way_out: str = "", smaller: str = "") -> Self:
+        """With what is needed; what else helps comes before the full stop."""
+        error = cls(f"{message.removesuffix('.')}{way_out}{smaller}.")
+        error.need_bytes, error.way_out, error.smaller = need_bytes, way_out, smaller
         return error
+
+    def of_chain(self, *, way_out: bool) -> Self:
+        """The same of a link of a chain, whose arguments have other names; with or without what else helps."""
+        message = self.message.removesuffix(f"{self.way_out}{self.smaller}.")
+        return type(self).of(message, self.need_bytes, self.way_out if way_out else "")
 
 
 class DiskSpaceError(PlanError, OSError):

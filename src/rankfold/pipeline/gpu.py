@@ -40,7 +40,7 @@ def require_device() -> Any:
     DeviceError
         CuPy, a device, a driver or a library is missing, with what to install.
     """
-    leave = "or leave out --device gpu"
+    leave = "or leave out device='gpu' (--device gpu)"
     try:
         import cupy
     except ImportError as error:

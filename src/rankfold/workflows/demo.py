@@ -26,6 +26,7 @@ from rankfold.pipeline.storage.checkpoint import disk_errors
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.text import Lines, printable, shell_words
 from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.wording import in_command
 from rankfold.workflows.patches import (
     COLUMNS,
     SIDE,
@@ -118,7 +119,7 @@ def run_demo(
     shown = _page(result, facts, draw_pictures(result, photographs, pictures), folder, memory)
     write_page(shown, page, SUBJECT)
     for message in result.attrs["warnings"]:
-        say(f"warning: {message}")
+        say(f"warning: {in_command(message)}")
     say(Lines("", plain_text(facts)))
     return folder / "report.html"
 

@@ -13,6 +13,7 @@ from typing import Any, TextIO, cast
 
 from rankfold.pipeline.errors import InputError, Interrupted, RankfoldError
 from rankfold.pipeline.text import Lines, harmless, printable
+from rankfold.pipeline.wording import in_command
 
 DRAINS = (signal.SIGTERM, signal.SIGUSR1)
 """Signals by which SLURM, and others, ask for an orderly end."""
@@ -58,6 +59,11 @@ def say(text: str, *, err: bool = False, end: str = "\n") -> None:
     if stream is not None:
         stream.write(printable(text) + end)
         stream.flush()
+
+
+def say_warning(message: str) -> None:
+    """Write a warning that a result keeps to stderr, as a command names arguments."""
+    say(f"warning: {in_command(message)}", err=True)
 
 
 class Stop(BaseException):
@@ -169,9 +175,7 @@ def _in_words(error: BaseException) -> str:
     if _is_stale(error):
         return f"{STALE}; {RESUME_HINT}"
     if isinstance(error, RankfoldError):
-        from rankfold.workflows.wording import in_command
-
-        return in_command(str(error))
+        return in_command(error.message)
     if isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere():
         return "the working folder was removed. Change to one that is there, and give the command again"
     return f"{_of_file(error) or f'{type(error).__name__}: {error}'} (--debug shows where)"

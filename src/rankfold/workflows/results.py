@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankfold.pipeline.text import Lines
+from rankfold.pipeline.wording import in_command
 
 if TYPE_CHECKING:
     from rankfold.pipeline.storage.result import Result
@@ -229,7 +230,7 @@ def description(result: Result) -> Lines:
         f"made      {_when(result)}, by rankfold {facts['version']}",
     ]
     lines += [f"took      {line}" for line in took(result)]
-    return Lines(*lines, *(f"warning   {message}" for message in facts["warnings"]))
+    return Lines(*lines, *(f"warning   {in_command(message)}" for message in facts["warnings"]))
 
 
 def description_facts(result: Result) -> dict[str, Any]:

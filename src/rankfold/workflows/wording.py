@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from rankfold.methods.registry import methods
 from rankfold.pipeline.errors import Interrupted, PlanError, RankfoldError
 from rankfold.pipeline.text import Lines, printable
+from rankfold.pipeline.wording import in_command
 from rankfold.settings.yaml_file import Document, Keys, SettingsError
 
 KEYS = {"out": "outputs", "no-rows": "with_rows: false"}
@@ -27,31 +28,11 @@ VAGUE = ("method", "input", "needs", "resources", "columns")
 """Keys of a stage that are words of many messages."""
 
 
-IN_PYTHON = re.compile(r"\b\w+=(?:'[^']*'|[\w.]+)? \((--[a-z][a-z-]*(?: [^()]*)?)\)")
-"""What is said of an argument in Python, and in brackets of its option."""
-
-OF_OPTION = re.compile(r"(--[a-z][a-z-]*(?: (?:'[^']*'|[\w.]+))?) \(\w+=[^()]*\)")
-"""The other way round: what is said of an option, and in brackets of its argument in Python."""
-
-
 @functools.cache
 def _names() -> frozenset[str]:
     """Options that have the same name in a file."""
     arguments = (each.name for method in methods() for each in method.parameters())
     return frozenset([*SAME.split(), *(name.lower().replace("_", "-") for name in arguments)])
-
-
-def in_command(message: str) -> str:
-    """A message that names arguments of Python and their options, as one that names options alone.
-
-    >>> in_command("say missing_chunks='fill' (--missing-chunks fill), or how many, k= (--k)")
-    'say --missing-chunks fill, or how many, --k'
-    >>> in_command("with --numeric (numeric=True), or --without 'a b' (without=['a b'])")
-    "with --numeric, or --without 'a b'"
-    """
-    kind = type(message)
-    message = OF_OPTION.sub(r"\1", IN_PYTHON.sub(r"\1", message))
-    return Lines.of(message) if kind is Lines else message
 
 
 def in_file(message: str) -> str:
@@ -80,7 +61,7 @@ def in_file(message: str) -> str:
 
 def with_place(error: RankfoldError, name: str, stage_name: str, document: Document) -> RankfoldError:
     """An error of a stage, with the line of what it is about; one of another file stays as it is."""
-    message = in_file(str(error))
+    message = in_file(error.message)
     if isinstance(error, Interrupted | SettingsError) or message.startswith(f"{document.path}:"):
         return error
     keys: Keys = ("stages", stage_name)

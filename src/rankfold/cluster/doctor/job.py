@@ -32,6 +32,7 @@ from rankfold.pipeline.errors import ClusterError, RankfoldError
 from rankfold.pipeline.regular import read_last_lines, read_text
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
+from rankfold.pipeline.wording import in_command
 
 PROLOGUE_FAILURES = "prologue.failed"
 """File of the lines of the prologue that failed."""
@@ -56,7 +57,7 @@ def probe_findings(profile: Profile, folder: Path, wait_seconds: float | None = 
     try:
         answer = _answer(profile, folder, profile.wait_seconds if wait_seconds is None else wait_seconds)
     except RankfoldError as error:
-        yield Finding("node", "failed", str(error))
+        yield Finding("node", "failed", in_command(error.message))
         return
     except TimeoutError as error:
         advice = "The queue is slow, or nodes are full: a longer --wait, or look again later"

@@ -31,6 +31,7 @@ from rankfold.pipeline.regular import read_bounded
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.text import Lines
 from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.wording import in_command
 
 Verdict = Literal["ok", "warning", "failed", "not checked"]
 
@@ -225,7 +226,9 @@ def check_gpu(*, must_exist: bool = False) -> Finding:
     try:
         cupy = require_device()
     except DeviceError as error:
-        return Finding("GPU", "failed" if must_exist else "not checked", f"{error}{among}")
+        return Finding(
+            "GPU", "failed" if must_exist else "not checked", f"{in_command(error.message)}{among}"
+        )
     count, (free, total) = cupy.cuda.runtime.getDeviceCount(), cupy.cuda.Device(0).mem_info
     name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
     memory = f"{format_bytes(free)} of {format_bytes(total)} free"

@@ -13,6 +13,7 @@ from rankfold.cluster.queues.system import QueueSystem
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.cluster.slurm.queue import refusal
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.wording import in_command
 
 
 def queue_findings(profile: Profile) -> Iterator[Finding]:
@@ -52,7 +53,7 @@ def check_worker_job(system: QueueSystem, profile: Profile) -> Finding:
     try:
         place = WorkerJobs.of(profile, None, None, None if profile.memory else "1GiB")
     except InputError as error:
-        return Finding("worker job", "failed", str(error))
+        return Finding("worker job", "failed", in_command(error.message))
     with tempfile.TemporaryDirectory() as folder:
         options = place.job_options(f"rf-{profile.scheduler}-doctor", Path(folder))
         script = worker_script(profile.scheduler, "tcp://driver:8786", **options)

@@ -14,6 +14,7 @@ from rankfold.cluster.slurm.profile import Profile, walltime_seconds
 from rankfold.cluster.slurm.queue import ask, refusal
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.wording import in_command
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "srun")
 KILL_SECONDS = 5
@@ -135,7 +136,7 @@ def check_worker_job(profile: Profile) -> Finding:
     try:
         place = WorkerJobs.of(profile, None, None, None if profile.memory else "1GiB")
     except InputError as error:
-        return Finding("worker job", "failed", str(error))
+        return Finding("worker job", "failed", in_command(error.message))
     with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes one for logs
         options = place.job_options("rankfold-doctor", Path(folder))
         script = worker_script("slurm", "tcp://driver:8786", **options)

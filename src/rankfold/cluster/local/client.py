@@ -94,7 +94,8 @@ def _working_memory(workers: Iterable[dict[str, Any]], memory: str | int | None)
     if most is not None and (request or 0) > most:
         raise InputError(
             f"workers have {format_bytes(min(limits))} each, where Dask pauses them near "
-            f"{format_bytes(most + BASELINE_BYTES)}: --memory {format_bytes(request or 0)} above their "
+            f"{format_bytes(most + BASELINE_BYTES)}: memory= (--memory) {format_bytes(request or 0)} above "
+            "their "
             f"baseline does not fit. Give at most {max(0, most) // 2**20}MiB, or start them with a larger "
             "memory_limit"
         )
@@ -125,7 +126,8 @@ def prepare_scheduler(
         if isinstance(folder, str):
             raise ClusterError(
                 f"worker {address} does not see {folder} as the driver does: results and scratch must lie on "
-                "a file system that all workers share. Choose another --out, and --scratch if given."
+                "a file system that all workers share. Choose another out= (--out), and scratch= (--scratch) "
+                "if given."
             )
     _make_ready(client, RankfoldWorker(name, kernels, marks, run.journal, workers=workers), watch)
     try:

@@ -162,7 +162,7 @@ class Processes:
         if len(devices) < self.budget.workers:
             raise DeviceError(
                 f"{self.budget.workers} workers take a GPU each, and CuPy finds {len(devices)} here: lower "
-                "--workers, look at CUDA_VISIBLE_DEVICES, or leave out --device gpu"
+                "workers= (--workers), look at CUDA_VISIBLE_DEVICES, or leave out device='gpu' (--device gpu)"
             )
         return devices
 

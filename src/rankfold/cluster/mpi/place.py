@@ -54,7 +54,7 @@ class MpiProcesses(Allocation):
                 "mpiexec -n 5 rankfold mpi -- COMMAND"
             )
         if memory is None:
-            raise InputError("say how much memory a worker may use: --memory 4GiB")
+            raise InputError("say how much memory a worker may use: memory='4GiB' (--memory 4GiB)")
         profile = find_profile(os.environ.get(PROFILE) or "slurm")
         side_by_side = profile.threads_for(threads, profile.cores)
         readers = max(1, profile.cores // max(profile.gpus, 1) - 1)

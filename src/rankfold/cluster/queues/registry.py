@@ -8,6 +8,7 @@ import uuid
 from rankfold.cluster.queues.system import QueueSystem
 from rankfold.cluster.slurm.profile import Profile
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.wording import argument
 
 ONLY_SLURM = (
     "rankfold submit and schedule, --cluster allocation, requeueing, and the doctor's look at a node are for "
@@ -63,6 +64,7 @@ def require_slurm(profile: Profile, what: str) -> None:
         title = queue_system(profile.scheduler).TITLE
         raise InputError(
             f"{what} takes a profile of SLURM, and {profile.name} is one of {title}: {ONLY_SLURM}. Give "
-            f"the command itself with --cluster {profile.name}, where jobs are submitted or in a job of your "
+            f"the command itself with {argument('cluster', profile.name)}, where jobs are submitted or in a "
+            "job of your "
             f"own: its workers are jobs of {title}, and the same command goes on from what it leaves"
         )

@@ -39,6 +39,7 @@ from rankfold.pipeline.engine.scheduler import Budget, Warmup
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.run_directory import RunDirectory
 from rankfold.pipeline.units import format_bytes, parse_bytes
+from rankfold.pipeline.wording import argument
 
 PROFILE = "RANKFOLD_PROFILE"
 """Environment variable by which a job knows the profile that it was submitted with."""
@@ -230,7 +231,8 @@ def _working(memory: str | int | None, per_node: int) -> int:
         raise InputError(
             f"{per_node} workers of a node and the driver take "
             f"{format_bytes(node_bytes(max(0, working), per_node))} with {request}; the job has "
-            f"{format_bytes(there)} on a node. Give at most --memory {max(0, most) // 2**20}MiB, or raise "
+            f"{format_bytes(there)} on a node. Give at most "
+            f"{argument('memory', f'{max(0, most) // 2**20}MiB')}, or raise "
             "memory: in the profile that it is submitted with"
         )
     return working

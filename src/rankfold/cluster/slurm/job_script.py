@@ -113,7 +113,7 @@ def allocation_of(
         raise InputError(
             f"the profile {profile.name} gives {format_bytes(profile.memory or 0)} to each of {per_node} "
             f"workers of a node and to the driver, which leaves {format_bytes(max(0, most))} to work with, "
-            f"not {format_bytes(working)}. Lower --memory, or raise memory: in the profile"
+            f"not {format_bytes(working)}. Lower memory= (--memory), or raise memory: in the profile"
         )
     count = min(profile.nodes * per_node, workers or 2**31)
     side_by_side = profile.threads_for(threads, profile.cores)
@@ -151,7 +151,8 @@ def submit(script: str, profile: Profile, name: str) -> str:
         require_final("SLURM", answer.stderr)
         raise ClusterError(
             f"SLURM refuses the job: {refusal(answer.stderr or answer.stdout)}. Change the profile "
-            f"{profile.name}: rankfold doctor --cluster PROFILE says what there is, --print shows the script"
+            f"{profile.name}: `rankfold doctor --cluster PROFILE` says what there is, `--print` shows the "
+            "script"
         )
     return match[1]
 

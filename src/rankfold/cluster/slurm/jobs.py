@@ -69,14 +69,15 @@ class WorkerJobs:
             working = int(profile.memory / MARGIN) - BASELINE_BYTES - NANNY_BYTES
         else:
             raise InputError(
-                "say how much memory a worker may use: --memory 4GiB, or memory: in the profile "
+                "say how much memory a worker may use: memory='4GiB' (--memory 4GiB), or memory: in the "
+                "profile "
                 f"{profile.name}"
             )
         if profile.memory is not None and job_bytes(working) > profile.memory:
             raise InputError(
                 f"a working memory of {format_bytes(working)} takes jobs of "
                 f"{format_bytes(job_bytes(working))}, but the profile {profile.name} gives them "
-                f"{format_bytes(profile.memory)}. Lower --memory, or raise memory: there"
+                f"{format_bytes(profile.memory)}. Lower memory= (--memory), or raise memory: there"
             )
         side_by_side = profile.threads_for(threads, profile.cores)
         readers = max(1, profile.cores // max(profile.gpus, 1) - 1)
@@ -247,8 +248,9 @@ def _require_acceptance(system: QueueSystem, script: str) -> None:
     if (message := system.refused(script)) is not None:
         require_final(system.TITLE, message)
         words = (
-            f"{system.TITLE} refuses the worker job: {refusal(message)}. Change the profile: rankfold doctor "
-            f"--cluster PROFILE says what there is. Its job script was:"
+            f"{system.TITLE} refuses the worker job: {refusal(message)}. Change the profile: `rankfold "
+            "doctor "
+            f"--cluster PROFILE` says what there is. Its job script was:"
         )
         raise ClusterError(Lines(words, Lines.of(script)))
 

@@ -181,7 +181,7 @@ class Profile(BaseModel):
         if self.gpus and (threads or 0) > self.gpus:
             raise InputError(
                 f"a worker of the profile {self.name} has gpus: {self.gpus} and runs one segment on each, "
-                f"not {threads}: leave out --threads, or gpus: in the profile for work on cores"
+                f"not {threads}: leave out threads= (--threads), or gpus: in the profile for work on cores"
             )
         return threads or self.gpus or cores
 

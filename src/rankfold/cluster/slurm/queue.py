@@ -21,6 +21,7 @@ from typing import Any
 from rankfold.cluster.slurm.profile import walltime_seconds
 from rankfold.pipeline.errors import ClusterError
 from rankfold.pipeline.regular import read_last_lines
+from rankfold.pipeline.wording import argument
 
 LOG = logging.getLogger("rankfold")
 
@@ -179,8 +180,8 @@ def require_commands(profile: str, *commands: str, of: str = "SLURM") -> None:
     for command in commands:
         if shutil.which(command) is None:
             raise ClusterError(
-                f"there is no {command} here: --cluster {profile} needs the commands of {of}. "
-                "Log in where jobs are submitted, or run with --cluster local"
+                f"there is no {command} here: {argument('cluster', profile)} needs the commands of {of}. "
+                "Log in where jobs are submitted, or run with cluster='local' (--cluster local)"
             )
 
 

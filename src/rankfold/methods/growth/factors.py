@@ -103,7 +103,7 @@ class FactorGrowth:
         )
         fold = self._fold(NOWHERE, NOWHERE, 1)
         sweeps = PanelSweeps(self._sweeps, fold.cut, 8 * 10 * columns * k, 8 * k * (columns + k))
-        return plan_task(outline, sweeps, budget, lambda: ", or a lower --rank")
+        return plan_task(outline, sweeps, budget)
 
     def _sweeps(self, slots: int) -> list[Pass]:
         (rows, columns), k, item = self.part.shape, self.rank, self.view.dtype.itemsize

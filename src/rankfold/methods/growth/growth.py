@@ -143,7 +143,8 @@ def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> Growi
     if change and not redo:
         raise OutputError(
             f"{out} stands on {first} rows of {task.source.name}, which it cannot go on from: {change}. "
-            "Restore them, or begin anew from all rows with --overwrite (in a workflow changed: redo)."
+            "Restore them, or begin anew from all rows with overwrite=True (--overwrite) (in a workflow "
+            "changed: redo)."
         )
     if change:
         return replacement

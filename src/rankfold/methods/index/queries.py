@@ -7,8 +7,10 @@ what all queries get, in one read of them.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task, smaller_argument
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
@@ -195,9 +197,19 @@ class IndexQueries:
             decided_by="the recall of a sample of them" if sampled else "",
             subject=f"knn of these {rows} x {columns} queries in an index",
         )
+
+        def sweeps_of(k: int) -> PanelSweeps:
+            return dataclasses.replace(
+                self, parameters=dataclasses.replace(self.parameters, k=k)
+            )._all_sweeps()
+
+        smaller = partial(smaller_argument, "k", k, sweeps_of, budget)
+        return plan_task(outline, self._all_sweeps(), budget, smaller=smaller)
+
+    def _all_sweeps(self) -> PanelSweeps:
+        columns, k, sampled = self.source.shape[1], self.parameters.k, self.recall_rows
         driver = sampled * (2 * 8 * columns + 16 * k) + self.index.partitions * (8 * columns + 24)
-        sweeps = PanelSweeps(self._sweeps, self.cut(LIKELY_PROBES), driver, 0)
-        return plan_task(outline, sweeps, budget, lambda: ", or a smaller --k" if k > 64 else "")
+        return PanelSweeps(self._sweeps, self.cut(LIKELY_PROBES), driver, 0)
 
     def _sweeps(self, slots: int) -> list[Pass]:
         (rows, columns), m, sampled = self.source.shape, self.index.rows.shape[0], self.recall_rows

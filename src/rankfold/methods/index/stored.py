@@ -46,7 +46,7 @@ class StoredIndex:
         if result.attrs["kind"] != "index":
             raise InputError(
                 f"{result.path} is the result of {result.attrs['kind']}: give one of index. Make it "
-                "from the rows that neighbors are looked for among, rankfold index STORE --out INDEX"
+                "from the rows that neighbors are looked for among, `rankfold index STORE --out INDEX`"
             )
         result.require_whole()
         partitions = int(result.matrix("centers").shape[0])

@@ -37,7 +37,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task, smaller_argument
 from rankfold.pipeline.prepare.moments import FAINTEST
 from rankfold.pipeline.storage.checkpoint import save_once
 from rankfold.pipeline.storage.result import Result, result_of
@@ -128,8 +128,7 @@ class Clustering:
             decided_by="how fast centers come to rest",
             subject=f"kmeans of this {rows} x {columns} matrix",
         )
-        sweeps = PanelSweeps(self._sweeps, layout.panels(1).cut, self._driver_bytes(), layout.sums_bytes)
-        plan = plan_task(outline, sweeps, budget, lambda: ", or a smaller --k")
+        plan = plan_task(outline, self._all_sweeps(), budget, smaller=lambda: self._smaller(budget))
         start = [each for each in plan.passes if each.name == "sample"]
         step = next(each for each in plan.passes if each.name == "iteration")
         often = next((each for each in plan.passes if each.name == "batches"), step)
@@ -144,6 +143,22 @@ class Clustering:
             most_passes=parameters.passes,
             likely_passes=min(parameters.passes, parameters.start_passes + likely),
         )
+
+    def _all_sweeps(self) -> PanelSweeps:
+        cut = self.layout.panels(1).cut
+        return PanelSweeps(self._sweeps, cut, self._driver_bytes(), self.layout.sums_bytes)
+
+    def _smaller(self, budget: Budget) -> str:
+        """So many clusters as fit, where no centers are given of those asked for."""
+        if self.given is not None:
+            return ""
+
+        def sweeps_of(k: int) -> PanelSweeps:
+            return dataclasses.replace(
+                self, parameters=dataclasses.replace(self.parameters, k=k)
+            )._all_sweeps()
+
+        return smaller_argument("k", self.parameters.k, sweeps_of, budget)
 
     def _sweeps(self, slots: int) -> list[Pass]:
         layout, (rows, columns) = self.layout, self.source.shape

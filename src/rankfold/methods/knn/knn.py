@@ -8,8 +8,9 @@ time.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -233,16 +234,27 @@ class Neighbors:
             except MemoryBudgetError:
                 if self.parameters.needs_tree:
                     raise
+        plan = plan_neighbors(self._pair_sweeps(budget), budget, partial(self._other_sweeps, budget))
+        if self.parameters.min_recall is not None and can_search(self):
+            return dataclasses.replace(plan, comparison=comparison(self))
+        return plan
+
+    def _pair_sweeps(self, budget: Budget) -> PairSweeps:
         without_zeros = self.sparse_fold(None) if budget.device == "cpu" else None
         # As if rows were centered, which takes a copy: that is known after a look at some of them.
         fold: NeighborFold | None = set_fold(self, None) or without_zeros
         fold = fold or self.fold(np.zeros(self.source.shape[1]), precise=False)
         write = self._write(fold.pairs, NOWHERE, NOWHERE)
-        symmetric = self.parameters.symmetric is not None
-        plan = plan_neighbors(PairSweeps(fold, write, self.source, self.left, symmetric), budget)
-        if self.parameters.min_recall is not None and can_search(self):
-            return dataclasses.replace(plan, comparison=comparison(self))
-        return plan
+        return PairSweeps(fold, write, self.source, self.left, self.parameters.symmetric is not None)
+
+    def _other_sweeps(self, budget: Budget, k: int, of: Callable[[Source], Source]) -> PairSweeps:
+        """The same search with lists of another length, or of other matrices."""
+        return dataclasses.replace(
+            self,
+            source=of(self.source),
+            queries=None if self.queries is None else of(self.queries),
+            parameters=dataclasses.replace(self.parameters, k=k),
+        )._pair_sweeps(budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,8 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.planning.passes import Pass, blas_bytes, numbers_of
 from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
+from rankfold.pipeline.planning.planner import Arrangement, Outline, cut_store, plan_task, smaller_argument
+from rankfold.pipeline.planning.shape_only import ShapeOnly
 
 NeighborFold = NearestPairs | NearestSparsePairs | NearestBits | NearestSets
 
@@ -92,8 +94,10 @@ def _groups(fold: NeighborFold, budget: Budget) -> tuple[int, int]:
     return concurrency, min(pairs.count, max(fits, target))
 
 
-def plan_neighbors(sweeps: PairSweeps, budget: Budget) -> Plan:
-    """Plan a search within a budget.
+def plan_neighbors(
+    sweeps: PairSweeps, budget: Budget, sweeps_of: Callable[[int, Callable[[Source], Source]], PairSweeps]
+) -> Plan:
+    """Plan a search within a budget; ``sweeps_of`` are those of other lists, and of other matrices.
 
     Raises
     ------
@@ -114,7 +118,13 @@ def plan_neighbors(sweeps: PairSweeps, budget: Budget) -> Plan:
         width=shortlist_length(fold.k),
         subject=f"knn of this {left.shape[0]} x {left.shape[1]} matrix",
     )
-    return plan_task(outline, sweeps, budget, lambda: _way_out(fold, left))
+    return plan_task(
+        outline,
+        sweeps,
+        budget,
+        lambda: _way_out(fold, left, sweeps_of, budget),
+        lambda: smaller_argument("k", fold.k, lambda k: sweeps_of(k, lambda matrix: matrix), budget),
+    )
 
 
 def _limit_threads(write: WriteLists, budget: Budget) -> Budget:
@@ -153,11 +163,14 @@ def _reads(fold: NeighborFold, concurrency: int, groups: int, matrices: tuple[So
     return rows * loads + rows * (groups - 1) // 2
 
 
-def _way_out(fold: NeighborFold, left: Source) -> str:
+def _way_out(
+    fold: NeighborFold,
+    left: Source,
+    sweeps_of: Callable[[int, Callable[[Source], Source]], PairSweeps],
+    budget: Budget,
+) -> str:
     tallest = fold.pairs.tallest()
-    if not left.row_grid.splittable and left.row_grid.longest == tallest:
-        return (
-            f", or cut the store: its chunks of {tallest} rows must be held whole, and `rankfold import "
-            "STORE NEW.zarr` writes one with small chunks"
-        )
-    return ", or a smaller --k" if fold.k > 64 else ""
+    if left.row_grid.splittable or left.row_grid.longest != tallest:
+        return ""
+    small = sweeps_of(fold.k, lambda matrix: ShapeOnly.plain(matrix.shape, matrix.dtype, matrix.name))
+    return cut_store(f"of {tallest} rows must be held whole", small, budget)

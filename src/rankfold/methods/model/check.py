@@ -182,8 +182,9 @@ class Verification:
         if (rows, columns) != model.shape:
             raise InputError(
                 f"{model.name} is not a result of {source.name}, which is {rows} x {columns}. Give the "
-                "matrix that it was made from, with the rows and columns that were chosen of it: --mask-obs, "
-                "--mask-var, --select-rows, --select-columns."
+                "matrix that it was made from, with the rows and columns that were chosen of it: mask_obs= "
+                "(--mask-obs), mask_var= (--mask-var), select_rows= (--select-rows), select_columns= "
+                "(--select-columns)."
             )
         return cls(model, left, source, model.digest(), model.square_scale())
 

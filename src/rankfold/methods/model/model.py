@@ -104,7 +104,8 @@ class FactorModel:
         """(m, k) left factor, of complex numbers their parts; raises for a result without rows."""
         if self.left_name not in set(self.result):
             raise InputError(
-                f"{self.name} has no {self.left_name}: it was fitted without rows (rows=False, --no-rows) "
+                f"{self.name} has no {self.left_name}: it was fitted without rows, with_rows=False "
+                "(--no-rows), "
                 "or updated, so no row can be rebuilt from it. Fit again with rows, to all samples"
             )
         left = source_at(str(self.result.path), self.left_name, missing="error")
@@ -296,4 +297,4 @@ def require_apart(out: str | Path | None, result: Result | str | Path) -> None:
         return
     path = result.path if isinstance(result, Result) else Path(result)
     if lies_in(out, path) or lies_in(path, out):
-        raise OutputError(f"{out} would lie in, on or around the result {path}. Choose another --out.")
+        raise OutputError(f"{out} would lie in, on or around the result {path}. Choose another out= (--out).")

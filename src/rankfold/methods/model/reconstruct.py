@@ -8,10 +8,12 @@ one by columns. Sums are float64 and rounded once, so a mean of 1e4 costs float3
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +42,14 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.importing.chunking import FULL_ROWS, FULL_ROWS_BYTES
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
+from rankfold.pipeline.planning.planner import Outline, PanelSweeps, one_sweep, plan_task, smaller_argument
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
 from rankfold.pipeline.prepare.affine import Affine
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import create_matrix, write_whole_chunks
 from rankfold.pipeline.storage.result import Result, write_matrix_facts
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
+from rankfold.pipeline.wording import argument
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -204,7 +207,7 @@ class Reconstruction:
         if not 1 <= rank <= most:
             raise InputError(
                 f"rank {rank} was asked for, but {model.name} holds {most} components: ask for 1 to "
-                f"{most}, or fit again with --rank {rank}"
+                f"{most}, or fit again with {argument('rank', rank)}"
             )
         before = model.before_steps() if physical else None
         digest = model.digest() if before is None else f"{model.digest()} {before.digest()}"
@@ -268,15 +271,23 @@ class Reconstruction:
             result_bytes=data,
             scratch_bytes=16 * columns,
         )
-        sweep = one_sweep(
-            outline,
-            lambda slots: self.fold(NOWHERE, NOWHERE, slots),
-            flops=2.0 * rows * columns * self.rank,
-            driver_bytes=6 * 8 * self.model.block_columns + (0 if self.before is None else 4 * 8 * columns),
-            accumulator_bytes=8,
-            writes_bytes=data,
-        )
-        return plan_task(outline, sweep, budget, lambda: ", or fewer components with --rank")
+
+        def sweep_of(rank: int) -> PanelSweeps:
+            fewer = dataclasses.replace(self, rank=rank)
+            return one_sweep(
+                outline,
+                lambda slots: fewer.fold(NOWHERE, NOWHERE, slots),
+                flops=2.0 * rows * columns * rank,
+                driver_bytes=6 * 8 * self.model.block_columns
+                + (0 if self.before is None else 4 * 8 * columns),
+                accumulator_bytes=8,
+                writes_bytes=data,
+            )
+
+        # All components of nmf are taken: they are in no order.
+        most = self.rank if self.model.kind != "nmf" else 0
+        smaller = partial(smaller_argument, "rank", most, sweep_of, budget)
+        return plan_task(outline, sweep_of(self.rank), budget, smaller=smaller)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""

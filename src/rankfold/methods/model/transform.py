@@ -13,6 +13,7 @@ orthonormal are allowed for by their Gram matrix.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +55,9 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
+from rankfold.pipeline.planning.planner import Outline, PanelSweeps, cut_store, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
+from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
 from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
@@ -122,6 +124,11 @@ class Projection:
 
     def plan(self, budget: Budget) -> Plan:
         """See the protocol."""
+        outline, sweep = self._planned()
+        fold = self.fold(NOWHERE, NOWHERE, 1)
+        return plan_task(outline, sweep, budget, lambda: self._way_out(fold.panels.view, fold.cut, budget))
+
+    def _planned(self) -> tuple[Outline, PanelSweeps]:
         rank, item = self.model.rank, self.dtype.itemsize
         fold = self.fold(NOWHERE, NOWHERE, 1)
         by_rows = not isinstance(fold, ProjectColumns)
@@ -147,7 +154,16 @@ class Projection:
             writes_bytes=scores if by_rows else 0,
             stored=(0, 0) if self.stored is None else stored_size(self.stored),
         )
-        return plan_task(outline, sweep, budget, lambda: _remedy(fold.panels.view, fold.cut))
+        return outline, sweep
+
+    def _way_out(self, view: View, panels: Cut, budget: Budget) -> str:
+        """What to do about chunks that are decoded whole and make panels taller than they need be."""
+        grid = view.grid
+        if grid.splittable or grid.longest <= 2 * panels.grain_rows:
+            return ""
+        small = dataclasses.replace(self, source=ShapeOnly.plain(self.source.shape, self.source.dtype))
+        what = f"of {grid.longest} {view.orientation.value} must be held whole"
+        return cut_store(what, small._planned()[1], budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
@@ -320,17 +336,6 @@ def row_penalty(model: FactorModel) -> tuple[npt.NDArray[np.float64], npt.NDArra
     if model.kind == "nmf":
         own = Penalty.of(request["alpha_w"], request["l1_ratio"], model.shape[1])
     return np.full(model.rank, own.l1), np.full(model.rank, own.l2)
-
-
-def _remedy(view: View, panels: Cut) -> str:
-    """What to do about chunks that are decoded whole and make panels taller than they need be."""
-    grid = view.grid
-    if grid.splittable or grid.longest <= 2 * panels.grain_rows:
-        return ""
-    return (
-        f", or cut the store: its chunks of {grid.longest} {view.orientation.value} must be held "
-        "whole, and `rankfold import STORE NEW.zarr` writes one with small chunks"
-    )
 
 
 def transform_task(result: FactorModel | Result | str | Path, x: object) -> Task:

@@ -141,7 +141,8 @@ class Update:
             plan = make_plan(self._factorization(), self.source, budget)
         except MemoryBudgetError as error:
             raise MemoryBudgetError.of(
-                f"{error} Or add fewer rows at a time than there are columns: they are held as they are.",
+                f"{error.message} Or add fewer rows at a time than there are columns: they are held as they "
+                "are.",
                 error.need_bytes,
             ) from None
         return dataclasses.replace(plan, kind="update", rank=self.rank)

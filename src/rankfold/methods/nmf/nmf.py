@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,14 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.planning.planner import (
+    Outline,
+    PanelSweeps,
+    cut_store,
+    plan_task,
+    smaller_argument,
+)
+from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.planning.traffic import panel_traffic
 from rankfold.pipeline.storage.scratch import NOWHERE
 
@@ -142,7 +149,13 @@ class Nonnegative:
             decided_by="how fast the error falls",
             subject=f"nmf of this {self.source.shape[0]} x {self.source.shape[1]} matrix",
         )
-        plan = plan_task(outline, self._sweeps(layout, model), budget, self._way_out)
+        plan = plan_task(
+            outline,
+            self._sweeps(layout, model),
+            budget,
+            lambda: self._way_out(layout, budget),
+            lambda: self._smaller(budget),
+        )
         # Iterations differ in name alone, and one stood for all of them while memory was shared out.
         matrix = [sweep for sweep in plan.passes if sweep.over == "matrix"]
         compressing, iterations = matrix[:-1], matrix[-1:]
@@ -159,8 +172,33 @@ class Nonnegative:
             traffic=panel_traffic(layout.view.long, layout.view.short, parameters.rank, budget.workers),
         )
 
-    def _way_out(self) -> str:
-        return ", or a lower --rank"
+    def _planned(self, device: str) -> PanelSweeps:
+        layout = self._layout(device)
+        return self._sweeps(layout, Model(self.parameters, layout.view, 1.0))
+
+    def _with(self, **changes: Any) -> Self:
+        """The same task with other parameters."""
+        return dataclasses.replace(self, parameters=dataclasses.replace(self.parameters, **changes))
+
+    def _with_small_chunks(self) -> Self:
+        """The same task of a store with small chunks."""
+        return dataclasses.replace(self, source=ShapeOnly.plain(self.source.shape, self.source.dtype))
+
+    def _smaller(self, budget: Budget) -> str:
+        """A rank that fits, where no factors are given of the one asked for."""
+        if self.custom is not None:
+            return ""
+        device = budget.device
+        return smaller_argument(
+            "rank", self.parameters.rank, lambda rank: self._with(rank=rank)._planned(device), budget
+        )
+
+    def _way_out(self, layout: Strategy, budget: Budget) -> str:
+        """What else would fit, from ", or" on."""
+        if layout.cut.panel_rows <= 2 * layout.cut.grain_rows:
+            return ""
+        what = f"make panels of {layout.cut.panel_rows} {layout.view.orientation.value}"
+        return cut_store(what, self._with_small_chunks()._planned(budget.device), budget)
 
     def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:
         """The pass that compresses, sweeps over scratch to find directions by, one iteration, the rest."""

@@ -29,7 +29,7 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task
+from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task, smaller_argument
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 Int64 = npt.NDArray[np.int64]
@@ -150,8 +150,8 @@ def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
         decided_by="the recall of the rounds before",
         subject=f"knn of this {layout.rows} x {task.source.shape[1]} matrix by partitions",
     )
-    panels = PanelSweeps(sweeps.passes, layout.cut, sweeps.driver_bytes(symmetric), 0)
-    plan = plan_task(outline, panels, budget, lambda: ", or a smaller --partition-rows")
+    panels = sweeps.panels()
+    plan = plan_task(outline, panels, budget, smaller=lambda: _smaller(task, layout, budget))
     by_name = {each.name: each for each in plan.passes}
     first, visit = by_name["assign-01"], by_name["visit-01"]
     later = [
@@ -168,12 +168,30 @@ def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
     )
 
 
+def _smaller(task: Neighbors, layout: Layout, budget: Budget) -> str:
+    """Partitions of so many rows as fit."""
+
+    def sweeps_of(rows: int) -> PanelSweeps:
+        other = dataclasses.replace(
+            task, parameters=dataclasses.replace(task.parameters, partition_rows=rows)
+        )
+        return _Sweeps(other, layout_of(other)).panels()
+
+    rows = layout.rows // layout.count
+    return smaller_argument("partition_rows", rows, sweeps_of, budget, least=2 * (layout.k + 1))
+
+
 @dataclass(frozen=True, slots=True)
 class _Sweeps:
     """The sweeps of a task in numbers."""
 
     task: Neighbors
     layout: Layout
+
+    def panels(self) -> PanelSweeps:
+        """As the planner takes them."""
+        symmetric = self.task.parameters.symmetric is not None
+        return PanelSweeps(self.passes, self.layout.cut, self.driver_bytes(symmetric), 0)
 
     @property
     def reader(self) -> BlockReader:

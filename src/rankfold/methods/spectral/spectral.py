@@ -42,6 +42,7 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
 from rankfold.pipeline.storage.result import Result, result_of
+from rankfold.pipeline.wording import argument
 
 CHUNK_ROWS = 2**18
 """Fewest rows of a chunk of the result, of which there are ``TARGET_CHUNKS`` beyond."""
@@ -121,7 +122,9 @@ class Spectral:
             scratch_bytes=2 * block,
             subject=f"{subject} of {self.rows} rows and {self.numbers} edges",
         )
-        way_out = ", or --init random, which needs no eigenvectors" if self.parameters.apart else ""
+        way_out = (
+            f", or {argument('init', 'random')}, which needs no eigenvectors" if self.parameters.apart else ""
+        )
         return plan_task(outline, self, budget, lambda: way_out)
 
     def arrange(self, budget: Budget) -> Arrangement:

@@ -16,9 +16,10 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError, MemoryBudgetError
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import Arrangement, Outline, PanelSweeps, plan_task
+from rankfold.pipeline.planning.planner import Arrangement, Outline, PanelSweeps, largest_that_fits, plan_task
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.wording import argument
 
 
 def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
@@ -123,13 +124,13 @@ def _refuse_precision(request: Request, strategy: Strategy) -> None:
         return
     if strategy.view.device == "cpu":
         raise InputError(
-            "precision tf32 is one of tensor cores, which a CPU has not: say --device gpu, or leave out "
-            "--precision"
+            "precision tf32 is one of tensor cores, which a CPU has not: say device='gpu' "
+            "(--device gpu), or leave out precision= (--precision)"
         )
     if strategy.view.dtype != np.float32:
         raise InputError(
             f"precision tf32 rounds float32, but {strategy.view.source.name} is computed with in "
-            f"{strategy.view.dtype}: leave out --precision, or store the matrix as float32"
+            f"{strategy.view.dtype}: leave out precision= (--precision), or store the matrix as float32"
         )
 
 
@@ -163,9 +164,10 @@ def _refuse_resident(outline: Outline, need: int, budget: Budget, way_out: str) 
     """Raise for a matrix that would take more than half of the memory."""
     raise MemoryBudgetError.of(
         f"{outline.subject} keeps all of it in memory, {format_bytes(need)} with what it works on, and takes "
-        f"half of --memory at most, which is {format_bytes(budget.memory_bytes // 2)}. Give --memory "
-        f"{-(-2 * need // 2**20)}MiB{way_out}.",
+        f"half of memory= (--memory) at most, which is {format_bytes(budget.memory_bytes // 2)}. Give "
+        f"{argument('memory', f'{-(-2 * need // 2**20)}MiB')}",
         2 * need,
+        way_out,
     )
 
 
@@ -176,12 +178,9 @@ def _import_would_fit(request: Request, source: Source, budget: Budget) -> bool:
 
 def _rank_that_fits(request: Request, source: Source, budget: Budget) -> int:
     """The largest rank below the one asked for that fits, or 0."""
-    fits, fails = 0, request.rank
-    while fails - fits > 1:
-        rank = (fits + fails) // 2
-        good = _fits(dataclasses.replace(request, rank=rank), source, budget)
-        fits, fails = (rank, fails) if good else (fits, rank)
-    return fits
+    return largest_that_fits(
+        request.rank, lambda rank: _fits(dataclasses.replace(request, rank=rank), source, budget)
+    )
 
 
 def _way_out(request: Request, strategy: Strategy, budget: Budget) -> str:
@@ -201,8 +200,8 @@ def _way_out(request: Request, strategy: Strategy, budget: Budget) -> str:
         otherwise = {} if strategy.otherwise is None else strategy.otherwise.solver.narrower
         for method, reason in {**otherwise, **solver.narrower}.items():
             if method in SOLVERS and _could(request, method, source, budget):
-                way_out += f", or --solver {method}, which {reason}"
+                way_out += f", or {argument('solver', method)}, which {reason}"
                 break
         if rank := _rank_that_fits(request, source, budget):
-            way_out += f", or --rank {rank}"
+            way_out += f", or {argument('rank', rank)}"
     return way_out

@@ -16,6 +16,7 @@ from rankfold.methods.svd.arguments import MISSING, PRECISIONS
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import suggest_name
+from rankfold.pipeline.wording import argument
 
 DEFAULT_TOL = 1e-4
 DEFAULT_PASSES = 8
@@ -93,7 +94,7 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
     if request.rank > most:
         raise InputError(
             f"rank {request.rank} was asked for, but {name} is {rows} x {columns}: it has at most {most} "
-            f"singular values. Ask for --rank {most} or less."
+            f"singular values. Ask for {argument('rank', most)} or less."
         )
     if not 0 < request.tol < 1:
         raise InputError(f"tol must lie between 0 and 1, not {request.tol}: it is a relative error")
@@ -109,11 +110,11 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
     if request.adaptive and request.method != "auto" and not SOLVERS[request.method].finds_rank:
         finders = ("auto", *(name for name in SOLVERS.ours if SOLVERS[name].finds_rank))
         raise InputError(
-            f"{request.method} does not find the rank from tol alone: say --rank, or take "
+            f"{request.method} does not find the rank from tol alone: say rank= (--rank), or take "
             f"{', '.join(finders)}"
         )
     if request.adaptive and request.oversampling is not None:
-        raise InputError("oversampling counts columns beyond a rank: say --rank, or leave it out")
+        raise InputError("oversampling counts columns beyond a rank: say rank= (--rank), or leave it out")
     _check_precision(request)
     if request.missing == "em" and request.adaptive:
         raise InputError(
@@ -138,7 +139,7 @@ def _check_precision(request: Request) -> None:
     if request.precision == "tf32" and request.method != "subspace":
         raise InputError(
             "precision tf32 rounds products that later passes put right, as those of subspace iteration "
-            "alone do: say --solver subspace, or leave out --precision"
+            "alone do: say solver='subspace' (--solver subspace), or leave out precision= (--precision)"
         )
 
 

@@ -41,6 +41,7 @@ from rankfold.pipeline.planning.seconds import (
     ORDER_SECONDS,
 )
 from rankfold.pipeline.storage.scratch import ScratchMatrix
+from rankfold.pipeline.wording import argument
 
 DIFFERENCE = {4: 1e-3, 8: 1e-7}
 """Least approximation error, by item size, that a difference of sums of squares is trusted with."""
@@ -326,12 +327,14 @@ def check_solver(solver: Solver, request: Request, view: View) -> None:
         way_out = request.rows and solver.least_passes(without, view) < least
         raise InputError(
             f"{request.kind} by {solver.name} takes {least} passes here, but passes={request.passes}. Allow "
-            f"--passes {least}" + (", or leave out its rows with --no-rows" if way_out else "")
+            f"{argument('passes', least)}"
+            + (", or leave out its rows with with_rows=False (--no-rows)" if way_out else "")
         )
     if solver.needs_long and view.long < view.short // (1 + paired):
         raise InputError(
             f"{view.source.name} can only be swept along its {view.orientation.value}, its shorter side, and "
-            f"{solver.name} is for the longer one. Take --solver krylov, or store the transpose"
+            f"{solver.name} is for the longer one. Take solver='krylov' (--solver krylov), or store the "
+            "transpose"
         )
 
 

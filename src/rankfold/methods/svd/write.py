@@ -52,7 +52,8 @@ def warn_of_rounding(run: Run, layout: Strategy, request: Request, decomposition
         )
         run.warnings.append(
             f"{int(lost.sum())} of {len(lost)} singular values are below {np.finfo(dtype).eps / LOST:.0e} of "
-            f"the largest, and rounding of {dtype.name} hides them: {center}say --precision float64"
+            f"the largest, and rounding of {dtype.name} hides them: {center}say precision='float64' "
+            "(--precision float64)"
         )
 
 

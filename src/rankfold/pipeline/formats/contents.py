@@ -14,6 +14,7 @@ from rankfold.pipeline.errors import RankfoldError, SeveralAxesError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.text import Lines, shell_words
+from rankfold.pipeline.wording import in_command
 
 MOST_ARRAYS = 12
 """Arrays that are described."""
@@ -123,7 +124,7 @@ def _array(location: str, view: Any) -> ArrayInfo:
         except SeveralAxesError:
             source = open_source(location, **{**view, "row_axes": 0})
     except RankfoldError as error:
-        return ArrayInfo(location, (), "", "", (), {}, str(error))
+        return ArrayInfo(location, (), "", "", (), {}, in_command(error.message))
     return ArrayInfo(
         location,
         tuple(_axis(axis) for axis in _axes(source)),

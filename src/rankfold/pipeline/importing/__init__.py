@@ -280,8 +280,10 @@ def _import(matrix: object, options: ReadOptions, view: ViewOptions, job: _Job) 
         reader = sparse_reader(stored)
     elif any(value not in (None, False) for name, value in view.items() if name not in (*CHUNKS, "numeric")):
         raise InputError(
-            f"{reader.name} is read from its beginning, so --row-axes, --select-rows, --select-columns, "
-            "--drop-missing-columns and --drop-missing-rows do not apply: import it, and select when the "
+            f"{reader.name} is read from its beginning, so row_axes= (--row-axes), select_rows= "
+            "(--select-rows), "
+            "select_columns= (--select-columns), drop_missing_columns=True (--drop-missing-columns) and "
+            "drop_missing_rows=True (--drop-missing-rows) do not apply: import it, and select when the "
             "store is read"
         )
     else:

@@ -44,6 +44,7 @@ from rankfold.pipeline.importing.tiles import (
 )
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.wording import argument
 
 ENDLESS = 2**40
 """Length of an array that is still growing."""
@@ -192,7 +193,8 @@ def _band_chunks(
         need = BAND_SHARE * row + WRITE_OVERHEAD
         raise MemoryBudgetError(
             f"a row of {name} takes {format_bytes(row)}, and import holds about {BAND_SHARE} of them, but is "
-            f"given {format_bytes(memory_bytes)}. Give it --memory {-(-need // 2**20)}MiB"
+            f"given {format_bytes(memory_bytes)}. Give it "
+            f"{argument('memory', f'{-(-need // 2**20)}MiB')}"
         )
     return height, min(width, columns)
 

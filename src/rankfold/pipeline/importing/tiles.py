@@ -238,7 +238,9 @@ def require_place(target: Path, overwrite: bool) -> None:
     if not os.path.lexists(target):
         return
     if not overwrite:
-        raise OutputError(f"{target} exists. Say --overwrite to replace it, or give another name")
+        raise OutputError(
+            f"{target} exists. Say overwrite=True (--overwrite) to replace it, or give another name"
+        )
     if (reason := _foreign(target)) is not None:
         raise OutputError(
             f"{target} exists and {reason}, so it is never replaced. Give another name, or remove it yourself"

@@ -157,7 +157,8 @@ def check_disk(plan: Plan, free_bytes: int, folder: Path, reusable: Callable[[],
     if need > free_bytes and need > free_bytes + reusable():  # a look at every file, only where it matters
         raise DiskSpaceError(
             f"scratch and result take {format_bytes(need)}, but {folder} has {format_bytes(free_bytes)} "
-            f"free. Free some space, or move scratch with --scratch DIR{_narrower(plan, need - free_bytes)}."
+            "free. Free some space, or move scratch, scratch= "
+            f"(--scratch){_narrower(plan, need - free_bytes)}."
         )
 
 
@@ -167,4 +168,7 @@ def _narrower(plan: Plan, missing: int) -> str:
     scratch = long * (plan.width * np.dtype(plan.working_dtype).itemsize + 16)
     if plan.method != "krylov" or plan.scratch_bytes - scratch < missing:
         return ""
-    return f", or take --solver subspace, whose scratch is {format_bytes(scratch)} however many its passes"
+    return (
+        f", or take solver='subspace' (--solver subspace), whose scratch is {format_bytes(scratch)} however "
+        "many its passes"
+    )

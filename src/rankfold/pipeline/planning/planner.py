@@ -24,6 +24,7 @@ from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.peak_memory import fit
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.wording import argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,21 @@ class Sweeps(Protocol):
 
 
 def plan_task(
-    outline: Outline, sweeps: Sweeps, budget: Budget, way_out: Callable[[], str] = lambda: ""
+    outline: Outline,
+    sweeps: Sweeps,
+    budget: Budget,
+    way_out: Callable[[], str] = lambda: "",
+    smaller: Callable[[], str] = lambda: "",
 ) -> Plan:
-    """Plan a task within a budget; ``way_out`` says what besides memory could be changed, from ", or" on.
+    """Plan a task within a budget.
+
+    Parameters
+    ----------
+    outline, sweeps, budget
+        The task, and what it is given.
+    way_out, smaller : function, optional
+        What besides memory could be changed so that it fits, from ", or" on; and which argument of the task,
+        see ``smaller_argument``.
 
     Raises
     ------
@@ -96,12 +109,14 @@ def plan_task(
         What a process must hold takes more than the budget.
     """
     arrangement = sweeps.arrange(budget)
-    if arrangement.concurrency < 1 or arrangement.peak_bytes > budget.memory_bytes:
+    if not _has_room(arrangement, budget):
         raise MemoryBudgetError.of(
             f"{outline.subject or outline.kind} needs {format_bytes(arrangement.peak_bytes)} in one worker, "
-            f"but --memory gives {format_bytes(budget.memory_bytes)}. Give --memory "
-            f"{-(-arrangement.peak_bytes // 2**20)}MiB{way_out()}.",
+            f"but memory= (--memory) gives {format_bytes(budget.memory_bytes)}. Give "
+            f"{argument('memory', f'{-(-arrangement.peak_bytes // 2**20)}MiB')}",
             arrangement.peak_bytes,
+            way_out(),
+            smaller(),
         )
     orientation = outline.orientation
     return Plan(
@@ -134,6 +149,59 @@ def plan_task(
         device=budget.device,
         details=outline.details,
         bandwidth=budget.bandwidth,
+    )
+
+
+def _has_room(arrangement: Arrangement, budget: Budget) -> bool:
+    return arrangement.concurrency >= 1 and arrangement.peak_bytes <= budget.memory_bytes
+
+
+# Ways out -----------------------------------------------------------------------------------------
+
+
+def fits(sweeps: Sweeps, budget: Budget) -> bool:
+    """Whether the sweeps of a task have room."""
+    return _has_room(sweeps.arrange(budget), budget)
+
+
+def largest_that_fits(asked: int, fits: Callable[[int], bool], *, least: int = 1) -> int:
+    """The largest number from ``least`` to below the one asked for that fits, or 0.
+
+    >>> largest_that_fits(100, lambda rank: rank < 23), largest_that_fits(100, lambda rank: False)
+    (22, 0)
+    """
+    below, above = least - 1, asked
+    while above - below > 1:
+        middle = (below + above) // 2
+        below, above = (middle, above) if fits(middle) else (below, middle)
+    return below if below >= least else 0
+
+
+def smaller_argument(
+    name: str, asked: int, sweeps_of: Callable[[int], Sweeps], budget: Budget, *, least: int = 1
+) -> str:
+    """The largest value of an argument that fits, for a refusal; empty where none does."""
+    value = largest_that_fits(asked, lambda value: fits(sweeps_of(value), budget), least=least)
+    return f", or {argument(name, value)}" if value else ""
+
+
+def cut_store(what: str, sweeps: Sweeps, budget: Budget) -> str:
+    """Advice to import a store whose chunks are large, for a refusal; empty where that does not help.
+
+    Parameters
+    ----------
+    what : str
+        What its chunks do, as "of 900 rows must be held whole".
+    sweeps : Sweeps
+        Of the same task over a store with small chunks, as of ``ShapeOnly.plain``.
+    budget : Budget
+        That they are to fit in.
+    """
+    if not fits(sweeps, budget):
+        return ""
+    return (
+        f", or cut the store: its chunks {what}, and `rankfold import STORE NEW.zarr` writes one with small "
+        "chunks"
     )
 
 

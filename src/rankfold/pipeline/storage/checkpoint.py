@@ -30,6 +30,7 @@ from rankfold.pipeline.errors import DamagedStateError, DiskSpaceError, OutputEr
 from rankfold.pipeline.regular import METADATA_BYTES, open_regular, read_json
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checksum import checksum, flat_bytes
+from rankfold.pipeline.wording import argument
 
 LOG = logging.getLogger("rankfold")
 
@@ -85,11 +86,13 @@ def disk_errors(path: Path) -> Iterator[None]:
             raise DiskSpaceError(
                 f"the disk is full: writing {path} failed ({error.strerror}). Everything finished so far "
                 "is kept: free some space and give the same command again to go on from there. "
-                "With scratch elsewhere (--scratch DIR) it starts over."
+                "With scratch= (--scratch) elsewhere it starts over."
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT):
-            option = "--scratch" if (name_in_run(path) or "").startswith("rankfold-") else "--out"
-            raise OutputError(f"cannot write {path}: {error.strerror}. Choose another {option}.") from error
+            name = "scratch" if (name_in_run(path) or "").startswith("rankfold-") else "out"
+            raise OutputError(
+                f"cannot write {path}: {error.strerror}. Choose another {argument(name)}."
+            ) from error
         if error.errno == errno.EFBIG:
             raise OutputError(
                 f"cannot write {path}: {error.strerror}. A limit of this process (ulimit -f) or of the file "

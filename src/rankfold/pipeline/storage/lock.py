@@ -75,12 +75,12 @@ def hold_lock(path: Path, output: Path) -> Iterator[Lock]:
                 if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                     raise OutputError(
                         f"the file system of {output} keeps no locks ({error.strerror}), so a second run "
-                        "could not be told from the first. Choose --out on another file system."
+                        "could not be told from the first. Choose out= (--out) on another file system."
                     ) from error
                 if time.monotonic() > until:
                     raise LockedError(
                         f"another run is writing {output} ({_holder(file.read(HOLDER_LENGTH))}). Wait for "
-                        "it, or choose another --out."
+                        "it, or choose another out= (--out)."
                     ) from error
             time.sleep(0.02)
         text = f"process {os.getpid()} on {socket.gethostname()}\n{uuid.uuid4().hex}\n"

@@ -168,8 +168,9 @@ class RunDirectory:
         """Rename what is no folder where that of the run has to be: it is not ours, so it is kept."""
         if not overwrite:
             raise OutputError(
-                f"{self.folder} is a file where the run has to be. Choose another --out, or rename it with "
-                "--overwrite."
+                f"{self.folder} is a file where the run has to be. Choose another out= (--out), or rename it "
+                "with "
+                "overwrite=True (--overwrite)."
             )
         move_aside(self.folder)
 
@@ -180,7 +181,7 @@ class RunDirectory:
         if names and next(known, None) is None:
             raise OutputError(
                 f"{self.folder} is where the run has to be, and holds {min(names)}, which is of no run. "
-                "Choose another --out, or move that folder away"
+                "Choose another out= (--out), or move that folder away"
             )
 
     def _join_scratch(self) -> None:
@@ -224,8 +225,9 @@ class RunDirectory:
             if not overwrite:
                 raise OutputError(
                     f"{self.folder} holds an unfinished run that differs in {_difference(earlier, mine)}. "
-                    "Give the command that started it to go on, choose another --out, or discard it with "
-                    "--overwrite."
+                    "Give the command that started it to go on, choose another out= (--out), or discard it "
+                    "with "
+                    "overwrite=True (--overwrite)."
                 )
             self.clear()
             earlier = None

@@ -49,13 +49,14 @@ class ConsoleListener:
         """See ``Listener``."""
         import rankfold
         from rankfold.workflows.results import summary
+        from rankfold.workflows.wording import in_file
 
         if verdict.step.stage.method == "import":
             lines = f"{verdict.path}: done"
         else:
             result = rankfold.open_result(verdict.path)
             for message in result.attrs["warnings"]:
-                say(f"warning: {verdict.step.name}: {message}", err=True)
+                say(f"warning: {verdict.step.name}: {in_file(message)}", err=True)
             lines = summary(result, already_done=False)
         if not self._quiet:
             say(lines)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankfold.pipeline.text import json_text
+from rankfold.pipeline.wording import in_command
 from rankfold.workflows.options import Json, command, store, view
 from rankfold.workflows.reporting import say
 
@@ -85,7 +86,7 @@ def import_(
         say(json_text(dataclasses.asdict(report), indent=1, default=str))
         return
     for note in report.notes:
-        say(f"note: {note}", err=True)
+        say(f"note: {in_command(note)}", err=True)
     before = "already done: " if report.done_before else ""
     say(f"{copy[1]}: {before}{_describe_store(report)}")
 
@@ -118,7 +119,7 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
         return
     as_it_lies = not any(view.values()) and not is_address(store)
     if as_it_lies and (table := describe_table(store)) is not None:
-        say(json_text(table.as_dict(), indent=1) if as_json else str(table))
+        say(json_text(table.as_dict(), indent=1) if as_json else in_command(str(table)))
         return
     try:
         source = open_source(store, **view)
@@ -129,4 +130,4 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
         return
     require_whole_input(getattr(source, "path", None))
     summary = describe(source)
-    say(json_text(dataclasses.asdict(summary), indent=1) if as_json else str(summary))
+    say(json_text(dataclasses.asdict(summary), indent=1) if as_json else in_command(str(summary)))

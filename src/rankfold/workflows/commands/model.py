@@ -17,7 +17,7 @@ from rankfold.methods.tsne.arguments import TSNE
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.pipeline.text import Lines, json_text
 from rankfold.workflows.options import Json, arguments, command, output, place, store, view
-from rankfold.workflows.reporting import say
+from rankfold.workflows.reporting import say, say_warning
 from rankfold.workflows.results import headline, is_unchanged, last_attempt, residuals, took
 
 
@@ -112,7 +112,7 @@ def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as
         say(json_text(dict(facts), indent=1))
         return
     for message in facts["warnings"]:
-        say(f"warning: {message}", err=True)
+        say_warning(message)
     say(f"{fit}: {residuals(facts)}")
 
 
@@ -270,5 +270,5 @@ def _close(result: Any, line: str, *, already_done: bool, as_json: bool) -> None
         say(json_text({"out": str(result.path), "already_done": already_done, **facts}, indent=1))
         return
     for message in facts["warnings"]:
-        say(f"warning: {message}", err=True)
+        say_warning(message)
     say(Lines(f"{result.path}: {'already done' if already_done else 'done'}", line, *took(result)))

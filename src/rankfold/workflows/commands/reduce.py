@@ -23,7 +23,7 @@ from rankfold.workflows.options import (
     store,
     view,
 )
-from rankfold.workflows.reporting import say
+from rankfold.workflows.reporting import say, say_warning
 from rankfold.workflows.results import is_unchanged, last_attempt, summary
 
 
@@ -183,5 +183,5 @@ def _reduce(
         say(json_text({"out": str(result.path), "already_done": there, **result.attrs}, indent=1))
         return
     for message in result.attrs["warnings"]:
-        say(f"warning: {message}", err=True)
+        say_warning(message)
     say(summary(result, already_done=there))

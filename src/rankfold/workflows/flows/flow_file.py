@@ -43,6 +43,7 @@ from rankfold.workflows.flows.stage_models import (
     Where,
 )
 from rankfold.workflows.operations.timetable import Schedule
+from rankfold.workflows.wording import in_file
 
 # The file ----------------------------------------------------------------------------------------
 
@@ -142,7 +143,7 @@ def read_flow(path: Path) -> tuple[Flow, Document]:
         try:
             find_profile(profile)
         except InputError as error:
-            raise InputError(document.message_at(("profile",), str(error))) from None
+            raise InputError(document.message_at(("profile",), in_file(error.message))) from None
     outputs = resolve_path(flow.outputs, folder)
     _require_folder(outputs, document)
     places = {"inputs": inputs, "outputs": outputs, "profile": profile}

@@ -148,7 +148,7 @@ def _open_record(workflow: Workflow) -> Iterator[Record]:
             try:
                 stack.enter_context(hold_lock(outputs / LOCK, outputs))
             except LockedError as error:
-                raise AtWork(str(error)) from error
+                raise AtWork(error.message) from error
             record = Record.of(outputs)
             record.require(workflow.flow.workflow)
             read = workflow.flow.model_dump(mode="json")
@@ -156,7 +156,7 @@ def _open_record(workflow: Workflow) -> Iterator[Record]:
             record.describe(workflow.flow.workflow, workflow.document.path.absolute(), read, names)
             yield record
     except RankfoldError as error:
-        error.args = (printable(in_file(str(error))),)
+        error.args = (printable(in_file(error.message)),)
         raise
 
 
@@ -200,7 +200,7 @@ def _carry_out(workflow: Workflow, verdict: StagePlan, record: Record, listener:
     except RankfoldError as error:
         more_to_do = exit_code_of(error) == Interrupted.exit_code
         record.count("interrupted" if more_to_do else "failed")
-        record.end(name, "interrupted" if more_to_do else "failed", in_file(str(error)))
+        record.end(name, "interrupted" if more_to_do else "failed", in_file(error.message))
         raise with_place(error, name, verdict.step.stage_name, workflow.document) from error
     except BaseException as error:
         record.count("interrupted")

@@ -83,7 +83,7 @@ class StageInputs:
             try:
                 return open_source(matrix_input.store, **matrix_input.view())
             except RankfoldError as error:
-                message = self.document.message_at(("inputs", reference.input), in_file(str(error)))
+                message = self.document.message_at(("inputs", reference.input), in_file(error.message))
                 raise type(error)(message) from error
         outcome = self.outcomes[reference.stage]
         if outcome.there:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from rankfold.methods.nmf.alternation import Factors, Model
 from rankfold.methods.nmf.nmf import Nonnegative, compression_of
@@ -26,9 +26,11 @@ from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.planning.plan import Plan
-from rankfold.pipeline.planning.planner import PanelSweeps
+from rankfold.pipeline.planning.planner import PanelSweeps, fits
+from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.manifest import require_whole_input
 from rankfold.pipeline.storage.scratch import NOWHERE
+from rankfold.pipeline.wording import argument
 
 PASSES = {"hals": 25}
 """Most reads by solver, where the caller leaves that open: what gaps hide is found slowly."""
@@ -89,7 +91,7 @@ class WeightedNonnegative(RowWeightedNonnegative):
         """See the protocol."""
         if budget.device != "cpu":
             raise InputError(
-                "nmf with weights or gaps has no code for a GPU: leave out --device gpu (device=), or "
+                "nmf with weights or gaps has no code for a GPU: leave out device='gpu' (--device gpu), or "
                 "weights and missing"
             )
         plan = Nonnegative.plan(self, budget)
@@ -99,21 +101,19 @@ class WeightedNonnegative(RowWeightedNonnegative):
     def _weighting(self, model: Model) -> Weighting:
         return Weighting(self.scaled, self.weights, model)
 
-    def _way_out(self) -> str:
-        layout = self._layout("cpu")
+    def _with_small_chunks(self) -> Self:
+        """See ``Nonnegative``: weights are cut as well."""
+        weights = self.weights
+        if weights.source is not None:
+            small = ShapeOnly.plain(weights.source.shape, weights.source.dtype)
+            weights = dataclasses.replace(weights, source=small)
+        return dataclasses.replace(Nonnegative._with_small_chunks(self), weights=weights)
+
+    def _way_out(self, layout: Strategy, budget: Budget) -> str:
+        way_out = Nonnegative._way_out(self, layout, budget)
         weighting = self._weighting(Model(self.parameters, layout.view, 1.0))
-        pieces, way_out = weighting.cut(), ", or a lower --rank"
-        if weighting.least_squares:
-            way_out = (
-                ", a lower --rank, of which sums for each column take the square, or --solver mu, which does "
-                "without them"
-            )
-        if pieces.panel_rows > 2 * pieces.grain_rows:
-            way_out += (
-                f"; or cut the stores: their chunks make panels of {pieces.panel_rows} "
-                f"{layout.view.orientation.value}, and `rankfold import STORE NEW.zarr` writes one with "
-                "small chunks"
-            )
+        if weighting.least_squares and fits(self._with(solver="mu")._planned("cpu"), budget):
+            way_out += f", or {argument('solver', 'mu')}, which does without sums for each column"
         return way_out
 
     def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:

@@ -217,7 +217,7 @@ class Sketch(Solver):
         "krylov": "keeps narrower blocks, and is more accurate with more passes",
         "subspace": "keeps one narrower block, and is more accurate with more passes",
     }
-    remedy = "a single pass does no better; --solver krylov takes several, or raise tol"
+    remedy = "a single pass does no better; solver='krylov' (--solver krylov) takes several, or raise tol"
 
     def least_passes(self, request: Request, view: View) -> int:
         """One pass, and one before it where columns are scaled."""

@@ -177,15 +177,15 @@ class Solver(ABC):
 
     def way_out(self, request: Request, strategy: Strategy) -> str:
         """What to ask instead where it does not fit in memory, from ", or" on; empty to look for it."""
-        return ", or say --rank" if request.adaptive else ""
+        return ", or say rank= (--rank)" if request.adaptive else ""
 
     def advice(self, request: Request, strategy: Strategy, passes: int) -> str:
         """What to change where the estimated error stays above the tolerance after ``passes``."""
         if self.stops_early and passes >= request.passes:
-            exact = ", take --solver gram or tsqr" * request.adaptive
+            exact = ", take solver='gram' (--solver gram) or tsqr" * request.adaptive
             return f"allow more with passes= (--passes){exact}, or raise tol"
         if request.adaptive:
-            return "squares in this precision tell no more; take --solver tsqr, or raise tol"
+            return "squares in this precision tell no more; take solver='tsqr' (--solver tsqr), or raise tol"
         return self.remedy.format(dtype=strategy.view.dtype.name)
 
     # The work -------------------------------------------------------------------------------------

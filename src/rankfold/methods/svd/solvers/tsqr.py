@@ -55,6 +55,7 @@ from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.planning.passes import Pass, numbers_of
 from rankfold.pipeline.storage.checkpoint import State, load_arrays, save_once
 from rankfold.pipeline.storage.scratch import NOWHERE
+from rankfold.pipeline.wording import argument
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -151,10 +152,13 @@ def tsqr(
 
 def _require_passes(run: Run, layout: Strategy, need: int, passes: int, form: bool) -> None:
     if need > passes:
-        way_out = ", or leave rows out (--no-rows)" * (form and layout.view.orientation is Orientation.ROWS)
+        way_out = ", or leave rows out, with_rows=False (--no-rows)" * (
+            form and layout.view.orientation is Orientation.ROWS
+        )
         raise DataError(
             f"columns of {layout.view.source.name} are so nearly dependent, or its rows so unlike one "
-            f"another, that it takes {need} passes, but passes={passes}. Allow --passes {need}{way_out}."
+            f"another, that it takes {need} passes, but passes={passes}. Allow "
+            f"{argument('passes', need)}{way_out}."
         )
 
 

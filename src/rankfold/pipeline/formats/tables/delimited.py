@@ -41,6 +41,7 @@ from rankfold.pipeline.formats.tables.options import (
     without_columns,
 )
 from rankfold.pipeline.regular import open_regular
+from rankfold.pipeline.wording import argument
 
 BLOCK_BYTES = (2**16, 4 * 2**20)
 """Least and most text that is parsed at a time."""
@@ -373,8 +374,10 @@ class DelimitedReader(NumericTable):
             pattern = re.compile(Style(decimal, thousands).number)
             if any(pattern.match(cell.strip()) and any(map(str.isdigit, cell)) for cell in cells):
                 if not any(thousands in cell for cell in cells if pattern.match(cell.strip())):
-                    return f" If {decimal!r} stands before fractions, import it with --decimal {decimal!r}."
-                return f" If {thousands!r} separates thousands, import it with --thousands {thousands!r}."
+                    way = argument("decimal", decimal)
+                    return f" If {decimal!r} stands before fractions, import it with {way}."
+                way = argument("thousands", thousands)
+                return f" If {thousands!r} separates thousands, import it with {way}."
         return ""
 
     def _explain(self, message: str, block: bytes, line: int) -> ChunkError:
@@ -404,7 +407,8 @@ def delimited_reader(path: str, options: ReadOptions) -> DelimitedReader:
         without = ",".join(names[: len(index)])
         raise InputError(
             f"the first column of {path} has {called}, as where pandas or R write the names of rows. Leave it "
-            f"out with --numeric or --without '{without}', or say which to take with --columns"
+            f"out with numeric=True (--numeric) or without={names[: len(index)]} (--without '{without}'), or "
+            "say which to take with columns= (--columns)"
         )
     positions, notes = choose_columns(names, options, path), list[str]()
     if index and not options.selects:
@@ -448,7 +452,8 @@ def _of_numbers(reader: DelimitedReader, options: ReadOptions) -> DelimitedReade
     kept = [place for place, column in enumerate(look.columns) if column.obstacle is None]
     if not kept:
         raise DataError(
-            f"{reader.name} has no column of numbers: {look.left_out()}. Say --header no if its first line "
+            f"{reader.name} has no column of numbers: {look.left_out()}. Say header='no' (--header no) if "
+            "its first line "
             "is data"
         )
     if len(kept) == len(look.columns):

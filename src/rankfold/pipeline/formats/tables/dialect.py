@@ -223,7 +223,7 @@ def _style(
             first = with_comma[0]
             raise InputError(
                 f"{path} holds {first!r}, which may be {first.replace(',', '.')} or {first.replace(',', '')}"
-                ". Import it with --decimal , or --thousands , (decimal=',' or thousands=',')"
+                ". Import it with decimal=',' (--decimal ,) or thousands=',' (--thousands ,)"
             )
         return Style(",", options.thousands), [
             f"numbers of {path} such as {with_comma[0]!r} were read with a comma before the fraction"
@@ -232,7 +232,7 @@ def _style(
     if with_point and not with_comma and all(map(GROUPED.fullmatch, with_point)):
         notes.append(
             f"numbers of {path} such as {with_point[0]!r} were read with a point before the fraction; say "
-            "--thousands . where it separates thousands"
+            "thousands='.' (--thousands .) where it separates thousands"
         )
     return Style(".", options.thousands), notes
 
@@ -252,7 +252,7 @@ def _names(
     if comes_again:
         notes.append(
             f"the first line of {path} holds numbers, and words that come again below, so it was taken for a "
-            "row; say --header yes if it names columns"
+            "row; say header='yes' (--header yes) if it names columns"
         )
     if (
         options.header == "no"
@@ -266,18 +266,19 @@ def _names(
         if options.header == "auto" and _may_be_names(cells[not cells[0].strip() :], style):
             notes.append(
                 f"the first line of {path} is numbers in order, {list_names(cells, 3)}, and was taken for a "
-                "row; say --header yes if they are names of columns, as years or wavelengths are"
+                "row; say header='yes' (--header yes) if they are names of columns, as years or wavelengths "
+                "are"
             )
         return [str(position) for position in range(len(cells))], 0, notes
     if options.header == "auto" and _counts(cells):
         notes.append(
             f"the first line of {path} counts {list_names([each for each in cells if each], 3)}, so it was "
-            "taken for names; say --header no if it is data"
+            "taken for names; say header='no' (--header no) if it is data"
         )
     elif options.header == "auto" and (numbers := [cell for cell in cells if _is_digits(cell, style)]):
         notes.append(
             f"the first line of {path} holds words and numbers such as {numbers[0]!r}, and was taken for "
-            "names; say --header no if it is data"
+            "names; say header='no' (--header no) if it is data"
         )
     if len(records) > 1 and {len(record) for record in records[1:]} == {len(cells) + 1}:
         cells = ["", *cells]  # as R writes names of rows

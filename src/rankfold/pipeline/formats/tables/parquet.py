@@ -314,7 +314,11 @@ def _no_numbers(path: str, file: Any, fields: Sequence[Any], schema: Any) -> Exc
             f"alone: --columns {name!r} (columns=[{name!r}])"
         )
     vectors = [each.name for each in schema if _is_list(each.type)]
-    other = f", or take the column of lists alone with --columns {vectors[0]!r}" if vectors else ""
+    other = (
+        f", or take the column of lists alone with columns=[{vectors[0]!r}] (--columns {vectors[0]!r})"
+        if vectors
+        else ""
+    )
     names = [each.name for each in fields]
     words = [
         f"column {each.name!r} holds {each.type}, no numbers{_first_value(file, each.name, each.type)}"
