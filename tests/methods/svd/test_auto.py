@@ -114,6 +114,27 @@ def test_what_a_refusal_names_fits(solver: str, memory: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "rank", "method"),
+    [
+        ((3000, 2000), 10, "lanczos"),
+        ((2000, 3000), 50, "lanczos"),
+        ((4200, 2000), 10, "krylov"),
+        ((3000, 2100), 10, "krylov"),
+        ((900, 800), 10, "gram"),
+    ],
+)
+def test_a_matrix_that_is_nearly_square_is_held_where_squares_take_more(
+    shape: tuple[int, int], rank: int, method: str
+) -> None:
+    x = np.zeros(shape, np.float32)
+    plan = rf.plan("pca", x, rank, threads=1)
+    assert plan.method == method
+    if method == "lanczos":
+        assert plan.peak_bytes < rf.plan("pca", x, rank, solver="gram", threads=1).peak_bytes
+        assert rf.plan("svd", x.astype("c8"), rank).method != method
+
+
+@pytest.mark.parametrize(
     ("shape", "rank"), [((3000, 2000), 50), ((60_000, 300), 5), ((2000, 6), 2), ((50, 5000), 5)]
 )
 def test_what_newcomers_try_first_converges(shape: tuple[int, int], rank: int) -> None:

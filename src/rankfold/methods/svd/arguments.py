@@ -135,7 +135,7 @@ SVD = Method(
     arrays=("U if rows", "s", "Vt", "residuals", "error_estimates"),
     growth="rankfold.methods.growth.components:grow_components",
     loops=f"{HOME}:warm_solver",
-    edition=5,  # samples are believed where they tell of other rows; auto looks at the spectrum
+    edition=6,  # auto holds dense matrices that are nearly square in memory
 )
 PCA = Method(
     "pca",
@@ -156,7 +156,7 @@ PCA = Method(
     ),
     growth="rankfold.methods.growth.components:grow_components",
     loops=f"{HOME}:warm_solver",
-    edition=5,  # samples are believed where they tell of other rows; auto looks at the spectrum
+    edition=6,  # auto holds dense matrices that are nearly square in memory
 )
 QR = Method(
     "qr",

@@ -76,6 +76,21 @@ BASIS_PRODUCTS = 100
 BASIS_EIGENPROBLEMS = 16
 """Eigenproblems between two passes, of the size of a basis, with those of a sketch."""
 
+NEAR_SQUARE = 2
+"""Longer side over the shorter up to which a dense matrix takes no more memory than ``gram`` does."""
+
+NOMINAL_NARROW = 5e9
+"""Flops per second of products of a dense matrix in memory with blocks of a few vectors."""
+
+FLAT_PRODUCTS = (200, 5)
+"""Vectors that ``lanczos`` multiplies of a flat spectrum for a ``tol`` of 1e-4: some, and more by component.
+
+Measured on 3000 x 2000 numbers: 264 for 10 components, 448 for 50; of falling spectra a third.
+"""
+
+WORTH = 1.3
+"""Time of ``lanczos`` of a flat spectrum, in times of ``gram``, up to which it is taken for others."""
+
 SWEEP_SECONDS = 0.1
 """Of starting a pass and storing its state, however small the matrix is."""
 
@@ -259,6 +274,8 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
     width = block_width(request.rank, view.short, request.oversampling, passes=request.passes)
     if request.adaptive:
         width = adaptive_width(view.short)
+    if method == "auto" and in_memory and is_for_lanczos(request, view, width):
+        return choose_strategy(dataclasses.replace(request, method="lanczos"), source, device)
     method, tried = choose_method(request, view, width) if method == "auto" else (method, 0)
     solver = SOLVERS[method]
     check_solver(solver, request, view)
@@ -442,9 +459,7 @@ def choose_method(request: Request, view: View, width: int) -> tuple[str, int]:
     left = request.passes - SOLVERS["gram"].least_passes(request, view)
     if left < 0:
         return "krylov", 0
-    keeps_square = not (
-        request.adaptive or lies_along(view) or view.device != "cpu" or view.short > SQUARE_UNASKED
-    )
+    keeps_square = may_keep_square(request, view)
     passes: float = expected_passes(request.tol)
     if keeps_square:
         sample = Sample.of(view, sampled_columns(width, view.short))
@@ -457,6 +472,26 @@ def choose_method(request: Request, view: View, width: int) -> tuple[str, int]:
     if not keeps_square or ratio > DEAREST or most < 1:
         return "krylov", 0
     return "krylov", statistics + min(max(round(ratio / 2), 1), most)
+
+
+def may_keep_square(request: Request, view: View) -> bool:
+    """Whether ``auto`` may plan for a square of the shorter side, in case ``krylov`` does not converge."""
+    return not (request.adaptive or lies_along(view) or view.device != "cpu" or view.short > SQUARE_UNASKED)
+
+
+def is_for_lanczos(request: Request, view: View, width: int) -> bool:
+    """Whether a dense matrix is best held in memory: nearly square, and its eigenproblem what takes long.
+
+    It then takes less memory than the squares of ``gram``, and the time of ``gram`` where its spectrum is
+    flat, of others half or less. ``krylov`` is no faster on so few numbers.
+    """
+    near = view.long <= NEAR_SQUARE * view.short and not is_complex(view.source)
+    if not near or not may_keep_square(request, view):
+        return False
+    elements, (some, more) = float(view.long) * view.short, FLAT_PRODUCTS
+    products = (some + more * request.rank) * max(1.0, -math.log10(request.tol) / 4)
+    seconds = elements * (view.source.dtype.itemsize / NOMINAL_READ + 4 * products / NOMINAL_NARROW)
+    return seconds <= WORTH * Weights.of(request, view, width).gram
 
 
 def matching_chunk(native: Grid, read_bytes: int, written_bytes: int) -> int:
