@@ -326,7 +326,7 @@ def test_blocks_change_no_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("make", "asked", "said"),
     [
-        (lambda x: rf.pca(x, 2), {}, "isomap takes one of knn or radius_neighbors"),
+        (lambda x: rf.pca(x, 2), {}, "isomap takes one of knn or .* in Python r.scores"),
         (lambda x: rf.knn(x, 3, queries=x[:9]), {}, "neighbors of queries among other rows"),
         (lambda x: rf.radius_neighbors(x, 9.0, queries=x[:9]), {}, "neighbors of queries among other rows"),
         (lambda x: rf.knn(x, 3, metric="inner_product"), {}, "no distances"),

@@ -310,7 +310,11 @@ def with_weight(weight: float) -> Any:
         (lambda: path(9), {"tol": np.nan}, "tol must lie in 0"),
         (lambda: path(9), {"passes": 0}, "passes must be 1 or more"),
         (lambda: path(9), {"seed": -1}, "seed must lie in"),
-        (lambda: rf.pca(np.eye(9), 2), {}, "spectral is of one of fuzzy_graph or knn"),
+        (
+            lambda: rf.pca(np.eye(9), 2),
+            {},
+            "spectral is of one of fuzzy_graph or .* Such a matrix is .*::scores",
+        ),
         (lambda: moons(), {"memory": "1MiB"}, "spectral of 700 rows and .* Give --memory"),
         (lambda: 7, {}, "cannot read a builtins.int"),
     ],

@@ -13,6 +13,7 @@ import pytest
 import zarr
 from stores import COLUMNS, KINDS, ROWS, Matrix, npy, numbers, read, zarr_store
 
+import rankfold as rf
 from rankfold.pipeline import regular
 from rankfold.pipeline.chunks.encoding import decode_into
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
@@ -170,6 +171,8 @@ def test_objects_masks_and_the_unknown_are_refused() -> None:
         open_source(np.array([[None]]))
     with pytest.raises(InputError, match=r"masked array .* pass x.*filled"):
         open_source(np.ma.masked_array(np.zeros((2, 2)), mask=True))
+    with pytest.raises(InputError, match=r"not a matrix: give one of its arrays, r.scores or r.components"):
+        open_source(rf.pca(np.eye(4), 2))
     with pytest.raises(InputError, match=r"cannot read a builtins\.dict; give the path of a Zarr store"):
         open_source({"x": [[1.0]]})
     with pytest.raises(InputError, match=r"missing_chunks='skip' is not known; say one of 'fill', 'error'"):

@@ -27,6 +27,7 @@ from rankfold.pipeline.errors import (
 )
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.tables import delimited
+from rankfold.pipeline.formats.tables.overview import describe_table
 from rankfold.pipeline.importing import ImportReport, import_array
 from rankfold.pipeline.importing import rows as growing
 from rankfold.pipeline.importing import tiles as ingest_place
@@ -368,12 +369,23 @@ def test_a_column_of_vectors_is_the_matrix(tmp_path: Path, kind: str) -> None:
         "large": vectors.cast(pa.large_list(pa.float32())),
     }
     path = table(tmp_path / "x.parquet", id=np.arange(300), text=["a"] * 300, e=column[kind])
-    np.testing.assert_array_equal(imported(path, columns=["e"])[0], x)
-    (tmp_path / "out.zarr").rename(tmp_path / "old.zarr")
+    for number, (place, choice) in enumerate(((path, {"columns": ["e"]}), (f"{path}::e", {}))):
+        np.testing.assert_array_equal(imported(Path(place), **choice)[0], x)
+        (tmp_path / "out.zarr").rename(tmp_path / f"{number}.zarr")
     refused(
-        path, DataError, r"'text' holds string, no numbers, its first value is 'a'.*alone with --columns 'e'"
+        Path(f"{path}::e"), InputError, "::e is one column of a table: leave out --columns", columns=["id"]
     )
-    refused(path, InputError, r"'e' holds lists .*alone: --columns 'e'", without=["text"])
+    np.testing.assert_array_equal(read(open_source(f"{path}::e"), (0, 300), (0, 17)), x)
+    described = str(describe_table(str(path)))
+    assert "'e'     17 numbers in each row: " in described and "rankfold pca " in described
+    assert "x.parquet::e --rank K" in described
+    assert "1 column\n" in str(describe_table(f"{path}::e"))
+    with pytest.raises(InputError, match=r"has no column 'd'\. Did you mean 'id'"):
+        describe_table(f"{path}::d")
+    refused(
+        path, DataError, r"'text' holds string, no numbers, its first value is 'a'.*alone: .*x.parquet::e"
+    )
+    refused(path, InputError, r"'e' holds lists .*alone: .*::e", without=["text"])
 
 
 def test_vectors_of_two_lengths_are_refused(tmp_path: Path) -> None:

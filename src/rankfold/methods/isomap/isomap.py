@@ -58,7 +58,7 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
-from rankfold.pipeline.storage.result import Result, result_of
+from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
@@ -362,7 +362,8 @@ def _of_result(
     kind, asked = result.attrs["kind"], result.attrs["request"]
     if kind not in ("knn", "radius_neighbors"):
         raise InputError(
-            f"{result.path} is the result of {kind}: isomap takes one of knn or radius_neighbors"
+            f"{result.path} is the result of {kind}: isomap takes one of knn or radius_neighbors, or a matrix"
+            f"{coordinates_hint(result)}"
         )
     if kind == "knn":
         lists = StoredLists.of(result, None)

@@ -41,7 +41,7 @@ from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
-from rankfold.pipeline.storage.result import Result, result_of
+from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
 from rankfold.pipeline.wording import argument
 
 CHUNK_ROWS = 2**18
@@ -282,7 +282,8 @@ def _of_result(result: Result, asked: SpectralRequest) -> Task:
     kind = result.attrs["kind"]
     if kind not in ("knn", *GRAPHS):
         raise InputError(
-            f"{result.path} is the result of {kind}: {asked.kind} is of one of fuzzy_graph or knn"
+            f"{result.path} is the result of {kind}: {asked.kind} is of one of fuzzy_graph or knn, or of a "
+            f"matrix{coordinates_hint(result)}"
         )
     if kind in GRAPHS:
         return _of_graph(result, asked)

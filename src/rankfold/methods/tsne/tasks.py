@@ -23,7 +23,7 @@ from rankfold.methods.umap.start import given_positions
 from rankfold.methods.umap.umap import TO_COME
 from rankfold.pipeline.data.names import names_of_result
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.storage.result import Result, result_of
+from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
 
 
 def tsne_task(
@@ -57,7 +57,10 @@ def _descent_task(
 ) -> Task:
     """Lists of neighbors that are to be laid out."""
     if result.attrs["kind"] != "knn":
-        raise InputError(f"{result.path} is the result of {result.attrs['kind']}: tsne is of one of knn")
+        raise InputError(
+            f"{result.path} is the result of {result.attrs['kind']}: tsne is of one of knn, or of a matrix"
+            f"{coordinates_hint(result)}"
+        )
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
     name = str(init) if is_name else INITS[-1]
     parameters = TsneRequest.of(perplexity, init=name, **arguments)

@@ -53,7 +53,7 @@ from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 from rankfold.pipeline.storage.chunk_writer import write_whole_chunks
-from rankfold.pipeline.storage.result import Result, result_of
+from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
 from rankfold.pipeline.units import format_bytes
 
 Float32 = npt.NDArray[np.float32]
@@ -325,7 +325,10 @@ def _layout_task(result: Result, init: object, matrix: object, arguments: dict[s
     """A graph that is to be laid out; or lists of neighbors, which become one first."""
     kind = result.attrs["kind"]
     if kind not in ("knn", *GRAPHS):
-        raise InputError(f"{result.path} is the result of {kind}: umap lays out one of fuzzy_graph or knn")
+        raise InputError(
+            f"{result.path} is the result of {kind}: umap lays out one of fuzzy_graph or knn, or a matrix"
+            f"{coordinates_hint(result)}"
+        )
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
     parameters = LayoutRequest.of(init=str(init) if is_name else "custom", **arguments)
     if is_name and init == INITS[-1]:

@@ -321,7 +321,10 @@ def _matrix(x: object, missing: str | None, rows: Rows, *, numeric: bool = False
             raise InputError(f"{x.name} is a matrix already: row_axes= is for arrays and places of arrays")
         return x
     if isinstance(x, Mapping) and hasattr(x, "dimensions"):  # a result, whose module imports this one
-        raise InputError(f"a result is not a matrix; give one of its arrays, {', '.join(x.keys())}: r.name")
+        matrices = [name for name in x if len(x.dimensions(name)) == 2]
+        matrices.sort(key=lambda name: x.dimensions(name)[0] != "row")  # coordinates of rows are meant mostly
+        able = f"give one of its arrays, {' or '.join(f'r.{name}' for name in matrices)}"
+        raise InputError(f"a result is not a matrix: {able if matrices else 'it holds none'}")
     raise InputError(
         f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "
         "or a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a DataFrame, an AnnData object"
@@ -335,7 +338,7 @@ def _table(x: object, rows: Rows, *, numeric: bool) -> Source | None:
         paths = () if is_address(location) else table_paths(location)
         if paths:
             _refuse_axes(location, rows)
-            return table_source(location, paths, numeric=numeric)
+            return table_source(location, paths, numeric=numeric, column=split_location(location)[1])
         return None
     if isinstance(x, list | tuple) and x and all(isinstance(each, str | os.PathLike) for each in x):
         locations = [os.fsdecode(each) for each in x]

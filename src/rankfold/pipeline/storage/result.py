@@ -124,6 +124,14 @@ def result_of(name: str, value: object, wanted: str) -> Result:
     return Result(Path(value))
 
 
+def coordinates_hint(result: Result) -> str:
+    """End of a message that asks for a matrix: the coordinates of rows of a result, if it has any."""
+    for name in result:
+        if result.dimensions(name) == ("row", "component"):
+            return f". Such a matrix is {result.path}::{name}, in Python r.{name}"
+    return ""
+
+
 class Result(Exports, Mapping[str, Any]):
     """Arrays of a reduction and the facts about it.
 

@@ -69,6 +69,9 @@ class TableColumn(NamedTuple):
     obstacle: str | None
     """Why it is no column of numbers; None if it is one."""
 
+    vector: int = 0
+    """Length of its lists of numbers, which are a matrix by themselves; 0 where it holds none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Look:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,14 @@ class ReadOptions:
     def selects(self) -> bool:
         """Whether columns are chosen by name."""
         return self.columns is not None or self.without is not None
+
+    def of_column(self, name: str) -> ReadOptions:
+        """The same for ``TABLE::NAME``, which is one column; for all of the table where ``name`` is empty."""
+        if not name:
+            return self
+        if self.selects:
+            raise InputError(f"::{name} is one column of a table: leave out --columns and --without")
+        return replace(self, columns=(name,))
 
     @property
     def of_text(self) -> bool:

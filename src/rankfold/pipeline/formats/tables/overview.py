@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS, Look, TableColumn, index_names
 from rankfold.pipeline.formats.tables.delimited import whole_reader
-from rankfold.pipeline.formats.tables.options import ReadOptions
+from rankfold.pipeline.formats.tables.options import ReadOptions, choose_columns, count_words
 from rankfold.pipeline.formats.tables.parquet import look_at_parquet
 from rankfold.pipeline.formats.tables.several import is_text_table, table_paths
 from rankfold.pipeline.formats.tables.source import LARGEST_FILES, LARGEST_TABLE, READ_BYTES
@@ -36,11 +38,11 @@ class TableInfo:
         """For people."""
         rows = f"{self.rows}" if self.whole else f"more than {self.rows}"
         files = f"{self.files} files, " if self.files > 1 else ""
-        wrong = [each for each in self.columns if each.obstacle is not None]
-        shown = [*wrong, *(each for each in self.columns if each.obstacle is None)][:MOST_COLUMNS]
+        wrong = [each for each in self.columns if each.obstacle is not None and not each.vector]
+        shown = [*wrong, *(each for each in self.columns if each not in wrong)][:MOST_COLUMNS]
         width = max(len(repr(each.name)) for each in self.columns)
         lines = [
-            f"{self.name}: a table of {rows} rows and {len(self.columns)} columns",
+            f"{self.name}: a table of {rows} rows and {count_words(len(self.columns), 'column')}",
             f"size      {files}{format_bytes(self.stored_bytes)} on disk",
             *(
                 f"column    {each.name!r:{width}}  {self._words(each)}"
@@ -55,15 +57,21 @@ class TableInfo:
         )
 
     def _words(self, column: TableColumn) -> str:
+        if column.vector:
+            return f"{column.vector} numbers in each row: {column.kind}"
         return column.kind if column.obstacle is None else f"no numbers: {column.obstacle}"
 
     def _next(self, wrong: int) -> str:
         """The command that goes on from here."""
-        numbers = len(self.columns) - wrong
+        numbers, name = len(self.columns) - wrong, self.name
+        option = f" --numeric  ({numbers} columns; {wrong} left out)" if wrong else ""
+        if vectors := [each for each in self.columns if each.vector]:
+            widest = max(vectors, key=lambda each: each.vector)
+            name = name if len(self.columns) == 1 else f"{name}::{widest.name}"
+            numbers, option = widest.vector, ""
         if not numbers:
             return "no column holds numbers; say --header no if the first line is data"
-        option = f" --numeric  ({numbers} columns; {wrong} left out)" if wrong else ""
-        place = shell_words([self.name])
+        place = shell_words([name])
         size = 8 * self.rows * numbers
         if self.whole and size <= LARGEST_TABLE and self.stored_bytes <= LARGEST_FILES:
             return f"rankfold pca {place} --rank K --out RESULT.zarr{option}"
@@ -87,9 +95,20 @@ def describe_table(location: str) -> TableInfo | None:
     """Describe the table that a name stands for; None where it is no table.
 
     Of text the first 64 MiB are read, of Parquet what files say of themselves.
+    ``TABLE::COLUMN`` is one column.
     """
     if not (paths := table_paths(location)):
         return None
+    table, column = _describe(location, paths), split_location(location)[1]
+    if not column:
+        return table
+    options = ReadOptions().of_column(column)
+    (position,) = choose_columns([each.name for each in table.columns], options, location)
+    return replace(table, columns=(table.columns[position],))
+
+
+def _describe(location: str, paths: Sequence[str]) -> TableInfo:
+    """All columns of the table of some files."""
     size = sum(map(os.path.getsize, paths))
     if not is_text_table(paths[0]):
         look = look_at_parquet(paths)

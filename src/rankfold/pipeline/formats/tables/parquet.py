@@ -167,6 +167,11 @@ def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> Par
             raise DataError(f"{path} has no column of numbers: {look.left_out()}")
         if len(names) < len(look.columns):
             notes.append(f"left out of {path}: {look.left_out()}")
+            notes += [
+                f"the lists of {each.name!r} are a matrix by themselves: {path}::{each.name}"
+                for each in look.columns
+                if each.vector
+            ]
     return _reader_of(path, tuple(paths), names, tuple(notes), options)
 
 
@@ -187,7 +192,7 @@ def _reader_of(
                 notes = (*notes, left_out_of(each, extra, paths[0]))
             if place == 0:
                 is_vector = len(names) == 1 and _is_list(schema.field(names[0]).type)
-            types += _types(each, file, names, is_vector=is_vector)
+            types += _types(path, each, file, names, is_vector=is_vector)
             lacks = lacks or _has_missing(file.metadata, names)
             if place == 0 and is_vector:
                 length = _length(file, schema.field(names[0]))
@@ -215,7 +220,7 @@ def look_at_parquet(paths: Sequence[str]) -> Look:
 
 def _look(paths: Sequence[str], names: Sequence[str]) -> Look:
     """What columns hold, and what in one of the files is no number."""
-    kinds, obstacles, rows = dict[str, str](), dict[str, str](), 0
+    kinds, obstacles, vectors, rows = dict[str, str](), dict[str, str](), dict[str, int](), 0
     for path in paths:
         with open_parquet(path, STREAM_BYTES[0]) as file:
             schema, rows = file.schema_arrow, rows + file.metadata.num_rows
@@ -225,7 +230,11 @@ def _look(paths: Sequence[str], names: Sequence[str]) -> Look:
                 kinds.setdefault(name, str(kind))
                 if _type(kind) is None and name not in obstacles:
                     obstacles[name] = str(kind) + _first_value(file, name, kind)
-    columns = tuple(TableColumn(name, kinds[name], obstacles.get(name)) for name in names)
+                    if _is_list(kind) and _type(_storage(kind).value_type) is not None:
+                        vectors[name] = _length(file, schema.field(name))
+    columns = tuple(
+        TableColumn(name, kinds[name], obstacles.get(name), vectors.get(name, 0)) for name in names
+    )
     return Look(columns, rows, True)
 
 
@@ -252,7 +261,9 @@ def _index_columns(schema: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*index, *index_names(schema.names))))
 
 
-def _types(path: str, file: Any, names: Sequence[str], *, is_vector: bool) -> list[np.dtype[Any]]:
+def _types(
+    location: str, path: str, file: Any, names: Sequence[str], *, is_vector: bool
+) -> list[np.dtype[Any]]:
     """Types of numbers of columns of a file."""
     schema, found, wrong = file.schema_arrow, [], []
     for each in map(schema.field, names):
@@ -267,7 +278,7 @@ def _types(path: str, file: Any, names: Sequence[str], *, is_vector: bool) -> li
         else:
             found.append(kind)
     if wrong:
-        raise _no_numbers(path, file, wrong, schema)
+        raise _no_numbers(location, path, file, wrong)
     return found
 
 
@@ -304,21 +315,18 @@ def _type(kind: Any) -> np.dtype[Any] | None:
     return np.dtype(name) if name in names.values() or name.lstrip("u").startswith("int") else None
 
 
-def _no_numbers(path: str, file: Any, fields: Sequence[Any], schema: Any) -> Exception:
+def _no_numbers(location: str, path: str, file: Any, fields: Sequence[Any]) -> Exception:
     """The error for columns that hold no numbers, all at once, each with its first value."""
+    place = location.partition("::")[0]
     lists = [each for each in fields if _is_list(each.type)]
     if len(lists) == len(fields) == 1:
         name = lists[0].name
         return InputError(
             f"{path}: column {name!r} holds lists ({lists[0].type}), which is a matrix by itself. Take it "
-            f"alone: --columns {name!r} (columns=[{name!r}])"
+            f"alone: {place}::{name}"
         )
-    vectors = [each.name for each in schema if _is_list(each.type)]
-    other = (
-        f", or take the column of lists alone with columns=[{vectors[0]!r}] (--columns {vectors[0]!r})"
-        if vectors
-        else ""
-    )
+    vectors = [each.name for each in file.schema_arrow if _is_list(each.type)]
+    other = f", or take the column of lists alone: {place}::{vectors[0]}" if vectors else ""
     names = [each.name for each in fields]
     words = [
         f"column {each.name!r} holds {each.type}, no numbers{_first_value(file, each.name, each.type)}"

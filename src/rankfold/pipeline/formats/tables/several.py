@@ -34,25 +34,21 @@ def is_table_file(path: str) -> bool:
 
 
 def table_paths(location: str) -> tuple[str, ...]:
-    """Files of the table that a name stands for; nothing where it is no table.
+    """Files of the table that ``TABLE``, or ``TABLE::COLUMN``, stands for; nothing where it is no table.
 
     Raises
     ------
     SourceNotFoundError
         There is nothing of that name.
-    InputError
-        An array within a table is asked for.
     """
     places = matching_files(location)
     if places is None:
-        path, part = split_location(location)
+        path, _ = split_location(location)
         require_path(path)
         if os.path.isdir(path) and node_kind(path) is not None:
             return ()
-        paths = (path,) if is_text_table(path) else parquet_paths(path)
-        if paths and part:
-            raise InputError(f"{path} is one table, so it holds no array {part}")
-        return paths
+        return (path,) if is_text_table(path) else parquet_paths(path)
+    places = [each.partition("::")[0] for each in places]
     if all(map(is_text_table, places)) or all(each.endswith(PARQUET_ENDINGS) for each in places):
         return tuple(places)
     return ()

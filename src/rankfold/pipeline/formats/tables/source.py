@@ -16,6 +16,7 @@ import numpy as np
 from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats.arrays import ArraySource
+from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.formats.tables.columns import NumericTable
 from rankfold.pipeline.formats.tables.options import ReadOptions
 from rankfold.pipeline.formats.tables.parquet import ParquetReader
@@ -52,15 +53,17 @@ class TableSource(ArraySource):
     @property
     def path(self) -> str | None:
         """Local file or folder."""
-        return self.table
+        return split_location(self.table)[0]
 
     def stored_bytes(self) -> int:
         """Bytes of its files."""
         return self.file_bytes
 
 
-def table_source(location: str, paths: Sequence[str], *, numeric: bool = False) -> TableSource:
-    """The table of some files, in memory; ``location`` is what messages call it.
+def table_source(
+    location: str, paths: Sequence[str], *, numeric: bool = False, column: str = ""
+) -> TableSource:
+    """The table of some files, or one column of it, in memory; ``location`` is what messages call it.
 
     What was decided about its files is logged as a warning.
 
@@ -78,7 +81,8 @@ def table_source(location: str, paths: Sequence[str], *, numeric: bool = False) 
     size = sum(map(os.path.getsize, paths))
     if size > LARGEST_FILES:
         raise _too_large(location, f"has files of {format_bytes(size)}")
-    reader = table_reader(location, paths, ReadOptions(numeric=numeric, memory_bytes=READ_BYTES))
+    options = ReadOptions(numeric=numeric, memory_bytes=READ_BYTES).of_column(column)
+    reader = table_reader(location, paths, options)
     blocks, count = list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]](), 0
     if isinstance(reader, ParquetReader):
         _require_small(location, reader.rows * reader.columns * reader.dtype.itemsize)

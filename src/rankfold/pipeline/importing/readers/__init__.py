@@ -43,7 +43,7 @@ def open_reader(location: str, options: ReadOptions) -> Reader | None:
     if not options.selects and (files := files_at(path)) is not None:
         return cell_ranger_reader(files, part, options)
     if paths := table_paths(location):
-        table = table_reader(location, paths, options)
+        table = table_reader(location, paths, options.of_column(part))
         return fit_columns(table, options.memory_bytes) if isinstance(table, ParquetReader) else table
     if options.selects or options.of_text or options.numeric:
         raise InputError(
