@@ -30,18 +30,22 @@ def test_scikit_learn_finds_no_fault(estimator: Any, check: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_from_the_same_centers_clusters_are_those_of_scikit_learn(dtype: Any, sparse: bool) -> None:
+@pytest.mark.parametrize(("sparse", "weighted"), [(False, False), (True, False), (True, True)])
+def test_from_the_same_centers_clusters_are_those_of_scikit_learn(
+    dtype: Any, sparse: bool, weighted: bool
+) -> None:
+    weights = np.random.default_rng(2).integers(0, 3, 600) if weighted else None
     x, new = samples().astype(dtype), samples(50, seed=1).astype(dtype)
     given: Any = scipy.sparse.csr_array(x) if sparse else x
-    ours = KMeans(8, init=x[:8], tol=0).fit(given)
-    theirs = cluster.KMeans(8, init=x[:8], n_init=1, tol=0).fit(x)
+    ours = KMeans(8, init=x[:8], tol=0).fit(given, sample_weight=weights)
+    theirs = cluster.KMeans(8, init=x[:8], n_init=1, tol=0).fit(x, sample_weight=weights)
     np.testing.assert_array_equal(ours.labels_, theirs.labels_)
     np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, rtol=1e-4, atol=1e-5)
     assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=1e-5)
     np.testing.assert_array_equal(ours.predict(new), theirs.predict(new))
     np.testing.assert_allclose(ours.transform(new), theirs.transform(new), rtol=1e-4)
     assert ours.score(new) == pytest.approx(theirs.score(new), rel=1e-5)
+    assert ours.score(given, None, weights) == pytest.approx(theirs.score(x, None, weights), rel=1e-5)
     assert ours.transform(new).dtype == dtype
 
 

@@ -57,7 +57,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "rows": ("with_rows", "sample_rows", "row_range", "row_axes"),
     "gradient": ("grad_tol",),
     "seconds": ("time_limit",),
-    "sample_weight": ("row_weights",),
+    "sample_weight": ("row_weights", "weights"),
     "scheduler": ("client",),
     "standardize": ("scale",),
     "method": ("solver",),

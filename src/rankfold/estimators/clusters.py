@@ -101,13 +101,13 @@ class CentersOfSamples:
                 stacklevel=4,
             )
 
-    def fit_predict(self, X: Any, y: Any = None) -> Any:
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit to samples in rows, and their clusters; ``y`` is ignored."""
-        return self.fit(X).labels_  # type: ignore[attr-defined]
+        return self.fit(X, sample_weight=sample_weight).labels_  # type: ignore[attr-defined]
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit to samples in rows, and their distances from all centers; ``y`` is ignored."""
-        return self.fit(X).transform(X)  # type: ignore[attr-defined]
+        return self.fit(X, sample_weight=sample_weight).transform(X)  # type: ignore[attr-defined]
 
     def predict(self, X: Any) -> Any:
         """The nearest center of each sample."""
@@ -121,15 +121,16 @@ class CentersOfSamples:
         out[...] = cluster._kmeans.euclidean_distances(X, centers.astype(X.dtype))
         return out
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Squared distances of samples from their nearest centers in all, negative; ``y`` is ignored."""
-        return -float(self._label(X).attrs["final_inertia"])
+        return -float(self._label(X, sample_weight).attrs["final_inertia"])
 
-    def _label(self, X: Any) -> rankfold.Result:
+    def _label(self, X: Any, sample_weight: Any = None) -> rankfold.Result:
         """A single pass by the centers of the fit."""
         check_is_fitted(self)
         X = self._samples(X, reset=False)
-        return rankfold.kmeans(X, init=self.cluster_centers_, passes=1, memory=self.memory)
+        weights = _weights(sample_weight, X)
+        return rankfold.kmeans(X, init=self.cluster_centers_, passes=1, weights=weights, memory=self.memory)
 
     def _require_memory(self, X: Any) -> None:
         check_is_fitted(self)
@@ -137,6 +138,13 @@ class CentersOfSamples:
             raise ValueError(
                 "distances from all centers are for samples in memory: give parts of those on disk"
             )
+
+
+def _weights(sample_weight: Any, X: Any) -> Any:
+    """What each sample counts, checked as scikit-learn does where samples lie in memory."""
+    if sample_weight is None or is_large(X):
+        return sample_weight
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 @labeled
@@ -168,7 +176,8 @@ class KMeans(CentersOfSamples, cluster.KMeans):  # type: ignore[misc]
 
     Notes
     -----
-    Samples have no weights. ``transform`` and ``score`` are for samples in memory, ``predict`` for any.
+    ``sample_weight`` of samples on disk is anything that ``weights`` of ``rankfold.kmeans`` takes.
+    ``transform`` is for samples in memory, ``predict`` and ``score`` for any.
 
     Examples
     --------
@@ -212,9 +221,10 @@ class KMeans(CentersOfSamples, cluster.KMeans):  # type: ignore[misc]
         self.memory = memory
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any = None) -> KMeans:
-        """Fit to samples in rows; ``y`` is ignored."""
-        self.result_ = self._find(self._samples(X, reset=True), passes=self.max_iter + 1)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KMeans:
+        """Fit to samples in rows, by what each counts; ``y`` is ignored."""
+        X = self._samples(X, reset=True)
+        self.result_ = self._find(X, passes=self.max_iter + 1, weights=_weights(sample_weight, X))
         self._take(self.result_)
         return self
 
@@ -302,14 +312,16 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
         self.memory = memory
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any = None) -> MiniBatchKMeans:
-        """Fit to samples in rows; ``y`` is ignored."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MiniBatchKMeans:
+        """Fit to samples in rows, by what each counts; ``y`` is ignored."""
         X = self._samples(X, reset=True)
-        self.result_ = self._find(X, passes=self.max_iter + 1, batch_rows=self.batch_size)
+        weights = _weights(sample_weight, X)
+        self.result_ = self._find(X, passes=self.max_iter + 1, batch_rows=self.batch_size, weights=weights)
         self._take(self.result_)
         self.n_iter_ -= 1  # the last read labels samples
         self.n_steps_ = self.n_iter_ * -(-X.shape[0] // self.batch_size)
-        self.counts_ = np.asarray(self.result_.counts[...], np.float64).ravel()
+        counts = self.result_.counts if weights is None else self.result_.cluster_weights
+        self.counts_ = np.asarray(counts[...], np.float64).ravel()
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]

@@ -19,6 +19,7 @@ import rankfold as rf
 from rankfold.methods.kmeans.kept_rows import KeptRows, exponentials
 from rankfold.methods.kmeans.layout import Layout
 from rankfold.methods.kmeans.start import Sample, best_start, group_centers
+from rankfold.pipeline.errors import DataError, InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankfold.RankfoldWarning")
 
@@ -283,3 +284,105 @@ def test_the_plan_says_what_is_read(tmp_path: Path) -> None:
     with pytest.raises(rf.RankfoldError, match="--memory"):
         rf.plan("kmeans", x, k=5, memory="1MiB")
     assert Layout(rf.open(x), 5).groups == 1
+
+
+# Weights -------------------------------------------------------------------------------------------
+
+
+def weights_of(m: int = 900) -> np.ndarray:
+    weights = np.random.default_rng(3).uniform(0, 3, m)
+    weights[::7] = 0
+    return weights
+
+
+def test_weighted_clusters_are_those_of_scikit_learn() -> None:
+    x, weights = rows_of(), weights_of()
+    theirs = cluster.KMeans(9, init=x[1:10], n_init=1, tol=0).fit(x, sample_weight=weights)
+    ours = rf.kmeans(x, init=x[1:10], tol=0, weights=weights)
+    np.testing.assert_array_equal(ours.labels[...], theirs.labels_)
+    np.testing.assert_allclose(ours.centers, theirs.cluster_centers_, rtol=1e-10, atol=1e-12)
+    assert ours.attrs["final_inertia"] == pytest.approx(theirs.inertia_, rel=1e-10)
+    np.testing.assert_array_equal(ours.counts, np.bincount(theirs.labels_, minlength=9))
+    np.testing.assert_allclose(ours.cluster_weights, np.bincount(theirs.labels_, weights, minlength=9))
+    # From starts of our own, which know the weights too, it costs as little as of scikit-learn's.
+    best = cluster.KMeans(9, n_init=10, random_state=0).fit(x, sample_weight=weights).inertia_
+    for init in ("k-means||", "sample"):
+        assert rf.kmeans(x, 9, init=init, weights=weights).attrs["final_inertia"] <= 1.01 * best
+    assert rf.kmeans(x, 9, weights=weights, batch_rows=100).attrs["final_inertia"] <= 1.03 * best
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_whole_weights_are_rows_that_come_again(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, times = rows_of(200, 5, seed), rng.integers(0, 4, 200)
+    first = rng.permutation(x)[:4]
+    ours, again = (
+        rf.kmeans(each, init=first, tol=0, passes=40, **how)
+        for each, how in ((x, {"weights": times}), (np.repeat(x, times, axis=0), {}))
+    )
+    np.testing.assert_array_equal(np.repeat(ours.labels[...], times), again.labels[...])
+    np.testing.assert_allclose(ours.centers, again.centers, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(ours.inertia, again.inertia, rtol=1e-9)
+    np.testing.assert_array_equal(ours.cluster_weights, again.counts)
+
+
+def test_a_row_of_weight_zero_draws_no_center() -> None:
+    x, weights = rows_of(), np.ones(900)
+    x[::9] += 1e4
+    weights[::9] = 0
+    made = rf.kmeans(x, 6, weights=weights)
+    assert np.abs(made.centers).max() < 1e3 and (made.labels[...] >= 0).all()
+    # Centers that no row is nearest to go where rows count, not where they are farthest.
+    far = np.concatenate([x[1:3], np.full((2, x.shape[1]), -1e6)])
+    made = rf.kmeans(x, init=far, weights=weights)
+    assert np.abs(made.centers).max() < 1e3 and made.attrs["empty_clusters"] == 0
+    scaled = [rf.kmeans(x, init=x[1:4], weights=weights * 2.0**power) for power in (-60, 60)]
+    np.testing.assert_array_equal(scaled[0].centers, scaled[1].centers)
+
+
+@pytest.mark.parametrize("batch_rows", [None, 128])
+def test_bytes_of_weighted_clusters_do_not_depend_on_cuts_and_threads(
+    tmp_path: Path, batch_rows: int | None
+) -> None:
+    x, weights = rows_of(3000, 6, dtype=np.float32), weights_of(3000)
+    np.save(tmp_path / "w.npy", weights)
+    to_zarr(tmp_path / "w.zarr", weights[:, None], (256, 1))
+    made = [
+        rf.kmeans(place, 7, weights=own, batch_rows=batch_rows, threads=threads, memory=memory)
+        for place, own, threads, memory in (
+            (to_zarr(tmp_path / "x.zarr", x, (500, 6)), tmp_path / "w.npy", 1, "512MiB"),
+            (tmp_path / "x.zarr", tmp_path / "w.zarr", 2, "128MiB"),
+        )
+    ]
+    for name in ("labels", "centers", "counts", "inertia", "cluster_weights"):
+        assert np.asarray(made[0][name][...]).tobytes() == np.asarray(made[1][name][...]).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("weights", "error", "message"),
+    [
+        (-np.ones(900), DataError, r"the weight of row 0 .from 0. is -1\.0"),
+        (np.where(np.arange(900) == 700, np.nan, 1), DataError, r"the weight of row 700 .from 0. is nan"),
+        (np.zeros(900), DataError, "all rows are of weight zero"),
+        (np.full(900, 1e200), DataError, r"is 1e\+200, and weights are from 1e-100 to 1e\+100"),
+        (np.ones(899), InputError, "weights are 899 x 1, but .* has 900 rows: give one number for each"),
+        (np.ones((900, 2)), InputError, "weights are 900 x 2"),
+        (np.ones(900) * 1j, InputError, "weights are complex128, and must be real"),
+    ],
+)
+def test_weights_that_are_none_are_refused(weights: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        rf.kmeans(rows_of(), 3, weights=weights)
+
+
+def test_weights_of_other_rows_are_refused() -> None:
+    pandas = pytest.importorskip("pandas", reason="pip install pandas")
+    names = [f"r{i}" for i in range(900)]
+    frame = pandas.DataFrame(rows_of(), index=names)
+    weights = pandas.Series(weights_of(), index=names)
+    same = rf.kmeans(rows_of(), 3, weights=weights_of())
+    np.testing.assert_array_equal(rf.kmeans(frame, 3, weights=weights).centers, same.centers)
+    for method in (rf.kmeans, lambda x, k, weights: rf.nmf(np.abs(x), k, row_weights=weights)):
+        with pytest.raises(InputError, match=r"rows of .* are not those of .*: row 0 .* is 'r899', not 'r0'"):
+            method(frame, 3, weights=weights[::-1])

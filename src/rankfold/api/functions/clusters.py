@@ -22,6 +22,7 @@ def kmeans(
     passes: int = DEFAULT_PASSES,
     seed: int = 0,
     batch_rows: int | None = None,
+    weights: object = None,
     **where: Unpack[Growable],
 ) -> Result:
     """Clusters of the rows of a matrix that may be larger than memory, around their means.
@@ -48,6 +49,9 @@ def kmeans(
     batch_rows : int, optional
         Mini-batches: centers move after so many rows, many times in a read, which one worker does after the
         other; rows are taken in their order. One more pass labels rows by the centers.
+    weights : (m,) numbers, or anything ``svd`` takes, (m, 1), optional
+        What each row counts, at least 0, as if it came so many times: centers are weighted means. A row of
+        weight 0 is labeled, and moves no center.
     others
         As for ``svd``.
 
@@ -55,14 +59,15 @@ def kmeans(
     -------
     Result
         ``labels`` (m,) int32, the nearest of ``centers`` (k, n) float64, the first of equal ones; ``counts``
-        (k,) of rows; ``inertia``, the sum of squared distances from the nearest centers, at each pass.
+        (k,) of rows; ``inertia``, the sum of squared distances from the nearest centers, by weight, at each
+        pass; with ``weights`` also ``cluster_weights`` (k,), their sums over the rows of each cluster.
         ``attrs`` has the last of these as ``final_inertia``, ``change``, which is compared with ``tol``, why
         passes ``stopped``, and how many ``empty_clusters`` there are.
 
     Raises
     ------
     InputError, OutputError, PlanError, DataError
-        As for ``svd``.
+        As for ``svd``; ``DataError`` for weights that are negative or no numbers, or all zero.
 
     Notes
     -----
@@ -90,4 +95,4 @@ def kmeans(
     ((60,), (2, 2))
     """
     how = {"n_init": n_init, "tol": tol, "passes": passes, "seed": seed, "batch_rows": batch_rows}
-    return run(KMEANS.task(opened(x, where), k, init=init, **how), where)
+    return run(KMEANS.task(opened(x, where), k, init=init, weights=weights, **how), where)

@@ -157,6 +157,8 @@ def _group_means(clusters: Clusters) -> GroupMeans:
 def grow_clusters(task: Task, earlier: Result | None, first: int, grows: str) -> Step:
     """See ``Method.grow``."""
     assert isinstance(task, Clustering)  # noqa: S101 - that is what the registry says
+    if task.weights is not None:
+        raise InputError("kmeans with weights does not grow: leave out grows")
     rows = task.source.shape[0]
     if earlier is None:
         return Step(task, rows)

@@ -44,6 +44,9 @@ class KMeansArguments:
     batch_rows: Annotated[
         int | None, Argument("rows after which centers move, in mini-batches; by default all", least=1)
     ] = None
+    weights: Annotated[
+        str | None, Argument("what each row counts: a matrix of one column", holds="matrix", metavar="STORE")
+    ] = None
 
 
 KMEANS = Method(
@@ -54,7 +57,7 @@ KMEANS = Method(
     topic=SEARCH,
     matrices=("centers",),
     laws={"labels": Law(("row",), WHOLE, 0, below=("cluster",))},
-    arrays=("labels", "centers", "counts", "inertia", "means?"),
+    arrays=("labels", "centers", "counts", "inertia", "cluster_weights?", "means?"),
     growth="rankfold.methods.growth.clusters:grow_clusters",
     edition=2,  # centers are exchanged on the sample
     loops="rankfold.methods.kmeans.warm:warm_clusters",

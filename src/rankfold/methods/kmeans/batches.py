@@ -30,6 +30,7 @@ from rankfold.methods.kmeans.request import ClusterRequest
 from rankfold.methods.kmeans.start import change_of, inertia_of
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.panels import Panels, numbers
+from rankfold.methods.parts.row_weights import RowWeights
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import Sum, Workspace
 from rankfold.pipeline.engine.run import Run
@@ -55,6 +56,7 @@ class BatchPass(OverClusters):
     row_seconds: float
     groups: int = 1
     kept: tuple[KeptRows, ...] = ()
+    weights: RowWeights | None = None
     copies: ClassVar[int] = 15  # those of a batch besides, as they are packed and on their way
 
     def sums(self) -> Mapping[str, Sum]:
@@ -77,10 +79,10 @@ class BatchPass(OverClusters):
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Take in a panel, by grains, and by batches."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
-            x = numbers(grain.raw)
+            x, own = numbers(grain.raw), self.weights_of(grain)
             for first, last in self._pieces(grain.first, grain.last):
                 here = slice(first - grain.first, last - grain.first)
-                self._add(state, work, x[here], here)
+                self._add(state, work, x[here], here, None if own is None else own[here])
                 if not self.is_finite(state, work, grain, state["squares"]):
                     state["squares"][:] = 0
                     break
@@ -94,13 +96,13 @@ class BatchPass(OverClusters):
             yield first, end
             first = end
 
-    def _add(self, state: State, work: Workspace, x: Array, here: slice) -> None:
+    def _add(self, state: State, work: Workspace, x: Array, here: slice, weights: Float64 | None) -> None:
         """Label some rows of a batch, and add them to its sums, row by row whatever the grains."""
         labels, bounds = work.labels[here, 0], work.bounds[here]
         labels[...] = -1
         sums: dict[str, Any] = {name: state[name] for name in ("sums", "counts", "squares")}
         centers = centers_of(state["centers"], work.shift, work.groups)
-        assign_rows(x, centers, labels=labels, bounds=bounds, **sums)
+        assign_rows(x, centers, labels=labels, bounds=bounds, weights=weights, **sums)
 
     def _move(self, state: State, work: Workspace) -> None:
         """End a batch."""
@@ -150,7 +152,9 @@ def by_batches(run: Run, request: ClusterRequest, layout: Layout, centers: Float
     """Passes until centers rest, or one is left to label rows by them."""
     k = len(centers)
     # Centers that a sample has led to are means of its rows; those of a caller may be anything.
-    share = 0.0 if request.init == "custom" else layout.sample[0].count / k
+    rows = layout.source.shape[0]
+    mass = float(rows) if layout.weights is None else layout.weights.total()
+    share = 0.0 if request.init == "custom" else layout.sample[0].count / k * (mass / rows)
     given, made = np.full(k, share), Batches(centers, [], np.inf, "")
     while not made.reason:
         name = f"batches-{run.passes + 1:02d}"
@@ -160,7 +164,7 @@ def by_batches(run: Run, request: ClusterRequest, layout: Layout, centers: Float
         state = run.pass_over_data(name, dataclasses.replace(fold, constants=constants))
         refuse_bad(state, layout.source)
         moved, squares = state["centers"] - made.centers, float(state["all_squares"][0])
-        made.change = change_of(moved, state["total"], squares, layout.source.shape[0])
+        made.change = change_of(moved, state["total"], squares, mass)
         made.centers, given = state["centers"], state["given"]
         before, cost = (made.inertia or [np.inf])[-1], float(state["cost"][0])
         made.inertia.append(cost)
@@ -178,4 +182,4 @@ def batch_pass(layout: Layout, slots: int, dtype: np.dtype[Any], batch_rows: int
     edges = panels.cut.panels
     one = Cut(edges, np.array([0, len(edges) - 1]), panels.cut.grain_rows)
     panels = dataclasses.replace(panels, cut=one)
-    return BatchPass(panels, NOWHERE, layout.k, dtype, batch_rows, layout.row_seconds)
+    return BatchPass(panels, NOWHERE, layout.k, dtype, batch_rows, layout.row_seconds, weights=layout.weights)

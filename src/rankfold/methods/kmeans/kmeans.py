@@ -24,6 +24,7 @@ from rankfold.methods.kmeans.request import ClusterRequest, centers_among, diges
 from rankfold.methods.kmeans.start import First, Sample, best_start, means, weigh
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
+from rankfold.methods.parts.row_weights import BLOCK_ROWS, RowWeights, open_row_weights
 from rankfold.methods.parts.sample import Sample as FewRows
 from rankfold.methods.parts.square_range import refuse_size
 from rankfold.methods.svd.request import integer
@@ -67,8 +68,17 @@ class Clustering:
     given: Float64 | None = None
     """Centers to start from."""
 
+    weights: RowWeights | None = None
+    """What each row counts."""
+
     @classmethod
-    def of(cls, source: Source, parameters: ClusterRequest, given: Float64 | None = None) -> Clustering:
+    def of(
+        cls,
+        source: Source,
+        parameters: ClusterRequest,
+        given: Float64 | None = None,
+        weights: RowWeights | None = None,
+    ) -> Clustering:
         """Check that it can be done."""
         parameters.check(source.shape, source.name)
         if parameters.init == "custom" and given is None:
@@ -84,16 +94,17 @@ class Clustering:
                 f"{source.shape[1]} columns were asked for"
             )
         _ = Layout(source, parameters.k).view.dtype  # refuses complex numbers
-        return cls(source, parameters, given)
+        return cls(source, parameters, given, weights)
 
     @property
     def layout(self) -> Layout:
         """How it is cut."""
-        return Layout(self.source, self.parameters.k)
+        return Layout(self.source, self.parameters.k, self.weights)
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
-        return {**self.parameters.as_dict(), "centers": digest(self.given)}
+        weights = {} if self.weights is None else {"weights": self.weights.source.fingerprint()}
+        return {**self.parameters.as_dict(), "centers": digest(self.given), **weights}
 
     def outputs(self) -> tuple[Output, ...]:
         """See the protocol."""
@@ -103,6 +114,7 @@ class Clustering:
             Output("centers", (k, columns), WIDE),
             Output("counts", (k,), np.dtype(np.int64)),
             Output("inertia", (self.parameters.passes,), WIDE),
+            *(() if self.weights is None else (Output("cluster_weights", (k,), WIDE),)),
         )
 
     @property
@@ -182,12 +194,15 @@ class Clustering:
         rows = sum(each.count for each in layout.sample)
         sample = rows * (3 * layout.row_bytes + 8 * (6 * (3 + int(np.log(k))) + layout.groups))
         tile = min(TILE_ROWS, rows + k) * (24 * k + 2 * layout.row_bytes)
-        return 8 * 12 * k * (columns + 1) + tile + few + (0 if self.given is not None else sample)
+        weighing = 0 if self.weights is None else self.weights.read_bytes(BLOCK_ROWS) + 4 * 8 * rows
+        return 8 * 12 * k * (columns + 1) + tile + few + weighing + (0 if self.given is not None else sample)
 
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
         """See the protocol."""
+        if self.weights is not None:
+            self.weights.total()  # refuses what is no weight
         with one_blas_thread():
             centers, shift = self._start(run)
             clusters, reason = self._clusters(run, centers, shift)
@@ -231,24 +246,29 @@ class Clustering:
         refuse_bad(state, self.source)
 
         def choose() -> dict[str, Array]:
-            return {"centers": self._best(weigh(state, first, self.layout.sample, self.source.shape[0]))}
+            kept, rows = self.layout.sample, self.source.shape[0]
+            return {"centers": self._best(weigh(state, first, kept, rows, self.weights))}
 
         return run.prepare(run.part("centers.part"), choose)["centers"], shift
 
     def _look(self) -> dict[str, Array]:
         """Some rows, and centers of these."""
         layout, wanted = self.layout, 0 if self.given is not None else self.parameters.k
-        rows = FewRows.of(layout.view, wanted).read()
+        few = FewRows.of(layout.view, wanted)
+        rows = few.read()
         size = float(np.abs(rows).max(initial=0.0))
         if 0 < size < FAINTEST:
             refuse_size(self.source, size)
         shift = rows.mean(axis=0, dtype=np.float64).astype(working_type(layout, rows))
         if not wanted:
             return {"shift": shift}
-        sample = Sample(rows.astype(layout.view.dtype), np.ones(len(rows)), shift)
+        own = np.ones(len(rows))
+        if self.weights is not None:
+            own = np.concatenate([self.weights.read(*span) for span in few.spans])
+        sample = Sample.of(rows.astype(layout.view.dtype), own, shift)
         if self.parameters.init == "sample":
             return {"shift": shift, "centers": self._best(sample)}
-        first = First.of(sample, min(wanted, len(rows)), self.parameters.seed, layout.groups)
+        first = First.of(sample, min(wanted, len(sample.rows)), self.parameters.seed, layout.groups)
         return {"shift": shift, "centers": first.centers, "rarity": first.rarity}
 
     def _best(self, sample: Sample) -> Float64:
@@ -264,17 +284,20 @@ class Clustering:
         if first is not None:
             k, dtype = len(first.centers), first.shift.dtype
         each = k, 1, dtype, kept, self.parameters.seed, layout.row_seconds
-        return SamplePass(panels, constants, *each)
+        return SamplePass(panels, constants, *each, weights=self.weights)
 
     def _write(self, folder: Path, index: int = 0, array: Path = NOWHERE) -> WriteLabels:
-        return WriteLabels(self.layout.label_cut, self.layout.labels(folder, index), array)
+        counted = 0 if self.weights is None else self.parameters.k
+        return WriteLabels(self.layout.label_cut, self.layout.labels(folder, index), array, counted)
 
     def _write_result(self, run: Run, clusters: Clusters, reason: str, fingerprint: str) -> dict[str, Any]:
         rows, cut = self.source.shape[0], self.layout.label_cut
         array = create_output(run.result, "labels", (rows,), np.int32, (cut.panel_rows,))
-        run.sweep("labels", self._write(run.scratch, clusters.index - 1, array))
-        counts = np.rint(clusters.counts).astype(np.int64)
+        state = run.sweep("labels", self._write(run.scratch, clusters.index - 1, array))
+        counts = np.rint(clusters.counts).astype(np.int64) if self.weights is None else state["counts"]
         arrays = {"centers": clusters.centers, "counts": counts, "inertia": np.array(clusters.inertia)}
+        if self.weights is not None:
+            arrays["cluster_weights"] = clusters.counts
         if run.growth is not None:
             sums = clusters.shift, clusters.sums, clusters.counts
             arrays["means"] = means(clusters.centers, *sums)
@@ -285,7 +308,7 @@ class Clustering:
             "final_inertia": clusters.inertia[-1],
             "steps": len(clusters.inertia),
             "change": clusters.change if np.isfinite(clusters.change) else None,
-            "empty_clusters": int((counts == 0).sum()),
+            "empty_clusters": int((clusters.counts == 0).sum()),
             "stopped": reason,
             "converged": reason != "passes",
         }
@@ -315,6 +338,7 @@ def kmeans_task(
     passes: object = DEFAULT_PASSES,
     seed: object = 0,
     batch_rows: object = None,
+    weights: object = None,
 ) -> Clustering:
     """What is to be clustered, checked; arguments of ``rankfold.kmeans``."""
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
@@ -330,4 +354,5 @@ def kmeans_task(
     source = open_source(x)
     if given is not None:
         given = centers_among(given, init, source)
-    return Clustering.of(source, request, given)
+    own = None if weights is None else RowWeights(open_row_weights(weights, source, "weights"))
+    return Clustering.of(source, request, given, own)

@@ -10,6 +10,7 @@ import numpy as np
 
 from rankfold.methods.kmeans.kept_rows import KeptRows
 from rankfold.methods.parts.panels import Panels
+from rankfold.methods.parts.row_weights import RowWeights
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
@@ -42,6 +43,8 @@ class Layout:
 
     source: Source
     k: int
+    weights: RowWeights | None = None
+    """What each row counts; None for one each."""
 
     @property
     def view(self) -> View:

@@ -15,7 +15,8 @@ from rankfold.kernels.clustering.far_rows import own_distances
 from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
 from rankfold.methods.kmeans.kept_rows import KeptRows, exponentials
 from rankfold.methods.parts.finite import BAD
-from rankfold.methods.parts.panels import OverPanels, Panels, numbers
+from rankfold.methods.parts.panels import Grain, OverPanels, Panels, numbers
+from rankfold.methods.parts.row_weights import RowWeights
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.device import HOST, Device
@@ -42,6 +43,7 @@ class OverClusters(OverPanels):
     groups: int
     dtype: np.dtype[Any]
     kept: tuple[KeptRows, ...]
+    weights: RowWeights | None
     copies: ClassVar[int] = 6
     """Of the centers, as they are packed and in between."""
 
@@ -76,7 +78,8 @@ class OverClusters(OverPanels):
         copied = lent is not None and not lent.flags.c_contiguous
         grain = rows * (n * max(4, self.panels.view.source.dtype.itemsize) * copied + 6 * 8)
         keeping = sum(each.count * (2 * n * each.dtype.itemsize + 10 * 8) for each in self.kept)
-        return 8 * self.copies * self.k * (n + 4) + tiles + grain + keeping
+        weighing = 0 if self.weights is None else self.weights.read_bytes(rows) + 2 * 8 * rows
+        return 8 * self.copies * self.k * (n + 4) + tiles + grain + keeping + weighing
 
     @property
     def operand_bytes(self) -> int:
@@ -98,7 +101,13 @@ class OverClusters(OverPanels):
             if name not in rows:
                 total[name] = each.combine(total[name], other[name])
 
-    def assign(self, state: State, work: Workspace, x: Array, *, whole: bool) -> None:
+    def weights_of(self, grain: Grain) -> Float64 | None:
+        """What the rows of a grain count."""
+        return None if self.weights is None else self.weights.read(grain.first, grain.last)
+
+    def assign(
+        self, state: State, work: Workspace, x: Array, weights: Float64 | None, *, whole: bool
+    ) -> None:
         """Label the rows of a grain, from the labels and bounds in the buffers."""
         rows = len(x)
         squares = np.zeros(1)
@@ -110,6 +119,7 @@ class OverClusters(OverPanels):
             sums=state["sums"],
             counts=state["counts"],
             squares=squares,
+            weights=weights,
             whole=whole,
         )
         state["squares"] += squares
@@ -146,6 +156,7 @@ class SamplePass(OverClusters):
 
     seed: int
     row_seconds: float
+    weights: RowWeights | None = None
 
     def buffers(self) -> Mapping[str, Buffer]:
         """How rare each cluster is, besides."""
@@ -155,13 +166,13 @@ class SamplePass(OverClusters):
         """Take in a panel, grain by grain."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             x, rows, first = numbers(grain.raw), grain.last - grain.first, grain.first
-            labels, squares = work.labels[:rows], work.distances[:rows]
+            labels, squares, own = work.labels[:rows], work.distances[:rows], self.weights_of(grain)
             labels[...] = -1
-            self.assign(state, work, x, whole=True)
+            self.assign(state, work, x, own, whole=True)
             own_distances(x, work.exact, labels[:, 0], out=squares)
             if not self.is_finite(state, work, grain, squares):
                 continue
-            likely = likelihoods(squares, work.rarity[labels[:, 0]])
+            likely = likelihoods(squares, work.rarity[labels[:, 0]], own)
             for kept, purpose, weights in zip(self.kept, PURPOSES, likely, strict=True):
                 with np.errstate(divide="ignore"):
                     keys = exponentials(self.seed, purpose, first, grain.last) / weights
@@ -171,9 +182,12 @@ class SamplePass(OverClusters):
 PURPOSES = (Purpose.CLUSTER_SAMPLE, Purpose.CLUSTER_FAR_SAMPLE)
 
 
-def likelihoods(squares: Float64, rarity: Float64) -> tuple[Float64, Float64]:
-    """Weights that rows are sampled by, either time; no row that is at a center counts as far."""
-    return 1 + rarity, squares
+def likelihoods(squares: Float64, rarity: Float64, own: Float64 | None) -> tuple[Float64, Float64]:
+    """Weights that rows are sampled by, either time; no row that is at a center counts as far.
+
+    A row that counts more is as likely as so many that are equal.
+    """
+    return (1 + rarity, squares) if own is None else ((1 + rarity) * own, squares * own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,18 +212,19 @@ class LloydPass(OverClusters):
     """Room for the rows that are farthest from their centers, if clusters are without rows."""
 
     row_seconds: float
+    weights: RowWeights | None = None
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Take in a panel, grain by grain."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             x, rows, first = numbers(grain.raw), grain.last - grain.first, grain.first
-            buffers = work.labels[:rows], work.bounds[:rows]
+            buffers, own = (work.labels[:rows], work.bounds[:rows]), self.weights_of(grain)
             if self.before is None:
                 buffers[0][...] = -1
             else:
                 for buffer, scratch in zip(buffers, self.before, strict=True):
                     work.device.fill(buffer, functools.partial(scratch.read_into, start=first))
-            self.assign(state, work, x, whole=self.whole)
+            self.assign(state, work, x, own, whole=self.whole)
             if self.whole and not self.is_finite(state, work, grain, state["squares"]):
                 state["squares"][:] = 0
                 continue
@@ -218,7 +233,8 @@ class LloydPass(OverClusters):
             for kept in self.kept:
                 squares = work.distances[:rows]
                 own_distances(x, work.exact, buffers[0][:, 0], out=squares)
-                kept.take(state, -squares, first, x)
+                # What counts nothing is no place for a center.
+                kept.take(state, -squares if own is None else np.where(own > 0, -squares, np.inf), first, x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +244,9 @@ class WriteLabels(DeclaredFold):
     cut: Cut
     labels: ScratchMatrix
     array: Path
+    clusters: int = 0
+    """Clusters whose rows are counted; 0 for none."""
+
     slots: int = 1
     row_seconds: float = 1e-8
 
@@ -236,13 +255,15 @@ class WriteLabels(DeclaredFold):
         return {"labels": Buffer((self.cut.panel_rows, 1), INT32)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
-        return {"rows": Sum((1,), np.dtype(np.int64))}
+        """Rows that were written, and those of each cluster."""
+        whole = np.dtype(np.int64)
+        counts = {"counts": Sum((self.clusters,), whole)} if self.clusters else {}
+        return {"rows": Sum((1,), whole), **counts}
 
     @property
     def beside_bytes(self) -> int:
-        """A chunk that is filled up."""
-        return 4 * self.cut.panel_rows
+        """A chunk that is filled up, or whose labels are counted."""
+        return (4 if not self.clusters else 8) * self.cut.panel_rows + 8 * self.clusters
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Write some labels."""
@@ -250,3 +271,5 @@ class WriteLabels(DeclaredFold):
         self.labels.read_into(labels, start)
         write_whole_chunks(self.array, labels[:, 0], (start, stop))
         state["rows"] += stop - start
+        if self.clusters:
+            state["counts"] += np.bincount(labels[:, 0], minlength=self.clusters)

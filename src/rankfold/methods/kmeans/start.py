@@ -17,6 +17,7 @@ from rankfold.kernels.clustering.far_rows import own_distances
 from rankfold.kernels.clustering.nearest_centers import assign_rows, centers_of
 from rankfold.methods.kmeans.kept_rows import KeptRows
 from rankfold.methods.kmeans.passes import likelihoods
+from rankfold.methods.parts.row_weights import RowWeights
 from rankfold.methods.random_keys import Purpose
 from rankfold.pipeline.storage.checkpoint import State
 
@@ -49,6 +50,16 @@ class Sample:
     shift: Array
     """(n,) near the mean, in the type that rows are multiplied in."""
 
+    @classmethod
+    def of(cls, rows: Array, weights: Float64, shift: Array) -> Sample:
+        """Rows that count something; all, one each, where none does."""
+        counting = weights > 0
+        if counting.all():
+            return cls(rows, weights, shift)
+        if not counting.any():
+            return cls(rows, np.ones(len(rows)), shift)
+        return cls(rows[counting], weights[counting], shift)
+
 
 @dataclass(frozen=True, slots=True)
 class First:
@@ -56,7 +67,7 @@ class First:
 
     centers: Float64
     rarity: Float64
-    """(k,) rows of an even share over rows that each center has."""
+    """(k,) rows of an even share over rows that each center has, by their weights."""
 
     shift: Array
 
@@ -64,21 +75,26 @@ class First:
     def of(cls, sample: Sample, k: int, seed: int, most_groups: int) -> First:
         """Of some rows, by one start."""
         centers, _ = best_start(sample, k, 1, seed, most_groups)
-        counts = np.bincount(nearest(sample.rows, centers, sample.shift)[0], minlength=k)
-        return cls(centers, len(sample.rows) / (k * np.maximum(counts, 1.0)), sample.shift)
+        labels, _ = nearest(sample.rows, centers, sample.shift)
+        masses, mass = np.bincount(labels, sample.weights, minlength=k), float(sample.weights.sum())
+        return cls(centers, mass / (k * np.maximum(masses, mass / len(sample.rows))), sample.shift)
 
 
-def weigh(state: State, first: First, kept: Sequence[KeptRows], all_rows: int) -> Sample:
+def weigh(
+    state: State, first: First, kept: Sequence[KeptRows], all_rows: int, weights: RowWeights | None
+) -> Sample:
     """The rows that a read has kept, each by how unlikely it was, and by the rows of its cluster.
 
     A row of likelihood w is among those before the next key t with probability 1 - exp(-w t), and so it is
-    by either of two likelihoods with 1 - exp(-w t - w' t'). Weights in each of the first clusters are brought
-    to add up to its rows, which the same read has counted; one of which no row was kept is there by the mean
-    of its rows.
+    by either of two likelihoods with 1 - exp(-w t - w' t'). It stands for its own weight over that
+    probability. Weights in each of the first clusters are brought to add up to those of its rows, which the
+    same read has added up; one of which no row was kept is there by the mean of its rows.
     """
     held = [each.held(state) for each in kept]
     if len(held[0][0]) >= all_rows:
-        return Sample(held[0][2], np.ones(all_rows), first.shift)
+        _, ids, rows = held[0]
+        each = np.ones(all_rows) if weights is None else _weights_at(weights, ids)
+        return Sample.of(rows, each, first.shift)
     # Of those that are far there may be fewer than there is room for: then all are there.
     limits = [
         keys[-1] if len(keys) == each.count else np.inf for (keys, *_), each in zip(held, kept, strict=True)
@@ -90,11 +106,23 @@ def weigh(state: State, first: First, kept: Sequence[KeptRows], all_rows: int) -
     rows = np.concatenate([rows[: each.count - 1] for (*_, rows), each in zip(held, kept, strict=True)])[
         places
     ]
+    own = None if weights is None else weights.at(names)
+    if own is not None:
+        rows, own = rows[own > 0], own[own > 0]
     labels, squares = nearest(rows, first.centers, first.shift)
-    hazard = np.zeros(len(names))
-    for weights, limit in zip(likelihoods(squares, first.rarity[labels]), limits, strict=True):
-        hazard += np.multiply(weights, limit, out=np.zeros(len(names)), where=weights > 0)
-    return _stratify(Sample(rows, 1 / -np.expm1(-hazard), first.shift), labels, first, state)
+    hazard = np.zeros(len(rows))
+    for likely, limit in zip(likelihoods(squares, first.rarity[labels], own), limits, strict=True):
+        hazard += np.multiply(likely, limit, out=np.zeros(len(rows)), where=likely > 0)
+    each = 1 / -np.expm1(-hazard)
+    return _stratify(Sample(rows, each if own is None else own * each, first.shift), labels, first, state)
+
+
+def _weights_at(weights: RowWeights, rows: Int64) -> Float64:
+    """Weights of rows in any order."""
+    order = np.argsort(rows, kind="stable")
+    found = np.empty(len(rows))
+    found[order] = weights.at(rows[order])
+    return found
 
 
 def _stratify(sample: Sample, labels: npt.NDArray[np.int32], first: First, state: State) -> Sample:
@@ -225,12 +253,13 @@ def inertia_of(centers: Float64, shift: Array, sums: Float64, counts: Float64, s
     return max(cost, 0.0)
 
 
-def change_of(moved: Float64, total: Float64, squares: float, rows: int) -> float:
+def change_of(moved: Float64, total: Float64, squares: float, mass: float) -> float:
     """Squared movement of all centers (k, n) over the mean variance of columns.
 
-    ``total`` (n,) and ``squares`` are sums over rows less a shift, and over their squares.
+    ``total`` (n,) and ``squares`` are sums over rows less a shift, and over their squares; ``mass`` is the
+    number of rows, or the sum of their weights.
     """
-    variance = max(squares - float(total @ total) / rows, 0.0) / (rows * len(total))
+    variance = max(squares - float(total @ total) / mass, 0.0) / (mass * len(total))
     apart = float((moved**2).sum())
     return apart / variance if variance > 0 else (np.inf if apart > 0 else 0.0)
 

@@ -11,7 +11,7 @@ from rankfold.methods.nmf.request import CustomStart, FactorRequest
 from rankfold.methods.nmf.weighted.rows import (
     RowWeightedNonnegative,
     check_row_weights,
-    open_row_weights,
+    open_row_factors,
 )
 from rankfold.methods.nmf.weighted.sources import Weights
 from rankfold.methods.nmf.weighted.task import WeightedNonnegative
@@ -46,7 +46,7 @@ def nmf_task(
     beside = None
     if row_weights is not None:
         check_row_weights(request)
-        beside = open_row_weights(row_weights, source.shape[0], source.name, root=request.loss == "frobenius")
+        beside = open_row_factors(row_weights, source, root=request.loss == "frobenius")
     if weights is not None or missing == "ignore":
         weighing = None if weights is None else open_source(weights)
         if weighing is not None:

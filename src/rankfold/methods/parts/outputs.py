@@ -70,6 +70,7 @@ LAWS = {
     "centers": Law(("cluster", "column"), STORED),
     "means": Law(("cluster", "column"), REAL),
     "counts": Law(("cluster",), WHOLE, 0),
+    "cluster_weights": Law(("cluster",), REAL, 0),
     "inertia": Law(("pass",), REAL, 0),
     "history": Law(("measure", "quantity"), REAL),
     "indices": Law(("row", "neighbor"), WHOLE, 0, below=("other",)),

@@ -73,6 +73,12 @@ class Sample:
         return self.places * self.rows_per_place
 
     @property
+    def spans(self) -> list[tuple[int, int]]:
+        """First long row of each place, and one past the last."""
+        starts = (self.view.long * i // self.places for i in range(self.places))
+        return [(start, start + self.rows_per_place) for start in starts]
+
+    @property
     def read_bytes(self) -> int:
         """What reading a place takes besides its rows, which begin anywhere in a chunk."""
         return max(self.view.read_bytes(self.rows_per_place), self.view.read_bytes(1))
@@ -96,10 +102,9 @@ class Sample:
     def _read(self) -> Array:
         view, each = self.view, self.rows_per_place
         out = view.panel_buffer(self.rows, view.source.dtype)
-        for i in range(self.places):
-            start = view.long * i // self.places
+        for i, span in enumerate(self.spans):
             there = view.part(out, i * each, (i + 1) * each)
-            view.read(there, start, start + each)
+            view.read(there, *span)
             if out.dtype.kind == "f":
                 there[~np.isfinite(there)] = 0
         return out

@@ -28,4 +28,4 @@ def density_task(
     """Samples, and where their density is wanted; arguments of ``rankfold.density``."""
     source, others = open_points(x, targets)
     request = density_request(kernel, bandwidth, tol, seed, source.shape)
-    return KernelSums(source, others, open_weights(weights, source.shape[0], source.name), request)
+    return KernelSums(source, others, open_weights(weights, source), request)

@@ -27,7 +27,7 @@ def kernel_sum_task(
     """What is to be summed; arguments of ``rankfold.kernel_sum``."""
     source, others = open_points(x, targets)
     request = sum_request(kernel, softening, bandwidth, forces, tol, seed)
-    return KernelSums(source, others, open_weights(weights, source.shape[0], source.name), request)
+    return KernelSums(source, others, open_weights(weights, source), request)
 
 
 def open_points(x: object, targets: object) -> tuple[Source, Source | None]:

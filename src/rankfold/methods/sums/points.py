@@ -7,7 +7,6 @@ see ``rankfold.pipeline.engine.by_reference``.
 from __future__ import annotations
 
 import itertools
-import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +15,11 @@ import numpy.typing as npt
 from rankfold.kernels.sums.moments import moments_bytes
 from rankfold.kernels.sums.tree import SumTree, tree_bytes
 from rankfold.kernels.sums.tree_sums import Sources
+from rankfold.methods.parts.row_weights import open_row_weights
 from rankfold.methods.tree.coordinates import PointReader
 from rankfold.methods.tree.points import read_edges
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.errors import DataError, InputError
-from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.regular import is_regular
+from rankfold.pipeline.errors import DataError
 
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
@@ -125,21 +123,9 @@ def building_bytes(reader: PointReader) -> int:
 # Weights ------------------------------------------------------------------------------------------
 
 
-def open_weights(value: object, rows: int, name: str) -> Source | None:
-    """Weights of rows, checked for their number: m of them, or a matrix of one column."""
-    if value is None:
-        return None
-    if isinstance(value, str | os.PathLike) and str(value).endswith(".npy"):
-        value = np.load(value, mmap_mode="r") if is_regular(value) else value
-    if not isinstance(value, str | os.PathLike | Source) and np.ndim(value) == 1:  # type: ignore[arg-type]
-        value = np.array(value).reshape(-1, 1)
-    source = open_source(value)
-    if source.shape != (rows, 1):
-        raise InputError(
-            f"weights are {source.shape[0]} x {source.shape[1]}, but {name} has {rows} rows: give one number "
-            "for each"
-        )
-    return source
+def open_weights(value: object, source: Source) -> Source | None:
+    """Weights of the rows of a matrix; None where none are given."""
+    return None if value is None else open_row_weights(value, source, "weights")
 
 
 def read_weights(source: Source | None, rows: int) -> Float64:

@@ -89,11 +89,11 @@ def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
 _REMEDY = ". Give rows with the same columns"
 
 
-def _first(own: Names, wanted: Names) -> str:
-    """The first column that differs, in words."""
+def _first(own: Names, wanted: Names, one: str = "column") -> str:
+    """The first column, or row, that differs, in words."""
     for number in range(min(len(own), len(wanted))):
         if own.word(number) != wanted.word(number):
-            return f"column {number} (from 0) is {own.word(number)}, not {wanted.word(number)}"
+            return f"{one} {number} (from 0) is {own.word(number)}, not {wanted.word(number)}"
     return f"there are {len(own)}, not {len(wanted)}"
 
 
@@ -102,6 +102,5 @@ def require_same_rows(source: Source, other: Source) -> None:
     own, theirs = names_of(source, 0), names_of(other, 0)
     if own is None or theirs is None or own.is_like(theirs) or len(own) != len(theirs):
         return
-    raise InputError(
-        f"rows of {source.name} are not those of {other.name}: {_first(own, theirs)}. Give both in one order"
-    )
+    first = _first(own, theirs, "row")
+    raise InputError(f"rows of {source.name} are not those of {other.name}: {first}. Give both in one order")

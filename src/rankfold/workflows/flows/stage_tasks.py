@@ -171,6 +171,7 @@ def _factors(stage: BaseStage, scene: StageInputs) -> Task:
 
 def _clusters(stage: BaseStage, scene: StageInputs) -> Task:
     arguments, init, x = stage.arguments(), _text_of(stage, "init"), scene.matrix(_text_of(stage, "input"))
+    arguments["weights"] = _resolve_key(stage, "weights", scene)
     start = init if init in words_for(stage, "init") else scene.result(init)
     if not isinstance(start, StageResult):
         return METHODS["kmeans"].task(x, init=start, **arguments)

@@ -10,7 +10,6 @@ A pass costs what it costs without weights, for sparse matrices too.
 from __future__ import annotations
 
 import dataclasses
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +20,16 @@ from rankfold.methods.nmf.alternation import Factors, Model
 from rankfold.methods.nmf.nmf import NmfFit, Nonnegative, compression_of
 from rankfold.methods.nmf.request import FactorRequest
 from rankfold.methods.nmf.start import FactorStart
+from rankfold.methods.parts.row_weights import (
+    BLOCK_ROWS,
+    NO_WEIGHT,
+    RowWeights,
+    open_row_weights,
+    require_weights,
+)
 from rankfold.methods.svd.strategy import Strategy, choose_strategy
 from rankfold.pipeline.chunks.geometry import Span
-from rankfold.pipeline.data.dtypes import ConvertedSource, require_real
+from rankfold.pipeline.data.dtypes import ConvertedSource
 from rankfold.pipeline.data.source import (
     CompressedSource,
     Csr,
@@ -35,17 +41,12 @@ from rankfold.pipeline.data.source import (
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.errors import DataError, InputError
-from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.regular import is_regular
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.manifest import require_whole_input
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
-
-BLOCK_ROWS = 2**16
-"""Rows whose weights are looked at together."""
 
 BLOCK_BYTES = 2**20
 """Of the long factor that are divided together."""
@@ -55,11 +56,8 @@ USUAL = 1e6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RowWeights:
+class RowFactors(RowWeights):
     """A number for each row, and what rows are multiplied by for it."""
-
-    source: Source
-    """(rows, 1)."""
 
     root: bool
     """Whether that is its square root: for squares."""
@@ -74,12 +72,6 @@ class RowWeights:
             factors = np.sqrt(weights) if self.root else weights
         return np.where(factors < np.finfo(dtype).tiny, 0.0, factors)
 
-    def read(self, start: int, stop: int) -> Float64:
-        """Weights of some rows."""
-        out = np.empty((stop - start, 1), self.source.dtype)
-        self.source.read_into(out, (start, stop), (0, 1))
-        return out[:, 0].astype(np.float64)
-
     def largest(self) -> float:
         """The largest of those that are weights."""
         rows, largest = self.source.shape[0], 0.0
@@ -93,21 +85,11 @@ class RowWeights:
         zeros, rows = 0, self.source.shape[0]
         for start in range(0, rows, BLOCK_ROWS):
             weights = self.read(start, min(start + BLOCK_ROWS, rows))
-            bad = ~((weights >= 0) & (weights < np.inf))
-            if bad.any():
-                first = int(bad.argmax())
-                raise DataError(
-                    f"the weight of row {start + first} (from 0) is {weights[first]}. A weight is a finite "
-                    "number of at least 0, and 0 leaves a row out: replace it, and run again."
-                )
+            require_weights(weights, start)
             zeros += int((self.factors(start, start + len(weights), dtype) == 0).sum())
         if zeros == rows:
-            raise DataError("all rows are of weight zero: give a weight above zero to those that count")
+            raise DataError(NO_WEIGHT)
         return zeros
-
-    def read_bytes(self, rows: int) -> int:
-        """Memory of reading weights of so many rows."""
-        return self.source.read_bytes(rows, 1) + rows * (self.source.dtype.itemsize + 3 * 8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,7 +97,7 @@ class ScaledRows(SamePlaces):
     """A matrix whose rows are multiplied as they are read, in the working type."""
 
     inner: Source
-    weights: RowWeights
+    weights: RowFactors
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -178,26 +160,15 @@ class ScaledSparseRows(ScaledRows):
         return self.inner.sparse_bytes(numbers) + numbers * (self.inner.dtype.itemsize + 3 * 8) + 32 * rows
 
 
-def scale_rows(source: Source, weights: RowWeights) -> ScaledRows:
+def scale_rows(source: Source, weights: RowFactors) -> ScaledRows:
     """A matrix with its rows scaled, by what it is stored as."""
     stored = compressed(source)
     return ScaledRows(source, weights) if stored is None else ScaledSparseRows(stored, weights)
 
 
-def open_row_weights(value: object, rows: int, name: str, *, root: bool) -> RowWeights:
-    """Weights of rows, checked for their number: m of them, or a matrix of one column."""
-    if isinstance(value, str | os.PathLike) and str(value).endswith(".npy"):
-        value = np.load(value, mmap_mode="r") if is_regular(value) else value
-    if not isinstance(value, str | os.PathLike | Source) and np.ndim(value) == 1:  # type: ignore[arg-type]
-        value = np.array(value).reshape(-1, 1)
-    source = open_source(value)
-    require_real("row_weights", source.dtype)
-    if source.shape != (rows, 1):
-        raise InputError(
-            f"row_weights are {source.shape[0]} x {source.shape[1]}, but {name} has {rows} rows: give one "
-            "number for each"
-        )
-    weights = RowWeights(source, root)
+def open_row_factors(value: object, source: Source, *, root: bool) -> RowFactors:
+    """Weights of the rows of a matrix, and what rows are multiplied by for them."""
+    weights = RowFactors(open_row_weights(value, source, "row_weights"), root)
     largest = weights.largest()
     if largest == 0 or 1 / USUAL <= largest <= USUAL:
         return weights
@@ -211,7 +182,7 @@ def open_row_weights(value: object, rows: int, name: str, *, root: bool) -> RowW
 class RowWeightedNonnegative(Nonnegative):
     """A matrix, what its rows count, and the parameters of its factors."""
 
-    row_weights: RowWeights | None = None
+    row_weights: RowFactors | None = None
 
     @property
     def scaled(self) -> Source:

@@ -15,7 +15,7 @@ from rankfold.methods.nmf.nmf import Nonnegative, compression_of
 from rankfold.methods.nmf.request import CustomStart, FactorRequest
 from rankfold.methods.nmf.start import FactorStart
 from rankfold.methods.nmf.weighted.alternation import WeightedFrobenius, WeightedUpdates, Weighting
-from rankfold.methods.nmf.weighted.rows import RowWeightedNonnegative, RowWeights
+from rankfold.methods.nmf.weighted.rows import RowFactors, RowWeightedNonnegative
 from rankfold.methods.nmf.weighted.sampled import improve_start, sample_bytes
 from rankfold.methods.nmf.weighted.sources import Weights
 from rankfold.methods.svd.strategy import Strategy, choose_strategy
@@ -52,7 +52,7 @@ class WeightedNonnegative(RowWeightedNonnegative):
         parameters: FactorRequest,
         custom: CustomStart | None,
         weights: Weights,
-        row_weights: RowWeights | None = None,
+        row_weights: RowFactors | None = None,
     ) -> WeightedNonnegative:
         """Check that it can be done."""
         check_weights(source, parameters, weights)
