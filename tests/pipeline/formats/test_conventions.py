@@ -22,7 +22,7 @@ from stores import read
 import rankfold as rf
 from rankfold.pipeline.data.meaning import NAMES, OTHERS
 from rankfold.pipeline.data.source import Source
-from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.errors import ChunkError, DataError, InputError
 from rankfold.pipeline.formats import open_source
 
 Array = npt.NDArray[Any]
@@ -128,6 +128,13 @@ CONVENTIONS = {
         "i2", {"valid_min": numbers("i2", -100), "valid_max": numbers("i2", 100)}, meant(), of_xarray=False
     ),
     "HDF-EOS5": Convention("f4", {"MissingValue": numbers("f4", -9)}, meant((-9,)), of_xarray=False),
+    "mark of other writers": Convention(
+        "f4", {"FillValue": numbers("f4", -9)}, meant((-9,)), of_xarray=False
+    ),
+    "mark of GDAL": Convention("i2", {"nodata": numbers("i2", -9)}, meant((-9,)), of_xarray=False),
+    "several marks of other writers": Convention(
+        "f8", {"missing_values": numbers("f8", -9, 100), "fill_value": 0.0}, meant((-9, 100)), of_xarray=False
+    ),
     "attributes that change nothing": Convention("i2", dict(OTHERS), meant(), of_xarray=False),
     "other attributes": Convention("i2", {"units": "K", "long_name": "valid_range"}, meant()),
 }
@@ -212,6 +219,86 @@ def test_the_fill_value_that_zarr_takes_by_itself_marks_nothing(
     np.testing.assert_array_equal(whole(open_source(tmp_path / "x.zarr")), x)
 
 
+def half_written(path: Path, kind: str, dtype: str, attributes: dict[str, Any]) -> Path:
+    """A netCDF file of which the first two of four rows were written."""
+    netcdf4 = pytest.importorskip("netCDF4")
+    with netcdf4.Dataset(path, "w", format=kind) as file:
+        file.createDimension("t", 4)
+        file.createDimension("x", 3)
+        made = file.createVariable("v", dtype, ("t", "x"))
+        made.set_auto_maskandscale(False)
+        made.setncatts(attributes)
+        made[:2] = np.arange(6).reshape(2, 3)
+    return path
+
+
+@pytest.mark.parametrize("ending", [".nc", ".h5", "opened"])
+@pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF3_CLASSIC", "NETCDF3_64BIT_DATA"])
+@pytest.mark.parametrize(
+    ("dtype", "attributes"),
+    [("f4", {}), ("f8", {}), ("i2", {"scale_factor": 0.5, "add_offset": 3.0}), ("i2", {}), ("i4", {})],
+    ids=str,
+)
+def test_what_netcdf_never_wrote_is_missing(
+    tmp_path: Path, ending: str, kind: str, dtype: str, attributes: dict[str, Any]
+) -> None:
+    if ending == ".h5" and kind != "NETCDF4":
+        return
+    path = half_written(tmp_path / f"x{'.nc' if ending == 'opened' else ending}", kind, dtype, attributes)
+    source = open_source(xr.open_dataset(path)["v"] if ending == "opened" else f"{path}::v")
+    if dtype[0] == "i" and not attributes:
+        with pytest.raises(DataError, match=r"holds -[0-9]+, which netCDF puts where nothing was written"):
+            whole(source)
+        return
+    rows = np.arange(6).reshape(2, 3) * attributes.get("scale_factor", 1) + attributes.get("add_offset", 0)
+    np.testing.assert_array_equal(whole(source), np.vstack([rows, np.full((2, 3), np.nan)]))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1"])
+def test_bytes_have_no_mark_of_what_was_never_written(tmp_path: Path, dtype: str) -> None:
+    path = half_written(tmp_path / "x.nc", "NETCDF4", dtype, {})
+    assert open_source(path).dtype == dtype and np.isfinite(whole(open_source(path))).all()
+
+
+def of_zarr(version: int) -> Callable[[Path, Array, float], Any]:
+    def make(folder: Path, x: Array, fill: float) -> Any:
+        import zarr as library
+
+        options: Any = {"zarr_format": version, "fill_value": fill}
+        library.create_array(folder / "x.zarr", data=x, chunks=(2, 3), **options)
+        return folder / "x.zarr"
+
+    return make
+
+
+def of_hdf5(folder: Path, x: Array, fill: float) -> Any:
+    with h5py.File(folder / "x.h5", "w") as file:
+        file.create_dataset("v", data=x, fillvalue=fill)
+    return folder / "x.h5"
+
+
+@pytest.mark.parametrize("make", [of_zarr(2), of_zarr(3), of_hdf5], ids=["zarr 2", "zarr 3", "HDF5"])
+@pytest.mark.parametrize("dtype", ["f4", "i2"])
+def test_a_fill_value_of_which_nothing_is_said_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Any, dtype: str
+) -> None:
+    x = STORED.astype(dtype)
+    path = make(tmp_path, x, -9)
+    np.testing.assert_array_equal(whole(open_source(path)), x)
+    assert "declares the fill value -9" in caplog.text and "--prepare 'mark_missing(-9" in caplog.text
+    marked = whole(open_source(path, prepare="mark_missing(-9)"))
+    np.testing.assert_array_equal(marked, meant((-9,)))
+
+
+def test_a_mark_of_other_writers_in_an_array_in_hand_is_refused() -> None:
+    x = xr.DataArray(STORED.astype("f4"), dims=("t", "x"), name="v", attrs={"nodata": -9.0})
+    with pytest.raises(
+        InputError, match=r"xarray v holds -9, which its nodata says is missing: pass x\.where"
+    ):
+        open_source(x)
+    np.testing.assert_array_equal(whole(open_source(x.where(x != -9).assign_attrs(x.attrs))), meant((-9,)))
+
+
 @pytest.mark.parametrize("mark", [-99999, 70000, 1.5])
 def test_a_mark_that_the_type_cannot_hold_marks_nothing(tmp_path: Path, mark: float) -> None:
     x = np.arange(-6, 6, dtype="i2").reshape(4, 3)
@@ -292,6 +379,22 @@ def test_the_page_shows_what_is_tested() -> None:
 
 
 # Dask and NumPy -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["scale", "fill of shorts", "valid range"])
+@pytest.mark.parametrize("kind", ["zarr 2", "zarr 3", "HDF5"])
+def test_a_dask_array_of_numbers_as_they_are_stored_is_refused(tmp_path: Path, kind: str, name: str) -> None:
+    path, _, array = FORMATS[kind](tmp_path, CONVENTIONS[name]).partition("::")
+    stored = h5py.File(path)[array] if kind == "HDF5" else f"{path}/{array}"
+    x = da.from_array(stored, chunks=(2, 4)) if kind == "HDF5" else da.from_zarr(stored)
+    for given in (x, x[1:], x.rechunk((5, 2))):
+        with pytest.raises(InputError, match=r"as they are stored, which mean something else by its"):
+            open_source(given)
+    np.testing.assert_array_equal(whole(open_source(x * 2.0)), x.compute() * 2.0)  # whoever computes decodes
+    options: Any = {"engine": "zarr", "consolidated": False} if "zarr" in kind else {"engine": "netcdf4"}
+    decoded = xr.open_dataset(path, chunks={}, **options)["v"]
+    expected = CONVENTIONS[name].values if CONVENTIONS[name].of_xarray else decoded.values
+    np.testing.assert_allclose(whole(open_source(decoded.data)), expected)
 
 
 def test_gaps_of_masked_arrays_are_nan_or_refused() -> None:

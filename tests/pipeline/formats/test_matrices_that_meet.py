@@ -268,7 +268,7 @@ def test_distances_have_rows_and_columns_in_one_order() -> None:
     points = x.to_numpy()
     distances = pd.DataFrame(np.linalg.norm(points[:, None] - points, axis=2), x.index, x.index)
     np.testing.assert_allclose(rf.knn(distances, 4, metric="precomputed").distances, rf.knn(x, 4).distances)
-    with pytest.raises(RankfoldError, match="is 'r0', and column 0 'r59'. Put them in one order"):
+    with pytest.raises(RankfoldError, match=r"is 'r0', and column 0 'r59'\. Put them in one order"):
         rf.knn(distances[distances.columns[::-1]], 4, metric="precomputed")
 
 
@@ -391,6 +391,37 @@ def test_files_of_a_series_are_brought_to_the_first(turn: str, tmp_path: Path) -
     other = in_file(x.assign_coords(lat=x.lat + 1), tmp_path / "c")
     with pytest.raises(RankfoldError, match=r"has no column lat -45.0, lon 0.0"):
         rf.open([first, other], row_axes="time")
+
+
+@pytest.mark.parametrize("container", FIELDS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_other_units_are_said(container: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make, x = FIELDS[container], field()
+    rows = None if container == "imported" else "time"
+    kelvin, celsius = (make(x.assign_attrs(units=unit), tmp_path / unit) for unit in ("K", "degC"))
+    result = rf.pca(rf.open(kelvin, row_axes=rows), 3)
+    rf.transform(result, kelvin)
+    assert "units" not in caplog.text
+    rf.transform(result, celsius)
+    rf.knn(rf.open(kelvin, row_axes=rows), 2, queries=rf.open(celsius, row_axes=rows))
+    said = [each.getMessage() for each in caplog.records]
+    assert [
+        "units of 'degC', but" in each and "in 'K': numbers are taken as they are" in each for each in said
+    ] == [
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(("unit", "is_said"), [("m  s^-1", False), ("km s**-1", True)])
+def test_files_of_a_series_in_other_units_are_said(
+    unit: str, is_said: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    x = field().assign_attrs(units="m s**-1")
+    rf.open(
+        [in_file(x, tmp_path / "a"), in_file(x.assign_attrs(units=unit), tmp_path / "b")], row_axes="time"
+    )
+    assert ("is in units of" in caplog.text) == is_said
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -41,7 +41,6 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, PanelSweeps, plan_task, smaller_argument
 from rankfold.pipeline.prepare.moments import FAINTEST
 from rankfold.pipeline.storage.checkpoint import save_once
-from rankfold.pipeline.storage.result import Result, result_of
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 Array = npt.NDArray[Any]

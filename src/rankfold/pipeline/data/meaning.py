@@ -7,7 +7,8 @@
 
 CF: Climate and Forecast Metadata Conventions 1.11. NUG: NetCDF Users' Guide, Attribute Conventions. Zarr as
 xarray writes it keeps them in attributes, those of version 2 the fill value as that of the array; HDF5 files
-that are netCDF-4 under another name have them too. ``MissingValue`` is what HDF-EOS5 calls ``missing_value``.
+that are netCDF-4 under another name have them too. ``MissingValue`` is what HDF-EOS5 calls ``missing_value``,
+``nodata`` what GDAL does.
 
 The traps: a number that the stored type cannot hold marks nothing, and would wrap around to one that is data.
 Bounds of packed numbers are packed too, unless they are real numbers beside stored integers. The fill value 0
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import math
 import struct
 from collections.abc import Mapping
@@ -27,17 +29,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import DataError, InputError
+
+LOG = logging.getLogger("rankfold")
 
 MARKS = ("_FillValue", "missing_value", "MissingValue")
 """Attributes that name numbers which stand for nothing."""
+
+OTHER_MARKS = (
+    *("FillValue", "fillValue", "fillvalue", "fill_value", "_fillvalue", "_Fillvalue", "_FillVal", "FILLVAL"),
+    *(
+        "nodata",
+        "NoData",
+        "NODATA",
+        "no_data",
+        "nodata_value",
+        "nodatavals",
+        "missing_values",
+        "missingValue",
+    ),
+)
+"""The same under names of other writers. Their 0 marks nothing: by default, stores are filled with it."""
 
 BOUNDS = ("valid_range", "valid_min", "valid_max")
 SCALES = ("scale_factor", "add_offset")
 OTHERS = {"ScaleFactor": 1.0, "Offset": 0.0, "Slope": 1.0, "Intercept": 0.0, "slope": 1.0, "intercept": 0.0}
 """Attributes that change numbers by rules of their makers, and what they are where they change nothing."""
 
-NAMES = (*MARKS, *BOUNDS, *SCALES, *OTHERS, "_Unsigned")
+NAMES = (*MARKS, *OTHER_MARKS, *BOUNDS, *SCALES, *OTHERS, "_Unsigned")
 """All attributes that are looked at."""
 
 
@@ -114,6 +133,8 @@ def meaning_of(
         return None
     stored, resigned = _signed(dtype, said.get("_Unsigned"))
     marks = {mark for each in MARKS if each in said for mark in _marks(said[each], stored, resigned=resigned)}
+    for each in said.keys() & set(OTHER_MARKS):
+        marks |= {mark for mark in _marks(said[each], stored, resigned=resigned) if mark}
     if fill is not None:
         marks |= set(_marks(fill, stored, resigned=resigned))
     meaning = Meaning(stored, tuple(sorted(marks)))
@@ -144,6 +165,74 @@ def bounds_of_decoded(
         ends = [end * meaning.scale + meaning.offset for end in (least - half, most + half)]
         least, most = min(ends), max(ends)
     return Meaning(dtype, least=least, most=most)
+
+
+# What was never written ---------------------------------------------------------------------------
+
+NETCDF_FILLS: dict[str, float | int] = {
+    "f4": 9.969209968386869e36,
+    "f8": 9.969209968386869e36,
+    "i2": -(2**15) + 1,
+    "u2": 2**16 - 1,
+    "i4": -(2**31) + 1,
+    "u4": 2**32 - 1,
+    "i8": -(2**63) + 2,
+    "u8": 2**64 - 2,
+}
+"""What netCDF fills places with that are never written, unless ``_FillValue`` says otherwise: netcdf.h."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """The number that stands where netCDF wrote nothing, in a variable that says no other."""
+
+    mark: float | int
+    within: float = 0.0
+    """How far from it values may lie that were scaled."""
+
+    @classmethod
+    def of(cls, stored: np.dtype[Any], said: Mapping[str, Any]) -> Unwritten | None:
+        """That of a variable stored as a type; None for bytes, which have none, and where a mark is said.
+
+        ``said`` are attributes that values were decoded by.
+        """
+        mark = NETCDF_FILLS.get(f"{stored.kind}{stored.itemsize}")
+        if mark is None or any(each in said for each in (*MARKS, *OTHER_MARKS, "_Unsigned")):
+            return None
+        if not any(each in said for each in SCALES):
+            return cls(mark)
+        scale, offset = float(said.get("scale_factor", 1)), float(said.get("add_offset", 0))
+        return cls(mark * scale + offset, abs(scale) / 4)
+
+    def mask(self, name: str, values: npt.NDArray[Any]) -> None:
+        """NaN in its place.
+
+        Raises
+        ------
+        DataError
+            The values are whole numbers, which have no NaN.
+        """
+        found = np.abs(values - self.mark) <= self.within if self.within else values == self.mark
+        if not found.any():
+            return
+        if values.dtype.kind != "f":
+            raise DataError(
+                f"{name} holds {self.mark}, which netCDF puts where nothing was written, and no _FillValue "
+                "says otherwise. Set that attribute: to this number where it is missing, to another where it "
+                "is data"
+            )
+        values[found] = np.nan
+
+
+def say_fill(name: str, fill: float | int | None, meaning: Meaning | None) -> None:
+    """Warn of a fill value that a store declares, of which nothing says what it stands for."""
+    if fill and math.isfinite(fill) and not isinstance(fill, bool) and not (meaning and meaning.missing):
+        LOG.warning(
+            "%s declares the fill value %s, and no _FillValue that it stands for nothing: it is read as a "
+            "number. If it marks what is missing, say prepare='mark_missing(%s)' "
+            "(--prepare 'mark_missing(%s)')",
+            *(name, fill, fill, fill),
+        )
 
 
 def _plain(value: Any) -> Any:

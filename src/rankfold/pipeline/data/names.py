@@ -536,7 +536,7 @@ class Named:
 
 
 def names_of_values(values: Any) -> Names | None:
-    """What numbers of a pandas Series, of a frame of one row or column, or of a DataArray are of; else None."""
+    """Names of what numbers of a Series, a frame of one row or column, or a DataArray are of; else None."""
     if hasattr(values, "index") and hasattr(values, "to_numpy"):
         return names_along(values, int(values.ndim == 2 and len(values) == 1))
     is_labeled = hasattr(values, "dims") and hasattr(values, "coords")

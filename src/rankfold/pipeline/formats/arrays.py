@@ -298,8 +298,8 @@ def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
     names = [names_of_values(row) for row in x]
     if any(a is not None and b is not None and not a.is_like(b) for a, b in itertools.pairwise(names)):
         raise InputError(
-            f"the rows of a {type(x).__name__} have other labels, or in another order; pass pandas.DataFrame(x), "
-            "or xarray.concat(x, 'row'), which go by them"
+            f"the rows of a {type(x).__name__} have other labels, or in another order; pass "
+            "pandas.DataFrame(x), or xarray.concat(x, 'row'), which go by them"
         )
     try:
         array = np.asarray(x)

@@ -23,8 +23,9 @@ import numpy.typing as npt
 import scipy.sparse
 
 from rankfold.pipeline.chunks.geometry import Box, Piece, Span, intersect, local
-from rankfold.pipeline.data.dtypes import native, require_matrix
+from rankfold.pipeline.data.dtypes import cut, native, require_matrix
 from rankfold.pipeline.data.grid import Grid
+from rankfold.pipeline.data.meaning import NAMES, meaning_of
 from rankfold.pipeline.data.names import Attributes, Axis, Named
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Csr, Matrix, index_dtype
@@ -274,9 +275,54 @@ def require_known_chunks(array: Any) -> None:
         )
 
 
+AS_THEY_ARE = ("rechunk-", "getitem-")
+"""What names of layers begin with that hand numbers on as they are."""
+
+
+def stored_below(array: Any) -> Any:
+    """Array of Zarr or HDF5 whose numbers a Dask array hands on as they are; None of what was computed."""
+    layers, dependencies = (getattr(array.dask, each, {}) for each in ("layers", "dependencies"))
+    name = array.name
+    while name in layers and len(below := dependencies.get(name, ())) == 1:
+        (following,) = below
+        if following == f"original-{name}":
+            (found, *others) = layers[following].values()
+            is_known = type(found).__module__.partition(".")[0] in ("zarr", "h5py") and hasattr(
+                found, "attrs"
+            )
+            return found if is_known and not others else None
+        if not name.startswith(AS_THEY_ARE):
+            return None
+        name = following
+    return None
+
+
+def require_decoded(array: Any) -> None:
+    """Raise ``InputError`` for numbers as a store holds them, which mean something else by its attributes."""
+    if (stored := stored_below(array)) is None:
+        return
+    name, said = (
+        f"dask array {array.name}",
+        {name: stored.attrs[name] for name in NAMES if name in stored.attrs},
+    )
+    if type(stored).__module__.startswith("zarr"):
+        from rankfold.pipeline.formats.zarr.metadata import meaning_in
+
+        meaning = meaning_in(name, stored)
+    else:
+        meaning = meaning_of(name, native(stored.dtype), said)
+    if meaning is not None:
+        raise InputError(
+            f"{name} holds numbers of {cut(str(stored))} as they are stored, which mean something else by "
+            f"its {', '.join(said) or 'fill value'}. Give the store itself, as STORE::array, or open it with "
+            "xarray, which decodes them"
+        )
+
+
 def dask_source(array: Any) -> DaskSource:
     """A Dask array, checked."""
     require_known_chunks(array)
+    require_decoded(array)
     require_matrix(f"dask array {array.name}", array.shape, array.dtype)
     by = lines_of_blocks(array)
     if by is None:
@@ -290,6 +336,7 @@ def dask_source(array: Any) -> DaskSource:
 def dask_volume(array: Any, axes: tuple[str, ...], *, format: str = "Dask array") -> DaskVolume:
     """A Dask array of any number of axes, checked."""
     require_known_chunks(array)
+    require_decoded(array)
     return DaskVolume(array, axes, format)
 
 

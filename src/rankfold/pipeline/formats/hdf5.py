@@ -26,7 +26,7 @@ from rankfold.pipeline.chunks.geometry import Piece, Span, requests
 from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import native, require_matrix, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.meaning import NAMES, meaning_of
+from rankfold.pipeline.data.meaning import MARKS, NAMES, OTHER_MARKS, SCALES, Unwritten, meaning_of, say_fill
 from rankfold.pipeline.data.names import Attributes, Axis, attributes_in
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import MOST_FILES, Source, Volume
@@ -87,6 +87,9 @@ class Hdf5Volume:
 
     codec: str
     missing: str
+    unwritten: Unwritten | None = None
+    """What netCDF-4 puts where nothing was written, if the dataset is filled with that."""
+
     has_neighbors: bool = False
     """Whether others add to the file, so that its time says nothing of this dataset."""
 
@@ -120,6 +123,8 @@ class Hdf5Volume:
                     raise ChunkError(
                         f"{self.name} cannot be read ({where}): {error}. Restore the file"
                     ) from error
+                if self.unwritten is not None:
+                    self.unwritten.mask(self.name, out)
 
     def read_bytes(self, elements: int) -> int:
         """What is read at once, and a chunk as it is stored and decoded."""
@@ -254,7 +259,26 @@ def _decoded(dataset: Any, path: str, found: Found, missing: str | None) -> Volu
     name = f"{path}::{found.path}"
     volume = _volume(dataset, name, os.path.abspath(path), missing, has_neighbors=found.grows)
     volume = dataclasses.replace(volume, axes=found.axes or volume.axes)
-    return decode_volume(volume, meaning_of(name, native(dataset.dtype), _said(dataset)))
+    said, fill = _said(dataset), _declared_fill(dataset)
+    unwritten = Unwritten.of(
+        native(dataset.dtype), {each: said[each] for each in (*MARKS, *OTHER_MARKS) if each in said}
+    )
+    if fill is None or unwritten is None or unwritten.mark != fill:
+        meaning = meaning_of(name, native(dataset.dtype), said)
+        say_fill(name, fill, meaning)
+        return decode_volume(volume, meaning)
+    if any(each in said for each in SCALES):
+        return decode_volume(volume, meaning_of(name, native(dataset.dtype), said, fill=fill))
+    volume = dataclasses.replace(volume, unwritten=unwritten)
+    return decode_volume(volume, meaning_of(name, native(dataset.dtype), said))
+
+
+def _declared_fill(dataset: Any) -> float | int | None:
+    """What a dataset of real numbers says that it is filled with; None where it says nothing."""
+    import h5py
+
+    said = dataset.id.get_create_plist().fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED
+    return dataset.fillvalue.item() if said and dataset.dtype.kind in "iuf" else None
 
 
 def _said(dataset: Any) -> dict[str, Any]:

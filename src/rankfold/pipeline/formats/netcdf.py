@@ -28,7 +28,14 @@ from rankfold.pipeline.chunks.geometry import Piece, requests
 from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import native, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
-from rankfold.pipeline.data.meaning import MARKS, SCALES, bounds_of_decoded, meaning_of
+from rankfold.pipeline.data.meaning import (
+    MARKS,
+    OTHER_MARKS,
+    SCALES,
+    Unwritten,
+    bounds_of_decoded,
+    meaning_of,
+)
 from rankfold.pipeline.data.names import Attributes, Axis, Named, attributes_in, axes_of_array
 from rankfold.pipeline.data.source import Source, Volume
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume, with_axes
@@ -216,6 +223,9 @@ class XarrayVolume(Named):
 
     format: str
     codec: str
+    unwritten: Unwritten | None = None
+    """What stands where nothing was written, if the variable says no other mark."""
+
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
     attributes: Attributes = field(default_factory=dict, kw_only=True)
 
@@ -250,6 +260,8 @@ class XarrayVolume(Named):
                         f"{self.name} cannot be read ({where}): {type(error).__name__}: {error}. "
                         "Restore the file"
                     ) from error
+                if self.unwritten is not None:
+                    self.unwritten.mask(self.name, out)
 
     def read_bytes(self, elements: int) -> int:
         """What is read at once in every state of decoding, and the cache of the library."""
@@ -331,11 +343,35 @@ def _require_decoded(name: str, x: Any) -> None:
             f"{name} was not decoded, or its attributes speak of other numbers: {', '.join(said)}. Decode it "
             "with xarray.decode_cf, or remove them"
         )
+    others = {each: x.attrs[each] for each in OTHER_MARKS if each in x.attrs}
+    meaning = meaning_of(name, native(x.dtype), others) if others and x.chunks is None else None
+    if meaning is not None and any((x.values == mark).any() for mark in meaning.missing):
+        raise InputError(
+            f"{name} holds {meaning.missing[0]:g}, which its {next(iter(others))} says is missing: pass "
+            f"x.where(x != {meaning.missing[0]:g})"
+        )
 
 
-def _undecoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes that xarray moves to ``encoding`` when it decodes what they are of."""
-    return {each: attributes[each] for each in (*MARKS, *SCALES, "_Unsigned") if each in attributes}
+def _undecoded(
+    attributes: Mapping[str, Any], encoding: Mapping[str, Any] | None = None, name: str = ""
+) -> dict[str, Any]:
+    """Attributes that xarray moves to ``encoding`` when it decodes what they are of, and those it knows not.
+
+    ``encoding`` is what values that are not in hand were decoded by, if they were.
+
+    Raises
+    ------
+    InputError
+        Values were scaled, and one that xarray does not know names stored numbers.
+    """
+    found = {each: attributes[each] for each in (*MARKS, *SCALES, "_Unsigned") if each in attributes}
+    others = {each: attributes[each] for each in OTHER_MARKS if each in attributes and encoding is not None}
+    if others and encoding is not None and any(each in encoding for each in SCALES):
+        raise InputError(
+            f"{name} has an attribute {next(iter(others))} that names a stored number, and is scaled: call "
+            "it _FillValue, which xarray knows"
+        )
+    return found | others
 
 
 def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Volume:
@@ -351,7 +387,7 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
     dtype = native(array.dtype)
     meaning = (
         meaning_of(name, dtype, array.attrs)
-        if _undecoded(array.attrs)
+        if _undecoded(array.attrs, encoding, name)
         else bounds_of_decoded(name, dtype, array.attrs, encoding)
     )
     volume = XarrayVolume(
@@ -364,9 +400,21 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
         whole=sizes is not None,
         format="netCDF" if isinstance(variable, FileVariable) else "xarray, opened",
         codec=" + ".join(names) or "none",
+        unwritten=_unwritten(array, variable),
         attributes=attributes_in(array.attrs),
     )
     return decode_volume(volume, meaning)
+
+
+def _unwritten(array: Any, variable: FileVariable | LazyVariable) -> Unwritten | None:
+    """What stands in a variable of a netCDF file where nothing was written; None of other stores."""
+    encoding, attributes = array.encoding, array.attrs
+    if not isinstance(variable, FileVariable) and not os.path.isfile(str(encoding.get("source", ""))):
+        return None
+    if any(each in attributes for each in (*MARKS, *OTHER_MARKS)):
+        return None
+    said = {each: encoding[each] for each in (*MARKS, *SCALES, "_Unsigned") if each in encoding}
+    return Unwritten.of(np.dtype(encoding.get("dtype") or array.dtype), said)
 
 
 def _require_complete(path: str) -> None:

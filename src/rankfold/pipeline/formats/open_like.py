@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from rankfold.pipeline.data.missing_rows import without_missing_rows
-from rankfold.pipeline.data.names import names_of_result
-from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.data.names import attributes_of_result, names_of_result
+from rankfold.pipeline.data.places import attributes_of, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.prepare.alike import column_names, with_columns
+from rankfold.pipeline.prepare.alike import column_names, compare_units, with_columns
 from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_like
 
 
@@ -54,6 +54,7 @@ def open_like(x: object, result: Fit, whose: str) -> Source:
     source = _open(x, layout.get("row_axes"))
     if "missing_rows" in layout and not described(source):
         source = without_missing_rows(source, names_of(source, 0))
+    compare_units(source, attributes_of_result(whose, result.attrs), whose)
     names = [name for name in result if name.startswith("prepare_")] if steps else []
     fitted = {name: np.asarray(result[name][...]) for name in names}
     return prepare_like(with_columns(source, names_of_result(whose, result.attrs, 1), whose), steps, fitted)
@@ -72,5 +73,6 @@ def _open(x: object, row_axes: list[str] | None) -> Source:
 def open_beside(x: object, other: Source) -> Source:
     """Rows that meet those of another matrix, with its columns and after its steps."""
     source = open_source(x)
+    compare_units(source, attributes_of(other), other.name)
     same, steps = with_columns(source, column_names(other), other.name), described(other).get("prepare")
     return same if steps is None else prepare_like(same, steps, fitted_of(other))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.names import Names, find_places, names_as_json
+from rankfold.pipeline.data.names import Attributes, Names, find_places, names_as_json
 from rankfold.pipeline.data.places import attributes_of, names_of, wrappers
 from rankfold.pipeline.data.selection import SelectedSource, select
 from rankfold.pipeline.data.source import Source
@@ -84,6 +84,26 @@ def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
             f"{_first(own, wanted)}. Open it without prepare: the steps of the result are taken"
         )
     return select(source, rows=None, columns=places)
+
+
+def compare_units(source: Source, wanted: Attributes, whose: str) -> None:
+    """Warn where numbers of two matrices that meet are said to be in other units; none are converted."""
+    own, theirs = attributes_of(source).get("units"), wanted.get("units")
+    if own and theirs and _spelled(own) != _spelled(theirs):
+        LOG.warning(
+            "%s is in units of %r, but %s in %r: numbers are taken as they are. Convert them first, unless "
+            "both are the same unit",
+            *(source.name, own, whose, theirs),
+        )
+
+
+def _spelled(unit: str) -> str:
+    """A unit without what is written in several ways: powers as ``m2``, ``m^2`` or ``m**2``, and spaces.
+
+    >>> _spelled("m s**-1") == _spelled("m  s^-1"), _spelled("mm") == _spelled("Mm")
+    (True, False)
+    """
+    return " ".join(unit.replace("**", "").replace("^", "").split())
 
 
 _REMEDY = ". Give rows with the same columns"

@@ -324,6 +324,6 @@ def _counts(cells: list[str]) -> bool:
 
 
 def _rows_are_counted(records: list[list[str]]) -> bool:
-    """Whether the first record begins with an empty cell, and those below it with 0, 1, 2, ..., as an index."""
+    """Whether the first record begins with an empty cell, and those below it count as an index does."""
     first, *below = records
     return not first[0].strip() and _counts(["", *(record[0] for record in below if record)])

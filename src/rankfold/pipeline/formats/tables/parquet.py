@@ -250,7 +250,7 @@ def require_columns(path: str, first: str, wanted: Sequence[str], names: Sequenc
 
 
 def _index_columns(schema: Any) -> tuple[str, ...]:
-    """Columns that pandas wrote as names of the rows: pandas's metadata, ``index_columns``, or by their names."""
+    """Columns that pandas wrote as names of the rows: by its metadata, ``index_columns``, or their names."""
     try:
         said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         index = [

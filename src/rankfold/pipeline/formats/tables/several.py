@@ -16,7 +16,7 @@ from rankfold.pipeline.formats.packed import plain_name
 from rankfold.pipeline.formats.tables.columns import NumericTable
 from rankfold.pipeline.formats.tables.delimited import DelimitedReader, delimited_reader
 from rankfold.pipeline.formats.tables.dialect import SEPARATORS
-from rankfold.pipeline.formats.tables.options import ReadOptions, left_out_of, list_names
+from rankfold.pipeline.formats.tables.options import ReadOptions, left_out_of
 from rankfold.pipeline.formats.tables.parquet import PARQUET_ENDINGS, parquet_paths, parquet_reader
 
 TABLE_ENDINGS = (*SEPARATORS, *PARQUET_ENDINGS)

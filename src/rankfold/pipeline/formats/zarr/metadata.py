@@ -21,7 +21,7 @@ from rankfold.pipeline.chunks.encoding import Encoding
 from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece
 from rankfold.pipeline.data.dtypes import native
-from rankfold.pipeline.data.meaning import SCALES, Meaning, meaning_of
+from rankfold.pipeline.data.meaning import SCALES, Meaning, meaning_of, say_fill
 from rankfold.pipeline.data.names import Attributes, attributes_in
 from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.regular import read_bounded
@@ -192,11 +192,13 @@ def meaning_in(name: str, array: zarr.Array[Any]) -> Meaning | None:
     and others where xarray named the axes and the fill value is not the 0 that Zarr takes by itself.
     """
     attributes, fill = array.attrs.asdict(), None
-    if array.metadata.zarr_format == 2 and array.fill_value is not None:
+    if array.fill_value is not None and array.dtype.kind in "iuf":
         fill = native(array.dtype).type(array.fill_value).item()
-        if not any(each in attributes for each in SCALES) and (not fill or AXES not in attributes):
-            fill = None
-    return meaning_of(name, native(array.dtype), attributes, fill=fill)
+    is_packed, named = any(each in attributes for each in SCALES), AXES in attributes
+    marks = array.metadata.zarr_format == 2 and (is_packed or (bool(fill) and named))
+    meaning = meaning_of(name, native(array.dtype), attributes, fill=fill if marks else None)
+    say_fill(name, None if array.dtype.kind not in "iuf" else fill, meaning)
+    return meaning
 
 
 def read_through_zarr(array: zarr.Array[Any], request: Piece) -> None:
