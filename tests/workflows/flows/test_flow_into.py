@@ -1,4 +1,4 @@
-"""Stages put their results into files of AnnData and netCDF: once, and anew when they have changed."""
+"""Stages put results into files of AnnData and netCDF, and tables: once, and anew when they have changed."""
 
 from __future__ import annotations
 
@@ -118,9 +118,12 @@ def test_mistakes_are_told_before_anything_runs(folder: Path) -> None:
     text = (folder / "cells.yaml").read_text()
     for there, wrong, message in (
         ("into: cells.h5ad", "into: other.h5ad", "other.h5ad does not exist"),
-        ("into: cells.h5ad", "into: {file: cells.h5ad, like: a.nc::b}", "like is for those"),
-        ("into: cells.h5ad", "into: {file: cells.h5ad, physical: true}", "physical is for those"),
+        ("into: cells.h5ad", "into: {file: cells.h5ad, like: a.nc::b}", "like is for .nc files"),
+        ("into: cells.h5ad", "into: {file: cells.h5ad, physical: true}", "physical is for .nc files"),
         ("into: cells.h5ad", "into: {file: r.nc, key_added: k}", "key_added is for files of AnnData"),
+        ("into: cells.h5ad", "into: {file: cells.h5ad, array: scores}", "array is for tables"),
+        ("into: cells.h5ad", "into: {file: scores.csv, key_added: k}", "key_added is for files of AnnData"),
+        ("into: cells.h5ad", "into: scores.xlsx", "a new .nc, .csv or .parquet file"),
         ("into: cells.h5ad", "into: {path: cells.h5ad}", "path"),
     ):
         (folder / "cells.yaml").write_text(text.replace(there, wrong, 1))
@@ -159,3 +162,62 @@ def test_a_field_goes_into_a_file_of_netcdf(tmp_path: Path) -> None:
     assert rankfold("run", tmp_path / "flow.yaml").exit_code == 0
     with xarray.open_dataset(tmp_path / "eof.nc") as found:
         assert found.sizes["mode"] == 3
+
+
+TABLE_FLOW = """\
+workflow: people
+inputs: {people: people.csv}
+outputs: results
+stages:
+  components:
+    method: pca
+    input: people
+    rank: 2
+    into: [scores.csv, {file: loadings.parquet, array: components}]
+"""
+
+
+def test_results_go_into_tables_once_and_anew_when_they_have_changed(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    x = np.random.default_rng(0).standard_normal((30, 4))
+    pandas.DataFrame(x, columns=list("abcd")).to_csv(tmp_path / "people.csv", index=False)
+    flow, scores = tmp_path / "flow.yaml", tmp_path / "scores.csv"
+    flow.write_text(TABLE_FLOW)
+    assert rankfold("run", flow).exit_code == 0
+    result = rf.open_result(tmp_path / "results" / "components.zarr")
+    written = pandas.read_csv(scores, float_precision="round_trip")
+    np.testing.assert_array_equal(written, result.scores[:])
+    loadings = pandas.read_parquet(tmp_path / "loadings.parquet")
+    assert list(loadings["column"]) == list("abcd")
+    np.testing.assert_array_equal(loadings[["PC1", "PC2"]].T, result.components)
+    before = scores.stat().st_mtime_ns
+    assert rankfold("run", flow).exit_code == 0 and scores.stat().st_mtime_ns == before
+    flow.write_text(TABLE_FLOW.replace("rank: 2", "rank: 3"))
+    assert rankfold("run", flow).exit_code == 0
+    assert list(pandas.read_csv(scores)) == ["PC1", "PC2", "PC3"]
+    scores.unlink()
+    assert rankfold("run", flow).exit_code == 0 and scores.exists()
+
+
+def test_a_table_that_others_wrote_or_changed_stays(tmp_path: Path) -> None:
+    np.savetxt(tmp_path / "people.csv", np.random.default_rng(0).standard_normal((30, 4)), delimiter=",")
+    (tmp_path / "scores.csv").write_text('"PC1","PC2"\n1,2\n')
+    (tmp_path / "flow.yaml").write_text(TABLE_FLOW)
+    for _ in range(2):
+        text = (tmp_path / "scores.csv").read_text()
+        run = rankfold("run", tmp_path / "flow.yaml")
+        assert run.exit_code == 2 and "scores.csv exists and is not as this workflow wrote it" in run.stderr
+        assert (tmp_path / "scores.csv").read_text() == text
+        (tmp_path / "scores.csv").unlink()
+        assert rankfold("run", tmp_path / "flow.yaml").exit_code == 0
+        with (tmp_path / "scores.csv").open("a") as file:
+            file.write("0,0\n")
+        (tmp_path / "flow.yaml").write_text(TABLE_FLOW.replace("rank: 2", "rank: 3"))
+
+
+def test_a_table_of_a_sweep_has_the_value_in_its_name(tmp_path: Path) -> None:
+    np.savetxt(tmp_path / "people.csv", np.random.default_rng(0).standard_normal((30, 4)), delimiter=",")
+    (tmp_path / "flow.yaml").write_text(TABLE_FLOW + "sweep: {stage: components, rank: [1, 3]}\n")
+    run = rankfold("run", tmp_path / "flow.yaml")
+    assert run.exit_code == 0, run.output
+    assert {path.name for path in tmp_path.glob("*.csv")} == {"people.csv", "scores-1.csv", "scores-3.csv"}

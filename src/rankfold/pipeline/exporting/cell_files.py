@@ -62,12 +62,20 @@ def write_into(path: Path, elements: Elements, *, overwrite: bool, in_place: boo
     """
     library("anndata", extra="cells", what=f"writing into {path}")
     path = Path(os.path.realpath(path))  # what a link leads to is written, not the link
-    if not path.exists():
-        raise SourceNotFoundError(f"{path} does not exist: results are added to a file that AnnData wrote")
+    require_cells(path)
     if path.is_dir():
         _write_into_store(path, elements, overwrite=overwrite)
     else:
         _write_into_file(path, elements, overwrite=overwrite, in_place=in_place)
+
+
+def require_cells(path: Path) -> None:
+    """Raise ``SourceNotFoundError`` where nothing is that results could be added to."""
+    if not path.exists():
+        raise SourceNotFoundError(
+            f"{path} does not exist. Results are added to a .h5ad file or Zarr store that AnnData wrote, or "
+            "written as a new .nc, .csv or .parquet file"
+        )
 
 
 def _cells_in(root: Any, name: str) -> Cells:

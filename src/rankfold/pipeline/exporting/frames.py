@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -126,21 +127,42 @@ def write_table(result: Outcome, path: Path, name: str | None = None, *, overwri
     -----
     Reads 65 536 lines at a time.
     """
-    arrow = library("pyarrow", extra="formats", what=f"writing {path}")
-    name, side, turned = _named(result, name)
-    array = np.asarray(result[name][...]).T if turned else result[name]
-    if array.dtype.kind == "c":
-        raise OutputError(f"{path}: tables hold no complex numbers. Write real and imaginary parts")
-    names = names_in(result, side) if side is not None else None
-    titles = _titles(result, name, array.shape[1] if len(array.shape) > 1 else 1)
-    tables = _tables(arrow, array, names, titles)
-    first = next(tables)
-    schema = first.schema.with_metadata({MARK: str(result.attrs["kind"]).encode()})
-    output = file_output(path, lambda there: _foreign_table(there, schema.names), replaces=overwrite)
-    with output.draft() as begun, _writer(path.suffix, begun, schema) as writer:
-        for table in itertools.chain([first], tables):
-            writer.write_table(table.replace_schema_metadata(schema.metadata))
+    table = Table.of(result, path, name)
+    output = file_output(path, lambda there: _foreign_table(there, table.schema.names), replaces=overwrite)
+    with output.draft() as draft:
+        table.write(draft, path.suffix)
     return output.path
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An array of a result as a table, of which some lines are read at a time."""
+
+    schema: Any
+    """Names and types of its columns, for pyarrow."""
+
+    parts: Iterator[Any]
+
+    @classmethod
+    def of(cls, result: Outcome, path: Path, name: str | None) -> Table:
+        """The table of an array; ``path`` is where it will be. Raises as ``write_table`` does."""
+        arrow = library("pyarrow", extra="formats", what=f"writing {path}")
+        name, side, turned = _named(result, name)
+        array = np.asarray(result[name][...]).T if turned else result[name]
+        if array.dtype.kind == "c":
+            raise OutputError(f"{path}: tables hold no complex numbers. Write real and imaginary parts")
+        names = names_in(result, side) if side is not None else None
+        titles = _titles(result, name, array.shape[1] if len(array.shape) > 1 else 1)
+        parts = _tables(arrow, array, names, titles)
+        first = next(parts)
+        schema = first.schema.with_metadata({MARK: str(result.attrs["kind"]).encode()})
+        return cls(schema, itertools.chain([first], parts))
+
+    def write(self, path: Path, suffix: str) -> None:
+        """Write all lines to a new file, once, in the format of the ``suffix``."""
+        with _writer(suffix, path, self.schema) as writer:
+            for part in self.parts:
+                writer.write_table(part.replace_schema_metadata(self.schema.metadata))
 
 
 def _tables(arrow: Any, array: Any, names: Names | None, titles: list[str]) -> Iterator[Any]:

@@ -10,7 +10,7 @@ cost          what a stage takes: passes, bytes, memory, tasks, files, time
 space         whether all results and scratch fit on the disk
 table         that plan for people
 run           run them, or what is left of them
-destinations  results that go on into files of AnnData or netCDF, and pictures
+destinations  results that go on into files of AnnData or netCDF, tables, and pictures
 retention     earlier results, which stay beside the newest
 record        what the folder of results knows of it
 """

@@ -10,6 +10,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,7 +20,7 @@ from rankfold.methods.registry import METHODS
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import Lines, suggest_name
 from rankfold.settings.yaml_file import Document, explain_mistake, keys_of, no_such
-from rankfold.workflows.flows.flow_file import Flow
+from rankfold.workflows.flows.flow_file import Flow, resolve_path
 from rankfold.workflows.flows.stage_models import BaseStage
 
 WHOLE = ("import", "reconstruct")
@@ -61,6 +62,11 @@ class StageNode:
 
     feeds_on: tuple[str, ...] = ()
     """The steps before it whose results it reads."""
+
+    def file(self, path: str, folder: Path) -> Path:
+        """A file that it writes besides its result: of a step of a sweep, the name has its value."""
+        whole = Path(resolve_path(path, folder))
+        return whole.with_name(f"{whole.stem}{self.name.removeprefix(self.stage_name)}{whole.suffix}")
 
 
 def steps_of(flow: Flow, document: Document) -> tuple[StageNode, ...]:

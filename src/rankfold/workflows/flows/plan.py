@@ -22,7 +22,7 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import STATE_VERSION
 from rankfold.settings.yaml_file import Document, no_such
 from rankfold.workflows.flows.cost import Numbers, numbers_of
-from rankfold.workflows.flows.destinations.into import require_destination, require_distinct
+from rankfold.workflows.flows.destinations.into import require_destinations, require_distinct
 from rankfold.workflows.flows.destinations.pictures import Pictures
 from rankfold.workflows.flows.flow_file import Flow, read_flow, resolve_path
 from rankfold.workflows.flows.graph import StageNode, steps_of
@@ -167,7 +167,7 @@ def survey(
     require_no_store(workflow)
     selection, scene = workflow.select_steps(first, only), StageInputs(workflow.flow, workflow.document, {})
     folder = workflow.document.path.absolute().parent
-    require_distinct(((step.name, step.stage) for step in workflow.steps), folder)
+    require_distinct(workflow.steps, folder)
     workflow.pictures.require()
     verdicts, ours = [], own_steps(record)
     for step in workflow.steps:
@@ -229,7 +229,7 @@ def _plan_stage(
     workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool
 ) -> tuple[StagePlan, StageResult]:
     path = workflow.out(step)
-    require_destination(step.stage, workflow.document.path.absolute().parent)
+    require_destinations(step, workflow.document.path.absolute().parent, Record.of(workflow.outputs))
     waits = [name for name in step.feeds_on if not scene.outcomes[name].there]
     if unavailable := [name for name in waits if not scene.outcomes[name].to_come]:
         raise InputError(f"{unavailable[0]}, which it reads, is not finished: run that first, or all stages")

@@ -80,6 +80,15 @@ def _are_pictures(value: object) -> bool:
     )
 
 
+def _are_tables(value: object) -> bool:
+    kinds = {"of": is_text, "bytes": is_number, "time": is_number}
+    return isinstance(value, dict) and all(
+        isinstance(drafts, list)
+        and all(isinstance(one, dict) and all(kinds[name](one.get(name)) for name in kinds) for one in drafts)
+        for drafts in value.values()
+    )
+
+
 KINDS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("workflow", "file", "version", "text", "command"), is_text),
     **dict.fromkeys(("method", "state", "started", "ended", "message"), is_text),
@@ -91,6 +100,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "progress": _is_progress,
     "where": _is_place,
     "pictures": _are_pictures,
+    "tables": _are_tables,
 }
 """What facts of a workflow, or of a stage, must be to be told."""
 
@@ -237,6 +247,16 @@ class Record:
         if self.stages[name].get("pictures") != pictures:
             self.stages[name]["pictures"] = pictures
             self.save()
+
+    @property
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Of each table that the workflow has written, by its path: what the last two were."""
+        return self.values.setdefault("tables", {})  # type: ignore[no-any-return]
+
+    def note_table(self, path: Path, facts: dict[str, Any]) -> None:
+        """A table that is about to get its name: a kill before that leaves the one before it known, too."""
+        self.tables[str(path)] = [*self.tables.get(str(path), [])[-1:], facts]
+        self.save()
 
     def save(self) -> None:
         """Write the record to its file."""

@@ -89,7 +89,7 @@ def run_flow(
                 write_metrics(record)
                 scene.outcomes[verdict.step.name] = StageResult(verdict.path, True)
                 listener.ends(verdict, record)
-            _put_into(workflow, verdict)
+            _put_into(workflow, verdict, record)
             verdicts.append(verdict)
         _require_unchanged(workflow, record, verdicts, (first, only))
         for verdict in verdicts:
@@ -114,11 +114,10 @@ def _require_unchanged(
         )
 
 
-def _put_into(workflow: Workflow, verdict: StagePlan) -> None:
+def _put_into(workflow: Workflow, verdict: StagePlan, record: Record) -> None:
     """Put the result of a stage where it goes besides, also of one that was finished before."""
-    stage = verdict.step.stage
     try:
-        put_into(stage, verdict.path, workflow.document.path.absolute().parent)
+        put_into(verdict.step, verdict.path, workflow.document.path.absolute().parent, record)
     except RankfoldError as error:
         raise with_place(error, verdict.step.name, verdict.step.stage_name, workflow.document) from error
 

@@ -139,7 +139,7 @@ class Resources(StrictModel):
 
 
 class Destination(StrictModel):
-    """Where a result is put besides: a file of AnnData, or a netCDF file. Its path alone will do."""
+    """Where a result is put besides: a file of AnnData, a netCDF file, or a table. Its path alone will do."""
 
     file: Where
     like: Where | None = None
@@ -151,14 +151,13 @@ class Destination(StrictModel):
     key_added: Name | None = None
     """For AnnData: in place of scanpy's names."""
 
+    array: Name | None = None
+    """For tables: which array, in place of coordinates of the rows."""
+
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """The schema of both forms: a path, or keys and values."""
         return {"anyOf": [{"type": "string"}, handler(core)]}
-
-
-def _destination(value: object) -> object:
-    return {"file": value} if isinstance(value, str) else value
 
 
 class StagePicture(StrictModel):
@@ -204,7 +203,7 @@ class _OneOrMore:
         return {"anyOf": [several["items"], several]}
 
 
-def _pictures(value: object) -> object:
+def _files(value: object) -> object:
     each = value if isinstance(value, list | tuple) else [value]
     return [{"file": one} if isinstance(one, str) else one for one in each]
 
@@ -228,8 +227,8 @@ class BaseStage(StrictModel):
 
     resources: Resources = Resources()
     keep: Count | None = None
-    into: Annotated[Destination | None, BeforeValidator(_destination)] = None
-    picture: Annotated[tuple[StagePicture, ...], BeforeValidator(_pictures), _OneOrMore] = ()
+    into: Annotated[tuple[Destination, ...], BeforeValidator(_files), _OneOrMore] = ()
+    picture: Annotated[tuple[StagePicture, ...], BeforeValidator(_files), _OneOrMore] = ()
 
     PARAMETERS: ClassVar[tuple[Parameter, ...]] = ()
     """What the method may be asked, where it is in the registry."""

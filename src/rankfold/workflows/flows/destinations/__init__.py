@@ -1,5 +1,5 @@
 """Where results of stages go besides.
 
-into      files of AnnData or netCDF
+into      files of AnnData or netCDF, and tables
 pictures  pictures of them
 """

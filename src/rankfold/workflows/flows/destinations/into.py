@@ -1,41 +1,52 @@
-"""Results of stages that go on into files of AnnData or netCDF: once, and anew when the result has changed.
+"""Results of stages that go on into files of AnnData or netCDF, or tables: once, and anew when they changed.
 
-What is there of ours is replaced, and nothing else: a file says which result it holds, and by which numbers
-that is known again.
+What is there of ours is replaced, and nothing else: files of AnnData and netCDF say which result they hold,
+and by which numbers that is known again. A table has no room for that, so the record of the workflow keeps
+size and time of those that it wrote.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from rankfold.pipeline.errors import InputError, OutputError
-from rankfold.pipeline.exporting.cell_files import held_in_cells
+from rankfold.pipeline.exporting.cell_files import held_in_cells, require_cells
 from rankfold.pipeline.exporting.cells import digest_of_facts, key_of, kind_of, paths_of
 from rankfold.pipeline.exporting.fields import facts_in_dataset
+from rankfold.pipeline.exporting.frames import TABLES, Table
 from rankfold.pipeline.exporting.outcome import exported_facts
+from rankfold.pipeline.formats.handles import library
+from rankfold.pipeline.outputs import FileOutput, file_output
 from rankfold.pipeline.storage.result import Result
 from rankfold.workflows.flows.flow_file import resolve_path
-from rankfold.workflows.flows.stage_models import BaseStage, Destination
+from rankfold.workflows.flows.graph import StageNode
+from rankfold.workflows.flows.record import Record
+from rankfold.workflows.flows.stage_models import Destination
+
+NEW_FILES = (".nc", *TABLES)
+"""Ends of names of files that hold one result and nothing else."""
+
+KINDS = {"key_added": "files of AnnData", "like": ".nc files", "physical": ".nc files", "array": "tables"}
+"""What each key of a destination is for."""
 
 
-def require_distinct(stages: Iterable[tuple[str, BaseStage]], folder: Path) -> None:
+def require_distinct(steps: Iterable[StageNode], folder: Path) -> None:
     """Raise ``InputError`` where two results would go into one place."""
     places: dict[tuple[str, str], str] = {}
-    for name, stage in stages:
-        if stage.into is None:
-            continue
-        path = resolve_path(stage.into.file, folder)
-        key = "" if path.endswith(".nc") else key_of(stage.method, stage.into.key_added)
-        if (path, key) in places:
-            raise InputError(
-                f"into: {places[path, key]} and {name} both go into {path}{f' as {key}' if key else ''}: "
-                "give one of them another file or key_added"
-            )
-        places[path, key] = name
+    for step in steps:
+        for path, into in _destinations(step, folder):
+            key = "" if path.suffix in NEW_FILES else key_of(step.stage.method, into.key_added)
+            if (str(path), key) in places:
+                raise InputError(
+                    f"into: {places[str(path), key]} and {step.name} both go into {path}"
+                    f"{f' as {key}' if key else ''}: give one of them another file or key_added"
+                )
+            places[str(path), key] = step.name
 
 
-def require_destination(stage: BaseStage, folder: Path) -> None:
+def require_destinations(step: StageNode, folder: Path, record: Record) -> None:
     """Raise for a file that the result cannot be put into, before hours of work.
 
     Raises
@@ -43,58 +54,96 @@ def require_destination(stage: BaseStage, folder: Path) -> None:
     InputError
         The file is not there, or what is said of it does not go with its kind.
     OutputError
-        It holds elements of that name which are not of a workflow.
+        It holds what is not of a workflow.
     """
-    if stage.into is None:
-        return
-    path = Path(resolve_path(stage.into.file, folder))
-    if path.suffix == ".nc":
-        if stage.into.key_added is not None:
-            raise InputError(f"into: {path} is a netCDF file, and key_added is for files of AnnData")
-        if path.exists() and facts_in_dataset(path) is None:
-            raise OutputError(
-                f"into: {path} exists and is not of a workflow. Remove it, or choose another name"
-            )
-        return
-    for option in ("like", "physical"):
-        if getattr(stage.into, option):
-            raise InputError(f"into: {path} is no netCDF file, and {option} is for those")
-    if not path.exists():
-        raise InputError(f"into: {path} does not exist: results are added to a file that AnnData wrote")
-    key = stage.into.key_added
-    paths = paths_of(stage.method, key)
-    held = held_in_cells(path, key_of(stage.method, key), paths)
-    foreign = held.present & set(paths) if held.digest is None else held.changed
-    _require_ours(path, foreign)
+    for path, into in _destinations(step, folder):
+        kind = {".nc": ".nc files", **dict.fromkeys(TABLES, "tables")}.get(path.suffix, "files of AnnData")
+        for key, where in KINDS.items():
+            if getattr(into, key) and where != kind:
+                raise InputError(f"into: {key} is for {where}, and {path} is none")
+        if path.suffix in TABLES:
+            library("pyarrow", extra="formats", what=f"writing {path}")
+            _table_output(path, record)
+        elif path.suffix == ".nc":
+            if path.exists() and facts_in_dataset(path) is None:
+                raise OutputError(
+                    f"into: {path} exists and is not of a workflow. Remove it, or choose another name"
+                )
+        else:
+            require_cells(path)
+            paths = paths_of(step.stage.method, into.key_added)
+            held = held_in_cells(path, key_of(step.stage.method, into.key_added), paths)
+            _require_ours(path, held.present & set(paths) if held.digest is None else held.changed)
 
 
-def put_into(stage: BaseStage, result_path: Path, folder: Path) -> Path | None:
-    """Put a result where its stage says, unless it is there; the file, if something was done."""
-    if stage.into is None:
-        return None
-    path, result = Path(resolve_path(stage.into.file, folder)), Result(result_path)
-    if path.suffix == ".nc":
-        return _put_into_dataset(path, result, stage.into, folder)
-    key = stage.into.key_added
-    paths = paths_of(result.attrs["kind"], key)
-    held = held_in_cells(path, key_of(kind_of(result), key), paths)
-    if (
-        held.digest == digest_of_facts(exported_facts(result))
-        and set(paths) <= held.present
-        and not held.changed
-    ):
-        return None
+def put_into(step: StageNode, result_path: Path, folder: Path, record: Record) -> None:
+    """Put a result where its stage says, unless it is there."""
+    for path, into in _destinations(step, folder):
+        result = Result(result_path)
+        if path.suffix in TABLES:
+            _put_into_table(path, result, into, record)
+        elif path.suffix == ".nc":
+            _put_into_dataset(path, result, into, folder)
+        else:
+            _put_into_cells(path, result, into)
+
+
+def _destinations(step: StageNode, folder: Path) -> Iterator[tuple[Path, Destination]]:
+    """Where the result of a step goes besides; a new file of a step of a sweep has its value in its name."""
+    for into in step.stage.into:
+        new = Path(into.file).suffix in NEW_FILES
+        yield (step.file(into.file, folder) if new else Path(resolve_path(into.file, folder))), into
+
+
+def _put_into_cells(path: Path, result: Result, into: Destination) -> None:
+    paths = paths_of(result.attrs["kind"], into.key_added)
+    held = held_in_cells(path, key_of(kind_of(result), into.key_added), paths)
+    same = held.digest == digest_of_facts(exported_facts(result))
+    if same and set(paths) <= held.present and not held.changed:
+        return
     _require_ours(path, held.changed)
-    result.to_anndata(path, key_added=key, overwrite=held.digest is not None)
-    return path
+    result.to_anndata(path, key_added=into.key_added, overwrite=held.digest is not None)
 
 
-def _put_into_dataset(path: Path, result: Result, into: Destination, folder: Path) -> Path | None:
+def _put_into_dataset(path: Path, result: Result, into: Destination, folder: Path) -> None:
     held = facts_in_dataset(path)
     if held == exported_facts(result, physical=into.physical):
-        return None
+        return
     like = None if into.like is None else resolve_path(into.like, folder)
-    return result.to_netcdf(path, like=like, physical=into.physical, overwrite=held is not None)
+    result.to_netcdf(path, like=like, physical=into.physical, overwrite=held is not None)
+
+
+def _put_into_table(path: Path, result: Result, into: Destination, record: Record) -> None:
+    digest = digest_of_facts({**exported_facts(result), "array": into.array})
+    if any(known["of"] == digest for known in _known(path, path, record)):
+        return
+    output = _table_output(path, record)
+    with output.draft() as draft:
+        Table.of(result, path, into.array).write(draft, path.suffix)
+        record.note_table(path, {"of": digest, **_trace(draft)})
+
+
+def _table_output(path: Path, record: Record) -> FileOutput:
+    """The name of a table; one there is replaced as long as it is as this workflow has left it."""
+
+    def foreign(there: Path) -> str | None:
+        return None if _known(path, there, record) else "is not as this workflow wrote it"
+
+    return file_output(path, foreign, replaces=True)
+
+
+def _known(path: Path, there: Path, record: Record) -> list[dict[str, Any]]:
+    """What the record says of the table of a name, if the file ``there`` is it."""
+    if not there.exists():
+        return []
+    trace = _trace(there)
+    return [known for known in record.tables.get(str(path), []) if trace.items() <= known.items()]
+
+
+def _trace(path: Path) -> dict[str, int]:
+    """By what a table is known again."""
+    stat = path.stat()
+    return {"bytes": stat.st_size, "time": stat.st_mtime_ns}
 
 
 def _require_ours(path: Path, foreign: Iterable[str]) -> None:

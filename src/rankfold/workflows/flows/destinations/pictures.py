@@ -52,7 +52,7 @@ class Pictures:
         for step in self._steps:
             try:
                 for picture in step.stage.picture:
-                    path, _ = self._place(step, picture)
+                    path = step.file(picture.file, self._folder)
                     if path in paths:
                         raise InputError(f"picture: {paths[path]} and {step.name} both draw {path}")
                     paths[path] = step.name
@@ -65,7 +65,7 @@ class Pictures:
         """Draw what a step has, unless it is there; the facts of each picture."""
         try:
             for picture in step.stage.picture:
-                path, _ = self._place(step, picture)
+                path = step.file(picture.file, self._folder)
                 options = self._options(step, picture)
                 result = Result(result_path)
                 digest = _digest([result.attrs, picture.kind, options, _version_of(options)])
@@ -76,12 +76,6 @@ class Pictures:
                 yield {"file": str(path), "kind": picture.kind, "options": options}
         except RankfoldError as error:
             raise with_place(error, step.name, step.stage_name, self._document) from error
-
-    def _place(self, step: StageNode, picture: StagePicture) -> tuple[Path, str]:
-        """The file of a picture: of a step of a sweep with its value; and that value."""
-        tail = step.name.removeprefix(step.stage_name)
-        path = Path(resolve_path(picture.file, self._folder))
-        return path.with_name(f"{path.stem}{tail}{path.suffix}"), tail
 
     def _options(self, step: StageNode, picture: StagePicture) -> dict[str, Any]:
         """Options of ``Result.plot``, paths as they are from everywhere."""
