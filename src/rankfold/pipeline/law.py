@@ -279,6 +279,8 @@ OF_SOME_INPUTS = {"layout": FACTS, "prepare": TEXT}
 PREPARED = {
     "columns": Law(types=WHOLE, least=0),
     "of": Law(types=WHOLE, least=1, reaches=("stored_column",)),
+    "dispersions": Law(types=REAL, least=-math.inf, most=math.inf, may_be_nan=True),
+    "norm": Law(types=REAL, least=-math.inf, most=math.inf, may_be_nan=True),
 }
 """Arrays by which a step of preparation chose columns, by the last word of their names."""
 

@@ -221,7 +221,9 @@ def test_scanpy_maps_new_cells_and_draws_loadings(file: Path, monkeypatch: pytes
     scanpy.pp.log1p(reference)
     new = reference[::4].copy()
     scanpy.pp.highly_variable_genes(reference, n_top_genes=30)
-    expected = reference.var.pop("highly_variable").to_numpy()
+    expected = reference.var.copy()
+    reference.var = reference.var[["chosen"]]
+    del reference.uns["hvg"]
     result = rf.pca(f"{file}::X", 4, prepare=STEPS, solver="gram")
     near = rf.knn(result.scores, 9)
     for each in (result, near, rf.umap(near, n_epochs=5)):
@@ -229,15 +231,19 @@ def test_scanpy_maps_new_cells_and_draws_loadings(file: Path, monkeypatch: pytes
         each.to_anndata(file)
     after = _read(file)
     for made in (reference, after):
-        np.testing.assert_array_equal(made.var["highly_variable"], expected)
+        np.testing.assert_array_equal(made.var["highly_variable"], expected["highly_variable"])
+        for name in ("means", "dispersions", "dispersions_norm"):
+            np.testing.assert_allclose(made.var[name], expected[name], rtol=1e-4, atol=1e-5)
+        assert made.uns["hvg"] == {"flavor": "seurat"}
+        scanpy.pl.highly_variable_genes(made, show=False)
         assert made.uns["pca"]["params"] == {
             "zero_center": True,
             "use_highly_variable": True,
             "mask_var": "highly_variable",
         }
         assert made.uns["neighbors"]["params"]["n_pcs"] == 4
-    assert list(after.var.columns)[-1] == "highly_variable"
-    # Its index of neighbors is of pynndescent, which compiles for minutes, and is another in each version.
+    assert list(after.var.columns)[-4:] == ["highly_variable", "means", "dispersions", "dispersions_norm"]
+    # Its index of neighbors is of pynndescent, which compiles for minutes: see the slow test below.
     monkeypatch.setattr(
         _ingest.Ingest, "_init_pynndescent", lambda self, distances: setattr(self, "_nnd_idx", None)
     )
@@ -252,11 +258,52 @@ def test_scanpy_maps_new_cells_and_draws_loadings(file: Path, monkeypatch: pytes
     pyplot.close("all")
 
 
+@pytest.mark.slow
+def test_ingest_maps_new_cells_as_onto_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From beginning to end: components, labels by neighbors, and places in a layout, beside all of scanpy."""
+    scanpy = pytest.importorskip("scanpy")
+    rp_trees = pytest.importorskip("pynndescent.rp_trees")
+    # scanpy 1.11 passes on ``n_search_trees`` of pynndescent as a number of trees, which is None in 0.7.
+    make = rp_trees.make_forest
+    monkeypatch.setattr(rp_trees, "make_forest", lambda x, k, trees, *rest: make(x, k, trees or 1, *rest))
+    raw = cells(300, 60)
+    theirs, new = raw.copy(), raw[::4].copy()
+    new.obs_names = [f"new{i}" for i in range(new.n_obs)]
+    ours = raw.copy()
+    for each in (theirs, ours, new):
+        scanpy.pp.normalize_total(each, target_sum=1e4)
+        scanpy.pp.log1p(each)
+    scanpy.pp.highly_variable_genes(theirs, n_top_genes=30)
+    scanpy.pp.pca(theirs, n_comps=4)
+    scanpy.pp.neighbors(theirs, n_neighbors=10)
+    scanpy.tl.umap(theirs)
+    result = rf.pca(raw, 4, prepare=STEPS, tol=1e-6)
+    near = rf.knn(result.scores, 9)
+    for made in (result, near, rf.umap(near)):
+        made.to_anndata(ours)
+    labels = rf.kmeans(result.scores, 4, seed=0)
+    for each in (theirs, ours):
+        labels.to_anndata(each)
+    mapped = [scanpy.tl.ingest(new, each, obs="kmeans", inplace=False) for each in (theirs, ours)]
+    np.testing.assert_array_equal(mapped[0].obs["kmeans"], mapped[1].obs["kmeans"])
+    scores = [np.asarray(each.obsm["X_pca"]) for each in mapped]
+    signs = np.sign((scores[0] * scores[1]).sum(axis=0))
+    np.testing.assert_allclose(scores[1] * signs, scores[0], atol=1e-3)
+    # New cells are old ones, so they come to lie at these in either layout.
+    for each, reference in zip(mapped, (theirs, ours), strict=True):
+        layout = reference.obsm["X_umap"]
+        apart = np.linalg.norm(each.obsm["X_umap"] - layout[::4], axis=1)
+        assert np.median(apart) < 0.1 * np.ptp(layout, axis=0).max()
+
+
 def test_a_mask_of_somebody_stays_and_ours_is_replaced_when_asked(file: Path) -> None:
     results = [rf.pca(f"{file}::X", 3, prepare=STEPS.replace("30", count)) for count in ("30", "20")]
     results[0].to_anndata(file)
     with pytest.raises(OutputError, match=r"var/highly_variable, .* are there already"):
         results[1].to_anndata(file)
+    for _ in range(2):
+        results[1].to_anndata(file, overwrite=True)
+    results[0].to_anndata(file, overwrite=True)
     results[1].to_anndata(file, overwrite=True)
     assert _read(file).var["highly_variable"].sum() == 20
     adata = cells()

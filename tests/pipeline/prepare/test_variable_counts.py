@@ -126,6 +126,11 @@ def test_genes_by_counts_then_the_chain_of_scanpy(tmp_path: Path, kind: str) -> 
     by_counts = "highly_variable(60, flavor='seurat_v3', layer='counts')"
     steps = f"normalize_total(1e4), log1p, {by_counts}, scale(max_value=3)"
     source = rf.open(stored, prepare=steps)
+    columns = source.fitted["prepare_3_highly_variable_columns"]
+    for name in ("means", "variances", "variances_norm"):
+        measures = source.fitted[f"prepare_3_highly_variable_{name}"]
+        assert measures.shape == (200,)
+        np.testing.assert_allclose(measures[columns], adata.var[name], rtol=1e-9)
     found = np.empty(source.shape)
     source.read_into(found, (0, 300), (0, 60))
     np.testing.assert_allclose(found, adata.X, atol=1e-10)

@@ -17,7 +17,7 @@ kmeans ``obs["kmeans"]``, categories                                 ``uns["kmea
 
 With a key of its own a result takes that key instead, graphs ``KEY_distances`` and ``KEY_connectivities``.
 Columns that the step ``highly_variable`` chose are ``var["highly_variable"]``, which ``scanpy.tl.ingest`` and
-plots ask for. What a result is, and by what it is known again, is in ``uns["rankfold"]`` under the same key.
+plots ask for, and what it compared all columns by is ``var["means"]`` and the like. What a result is, and by what it is known again, is in ``uns["rankfold"]`` under the same key.
 
 Places follow what scanpy 1.11 writes, and https://anndata.readthedocs.io for the elements.
 """
@@ -35,7 +35,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 from rankfold.kernels.graph.fuzzy import membership
-from rankfold.pipeline.data.names import Axis, Names
+from rankfold.pipeline.data.names import Axis, Names, names_of_result
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import (
     Outcome,
@@ -178,7 +178,7 @@ class Chosen(NamedTuple):
     """The mask of the columns that a result is of."""
 
     elements: dict[str, Any]
-    """The mask by its path, where it is to be written."""
+    """The mask by its path, and what columns were compared by, where they are to be written."""
 
     is_there: bool
     """Whether the object has that mask, now or then."""
@@ -194,18 +194,45 @@ def _highly_variable(result: Outcome, cells: Cells, key: str) -> Chosen:
     if places is None:
         return Chosen({}, is_there=False)
     mask = spread(np.ones(len(places), np.bool_), places, length, fill=False)
-    held = _mask_at(cells.look(HIGHLY_VARIABLE))
-    if held is not None and np.array_equal(held, mask):
-        return Chosen({}, is_there=True)
-    if all(step.name != "highly_variable" for step in steps):
-        return Chosen({}, is_there=False)
     claim = Claim.of(cells.look(f"{FACTS}{key}"))
-    if cells.look(HIGHLY_VARIABLE) is None or (claim is not None and HIGHLY_VARIABLE in claim.marks):
-        return Chosen({HIGHLY_VARIABLE: mask}, is_there=True)
-    return Chosen({}, is_there=False)
+    own = set() if claim is None else set(claim.marks)
+    is_ours = HIGHLY_VARIABLE in own or cells.look(HIGHLY_VARIABLE) is None
+    for place, step in enumerate(steps, 1):
+        if step.name == "highly_variable" and is_ours:
+            measures = _measures(result, cells, f"prepare_{place}_{step.name}_")
+            free = {path: each for path, each in measures.items() if path in own or cells.look(path) is None}
+            facts = (
+                {HOW: {"flavor": step.flavor}} if HIGHLY_VARIABLE in own or cells.look(HOW) is None else {}
+            )
+            return Chosen({HIGHLY_VARIABLE: mask, **free, **facts}, is_there=True)
+    held = _mask_at(cells.look(HIGHLY_VARIABLE))
+    return Chosen({}, is_there=held is not None and np.array_equal(held, mask))
 
 
 HIGHLY_VARIABLE = "var/highly_variable"
+
+HOW = "uns/hvg"
+"""Where scanpy says by what rule genes were chosen."""
+
+MEASURES = ("means", "dispersions", "dispersions_norm", "variances", "variances_norm")
+"""By what variables are compared, as scanpy names it in ``var``."""
+
+
+def _measures(result: Outcome, cells: Cells, prefix: str) -> dict[str, Array]:
+    """By what a step compared the variables, NaN for those that it did not see; nothing where it is not known."""
+    own, length = Names.of([cells.axes[1]]), cells.axes[1].length
+    compared = names_of_result("the result", result.attrs, 1)
+    places = None
+    if own is not None and compared is not None and not own.is_like(compared):
+        places = own.find(compared)
+        if (places < 0).any():
+            return {}
+    found = {
+        name: np.asarray(result[prefix + name][...]) for name in MEASURES if prefix + name in set(result)
+    }
+    if places is None and any(len(values) != length for values in found.values()):
+        return {}
+    return {f"var/{name}": spread(values, places, length, np.nan) for name, values in found.items()}
 
 
 def _mask_at(column: Any) -> Array | None:

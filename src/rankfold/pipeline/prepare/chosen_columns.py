@@ -22,6 +22,7 @@ from rankfold.pipeline.prepare.steps import require
 from rankfold.pipeline.prepare.variable_columns import (
     FLAVORS,
     SPAN,
+    Choice,
     clipped_variance,
     expected_deviation,
     largest,
@@ -87,11 +88,15 @@ class HighlyVariable:
         return self.flavor == "seurat_v3"
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Columns that are kept, in their order."""
-        chosen = self._of_counts(source) if self.flavor == "seurat_v3" else self._of_logarithms(source)
-        return {"columns": np.flatnonzero(chosen), "of": np.array([source.shape[1]])}
+        """Columns that are kept, in their order, and by what all columns were compared."""
+        choice = self._of_counts(source) if self.flavor == "seurat_v3" else self._of_logarithms(source)
+        return {
+            "columns": np.flatnonzero(choice.chosen),
+            "of": np.array([source.shape[1]]),
+            **choice.measures,
+        }
 
-    def _of_logarithms(self, source: Source) -> npt.NDArray[np.bool_]:
+    def _of_logarithms(self, source: Source) -> Choice:
         base = _base_of(source)
         change = None
         if self.flavor == "seurat":
@@ -102,7 +107,7 @@ class HighlyVariable:
             moments.mean, moments.variance(1), self.n_top_genes, flavor=self.flavor, bins=self.n_bins
         )
 
-    def _of_counts(self, source: Source) -> npt.NDArray[np.bool_]:
+    def _of_counts(self, source: Source) -> Choice:
         counts = _counts_of(source) if self.layer == COUNTS else source
         rows = counts.shape[0]
         sums = column_sums(counts)
@@ -119,14 +124,12 @@ class HighlyVariable:
                 UserWarning,
                 stacklevel=2,
             )
-        mean = sums.total / rows
-        deviation = expected_deviation(
-            mean, sums.variance(rows), span=SPAN if self.span is None else self.span
-        )
+        mean, variance = sums.total / rows, sums.variance(rows)
+        deviation = expected_deviation(mean, variance, span=SPAN if self.span is None else self.span)
         most = mean + deviation * np.sqrt(rows)
-        return largest(
-            clipped_variance(mean, deviation, column_sums(counts, most=most), rows), self.n_top_genes
-        )
+        normalized = clipped_variance(mean, deviation, column_sums(counts, most=most), rows)
+        measures = {"means": mean, "variances": variance, "variances_norm": normalized}
+        return Choice(largest(normalized, self.n_top_genes), measures)
 
     def fitted(self, found: Fitted) -> None:
         """See ``MeasuredStep``."""

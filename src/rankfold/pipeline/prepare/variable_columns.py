@@ -8,7 +8,7 @@ follow scanpy 1.11: a bin of a single gene, how ties are kept.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +32,18 @@ MAD = 0.6744897501960817
 """Median absolute deviation of a normal distribution of standard deviation 1."""
 
 
-def most_variable(
-    mean: Float64, variance: Float64, count: int, *, flavor: str, bins: int
-) -> npt.NDArray[np.bool_]:
-    """Mask of the ``count`` columns of the largest normalized dispersion, with those that tie with the last.
+class Choice(NamedTuple):
+    """Columns that vary most, and by what they were compared."""
+
+    chosen: npt.NDArray[np.bool_]
+    """(n,) whether a column is one of them."""
+
+    measures: dict[str, Float64]
+    """(n,) each, by the names that scanpy gives them in ``var``; NaN where there is no such number."""
+
+
+def most_variable(mean: Float64, variance: Float64, count: int, *, flavor: str, bins: int) -> Choice:
+    """The ``count`` columns of the largest normalized dispersion, with those that tie with the last.
 
     Parameters
     ----------
@@ -60,11 +68,12 @@ def most_variable(
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             normalized[inside] = (dispersion[inside] - center) / spread
+    measures = {"means": mean, "dispersions": dispersion, "dispersions_norm": normalized}
     known = np.sort(normalized[~np.isnan(normalized)])[::-1]
     if not len(known):
-        return np.ones(len(mean), np.bool_)
+        return Choice(np.ones(len(mean), np.bool_), measures)
     cutoff = known[min(count, len(known)) - 1]
-    return np.asarray(np.nan_to_num(normalized, nan=-np.inf) >= cutoff)
+    return Choice(np.asarray(np.nan_to_num(normalized, nan=-np.inf) >= cutoff), measures)
 
 
 def _bins_of_like_width(mean: Float64, bins: int) -> Array:
