@@ -46,6 +46,10 @@ LENGTHS: dict[str, Answer] = {
 SHARES: dict[str, Answer] = {
     "numbers within a radius": lambda x: rf.radius_neighbors(x, float(x.max()) / 2).degrees,
     "scores of scaled columns": lambda x: np.abs(rf.pca(x, 3, scale=True).scores),
+    "of scaled columns in memory": lambda x: np.abs(rf.pca(x, 3, scale=True, solver="lanczos").scores),
+    "of sparse columns in memory": lambda x: np.abs(
+        rf.pca(SPARSE * (x[0, 0] / X[0, 0]), 3, scale=True, solver="lanczos").scores
+    ),
     "of columns scaled before": lambda x: np.abs(rf.pca(rf.open(x, prepare="scale"), 3).scores),
     "preserved neighbors": lambda x: rf.continuity(x, x[:, :2]).value,
 }

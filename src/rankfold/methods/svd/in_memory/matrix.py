@@ -20,6 +20,7 @@ import numpy.typing as npt
 from rankfold.methods.parts.column_statistics import Statistics, divisors, standard_deviations
 from rankfold.methods.parts.conditioned import Centering, local_columns
 from rankfold.methods.parts.finite import count_bad, no_bad, refuse_bad
+from rankfold.methods.parts.square_range import refuse_size
 from rankfold.methods.svd.in_memory.products import both_orders, multiply_lines
 from rankfold.pipeline.data.source import CompressedSource, Csr, Source
 from rankfold.pipeline.data.view import Orientation, View
@@ -37,7 +38,7 @@ ROUNDING = 16 * float(np.finfo(np.float64).eps)
 
 
 class MatrixInMemory(Protocol):
-    """A, centered and scaled, times a power of two."""
+    """A, centered and scaled, times a power of two; scaled columns have none."""
 
     @property
     def statistics(self) -> Statistics:
@@ -109,13 +110,15 @@ def read_dense(view: View, cut: Cut, centering: Centering, heard: Heard) -> Dens
     if unit != 1:
         x *= unit
     columns = local_columns(x, centering)
+    mean, squares = columns.mean / unit, columns.squares
+    deviation = _deviations(columns.deviation, unit, centering)
     if centering.center:
         x -= columns.mean
     if centering.scale:
-        x *= columns.scale
-    total, eps = float(columns.squares.sum()), float(np.finfo(np.float64).eps)
-    shown = Statistics(columns.mean / unit, _deviations(columns.deviation, unit, centering), total)
-    return DenseMatrix(x, shown, unit, eps * float(np.sqrt(total)))
+        scale, squares, unit = _out_of_unit(source, columns.deviation, columns.scale, squares, unit)
+        x *= scale
+    total, eps = float(squares.sum()), float(np.finfo(np.float64).eps)
+    return DenseMatrix(x, Statistics(mean, deviation, total), unit, eps * float(np.sqrt(total)))
 
 
 def _refuse(source: Source, x: Float64) -> None:
@@ -127,6 +130,31 @@ def _refuse(source: Source, x: Float64) -> None:
 def _deviations(deviation: Float64, unit: float, centering: Centering) -> Float64:
     """In the units of the data; 1 where nothing is scaled."""
     return deviation / unit if centering.scale else deviation
+
+
+def _out_of_unit(
+    source: Source, deviation: Float64, weights: Float64, squares: Float64, unit: float
+) -> tuple[Float64, Float64, float]:
+    """Weights and sums of squares of columns once they are scaled, and their unit, which is 1.
+
+    Columns over their deviations are the same in any unit. Constant ones are not scaled: they come back to
+    the units of the data.
+
+    Raises
+    ------
+    DataError
+        Squares of constant columns leave the range of float64 there.
+    """
+    constant = deviation == 0
+    if unit < 1:
+        if squares[constant].any():
+            refuse_size(source, 0.5 / unit, "squares of constant columns, which are not scaled,")
+        return weights, squares, 1.0
+    return (
+        np.where(constant, weights / unit, weights),
+        np.where(constant, squares / unit / unit, squares),
+        1.0,
+    )
 
 
 # Sparse -------------------------------------------------------------------------------------------
@@ -185,7 +213,7 @@ def read_sparse(source: CompressedSource, centering: Centering, heard: Heard) ->
     del stored
     if not by_rows:
         rows, columns = columns, rows
-    return _conditioned(source.shape, rows, columns, unit, centering)
+    return _conditioned(source, rows, columns, unit, centering)
 
 
 def _refuse_stored(
@@ -199,14 +227,12 @@ def _refuse_stored(
     refuse_bad({"bad": np.array([len(bad), places[0][first], places[1][first]], np.int64)}, source)
 
 
-def _conditioned(
-    shape: tuple[int, int], rows: Csr, columns: Csr, unit: float, centering: Centering
-) -> SparseMatrix:
+def _conditioned(source: Source, rows: Csr, columns: Csr, unit: float, centering: Centering) -> SparseMatrix:
     """Statistics of the columns from numbers in their order, and what they make of the matrix.
 
     Squares are of differences from the mean: those of what is stored, and of the zeros together.
     """
-    count = shape[0]
+    count = source.shape[0]
     stored = np.diff(columns.indptr)
     mean = _sums(columns.data, columns.indptr) / count if centering.center else np.zeros(len(stored))
     differences = columns.data - np.repeat(mean, stored)
@@ -214,19 +240,20 @@ def _conditioned(
     squares = _sums(differences, columns.indptr) + (count - stored) * mean**2
     if centering.center:
         squares[squares <= count * (ROUNDING * mean) ** 2] = 0.0
-    weights, deviation = np.ones_like(mean), np.ones_like(mean)
+    weights, deviation, unit_read = np.ones_like(mean), np.ones_like(mean), unit
     if centering.scale:
         deviation = standard_deviations(squares, count, mean, centering)
         weights = 1.0 / divisors(deviation)
         squares = squares * weights**2
+        weights, squares, unit = _out_of_unit(source, deviation, weights, squares, unit)
         rows = Csr(rows.indptr, rows.indices, rows.data * weights[rows.indices])
         columns = Csr(columns.indptr, columns.indices, columns.data * np.repeat(weights, stored))
     total, eps = float(squares.sum()), float(np.finfo(np.float64).eps)
     weighted = mean * weights
     far = float(np.sqrt(total + count * float(weighted @ weighted)))
-    shown = Statistics(mean / unit, deviation / unit if centering.scale else deviation, total)
+    shown = Statistics(mean / unit_read, _deviations(deviation, unit_read, centering), total)
     means = weighted if centering.center else None
-    return SparseMatrix(shape, rows, columns, means, shown, unit, eps * far)
+    return SparseMatrix(source.shape, rows, columns, means, shown, unit, eps * far)
 
 
 def _sums(values: Float64, indptr: npt.NDArray[Any]) -> Float64:
