@@ -145,6 +145,30 @@ def test_frames_of_dask() -> None:
         open_source(x.a)
 
 
+def test_objects_of_arrow_are_answered_with_how_they_become_arrays() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    for given, words in (
+        (arrow.table({"a": [1.0]}), r"cannot read a pyarrow\.Table; pass x\.to_pandas\(\), or"),
+        (arrow.Tensor.from_numpy(np.eye(2)), r"cannot read a pyarrow\.Tensor; pass x\.to_numpy\(\), or"),
+    ):
+        with pytest.raises(InputError, match=words):
+            open_source(given)
+
+
+def test_objects_of_h5py(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    x = numbers("f8")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["g/x"] = x
+        for given in (file["g/x"], file):
+            np.testing.assert_array_equal(whole(given), x)
+        with pytest.raises(InputError, match=r"x\.h5::g is a group of x, .*Name one: .*x\.h5::g/x"):
+            open_source(file["g"])
+        dataset = file["g/x"]
+    with pytest.raises(InputError, match="a file that was closed: give its path"):
+        open_source(dataset)
+
+
 def tensor(array: Any, device: int = 1, dtype: str = "torch.float32", error: str = "") -> Any:
     """An object that shares its memory as tensors of PyTorch do."""
 

@@ -307,14 +307,14 @@ def _matrix(x: object, missing: str | None, rows: Rows, *, numeric: bool = False
         return _series([os.fsdecode(each) for each in x], missing, rows)
     if isinstance(x, list | tuple):
         return _of_numpy(array_of_lists(x), rows)
-    if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
+    if all(hasattr(x, name) for name in ("__dlpack__", "__dlpack_device__", "dtype")):
         return _of_numpy(array_of_tensor(x), rows)
     if is_cells(x):
         cells = _matrix(matrix_of_cells(x), missing, rows)
         return _named(cells, axes_of_cells(x, cells.shape))
     if is_kept_sparse(x):
         return _of_kept_sparse(x, missing)
-    if module == "h5py" and hasattr(x, "shape"):
+    if module == "h5py":
         return _of_hdf5(x, missing, rows)
     if isinstance(x, Source):
         if rows is not None:
@@ -325,8 +325,10 @@ def _matrix(x: object, missing: str | None, rows: Rows, *, numeric: bool = False
         matrices.sort(key=lambda name: x.dimensions(name)[0] != "row")  # coordinates of rows are meant mostly
         able = f"give one of its arrays, {' or '.join(f'r.{name}' for name in matrices)}"
         raise InputError(f"a result is not a matrix: {able if matrices else 'it holds none'}")
+    ways = [f"x.{name}()" for name in ("to_pandas", "to_numpy") if hasattr(x, name)]
+    first = f"pass {ways[0]}, or " if ways else ""
     raise InputError(
-        f"cannot read a {module}.{type(x).__qualname__}; give the path of a Zarr store or .npy file, "
+        f"cannot read a {module}.{type(x).__qualname__}; {first}give the path of a Zarr store or .npy file, "
         "or a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a DataFrame, an AnnData object"
     )
 
@@ -494,7 +496,9 @@ def _of_dask(x: Any, rows: Rows) -> Source:
 
 
 def _of_hdf5(dataset: Any, missing: str | None, rows: Rows) -> Source:
-    """A dataset of an HDF5 file that someone has opened, by its place."""
+    """A dataset, or a group, of an HDF5 file that someone has opened, by its place."""
+    if not dataset:
+        raise InputError("the h5py object is of a file that was closed: give its path, FILE.h5::path/in/file")
     dataset.file.flush()
     return hdf5_matrix(dataset.file.filename, dataset.name.strip("/"), missing=missing, rows=rows)
 

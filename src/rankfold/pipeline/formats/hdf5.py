@@ -423,7 +423,7 @@ def require_hdf5(path: str) -> None:
                 break
             if at >= size:
                 what = "does not begin as an HDF5 file does" if size else "is empty"
-                hint = ". MATLAB writes one with save(..., '-v7.3')" if path.endswith(".mat") else ""
+                hint = " MATLAB writes one with save(..., '-v7.3')" if path.endswith(".mat") else ""
                 raise InputError(f"{path} {what}; is its name right, and is the copy complete?{hint}")
     version = block[8]
     width, first = (block[9], 12) if version >= 2 else (block[13], 24 + 4 * version)
