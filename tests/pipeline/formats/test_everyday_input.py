@@ -99,9 +99,13 @@ def test_digits_are_not_lost_on_the_way_to_a_method(tmp_path: Path, shape: tuple
             lambda each: rf.pca(each, 2),
             lambda each: rf.svd(each, 2),
             lambda each: rf.knn(each, 2),
+            lambda each: rf.svd(rf.open(each, prepare="binarize"), 2),
         ):
             with pytest.raises(RankfoldError, match="which float64 does not hold to the last digit"):
                 method(given)
+    import_array(tmp_path / "x.npy", tmp_path / "x.zarr", dtype="float64")  # as the message says
+    assert open_source(tmp_path / "x.zarr").dtype == np.float64
+    np.testing.assert_allclose(rf.svd(tmp_path / "x.zarr", 2).s, rf.svd((x + 2**60).astype(float), 2).s)
     np.testing.assert_allclose(rf.svd(x, 2).s, rf.svd(x.astype(float), 2).s)
 
 

@@ -121,12 +121,13 @@ def beyond_floats(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 def require_digits(name: str, numbers: npt.NDArray[Any]) -> None:
     """Raise ``DataError`` for whole numbers that go on as floats, which do not hold all of their digits.
 
-    Looks for the least and the most alone, which takes no memory.
+    Looks at the least and the most alone, which takes no memory. A power of two, as -2**63 that marks what is
+    missing, is held.
     """
     if numbers.dtype.kind not in "iu" or numbers.dtype.itemsize < 8 or not numbers.size:
         return
     for number in (int(numbers.min()), int(numbers.max())):
-        if abs(number) > LARGEST_WHOLE:
+        if abs(number) > LARGEST_WHOLE and int(float(number)) != number:
             raise DataError(
                 f"{name} holds whole numbers such as {number}, which float64 does not hold to the last "
                 "digit. Where they are names and no numbers, leave them out; else round them first, "

@@ -372,7 +372,8 @@ def _dense(source: Source, job: _Job, folder: Path, ticker: Ticker) -> Copy:
 
 
 def _convert(source: Source, job: _Job) -> Source:
-    return source if job.dtype in (None, source.dtype) else ConvertedSource(source, job.dtype)
+    # Never `dtype in (None, ...)`: NumPy takes None for float64 where it compares types.
+    return source if job.dtype is None or job.dtype == source.dtype else ConvertedSource(source, job.dtype)
 
 
 def _dense_report(copy: Copy, start: float, notes: tuple[str, ...]) -> ImportReport:
