@@ -51,7 +51,9 @@ def test_an_unfinished_run_of_another_version_is_refused_with_both(
         patch.setattr("rankfold.pipeline.storage.run_directory.__version__", ANOTHER)
         with pytest.raises(KeyboardInterrupt):
             rf.svd(X, 3, out=tmp_path / "r.zarr", progress=interrupt)
-    words = rf"unfinished run that differs in version \({ANOTHER} there, {rf.__version__} now\).*--overwrite"
+    words = (
+        rf"unfinished run that differs in version \({ANOTHER} there, {rf.__version__} now\).*overwrite=True"
+    )
     with pytest.raises(OutputError, match=words):
         rf.svd(X, 3, out=tmp_path / "r.zarr")
     assert not (tmp_path / "r.zarr").exists()

@@ -58,9 +58,9 @@ def test_a_chain_is_planned_for_its_largest_link(most: str, smaller_first: bool)
 def test_a_chain_is_refused_for_all_of_its_links_at_once(columns: int) -> None:
     x = np.random.default_rng(0).random((60, columns))
     plan = functools.partial(rf.plan, "nystroem", x, rank=20, threads=2)
-    with pytest.raises(MemoryBudgetError, match=r"Give --memory \d+MiB") as refused:
+    with pytest.raises(MemoryBudgetError, match=r"Give memory='\d+MiB'") as refused:
         plan(memory="1MiB")
-    words = re.search(r"Give --memory (\d+MiB)", str(refused.value))
+    words = re.search(r"Give memory='(\d+MiB)'", str(refused.value))
     assert words is not None and plan(memory=words[1]).peak_bytes == refused.value.need_bytes
 
 

@@ -190,7 +190,7 @@ assert one.U[:].tobytes() == two.U[:].tobytes()
 try:
     rf.svd(x, rank=5, solver="power", memory="4 MiB")
 except rf.RankfoldError as error:
-    assert "Give --memory" in str(error), error
+    assert "Give memory=" in str(error), error
 else:
     raise AssertionError("4 MiB were enough")
 """

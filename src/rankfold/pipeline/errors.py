@@ -144,7 +144,7 @@ class MemoryBudgetError(PlanError):
         return error
 
     def of_chain(self, *, way_out: bool) -> Self:
-        """The same of a link of a chain, whose arguments have other names; with or without what else helps."""
+        """The same of a link of a chain, whose arguments have other names; ``way_out`` says if that stays."""
         message = self.message.removesuffix(f"{self.way_out}{self.smaller}.")
         return type(self).of(message, self.need_bytes, self.way_out if way_out else "")
 

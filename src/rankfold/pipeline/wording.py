@@ -16,11 +16,8 @@ _VALUE = r"(?:'[^']*'|\[[^\]]*\]|\([^()]*\)|[\w.]+)"
 _ARGUMENT = rf"\w+={_VALUE}?"
 _OPTION = rf"--[a-z][a-z-]*(?: (?:{_VALUE}|[^\s()]+))?"
 
-_IN_PYTHON = re.compile(rf"(?<!\w)({_ARGUMENT}) \(({_OPTION})\)")
+_BOTH = re.compile(rf"(?<!\w)({_ARGUMENT}) \(({_OPTION})\)")
 """An argument of Python, and its option in brackets."""
-
-_OF_OPTION = re.compile(rf"(?<![\w-])({_OPTION}) \(({_ARGUMENT})\)")
-"""The other way round."""
 
 
 def argument(name: str, value: Any = None) -> str:
@@ -53,13 +50,23 @@ def argument(name: str, value: Any = None) -> str:
     return f"{name}={value!r} ({option if value is True else f'{option} {value}'})"
 
 
+def memory_argument(need_bytes: int) -> str:
+    """The memory of an import that would do, which takes bytes in Python.
+
+    >>> memory_argument(50_000_000)
+    'memory_bytes=50331648 (--memory 48MiB)'
+    """
+    need = -(-need_bytes // 2**20)
+    return f"memory_bytes={need * 2**20} (--memory {need}MiB)"
+
+
 def in_python(message: str) -> str:
     """A message that names arguments as functions take them.
 
-    >>> in_python("memory='52MiB' (--memory 52MiB), or how many, k= (--k), with --numeric (numeric=True)")
-    "memory='52MiB', or how many, k=, with numeric=True"
+    >>> in_python("give memory='52MiB' (--memory 52MiB), or how many, k= (--k)")
+    "give memory='52MiB', or how many, k="
     """
-    return _kept_lines(message, _IN_PYTHON.sub(r"\1", _OF_OPTION.sub(r"\2", message)))
+    return _kept_lines(message, _BOTH.sub(r"\1", message))
 
 
 def in_command(message: str) -> str:
@@ -67,10 +74,10 @@ def in_command(message: str) -> str:
 
     >>> in_command("give missing_chunks='fill' (--missing-chunks fill), or how many, k= (--k)")
     'give --missing-chunks fill, or how many, --k'
-    >>> in_command("with --numeric (numeric=True), or --without 'a b' (without=['a b'])")
+    >>> in_command("with numeric=True (--numeric), or without=['a b'] (--without 'a b')")
     "with --numeric, or --without 'a b'"
     """
-    return _kept_lines(message, _IN_PYTHON.sub(r"\2", _OF_OPTION.sub(r"\1", message)))
+    return _kept_lines(message, _BOTH.sub(r"\2", message))
 
 
 def _kept_lines(message: str, text: str) -> str:

@@ -74,7 +74,9 @@ def with_place(error: RankfoldError, name: str, stage_name: str, document: Docum
         goes_over = name != stage_name and isinstance(grid, Mapping) and key in grid
         keys = ("sweep", key) if goes_over else (*keys, key)
     key = f".{key}" if key else ""
-    return type(error)(Lines.joined(f"{document.at(*keys)}: stages.{name}{key}: ", message))
+    placed = type(error)(Lines.joined(f"{document.at(*keys)}: stages.{name}{key}: ", message))
+    vars(placed).update(vars(error))  # such as how much memory it takes
+    return placed
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Lines:

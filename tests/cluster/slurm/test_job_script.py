@@ -95,7 +95,7 @@ def played(folder: Path, monkeypatch: pytest.MonkeyPatch, **commands: str) -> No
 
 def test_a_machine_without_slurm_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(rf.RankfoldError, match="there is no sbatch here: --cluster slurm needs"):
+    with pytest.raises(rf.RankfoldError, match="there is no sbatch here: cluster='slurm' needs"):
         rf.svd(_matrix(tmp_path), 2, cluster="slurm", memory="256MiB", out=tmp_path / "r.zarr")
 
 

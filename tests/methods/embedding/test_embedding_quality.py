@@ -396,7 +396,7 @@ def test_too_little_memory_is_refused_before_anything_runs(tmp_path: Path) -> No
     x, embedding = data(5000, 400)
     store = to_zarr(tmp_path / "x.zarr", x, (2500, 400), compressors="auto")
     with pytest.raises(
-        MemoryBudgetError, match=r"trustworthiness of 5000 rows.*Give --memory \d+MiB, or cut"
+        MemoryBudgetError, match=r"trustworthiness of 5000 rows.*Give memory='\d+MiB', or cut"
     ):
         rf.trustworthiness(store, embedding, memory="60MiB", progress=pytest.fail)  # type: ignore[arg-type]
 

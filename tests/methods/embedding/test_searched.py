@@ -147,7 +147,7 @@ def test_names_of_rows_are_kept() -> None:
         (lambda x: rf.umap(rf.knn(x, 5), init="pca", matrix=x[:9]), "has 9 rows, but 90 are laid out"),
         (lambda x: rf.umap(x, init="pca", n_components=5), "has no 5 principal components"),
         (lambda x: rf.umap("not-there.npy"), "not-there.npy does not exist"),
-        (lambda x: rf.umap(x, memory="1MiB"), "Give --memory"),
+        (lambda x: rf.umap(x, memory="1MiB"), "Give memory="),
     ],
 )
 def test_what_cannot_be_laid_out_is_told(call: Callable[[Array], Any], message: str) -> None:

@@ -189,7 +189,7 @@ def test_neighbors_that_are_nowhere_are_refused(tmp_path: Path) -> None:
             "between 0 .intersection. and 1 .union., not 1.5",
         ),
         (lambda x: rf.knn(x, 3), {"local_connectivity": 3.5}, "between 0 and the 3 neighbors"),
-        (lambda x: rf.knn(x, 3), {"memory": "64MiB"}, "needs .* Give --memory"),
+        (lambda x: rf.knn(x, 3), {"memory": "64MiB"}, "needs .* Give memory="),
     ],
 )
 def test_what_makes_no_graph_is_refused(

@@ -97,7 +97,7 @@ def test_a_changed_past_is_refused_in_one_message_and_redone_where_asked(tmp_pat
         fit(store, out=out, threads=1, grows="rows")
     assert "stands on 230 rows" in str(refusal.value)
     assert "files that hold none but these rows have another size or time" in str(refusal.value)
-    assert "--overwrite" in str(refusal.value)
+    assert "overwrite=True" in str(refusal.value)
     assert same_bytes(rf.open_result(out)) == before
     again = fit(store, out=out, threads=1, grows="rows", overwrite=True)
     assert again.attrs["rows"] == [[0, 400]]

@@ -239,7 +239,7 @@ def test_rows_are_read_in_their_turn_where_memory_is_short(tmp_path: Path) -> No
     assert same_bytes(many) == same_bytes(few)
     attempt = few.run["attempts"][-1]
     assert attempt["measured_bytes"] <= attempt["planned_bytes"] <= least << 20
-    with pytest.raises(rf.RankfoldError, match="Give --memory"):
+    with pytest.raises(rf.RankfoldError, match="Give memory="):
         rf.kernel_pca(store, 2, **how, memory="30MiB")
 
 

@@ -281,7 +281,7 @@ def test_the_plan_says_what_is_read(tmp_path: Path) -> None:
     plan = rf.plan("kmeans", x, k=5, passes=9)
     assert plan.most_passes == 9 and plan.passes[0].name == "sample"
     assert rf.plan("kmeans", x, k=5, init="sample", passes=9).passes[0].name == "iteration-01"
-    with pytest.raises(rf.RankfoldError, match="--memory"):
+    with pytest.raises(rf.RankfoldError, match="memory="):
         rf.plan("kmeans", x, k=5, memory="1MiB")
     assert Layout(rf.open(x), 5).groups == 1
 

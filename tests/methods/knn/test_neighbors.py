@@ -276,7 +276,7 @@ def test_numbers_that_are_none_are_refused_with_their_place(
 
 def test_too_little_memory_is_refused_with_what_would_do(tmp_path: Path) -> None:
     store = to_zarr(tmp_path / "x.zarr", np.ones((4000, 500), np.float32), (1000, 500))
-    with pytest.raises(MemoryBudgetError, match=r"Give --memory \d+MiB"):
+    with pytest.raises(MemoryBudgetError, match=r"Give memory='\d+MiB'"):
         rf.knn(store, 5, memory="20MiB")
 
 

@@ -396,7 +396,7 @@ def test_the_plan_counts_stored_numbers(tmp_path: Path) -> None:
         (np.ones(4000, np.float32), np.arange(4000) % 97, np.arange(0, 4001, 4)), (1000, 10**6)
     )
     assert rf.plan("knn", thin, k=5).peak_bytes < 2**28
-    with pytest.raises(MemoryBudgetError, match=r"Give --memory \d+MiB"):
+    with pytest.raises(MemoryBudgetError, match=r"Give memory='\d+MiB'"):
         rf.knn(to_store(tmp_path / "x.zarr", thin), 5, memory="40MiB")
     assert rf.knn(thin, 5, memory="160MiB").indices.shape == (1000, 5)
 

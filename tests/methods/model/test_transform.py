@@ -267,7 +267,7 @@ def test_a_plan_that_does_not_fit_is_refused_with_the_numbers(tmp_path: Path) ->
     store = to_zarr(tmp_path / "x.zarr", x, (200_000, 100), compressors="auto")
     result = rf.svd(decaying(300, 100), 4)
     with pytest.raises(
-        rf.RankfoldError, match=r"--memory gives 64 MiB. Give --memory (\d+)MiB, or cut the st"
+        rf.RankfoldError, match=r"memory= gives 64 MiB. Give memory='(\d+)MiB', or cut the st"
     ):
         rf.transform(result, store, memory="64MiB")
     plan = Projection.of(open_model(result), open_source(store)).plan(Budget(2**30, 2))
@@ -331,7 +331,7 @@ def test_the_same_request_is_done_and_another_fit_is_another(tmp_path: Path) -> 
     made = rf.transform(rf.pca(x, 3), x, out=out)
     again = rf.transform(rf.pca(x, 3), x, out=out)
     assert same_bytes(made) == same_bytes(again)
-    with pytest.raises(rf.RankfoldError, match="--overwrite"):
+    with pytest.raises(rf.RankfoldError, match="overwrite=True"):
         rf.transform(rf.pca(x, 3, whiten=True), x, out=out)
     assert rf.transform(rf.pca(x, 4), x, out=out, overwrite=True).scores.shape == (300, 4)
 

@@ -218,11 +218,9 @@ def test_passes_end_for_the_reason_that_is_told() -> None:
     assert told(x)[:2] == ("tol", True)
     assert told(x, tol=0, grad_tol=0.01, init="random", passes=50)[:2] == ("grad_tol", True)
     assert told(np.zeros((20, 5)))[:2] == ("exact", True)
-    with pytest.warns(rf.RankfoldWarning, match=r"still fell by .* after 4 passes.*passes= \(--passes\)"):
+    with pytest.warns(rf.RankfoldWarning, match=r"still fell by .* after 4 passes.*passes="):
         assert told(x, tol=0, init="random", passes=4) == ("passes", False, 4)
-    with pytest.warns(
-        rf.RankfoldWarning, match=r"may still fall after 1 passes.*time_limit= \(--time-limit\)"
-    ):
+    with pytest.warns(rf.RankfoldWarning, match=r"may still fall after 1 passes.*time_limit="):
         assert told(x, tol=0, init="random", time_limit=1e-9) == ("time_limit", False, 1)
 
 

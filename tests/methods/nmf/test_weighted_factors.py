@@ -323,7 +323,7 @@ def test_the_plan_of_weighted_factors_holds(tmp_path: Path) -> None:
         assert last["measured_bytes"] is None or last["measured_bytes"] <= last["planned_bytes"]
         reads = {each.reads_bytes for each in planned.passes if each.over == "matrix"}
         assert reads == {x.nbytes + ("weights" in how) * v.nbytes}
-    with pytest.raises(rf.RankfoldError, match="--solver mu"):
+    with pytest.raises(rf.RankfoldError, match="solver='mu'"):
         rf.plan("nmf", np.zeros((20_000, 8000), np.float32), 100, missing="ignore", memory="400MiB")
     rf.plan("nmf", np.zeros((20_000, 8000), np.float32), 100, missing="ignore", solver="mu", memory="400MiB")
 

@@ -315,7 +315,7 @@ def with_weight(weight: float) -> Any:
             {},
             "spectral is of one of fuzzy_graph or .* Such a matrix is .*::scores",
         ),
-        (lambda: moons(), {"memory": "1MiB"}, "spectral of 700 rows and .* Give --memory"),
+        (lambda: moons(), {"memory": "1MiB"}, "spectral of 700 rows and .* Give memory="),
         (lambda: 7, {}, "cannot read a builtins.int"),
     ],
 )

@@ -240,12 +240,12 @@ def test_what_does_not_fit_in_half_of_the_memory_is_refused_with_what_would(tmp_
     x = sparse(2000, 3000)
     plan = rf.plan("svd", x, rank=50, solver="lanczos", memory="2GiB")
     half, enough = (f"{n * plan.peak_bytes // 2**20 + 1}MiB" for n in (1, 2))
-    with pytest.raises(MemoryBudgetError, match=r"half of --memory at most.*Give --memory \d+MiB"):
+    with pytest.raises(MemoryBudgetError, match=r"half of memory= at most.*Give memory='\d+MiB'"):
         rf.svd(x, 50, solver="lanczos", memory=half, out=tmp_path / "r.zarr")
     assert not (tmp_path / "r.zarr").exists()
     assert rf.svd(x, 50, solver="lanczos", memory=enough).attrs["method"] == "lanczos"
     tall = scipy.sparse.csr_array((10**6, 1000), dtype=np.float64)
-    with pytest.raises(MemoryBudgetError, match="or --solver krylov, which reads the matrix panel by panel"):
+    with pytest.raises(MemoryBudgetError, match="or solver='krylov', which reads the matrix panel by panel"):
         rf.plan("svd", tall, rank=50, solver="lanczos", memory="800MiB")
 
 

@@ -52,8 +52,8 @@ def test_a_precision_is_part_of_the_identity(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"precision": "half"}, "precision 'half' is not one of float32, float64, tf32"),
-        ({"precision": "tf32"}, "say --solver subspace, or leave out --precision"),
-        ({"precision": "tf32", "solver": "subspace"}, "which a CPU has not: say --device gpu"),
+        ({"precision": "tf32"}, "say solver='subspace', or leave out precision="),
+        ({"precision": "tf32", "solver": "subspace"}, "which a CPU has not: say device='gpu'"),
     ],
 )
 def test_what_has_no_such_precision_is_refused(options: dict[str, Any], message: str) -> None:
@@ -66,7 +66,7 @@ def test_what_has_no_such_precision_is_refused(options: dict[str, Any], message:
 
 @pytest.mark.gpu
 def test_tf32_of_double_precision_is_refused() -> None:
-    with pytest.raises(rf.RankfoldError, match="computed with in float64: leave out --precision"):
+    with pytest.raises(rf.RankfoldError, match="computed with in float64: leave out precision="):
         rf.svd(np.ones((30, 20)), 3, precision="tf32", solver="subspace", device="gpu")
 
 

@@ -112,7 +112,7 @@ def test_the_plan_says_how_often_it_reads() -> None:
 def test_it_is_refused_with_the_methods_that_fit() -> None:
     x = np.broadcast_to(np.float32(0), (60_000, 20_000))
     with pytest.raises(
-        MemoryBudgetError, match=r"by sketch needs .* --solver krylov, which keeps narrower blocks"
+        MemoryBudgetError, match=r"by sketch needs .* solver='krylov', which keeps narrower blocks"
     ):
         rf.plan("svd", x, 50, solver="sketch", memory="320MiB", threads=2)
 

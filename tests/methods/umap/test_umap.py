@@ -318,7 +318,7 @@ def test_what_is_degenerate_has_a_layout(x: Array, k: int, asked: dict[str, Any]
         (
             lambda x: rf.fuzzy_graph(rf.knn(x, 3)),
             {"memory": "16MiB"},
-            "umap of 300 rows and .* Give --memory",
+            "umap of 300 rows and .* Give memory=",
         ),
     ],
 )

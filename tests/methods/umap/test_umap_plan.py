@@ -54,8 +54,8 @@ def test_workers_share_edges_and_exchange_positions() -> None:
 @pytest.mark.parametrize(
     ("init", "said"),
     [
-        ("random", r"^umap of 10000000 rows and 280000000 edges needs .* Give --memory 3775MiB\.$"),
-        ("spectral", r"^a start at eigenvectors of 10000000 rows and .* Give --memory .* or --init random"),
+        ("random", r"^umap of 10000000 rows and 280000000 edges needs .* Give memory='3775MiB'\.$"),
+        ("spectral", r"^a start at eigenvectors of 10000000 rows and .* Give memory=.* or init='random'"),
     ],
 )
 def test_a_layout_that_does_not_fit_is_refused_before_there_are_lists(init: str, said: str) -> None:

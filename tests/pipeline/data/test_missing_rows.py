@@ -98,7 +98,7 @@ def test_what_has_no_such_rows_is_refused_or_taken_as_it_is() -> None:
         open_source(np.full((4, 3), np.nan), drop_missing_rows=True)
     with pytest.raises(InputError, match="leave out rows of nothing before them"):
         open_source(open_source(counts, prepare="log1p"), drop_missing_rows=True)
-    with pytest.raises(DataError, match="--drop-missing-rows"):
+    with pytest.raises(DataError, match="drop_missing_rows=True"):
         open_source(field(), row_axes="time", drop_missing_columns=True)
     with pytest.raises(InputError, match="leave out grows, or drop_missing_rows"):
         open_source(field(), **VIEW).row_marks(3)

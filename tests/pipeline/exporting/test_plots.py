@@ -397,7 +397,7 @@ def test_another_picture_that_exists_is_replaced_on_request_alone(tmp_path: Path
         result.plot(**(same | {"color": np.arange(40) % 4}))
     result.plot(out=tmp_path / "x.png", overwrite=True)
     before = (tmp_path / "x.png").read_bytes()
-    with pytest.raises(rf.RankfoldError, match=r"exists. Say overwrite=True \(--overwrite\)"):
+    with pytest.raises(rf.RankfoldError, match=r"exists. Say overwrite=True"):
         result.plot("scatter", components=(2, 1), out=tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes() == before
     result.plot("scatter", components=(2, 1), out=tmp_path / "x.png", overwrite=True)

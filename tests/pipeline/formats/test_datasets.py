@@ -108,7 +108,7 @@ def test_every_file_keeps_the_protocol(place: Any) -> None:
         pieces = list(pool.map(lambda top: read(again, (top, top + 4), (2, 29)), range(16)))
     for top, piece in enumerate(pieces):
         np.testing.assert_array_equal(piece, flat(field())[top : top + 4, 2:29])
-    with pytest.raises(InputError, match=r"time \(20\), lat \(5\), lon \(6\).*--row-axes time"):
+    with pytest.raises(InputError, match=r"time \(20\), lat \(5\), lon \(6\).*row_axes='time'"):
         open_source(place)
     with pytest.raises(InputError, match=r"no axis 'tme'\. Did you mean 'time'"):
         open_source(place, row_axes="tme")

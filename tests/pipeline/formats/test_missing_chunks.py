@@ -133,7 +133,7 @@ def test_one_name_refuses_them_in_every_door(tmp_path: Path) -> None:
         "estimator": lambda: PCA(2).fit(rf.open(path, missing_chunks="error")),
     }
     for door in doors.values():
-        with pytest.raises(DataError, match=r"missing_chunks='fill' \(--missing-chunks fill\)"):
+        with pytest.raises(DataError, match=r"missing_chunks='fill'"):
             door()
     for words in (
         ["svd", path, "--rank", "2", "--out", tmp_path / "r.zarr"],

@@ -186,7 +186,7 @@ def test_what_is_not_there_is_said(bucket: str, monkeypatch: pytest.MonkeyPatch)
         open_source(f"{bucket}/nothing.zarr::sst")
     with pytest.raises(SourceNotFoundError, match=r"there is no such bucket\. .*AWS_ENDPOINT_URL"):
         open_source("s3://other-bucket/x.zarr::sst")
-    with pytest.raises(InputError, match=r"time \(20\), lat \(5\), lon \(6\).*--row-axes time"):
+    with pytest.raises(InputError, match=r"time \(20\), lat \(5\), lon \(6\).*row_axes='time'"):
         open_source(place)
     put(place, "zarr.json", json.dumps({"zarr_format": 3, "node_type": "array"}).encode())
     with pytest.raises(InputError, match=r"Zarr cannot open .*names\.zarr::sst"):

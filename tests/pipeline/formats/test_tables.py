@@ -161,10 +161,10 @@ def test_columns_that_the_first_of_several_files_lacks_are_said(tmp_path: Path, 
         ("a;b\n1,234;5\n", {"decimal": ","}, [[1.234, 5]]),
         ("a;b\n1,234;5\n", {"thousands": ",", "dtype": "int32"}, [[1234, 5]]),
         ('a,b\n"1,23",5\n', {"thousands": ","}, "'a' has '1,23' in line 2"),
-        ('a,b\n"1,234",5\n', {}, "'a' has '1,234' in line 2.*--thousands ','"),
-        ("a;b\n1.234,5;2\n", {}, r"'a' has '1\.234,5'.*--thousands '\.'"),
-        ("a;b\n1,5;2\n1.5;2\n", {}, "'a' has '1,5'.*--decimal ','"),
-        ("a;b\n1,234;5\n", {}, r"'1,234', which may be 1\.234 or 1234.*--decimal , or --thousands ,"),
+        ('a,b\n"1,234",5\n', {}, "'a' has '1,234' in line 2.*thousands=','"),
+        ("a;b\n1.234,5;2\n", {}, r"'a' has '1\.234,5'.*thousands='\.'"),
+        ("a;b\n1,5;2\n1.5;2\n", {}, "'a' has '1,5'.*decimal=','"),
+        ("a;b\n1,234;5\n", {}, r"'1,234', which may be 1\.234 or 1234.*decimal=',' or thousands=','"),
         ("a,b\n1,2\n#3,4\n", {}, "'a' has '#3' in line 3"),
         ("a,b\n1,0x10\n", {}, "'b' has '0x10'"),
     ],
@@ -197,7 +197,7 @@ def test_all_columns_that_hold_text_are_named_at_once(
     (tmp_path / "x.csv").write_text(head + f"u{rest},1\n" * 20 + f"v{rest},oak\n")
     words = r"2 of \d+ columns .*'id' \('u' in line 2\), 'last' \('oak' in line 22, 1 of 21 cells\)"
     for read in (open_source, lambda path: import_array(path, tmp_path / "no.zarr")):
-        with pytest.raises(DataError, match=words + r".*--numeric \(numeric=True\).*--without 'id,last'"):
+        with pytest.raises(DataError, match=words + r".*numeric=True.*without=\['id', 'last'\]"):
             read(tmp_path / "x.csv")
     found, _, notes = opened(tmp_path / "x.csv", caplog, numeric=True)
     np.testing.assert_array_equal(found, np.ones((21, others)))

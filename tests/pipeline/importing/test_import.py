@@ -161,7 +161,8 @@ def test_memory_for_not_even_one_chunk_is_refused_with_the_number(tmp_path: Path
     source = open_source(np.zeros((5000, 1000)))
     least = memory_need(source, (262, 1000), (262, 1000))
     with pytest.raises(
-        MemoryBudgetError, match=rf"for a chunk of 262 x 1000 float64 .*--memory {-(-least // 2**20)}MiB"
+        MemoryBudgetError,
+        match=rf"for a chunk of 262 x 1000 float64 .*memory_bytes={-(-least // 2**20) * 2**20}",
     ):
         import_array(source, tmp_path / "out.zarr", memory_bytes=2**20, chunk_bytes=2**21)
     assert not list(tmp_path.iterdir())
@@ -202,7 +203,7 @@ def test_what_another_command_makes_meanwhile_is_kept(
 def test_what_exists_is_kept_unless_told(tmp_path: Path) -> None:
     target = tmp_path / "x.zarr"
     import_array(open_source(numbers()), target)
-    with pytest.raises(OutputError, match=r"x\.zarr exists\. Say --overwrite"):
+    with pytest.raises(OutputError, match=r"x\.zarr exists\. Say overwrite=True"):
         import_array(open_source(numbers() + 1), target)
     np.testing.assert_array_equal(whole(open_source(target)), numbers())
     import_array(open_source(numbers() + 1), target, overwrite=True)
@@ -254,12 +255,12 @@ def test_the_same_import_again_is_done_already(tmp_path: Path) -> None:
         facts = ("shape", "dtype", "chunks", "codec", "bytes_written", "layout", "nnz")
         assert [getattr(again, name) for name in facts] == [getattr(first, name) for name in facts]
     assert os.stat(target / "zarr.json") == state
-    with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
+    with pytest.raises(OutputError, match=r"exists\. Say overwrite=True"):
         import_array(store, target, dtype="float64")
-    with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
+    with pytest.raises(OutputError, match=r"exists\. Say overwrite=True"):
         import_array(store, target, select_rows="0:50")
     zarr_store(store, numbers() + 1, overwrite=True)
-    with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
+    with pytest.raises(OutputError, match=r"exists\. Say overwrite=True"):
         import_array(store, target)
 
 
@@ -319,7 +320,7 @@ def test_a_store_that_lost_what_it_is_can_be_replaced(tmp_path: Path) -> None:
     store, target = zarr_store(tmp_path / "x.zarr", numbers()), tmp_path / "out.zarr"
     import_array(store, target, dtype="float64")
     (target / "zarr.json").unlink()
-    with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
+    with pytest.raises(OutputError, match=r"exists\. Say overwrite=True"):
         import_array(store, target)
     assert not import_array(store, target, overwrite=True).done_before
 
@@ -335,7 +336,7 @@ def test_the_same_import_of_a_file_again_is_done_already(tmp_path: Path) -> None
     stored = sum(path.stat().st_size for path in (tmp_path / "x.zarr").rglob("c/*"))
     assert again.bytes_written == first.bytes_written == stored > 0
     scipy.sparse.save_npz(tmp_path / "x.npz", 2 * x, compressed=False)
-    with pytest.raises(OutputError, match=r"exists\. Say --overwrite"):
+    with pytest.raises(OutputError, match=r"exists\. Say overwrite=True"):
         import_array(tmp_path / "x.npz", tmp_path / "x.zarr")
 
 

@@ -17,7 +17,8 @@ from reference import same_bytes, to_zarr
 
 import rankfold as rf
 from rankfold.cluster.profiles import shipped_profiles
-from rankfold.workflows.wording import in_command, in_file
+from rankfold.pipeline.wording import in_command
+from rankfold.workflows.wording import in_file
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from rankfold.pipeline.formats.open_like import open_like
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.result import Result, result_of
 from rankfold.pipeline.storage.run_directory import digest
+from rankfold.pipeline.wording import argument
 
 Int64 = npt.NDArray[np.int64]
 
@@ -79,8 +80,8 @@ class StoredIndex:
                 else "give queries= of the matrix, and no index"
             )
             raise InputError(
-                f"{self.name} is by {own}, and neighbors by {metric} were asked for. Say metric={own} "
-                f"(--metric {own}), or {other}"
+                f"{self.name} is by {own}, and neighbors by {metric} were asked for. Say "
+                f"{argument('metric', own)}, or {other}"
             )
 
     def arrays(self) -> State:

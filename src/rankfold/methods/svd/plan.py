@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from rankfold.methods.svd.completion.completion import completed_blank, decided_by, with_completion
+from rankfold.methods.svd.orientation import default_passes
 from rankfold.methods.svd.request import Request
 from rankfold.methods.svd.solvers.solver import SOLVERS
 from rankfold.methods.svd.strategy import Strategy, choose_strategy
@@ -147,7 +149,15 @@ def _could(request: Request, method: str, source: Source, budget: Budget) -> boo
     """Whether another solver can do what is asked, within the budget."""
     if request.adaptive and not SOLVERS[method].finds_rank:
         return False
-    return _fits(dataclasses.replace(request, method=method), source, budget)
+    return _fits(_otherwise(request, source, method=method), source, budget)
+
+
+def _otherwise(request: Request, source: Source, **changes: Any) -> Request:
+    """A request with changes, and the passes that it then makes by default where none were asked for."""
+    other = dataclasses.replace(request, **changes)
+    if request.passes != default_passes(request, source):
+        return other
+    return dataclasses.replace(other, passes=default_passes(other, source))
 
 
 def _takes_half(request: Request, strategy: Strategy) -> bool:
@@ -179,7 +189,7 @@ def _import_would_fit(request: Request, source: Source, budget: Budget) -> bool:
 def _rank_that_fits(request: Request, source: Source, budget: Budget) -> int:
     """The largest rank below the one asked for that fits, or 0."""
     return largest_that_fits(
-        request.rank, lambda rank: _fits(dataclasses.replace(request, rank=rank), source, budget)
+        request.rank, lambda rank: _fits(_otherwise(request, source, rank=rank), source, budget)
     )
 
 

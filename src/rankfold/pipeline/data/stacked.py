@@ -30,6 +30,7 @@ from rankfold.pipeline.data.names import Attributes, Axis, Named, Names
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Volume, Wrapper, row_marks, stack_grids
 from rankfold.pipeline.errors import InputError, SeveralAxesError
+from rankfold.pipeline.wording import argument
 
 Rows = str | int | Sequence[str | int] | None
 """What a caller may give: ``"time"``, ``"time,level"``, ``0``, ``["time", "level"]``, or nothing."""
@@ -98,8 +99,7 @@ def _ask(name: str, axes: tuple[str, ...], shape: Sequence[int]) -> str:
         )
     return (
         f"{name} has {len(shape)} axes, {_list_axes(axes, shape)}; a matrix has two. Say which become the "
-        f"rows, the others are stacked into columns: --row-axes {axes[0]} (row_axes={axes[0]!r}), in Python "
-        f"rankfold.open(x, row_axes={axes[0]!r})"
+        f"rows, the others are stacked into columns: {argument('row_axes', axes[0])}"
     )
 
 

@@ -429,7 +429,7 @@ def _name_of_several(locations: Sequence[str]) -> str:
 
 def _refuse_axes(name: str, rows: Rows) -> None:
     if rows is not None:
-        raise InputError(f"{name} is a matrix already: leave out --row-axes (row_axes={rows!r})")
+        raise InputError(f"{name} is a matrix already: leave out row_axes={rows!r} (--row-axes)")
 
 
 def _npz(path: str, array: str, missing: str | None, rows: Rows) -> Source:

@@ -241,7 +241,7 @@ def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None)
                 matrix: Source = stack_volume(_frame(file[found.path], path, found, missing), rows)
             elif isinstance(file[found.path], h5py.Group):
                 if rows is not None:
-                    raise InputError(f"{path} is a matrix already: leave out --row-axes (row_axes={rows!r})")
+                    raise InputError(f"{path} is a matrix already: leave out row_axes={rows!r} (--row-axes)")
                 matrix = _compressed(file[found.path], path, found, missing)
             else:
                 matrix = stack_volume(

@@ -20,7 +20,7 @@ from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.engine.blocks import grain_rows
 from rankfold.pipeline.errors import MemoryBudgetError
 from rankfold.pipeline.units import format_bytes
-from rankfold.pipeline.wording import argument
+from rankfold.pipeline.wording import memory_argument
 
 FULL_ROWS = 256
 """Chunks hold full rows while at least so many of them fit into ``FULL_ROWS_BYTES``."""
@@ -138,7 +138,7 @@ def fit_tile(source: Source, chunks: tuple[int, int], codec: Codec, memory_bytes
         raise MemoryBudgetError(
             f"import needs {format_bytes(least)} for a chunk of {chunks[0]} x {chunks[1]} {source.dtype} and "
             f"what reading {source.name} takes, but is given {format_bytes(memory_bytes)}. "
-            f"Give it {argument('memory', f'{-(-least // 2**20)}MiB')}"
+            f"Give it {memory_argument(least)}"
         )
     width = chunks[1]
     while width < columns and memory_need(source, (chunks[0], width + chunks[1]), chunks) <= memory_bytes:

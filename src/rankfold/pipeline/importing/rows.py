@@ -44,7 +44,7 @@ from rankfold.pipeline.importing.tiles import (
 )
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
-from rankfold.pipeline.wording import argument
+from rankfold.pipeline.wording import memory_argument
 
 ENDLESS = 2**40
 """Length of an array that is still growing."""
@@ -194,7 +194,7 @@ def _band_chunks(
         raise MemoryBudgetError(
             f"a row of {name} takes {format_bytes(row)}, and import holds about {BAND_SHARE} of them, but is "
             f"given {format_bytes(memory_bytes)}. Give it "
-            f"{argument('memory', f'{-(-need // 2**20)}MiB')}"
+            f"{memory_argument(need)}"
         )
     return height, min(width, columns)
 

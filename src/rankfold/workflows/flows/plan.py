@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.growth.growth import Growing, grow
 from rankfold.methods.registry import METHODS
 from rankfold.methods.task import Task, make_plan
-from rankfold.pipeline.errors import InputError, OutputError, RankfoldError
+from rankfold.pipeline.errors import InputError, MemoryBudgetError, OutputError, RankfoldError
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.checkpoint import load_json
 from rankfold.pipeline.storage.manifest import damage_of
@@ -170,11 +171,19 @@ def survey(
     require_distinct(workflow.steps, folder)
     workflow.pictures.require()
     verdicts, ours = [], own_steps(record)
+    refusals: list[tuple[StageNode, MemoryBudgetError]] = []
     for step in workflow.steps:
-        if step.name in selection:
-            verdicts.append(plan_stage(workflow, step, scene, ours=step.name in ours))
-        else:
+        if step.name not in selection:
             verdicts.append(_plan_left_out(workflow, step, scene))
+            continue
+        try:
+            verdicts.append(_plan_stage(workflow, step, scene, ours=step.name in ours))
+        except MemoryBudgetError as error:
+            refusals.append((step, error))
+        except RankfoldError as error:
+            raise with_place(error, step.name, step.stage_name, workflow.document) from error
+    if refusals:
+        raise _most_memory(refusals, workflow.document)
     if any(verdict.action in ("run", "resume") for verdict in verdicts):
         require_writable(workflow.outputs, workflow.document)
     require_room(list(_demands(workflow, verdicts)), workflow.outputs, workflow.document)
@@ -210,11 +219,20 @@ def _demands(workflow: Workflow, verdicts: Iterable[StagePlan]) -> Iterator[Dema
 def plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool) -> StagePlan:
     """What is to be done about a step, given what those before it leave; adds what it will leave itself."""
     try:
-        verdict, outcome = _plan_stage(workflow, step, scene, ours=ours)
+        return _plan_stage(workflow, step, scene, ours=ours)
     except RankfoldError as error:
         raise with_place(error, step.name, step.stage_name, workflow.document) from error
-    scene.outcomes[step.name] = outcome
-    return verdict
+
+
+def _most_memory(
+    refusals: Sequence[tuple[StageNode, MemoryBudgetError]], document: Document
+) -> RankfoldError:
+    """One error for all stages that do not fit: who gives what it names is not refused for another one."""
+    shared = [one for one in refusals if one[0].stage.resources.memory is None]
+    step, error = max(shared or refusals[:1], key=lambda one: one[1].need_bytes)
+    if len(refusals) > 1:  # what else helps one of them does not help the others
+        error = error.of_chain(way_out=False)
+    return with_place(error, step.name, step.stage_name, document)
 
 
 def _plan_left_out(workflow: Workflow, step: StageNode, scene: StageInputs) -> StagePlan:
@@ -225,7 +243,18 @@ def _plan_left_out(workflow: Workflow, step: StageNode, scene: StageInputs) -> S
     return StagePlan(step, "leave", ("used as it is" if there else "missing",), path)
 
 
-def _plan_stage(
+def _plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool) -> StagePlan:
+    """See ``plan_stage``: what a step will leave is known also where it does not fit."""
+    verdict, scene.outcomes[step.name] = _decide(workflow, step, scene, ours=ours)
+    work = verdict.work
+    if verdict.action == "skip" or work is None or isinstance(work, Importing):
+        return verdict
+    executor = executor_of(workflow, step)
+    plan = make_plan(work, executor.budget)
+    return dataclasses.replace(verdict, executor=executor, plan=plan, numbers=numbers_of(work, plan))
+
+
+def _decide(
     workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool
 ) -> tuple[StagePlan, StageResult]:
     path = workflow.out(step)
@@ -258,10 +287,7 @@ def _plan_stage(
     if isinstance(work, Importing):
         numbers = numbers_of(work, None)
         return StagePlan(step, action, reasons, path, work, None, None, numbers), work.outcome(step.name)
-    executor = executor_of(workflow, step)
-    plan = make_plan(work, executor.budget)
-    verdict = StagePlan(step, action, reasons, path, work, executor, plan, numbers_of(work, plan))
-    return verdict, expected_result(step.name, path, work)
+    return StagePlan(step, action, reasons, path, work), expected_result(step.name, path, work)
 
 
 def _news(work: Growing) -> str:

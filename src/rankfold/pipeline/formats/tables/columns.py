@@ -25,7 +25,7 @@ from rankfold.pipeline.formats.tables.options import count_words, without_column
 MOST_COLUMNS = 20
 """Most columns that a message names."""
 
-ALL_NUMBERS = "Keep columns of numbers alone with --numeric (numeric=True), or import the table"
+ALL_NUMBERS = "Keep columns of numbers alone with numeric=True (--numeric), or import the table"
 """What helps where columns hold no numbers; what follows says how an import leaves them out."""
 
 

@@ -131,4 +131,4 @@ def count_words(count: int, thing: str) -> str:
 
 def without_columns(names: Sequence[str]) -> str:
     """How columns are left out by name, on the command line and in Python."""
-    return f"--without {','.join(names)!r} (without={[*names]!r})"
+    return f"without={[*names]!r} (--without {','.join(names)!r})"

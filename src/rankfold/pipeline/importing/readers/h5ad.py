@@ -29,7 +29,7 @@ from rankfold.pipeline.formats.hdf5 import DAMAGE
 from rankfold.pipeline.formats.hdf5_contents import sparse_layout
 from rankfold.pipeline.importing.readers.compressed import CompressedReader, Vector, require_vectors
 from rankfold.pipeline.units import format_bytes
-from rankfold.pipeline.wording import argument
+from rankfold.pipeline.wording import memory_argument
 
 DECODE_FACTOR = 3
 """Times its own size that reading a block takes: the block, and chunks being decoded."""
@@ -63,7 +63,7 @@ class DatasetReader:
             raise MemoryBudgetError(
                 f"{self.name} has chunks of {self.chunk[0]} x {self.chunk[1]}, and decoding one takes "
                 f"{format_bytes(chunk_bytes)}, but reading is given {format_bytes(memory_bytes)}. Give "
-                f"four times as much: {argument('memory', f'{-(-4 * (chunk_bytes + row) // 2**20)}MiB')}"
+                f"four times as much: {memory_argument(4 * (chunk_bytes + row))}"
             )
         step = max(1, (memory_bytes - chunk_bytes) // (DECODE_FACTOR * row))
         step = step - step % self.chunk[0] if step > self.chunk[0] else step
