@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 import rankfold as rf
 from rankfold.pipeline.exporting.plots.geography import in_degrees
-from rankfold.pipeline.exporting.plots.kinds import drawing_of, kinds_of
+from rankfold.pipeline.exporting.plots.kinds import drawing_of, figure_of, kinds_of
 from rankfold.pipeline.exporting.plots.maps import Maps
 from rankfold.pipeline.exporting.plots.patterns import Patterns
 from rankfold.pipeline.exporting.plots.series import MOST_POINTS, Series
@@ -122,6 +123,19 @@ def test_map_times_series_is_the_same_however_it_is_scaled() -> None:
 def test_times_are_drawn_in_any_calendar(times: Any, label: str) -> None:
     line = drawing_of(analysis(field(times)), "series").lines[0]
     assert line.x.startswith(label.partition(" of February")[0]) and len(line.times) == 30
+
+
+@pytest.mark.parametrize("kind", ["patterns", "maps", "series"])
+@pytest.mark.parametrize("components", [None, (2,)])
+def test_a_narrow_picture_has_all_of_the_wide_one(kind: str, components: Any) -> None:
+    wide: Any = drawing_of(analysis(field()), kind, components=components)
+    narrow = replace(wide, width=820)
+    assert narrow.left + narrow.size[0] + narrow.right <= 820 < wide.left + wide.size[0] + wide.right
+    figure = figure_of(narrow, "a field", least=820)
+    assert figure.get_size_inches()[0] * figure.dpi == pytest.approx(820)
+    places = [axes.get_position() for axes in figure.axes]
+    assert len(places) == len(figure_of(wide, "a field").axes)
+    assert all(0 <= place.x0 < place.x1 <= 1 and 0 <= place.y0 < place.y1 <= 1 for place in places)
 
 
 def test_rows_that_are_no_times_have_no_series() -> None:

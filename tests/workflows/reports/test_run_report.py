@@ -321,7 +321,10 @@ def test_no_table_makes_the_page_wider_than_the_window(page: str) -> None:
     assert re.search(r"td \{[^}]*overflow-wrap: anywhere", style)
 
 
-def test_labels_under_the_roof_do_not_overlap() -> None:
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("share", [1, 2])
+def test_labels_under_the_roof_do_not_overlap(share: int, stages: int) -> None:
+    from rankfold.pipeline.exporting.plots.canvas import WIDTH
     from rankfold.workflows.reports.charts import roofline
     from rankfold.workflows.reports.page import LIGHT
 
@@ -331,10 +334,12 @@ def test_labels_under_the_roof_do_not_overlap() -> None:
         for word, seconds in (("pass", 1.0), ("gram", 1.001), ("project", 1.002), ("rows", 1.003))
     ]
     limits = {"flops_float32": 8e10, "flops_float64": 4e10, "read_bytes": 1e10}
-    facts = {"limits": limits, "stages": [{"name": "svd", "sweeps": sweeps}]}
-    figure = roofline(facts, "Speed", LIGHT)
+    long = {"name": "components-of-all-columns", "sweeps": sweeps}
+    facts = {"limits": limits, "stages": [long, {"name": "other", "sweeps": []}][:stages]}
+    figure = roofline(facts, "Speed", LIGHT, WIDTH // share)
     figure.canvas.draw()
     (axes,) = figure.axes
-    boxes = [text.get_window_extent() for text in axes.texts if "svd" in text.get_text()]
+    boxes = [text.get_window_extent() for text in axes.texts if "%" in text.get_text()]
+    assert all(0 <= box.x0 and box.x1 <= WIDTH // share for box in boxes)
     assert len(boxes) == 4 and axes.get_xlabel() and axes.get_ylabel()
     assert not [(a, b) for a, b in itertools.combinations(boxes, 2) if a.overlaps(b)]

@@ -21,6 +21,7 @@ from rankfold.pipeline.exporting.plots.canvas import (
     new_figure,
     place_axes,
     quiet,
+    short,
     whole_numbers,
 )
 from rankfold.pipeline.units import format_bytes
@@ -37,6 +38,9 @@ LOSS_COLOR = "#c1121f"
 
 LANES = 48
 """Lines of a timeline at most."""
+
+SIGN = 13
+"""Pixels across a sign of a label."""
 
 LEGEND_PIXELS = 260
 """Across a name in a legend."""
@@ -181,12 +185,16 @@ def roofline(facts: dict[str, Any], title: str, theme: Theme, width: int = WIDTH
     speeds = np.array([sweep["flops"] / sweep["seconds"] / sweep["lanes"] / 1e9 for _, sweep, _ in points])
     low, high = min(speeds.min() / 3, 1.0), 1.6 * limits["flops_float32"] / 1e9
     heights = _apart(np.log(speeds), 0.038 * np.log(high / low))
+    most = max(10, (width - 150 - MARGIN) // 2 // SIGN - len(", 100 %"))
+    halfway = 0.4 if width == WIDTH else 0.5  # labels end within the axes
+    gap = 1.09 ** (WIDTH / width)
     for (stage, sweep, number), x, y, height in zip(points, intensity, speeds, heights, strict=True):
         axes.plot(x, y, "o", color=HUES[number % len(HUES)], markersize=6)
-        left = x < span[0] ** 0.4 * span[-1] ** 0.6
+        left = x < span[0] ** halfway * span[-1] ** (1 - halfway)
+        name = f"{stage}: {sweep['name']}" if len(facts["stages"]) > 1 else sweep["name"]
         axes.annotate(
-            drawn(f"{stage}: {sweep['name']}, {100 * sweep['share_of_limit']:.0f} %"),
-            (x * (1.09 if left else 1 / 1.09), np.exp(height)),
+            f"{short(name, most)}, {100 * sweep['share_of_limit']:.0f} %",
+            (x * (gap if left else 1 / gap), np.exp(height)),
             fontsize=8.5,
             color=theme.ink,
             va="center",

@@ -24,6 +24,9 @@ from rankfold.pipeline.exporting.plots.kinds import (
     resolve_kind,
     title_of,
 )
+from rankfold.pipeline.exporting.plots.maps import Maps
+from rankfold.pipeline.exporting.plots.patterns import Patterns
+from rankfold.pipeline.exporting.plots.series import Series
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.manifest import require_whole
 from rankfold.pipeline.storage.result import Result
@@ -259,7 +262,7 @@ def _roof(facts: dict[str, Any]) -> list[Picture]:
         "Left of the bend a sweep waits for the matrix, right of it for products. Lines: what one core reads "
         "from the page cache and multiplies at most. Each point is for one core, with its share of the limit."
     )
-    return [draw_picture(draw, title="Roofline", caption=caption, alt="Sweeps beside the limits of a core")]
+    return [draw_chart(draw, title="Roofline", caption=caption, alt="Sweeps beside the limits of a core")]
 
 
 def _results(one: History) -> Iterator[Picture]:
@@ -295,6 +298,8 @@ def draw_chart(draw: Any, *, title: str, caption: str, alt: str) -> Picture:
 
 def narrow(drawing: Drawing) -> Drawing | None:
     """The same plot for a narrow screen; None of one whose size follows from what it shows."""
+    if isinstance(drawing, Maps | Patterns | Series):
+        return replace(drawing, width=NARROW)
     if not isinstance(drawing, Bars | Curve | Scree):
         return None
     return replace(drawing, size=(NARROW - drawing.left - drawing.right, drawing.size[1]))

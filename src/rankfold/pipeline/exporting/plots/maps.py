@@ -190,6 +190,8 @@ class Maps:
     """Maps beside and below each other."""
 
     maps: tuple[Map, ...]
+    width: int = WIDTH
+    """Pixels for those beside each other; one map has them alone where they are fewer."""
 
     @property
     def left(self) -> int:
@@ -203,7 +205,9 @@ class Maps:
 
     @property
     def _most(self) -> tuple[int, int]:
-        return LARGE if len(self.maps) == 1 else MEDIUM if self.maps[0].has_ticks else SMALL
+        width, height = LARGE if len(self.maps) == 1 else MEDIUM if self.maps[0].has_ticks else SMALL
+        room = self.width - self.left - self.right
+        return (width if self.width == WIDTH else min(width, room)), height
 
     @property
     def _step(self) -> tuple[int, int]:
@@ -218,7 +222,7 @@ class Maps:
     @property
     def across(self) -> int:
         """Maps beside each other."""
-        return max(1, min(len(self.maps), WIDTH // self._step[0]))
+        return max(1, min(len(self.maps), self.width // self._step[0]))
 
     @property
     def size(self) -> tuple[int, int]:

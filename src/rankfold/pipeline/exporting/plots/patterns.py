@@ -37,6 +37,9 @@ class Patterns:
 
     maps: tuple[Map, ...]
     lines: tuple[Line, ...]
+    width: int = WIDTH
+    """Pixels for all of it; where they are fewer than by default, each series is below its map."""
+
     right: int = 40
 
     @property
@@ -50,16 +53,26 @@ class Patterns:
 
     @property
     def _most(self) -> tuple[int, int]:
-        return LARGE if len(self.maps) == 1 else MEDIUM
+        width, height = LARGE if len(self.maps) == 1 else MEDIUM
+        room = self.width - self.left - self.right - BAR
+        return (width if self.width == WIDTH else min(width, room)), height
+
+    @property
+    def _is_stacked(self) -> bool:
+        """Whether each series is below its map."""
+        return len(self.maps) == 1 or self.width < WIDTH
+
+    @property
+    def _step(self) -> int:
+        """Pixels from one component down to the next."""
+        return TITLE + self._map[1] + BELOW + (SERIES + BELOW if self._is_stacked else 0)
 
     @property
     def size(self) -> tuple[int, int]:
         """Pixels of all of it."""
-        width, height = self._map
-        if len(self.maps) == 1:
-            return max(width + BAR, 900), TITLE + height + BELOW + SERIES
-        across = max(WIDTH - self.left - self.right, width + BAR + BETWEEN + NARROWEST)
-        return across, len(self.maps) * (TITLE + height + BELOW) - BELOW
+        width, room = self._map[0] + BAR, self.width - self.left - self.right
+        across = max(width, min(900, room)) if self._is_stacked else max(room, width + BETWEEN + NARROWEST)
+        return across, len(self.maps) * self._step - BELOW
 
     @property
     def alt(self) -> str:
@@ -71,9 +84,9 @@ class Patterns:
         axes.set_axis_off()
         width, height = self._map
         for number, (one, line) in enumerate(zip(self.maps, self.lines, strict=True)):
-            top = number * (TITLE + height + BELOW) + TITLE
+            top = number * self._step + TITLE
             place_map(axes, self.size, one, (0, top), self._most, theme)
-            if len(self.maps) == 1:
+            if self._is_stacked:
                 place = inset(axes, self.size, 0, top + height + BELOW, self.size[0] - BAR, SERIES)
             else:
                 left = width + BAR + BETWEEN

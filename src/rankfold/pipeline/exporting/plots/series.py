@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.names import Names
 from rankfold.pipeline.exporting.outcome import names_in
-from rankfold.pipeline.exporting.plots.canvas import LIGHT, Theme, drawn, inset, label_axes, quiet
+from rankfold.pipeline.exporting.plots.canvas import LIGHT, WIDTH, Theme, drawn, inset, label_axes, quiet
 from rankfold.pipeline.exporting.plots.coordinates import (
     Plottable,
     columns_of,
@@ -84,13 +84,16 @@ class Series:
     """Lines below each other."""
 
     lines: tuple[Line, ...]
+    width: int = WIDTH
+    """Pixels for the lines and what is beside them."""
+
     left: int = 170
     right: int = 40
 
     @property
     def size(self) -> tuple[int, int]:
         """Pixels of all of them."""
-        return 1430, len(self.lines) * (TITLE + self.height + GAP) - GAP
+        return self.width - self.left - self.right, len(self.lines) * (TITLE + self.height + GAP) - GAP
 
     @property
     def height(self) -> int:
