@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import warnings
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +47,49 @@ ON_DEVICE = [
 
 
 @pytest.fixture(
+    scope="module",
     params=[
         *(pytest.param((name, "cpu"), id=name) for name in LAWS),
         *(pytest.param((name, "gpu"), id=f"{name} on a device", marks=pytest.mark.gpu) for name in ON_DEVICE),
-    ]
+    ],
 )
 def law(request: pytest.FixtureRequest) -> Law:
     name, device = request.param
     return replace(LAWS[name], device=device)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a law gives, on one thread and in little memory."""
+
+    folder: Path
+    """Where that lies, and what it is made of."""
+
+    x: str
+    result: rf.Result
+    progress: list[tuple[Any, ...]]
+    """All that was told."""
+
+
+@pytest.fixture(scope="module")
+def finished(law: Law, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Finished]]:
+    """Made once, by the first test that asks: only tests have a device, and short segments."""
+    folder = tmp_path_factory.mktemp("law")
+
+    @functools.cache
+    def make() -> Finished:
+        x, told = law.store(folder), list[tuple[Any, ...]]()
+
+        def tell(*progress: Any) -> None:
+            told.append(progress)
+
+        return Finished(folder, x, law(x, folder, "whole.zarr", **SMALL, progress=tell), told)
+
+    yield make
+    shutil.rmtree(folder)
+
+
+SMALL: dict[str, Any] = {"threads": 1, "memory": "600MiB"}
 
 
 @pytest.fixture(autouse=True)
@@ -77,34 +114,29 @@ def test_every_axis_of_a_result_is_documented() -> None:
     assert set(validators()) == {"facts", "manifest", "run"}
 
 
-def test_threads_and_memory_change_no_byte(law: Law, tmp_path: Path) -> None:
-    x = law.store(tmp_path)
-    one = law(x, tmp_path, "1.zarr", threads=1, memory="600MiB")
-    many = law(x, tmp_path, "3.zarr", threads=3, memory="2GiB")
-    assert same_bytes(one) == same_bytes(many)
+def test_threads_and_memory_change_no_byte(law: Law, finished: Callable[[], Finished]) -> None:
+    one = finished()
+    many = law(one.x, one.folder, "3.zarr", threads=3, memory="2GiB")
+    assert same_bytes(one.result) == same_bytes(many)
 
 
 @pytest.mark.process
-def test_worker_processes_change_no_byte(law: Law, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_processes_change_no_byte(
+    law: Law, finished: Callable[[], Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
     more = [str(Path(stand_in.__file__).parents[1]), ON_PATH] if missing_device() else []
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TOY), *more]))  # as if it were installed
-    x = law.store(tmp_path)
-    here = law(x, tmp_path, "1.zarr", threads=1)
-    there = law(x, tmp_path, "2.zarr", workers=1, threads=1)
-    assert same_bytes(here) == same_bytes(there)
+    here = finished()
+    there = law(here.x, here.folder, "2.zarr", workers=1, threads=1)
+    assert same_bytes(here.result) == same_bytes(there)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.6])
 def test_a_run_that_is_interrupted_goes_on_and_ends_with_the_same_bytes(
-    law: Law, tmp_path: Path, share: float
+    law: Law, finished: Callable[[], Finished], share: float
 ) -> None:
-    x, told = law.store(tmp_path), list[tuple[Any, ...]]()
-
-    def count(*progress: Any) -> None:
-        told.append(progress)
-
-    whole = law(x, tmp_path, "whole.zarr", threads=1, progress=count)
-    left = [int(share * len(told))]
+    whole, out = finished(), f"{share}.zarr"
+    told, left = whole.progress, [int(share * len(whole.progress))]
 
     def interrupt(*progress: Any) -> None:
         left[0] -= 1
@@ -113,15 +145,16 @@ def test_a_run_that_is_interrupted_goes_on_and_ends_with_the_same_bytes(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        law(x, tmp_path, threads=1, progress=interrupt)
-    assert not (tmp_path / "r.zarr").exists()
-    assert same_bytes(law(x, tmp_path, threads=2)) == same_bytes(whole)
+        law(whole.x, whole.folder, out, **SMALL, progress=interrupt)
+    assert not (whole.folder / out).exists()
+    assert same_bytes(law(whole.x, whole.folder, out, threads=2)) == same_bytes(whole.result)
 
 
-def test_other_chunks_give_the_same_numbers(law: Law, tmp_path: Path) -> None:
-    one = arrays(law(law.store(tmp_path), tmp_path, "1.zarr", threads=1))
-    (tmp_path / "other").mkdir()
-    two = arrays(law(law.store(tmp_path, (370, 40)), tmp_path / "other", threads=1))
+def test_other_chunks_give_the_same_numbers(
+    law: Law, finished: Callable[[], Finished], tmp_path: Path
+) -> None:
+    one = arrays(finished().result)
+    two = arrays(law(law.store(tmp_path, (370, 40)), tmp_path, threads=1))
     assert one.keys() == two.keys()
     for name, values in one.items():
         if name not in ("residuals", "error_estimates", "left_residuals", "right_residuals"):
@@ -148,32 +181,31 @@ def test_nan_is_refused_with_its_place_and_leaves_nothing(law: Law, tmp_path: Pa
     assert not (tmp_path / "r.zarr").exists()
 
 
-def test_what_is_there_is_what_was_said(law: Law, tmp_path: Path) -> None:
+def test_what_is_there_is_what_was_said(law: Law, finished: Callable[[], Finished]) -> None:
     """A second call finds it done; it opens, every file is as it was written and lies as documented; a plan
     said how many passes.
     """
-    x = law.store(tmp_path)
-    made = law(x, tmp_path, threads=1)
-    before = (tmp_path / "r.zarr" / "zarr.json").stat().st_mtime_ns
-    again = law(x, tmp_path, threads=2)
+    one = finished()
+    made, path = one.result, one.folder / "whole.zarr"
+    before = (path / "zarr.json").stat().st_mtime_ns
+    again = law(one.x, one.folder, "whole.zarr", threads=2)
     assert same_bytes(again) == same_bytes(made)
-    assert (tmp_path / "r.zarr" / "zarr.json").stat().st_mtime_ns == before
-    assert rf.verify(tmp_path / "r.zarr") == []
-    require_format(tmp_path / "r.zarr", names=set() if made.attrs["kind"] in METHODS.ours else {"power"})
-    assert same_bytes(rf.open_result(tmp_path / "r.zarr")) == same_bytes(made)
+    assert (path / "zarr.json").stat().st_mtime_ns == before
+    assert rf.verify(path) == []
+    require_format(path, names=set() if made.attrs["kind"] in METHODS.ours else {"power"})
+    assert same_bytes(rf.open_result(path)) == same_bytes(made)
     if law.name:
-        plan = rf.plan(law.name, x, **law.asked)
+        plan = rf.plan(law.name, one.x, **law.asked)
         assert made.attrs["passes"] <= plan.most_passes
 
 
-def test_outputs_are_those_that_a_task_names(law: Law, tmp_path: Path) -> None:
+def test_outputs_are_those_that_a_task_names(law: Law, finished: Callable[[], Finished]) -> None:
     if not law.name:
         pytest.skip("it has no task of a matrix alone")
-    x = law.store(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = arrays(law(x, tmp_path, threads=1))
-    named = {each.name: each for each in METHODS[law.name].task(x, **law.asked).outputs()}
+        made = arrays(finished().result)
+    named = {each.name: each for each in METHODS[law.name].task(finished().x, **law.asked).outputs()}
     for name, values in made.items():
         assert len(named[name].shape) == values.ndim, name
         assert named[name].dtype == values.dtype, name
