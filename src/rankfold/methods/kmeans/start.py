@@ -93,7 +93,7 @@ def weigh(
     held = [each.held(state) for each in kept]
     if len(held[0][0]) >= all_rows:
         _, ids, rows = held[0]
-        each = np.ones(all_rows) if weights is None else _weights_at(weights, ids)
+        each = np.ones(all_rows) if weights is None else weights.at(ids)
         return Sample.of(rows, each, first.shift)
     # Of those that are far there may be fewer than there is room for: then all are there.
     limits = [
@@ -115,14 +115,6 @@ def weigh(
         hazard += np.multiply(likely, limit, out=np.zeros(len(rows)), where=likely > 0)
     each = 1 / -np.expm1(-hazard)
     return _stratify(Sample(rows, each if own is None else own * each, first.shift), labels, first, state)
-
-
-def _weights_at(weights: RowWeights, rows: Int64) -> Float64:
-    """Weights of rows in any order."""
-    order = np.argsort(rows, kind="stable")
-    found = np.empty(len(rows))
-    found[order] = weights.at(rows[order])
-    return found
 
 
 def _stratify(sample: Sample, labels: npt.NDArray[np.int32], first: First, state: State) -> Sample:

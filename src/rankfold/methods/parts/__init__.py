@@ -6,6 +6,7 @@ conditioned         panels that are centered and scaled
 column_statistics   sums and squares of columns: the pass that scaling needs first
 finite              NaN, Inf and negative numbers: counted, then refused
 square_range        numbers whose squares leave the range of float64, refused
+row_weights         what each row counts
 sample              rows that are looked at before any pass
 start               provisional mean and unit, and the first block, from a few rows
 combination         combinations of blocks on scratch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from dataclasses import dataclass
 from typing import Any, cast
@@ -41,12 +42,12 @@ class RowWeights:
         return out[:, 0].astype(np.float64)
 
     def at(self, rows: Int64) -> Float64:
-        """Weights of rows by their numbers, which increase."""
-        found = np.empty(len(rows))
-        for start in range(0, self.source.shape[0], BLOCK_ROWS):
-            stop = min(start + BLOCK_ROWS, self.source.shape[0])
-            here = slice(*np.searchsorted(rows, (start, stop)))
-            if here.start < here.stop:
+        """Weights of some rows by their numbers."""
+        order, found = np.argsort(rows, kind="stable"), np.empty(len(rows))
+        edges = [*range(0, self.source.shape[0], BLOCK_ROWS), self.source.shape[0]]
+        for start, stop in itertools.pairwise(edges):
+            here = order[slice(*np.searchsorted(rows, (start, stop), sorter=order))]
+            if here.size:
                 found[here] = self.read(start, stop)[rows[here] - start]
         return found
 

@@ -11,6 +11,7 @@ missing_columns   without columns that are missing throughout
 missing_rows      without such rows
 meaning           what stored numbers stand for, by the attributes beside them
 decoded           an array of what they stand for
+allele_counts     calls of alleles as counts, by sample
 names             what rows and columns are called, and where they are among others
 real_parts        a complex matrix as the real one of its parts
 places            where an element lies in what a matrix was made of
