@@ -202,7 +202,7 @@ SITUATIONS = {
         names=("overwrite",),
     ),
     "metric of an index": Situation(
-        lambda d, **a: rf.knn(_numbers(30, 20), **{"k": 3, "index": _index(d), "metric": "cosine", **a}),
+        lambda d, **a: rf.knn(_numbers(30, 20), 3, index=_index(d), **{"metric": "cosine", **a}),
         names=("metric",),
     ),
     "a column of text": Situation(

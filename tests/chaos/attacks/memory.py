@@ -366,7 +366,7 @@ def _command(bench: Bench, case: Drawn) -> tuple[Outcome, int]:
     words = [names.get(word, word) for word in case.command.words]
     words += ["--threads", str(case.threads), "--out", out]
     outcome = bench.line.run([*words, "--memory", "1MiB"], bench.folder)
-    least = re.search(r"Give memory='(\d+)MiB'", outcome.err)
+    least = re.search(r"Give --memory (\d+)MiB", outcome.err)
     given = int(int(least[1]) * case.slack) if least else 512
     return run([*words, "--memory", f"{given}MiB"]), given
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,23 @@ def test_rows_that_were_weighed_are_to_be_given_with_their_weights() -> None:
     assert rf.check(found, weighed).attrs["largest_residual"] < 1e-4
     with pytest.raises(rf.RankfoldError, match="a result keeps no weights"):
         rf.check(found, x)
+
+
+def test_columns_that_are_brought_to_order_are_no_change() -> None:
+    """Nor is land that is left out by name; numbers that changed are told in any order."""
+    pd, xr = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((60, 5)), columns=list("abcde"))
+    x = rng.standard_normal((30, 4, 5))
+    x[:, 1, 2] = np.nan
+    cube = xr.DataArray(x, dims=("time", "lat", "lon"), coords={"lat": np.arange(4.0), "lon": np.arange(5.0)})
+    field = rf.open(cube, row_axes="time", drop_missing_columns=True)
+    for fitted, others in ((frame, [frame[list("edcba")]]), (field, [cube, cube[:, ::-1]])):
+        result = rf.pca(fitted, 2)
+        for other in others:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                assert rf.check(result, other).attrs["largest_residual"] < 1e-12
+    with pytest.warns(rf.RankfoldWarning, match="has changed since"):
+        rf.check(rf.pca(frame, 2), frame + 1.0)
+    assert rf.check(rf.pca(frame, 2), frame[list("edcba")] ** 2).attrs["largest_residual"] > 0.1

@@ -105,7 +105,7 @@ def test_the_plan_says_how_often_it_reads() -> None:
     assert plan.scratch_bytes == 4000 * (41 * 4 + 16)
     scaled = rf.plan("pca", x, 10, solver="sketch", scale=True, memory="1GiB", threads=2)
     assert [p.name for p in scaled.passes] == ["statistics", "sketch", "range", "rows"]
-    with pytest.raises(InputError, match=r"by sketch takes 2 passes here, but passes=1"):
+    with pytest.raises(InputError, match=r"by sketch takes 2 passes here, but passes is 1"):
         rf.plan("pca", x, 10, solver="sketch", scale=True, passes=1)
 
 

@@ -184,7 +184,7 @@ def test_threads_and_memory_change_no_byte(tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused() -> None:
     x = np.random.default_rng(8).standard_normal((30, 60))
     dependent = turned(np.random.default_rng(9), 20_000, np.logspace(0, -13, 30))
-    with pytest.raises(rf.RankfoldError, match=r"takes 3 passes, but passes=2. Allow passes=3"):
+    with pytest.raises(rf.RankfoldError, match=r"takes 3 passes, but passes is 2. Allow passes=3"):
         rf.qr(dependent, passes=2)
     x[3, 5] = np.nan
     with pytest.raises(rf.RankfoldError, match="1 NaN or Inf"):
@@ -255,6 +255,6 @@ def test_r_of_float32_does_not_overflow() -> None:
 
 def test_a_refusal_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     x = np.vstack([np.random.default_rng(14).standard_normal((9999, 20)), np.full((1, 20), 1e8)])
-    with pytest.raises(rf.RankfoldError, match=r"takes 2 passes, but passes=1. Allow passes=2\.$"):
+    with pytest.raises(rf.RankfoldError, match=r"takes 2 passes, but passes is 1. Allow passes=2\.$"):
         rf.qr(x, with_rows=False, passes=1, out=tmp_path / "r.zarr")
     assert rf.qr(x, with_rows=False, passes=2, out=tmp_path / "r.zarr").attrs["passes"] == 2

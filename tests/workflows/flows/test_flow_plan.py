@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -207,3 +208,18 @@ def test_an_interrupted_run_is_not_refused_for_what_it_has_written(
     both = one["result_bytes"] + other["result_bytes"] + other["scratch_bytes"]
     with_free(monkeypatch, both - one["result_bytes"])
     assert rankfold("plan", flow).exit_code == 0
+
+
+def test_memory_is_said_once_for_all_stages(flow: Path) -> None:
+    """Of the stage that takes most, in keys of the file; who gives as much is refused no more."""
+    text = FLOW.replace("memory: 1GiB", "memory: 1MiB") + "  sorted: {method: kmeans, input: counts, k: 3}\n"
+    assert "1MiB" in text
+    flow.write_text(text)
+    run = rankfold("plan", flow)
+    assert run.exit_code == 3 and "--" not in run.stderr and "memory=" not in run.stderr
+    least = re.search(r"Give memory: (\d+)MiB\.\n", run.stderr)
+    assert least is not None, run.stderr
+    flow.write_text(text.replace("memory: 1MiB", f"memory: {least[1]}MiB"))
+    assert {stage["action"] for stage in planned(flow)["stages"]} == {"run"}
+    flow.write_text(text.replace("memory: 1MiB", f"memory: {int(least[1]) - 1}MiB"))
+    assert rankfold("plan", flow).exit_code == 3

@@ -41,6 +41,7 @@ from rankfold.pipeline.engine.fold import Buffer, Given, ScratchConstant, Sum, W
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats.open_like import has_columns_of, opened_rows
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, one_sweep, plan_task
 from rankfold.pipeline.planning.seconds import (
@@ -173,8 +174,11 @@ class Verification:
     square_scale: float
     """Power of two for raw numbers: see ``FactorModel.square_scale``."""
 
+    is_comparable: bool = True
+    """Whether columns lie as in the fit; in another order the same numbers have another fingerprint."""
+
     @classmethod
-    def of(cls, model: FactorModel, source: Source) -> Verification:
+    def of(cls, model: FactorModel, source: Source, *, is_comparable: bool = True) -> Verification:
         """Check that they can belong together."""
         left = model.left()
         left.check()
@@ -186,7 +190,7 @@ class Verification:
                 "(--mask-obs), mask_var= (--mask-var), select_rows= (--select-rows), select_columns= "
                 "(--select-columns)."
             )
-        return cls(model, left, source, model.digest(), model.square_scale())
+        return cls(model, left, source, model.digest(), model.square_scale(), is_comparable)
 
     def request(self) -> dict[str, Any]:
         """See the protocol."""
@@ -326,7 +330,7 @@ class Verification:
         self, run: Run, fingerprint: str, left: Float64, right: Float64, grams: tuple[Float64, Float64]
     ) -> dict[str, Any]:
         """Facts that are the same whenever the check is run again."""
-        if fingerprint != self.model.result.attrs["input"]["fingerprint"]:
+        if self.is_comparable and fingerprint != self.model.result.attrs["input"]["fingerprint"]:
             run.warnings.append(
                 f"{self.source.name} has changed since {self.model.result.path.name} was made from it, or "
                 "is another matrix of that shape"
@@ -354,10 +358,11 @@ def _of_numbers(state: State) -> State:
 def check_task(result: FactorModel | Result | str | Path, x: object) -> Verification:
     """A result and its matrix, checked; arguments of ``rankfold.check``."""
     model = open_model(result)
-    source = model.source(x)
+    given = opened_rows(x, model.result)
+    source, is_comparable = model.source(given), has_columns_of(given, model.result, model.name)
     if lacks_row_weights(source):
         raise InputError(
             f"rows of {model.name} were weighed by sample_weight, and a result keeps no weights: give the "
             "matrix as it was opened, with prepare= (--prepare)"
         )
-    return Verification.of(model, source)
+    return Verification.of(model, source, is_comparable=is_comparable)

@@ -51,7 +51,7 @@ def open_like(x: object, result: Fit, whose: str) -> Source:
     """
     facts = result.attrs["input"]
     layout, steps = facts.get("layout", {}), facts.get("prepare")
-    source = _open(x, layout.get("row_axes"))
+    source = opened_rows(x, result)
     if "missing_rows" in layout and not described(source):
         source = without_missing_rows(source, names_of(source, 0))
     compare_units(source, attributes_of_result(whose, result.attrs), whose)
@@ -60,14 +60,21 @@ def open_like(x: object, result: Fit, whose: str) -> Source:
     return prepare_like(with_columns(source, names_of_result(whose, result.attrs, 1), whose), steps, fitted)
 
 
-def _open(x: object, row_axes: list[str] | None) -> Source:
-    """A matrix; axes of an array become its rows as they did in the fit, where it has to be told."""
+def opened_rows(x: object, result: Fit) -> Source:
+    """Rows that come to a result, as they are: axes become rows as in the fit, where that has to be said."""
+    row_axes = result.attrs["input"].get("layout", {}).get("row_axes")
     if isinstance(x, Source) or row_axes is None:
         return open_source(x)
     try:
         return open_source(x)
     except InputError:
         return open_source(x, row_axes=row_axes)
+
+
+def has_columns_of(source: Source, result: Fit, whose: str) -> bool:
+    """Whether rows have the columns of a result in their order already, or no names to go by."""
+    own, wanted = column_names(source), names_of_result(whose, result.attrs, 1)
+    return own is None or wanted is None or own.is_like(wanted)
 
 
 def open_beside(x: object, other: Source) -> Source:

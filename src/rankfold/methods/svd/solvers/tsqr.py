@@ -157,7 +157,7 @@ def _require_passes(run: Run, layout: Strategy, need: int, passes: int, form: bo
         )
         raise DataError(
             f"columns of {layout.view.source.name} are so nearly dependent, or its rows so unlike one "
-            f"another, that it takes {need} passes, but passes={passes}. Allow "
+            f"another, that it takes {need} passes, but passes is {passes}. Allow "
             f"{argument('passes', need)}{way_out}."
         )
 
