@@ -166,7 +166,7 @@ def test_a_field_goes_into_a_file_of_netcdf(tmp_path: Path) -> None:
 
 TABLE_FLOW = """\
 workflow: people
-inputs: {people: people.csv}
+inputs: {people: {store: people.csv, numeric: true}}
 outputs: results
 stages:
   components:
@@ -177,13 +177,15 @@ stages:
 """
 
 
-def test_results_go_into_tables_once_and_anew_when_they_have_changed(tmp_path: Path) -> None:
+def test_results_go_into_tables_once_and_anew_when_they_have_changed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     pandas = pytest.importorskip("pandas")
     x = np.random.default_rng(0).standard_normal((30, 4))
-    pandas.DataFrame(x, columns=list("abcd")).to_csv(tmp_path / "people.csv", index=False)
+    pandas.DataFrame(x, columns=list("abcd")).assign(city="Rome").to_csv(tmp_path / "people.csv", index=False)
     flow, scores = tmp_path / "flow.yaml", tmp_path / "scores.csv"
     flow.write_text(TABLE_FLOW)
-    assert rankfold("run", flow).exit_code == 0
+    assert rankfold("run", flow).exit_code == 0 and caplog.text.count("left out of") == 1
     result = rf.open_result(tmp_path / "results" / "components.zarr")
     written = pandas.read_csv(scores, float_precision="round_trip")
     np.testing.assert_array_equal(written, result.scores[:])

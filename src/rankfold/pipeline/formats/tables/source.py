@@ -6,6 +6,7 @@ to ``LARGEST_TABLE`` is held instead, as an array that a caller passes would be;
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ import numpy as np
 from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats.arrays import ArraySource
+from rankfold.pipeline.formats.handles import file_version
 from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.formats.tables.columns import NumericTable
 from rankfold.pipeline.formats.tables.options import ReadOptions
@@ -65,7 +67,7 @@ def table_source(
 ) -> TableSource:
     """The table of some files, or one column of it, in memory; ``location`` is what messages call it.
 
-    What was decided about its files is logged as a warning.
+    What was decided about its files is logged as a warning, once in a process while they do not change.
 
     Raises
     ------
@@ -92,10 +94,15 @@ def table_source(
     if not count:
         raise DataError(f"{location} holds no rows of numbers")
     for note in reader.notes:
-        LOG.warning("%s", note)
+        _tell(note, tuple(map(file_version, paths)))
     numbers, rows = np.concatenate(blocks), Axis("row", sum(map(len, blocks)))
     columns = Axis.of("column", reader.columns, names_of_columns(reader))
     return TableSource(numbers, named=(rows, columns), table=location, file_bytes=size)
+
+
+@functools.lru_cache(maxsize=1024)  # once of the same files, which a workflow opens for plan and run
+def _tell(note: str, versions: tuple[str, ...]) -> None:
+    LOG.warning("%s", note)
 
 
 def names_of_columns(
