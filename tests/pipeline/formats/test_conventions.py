@@ -6,6 +6,8 @@ written by xarray and h5py, and where xarray decodes a convention it is asked to
 
 from __future__ import annotations
 
+import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from stores import read
 
 import rankfold as rf
@@ -360,6 +365,49 @@ def test_a_mean_is_that_of_what_is_there(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.asarray(result["mean"]), np.nanmean(y, axis=0))
 
 
+@st.composite
+def drawn(draw: st.DrawFn) -> Convention:
+    """Any packing, marks and bounds that can stand together, with values by plain arithmetic."""
+    dtype = draw(st.sampled_from(["i1", "i2", "i4", "f4", "f8"]))
+    stored = draw(arrays(dtype, (5, 4), elements=st.integers(-100, 100)))
+    attributes: dict[str, Any] = {}
+    values, bad = stored.astype(np.float64), np.zeros(stored.shape, bool)
+    if draw(st.booleans()):
+        mark = int(stored[draw(st.integers(0, 4)), draw(st.integers(0, 3))])
+        attributes["_FillValue"] = numbers(dtype, mark)
+        bad |= stored == mark
+    if draw(st.booleans()):
+        marks = draw(st.lists(st.integers(-100, 100), min_size=1, max_size=3, unique=True))
+        attributes["missing_value"] = numbers(dtype, *marks)
+        bad |= np.isin(stored, marks)
+    least, most = draw(st.sampled_from([(None, None), (-50, None), (None, 60), (-70, 80)]))
+    if least is not None and most is not None and draw(st.booleans()):
+        attributes["valid_range"] = numbers(dtype, least, most)
+    else:
+        attributes |= {} if least is None else {"valid_min": numbers(dtype, least)}
+        attributes |= {} if most is None else {"valid_max": numbers(dtype, most)}
+    bad |= stored < (-np.inf if least is None else least)
+    bad |= stored > (np.inf if most is None else most)
+    if dtype != "f4" and draw(st.booleans()):
+        attributes["scale_factor"] = scale = draw(st.sampled_from([0.5, 0.1, -2.0, 1e-3]))
+        values = values * scale
+    if dtype != "f4" and draw(st.booleans()):
+        attributes["add_offset"] = offset = draw(st.sampled_from([273.15, -5.0]))
+        values = values + offset
+    values[bad] = np.nan
+    return Convention(dtype, attributes, values, stored=stored)
+
+
+@given(convention=drawn(), kind=st.sampled_from(["zarr 2", "zarr 3", "HDF5", "netCDF-4"]))
+@settings(max_examples=40)
+def test_any_packing_in_any_format_is_what_is_meant(convention: Convention, kind: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # xarray knows one mark
+        source = open_source(FORMATS[kind](Path(folder), convention))
+        found = whole(source)
+    np.testing.assert_allclose(found, convention.values, rtol=1e-6, atol=1e-6)
+
+
 def page() -> str:
     """The table of formats and attributes in docs/data.md, of what is tested above."""
     attributes = sorted({name for each in CONVENTIONS.values() for name in each.attributes} & set(NAMES))
@@ -387,9 +435,9 @@ def test_a_dask_array_of_numbers_as_they_are_stored_is_refused(tmp_path: Path, k
     path, _, array = FORMATS[kind](tmp_path, CONVENTIONS[name]).partition("::")
     stored = h5py.File(path)[array] if kind == "HDF5" else f"{path}/{array}"
     x = da.from_array(stored, chunks=(2, 4)) if kind == "HDF5" else da.from_zarr(stored)
-    for given in (x, x[1:], x.rechunk((5, 2))):
+    for handed in (x, x[1:], x.rechunk((5, 2))):
         with pytest.raises(InputError, match=r"as they are stored, which mean something else by its"):
-            open_source(given)
+            open_source(handed)
     np.testing.assert_array_equal(whole(open_source(x * 2.0)), x.compute() * 2.0)  # whoever computes decodes
     options: Any = {"engine": "zarr", "consolidated": False} if "zarr" in kind else {"engine": "netcdf4"}
     decoded = xr.open_dataset(path, chunks={}, **options)["v"]

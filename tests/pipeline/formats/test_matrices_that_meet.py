@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import rankfold as rf
 from rankfold.pipeline.errors import RankfoldError
@@ -123,6 +127,28 @@ def test_new_rows_come_in_the_order_of_the_fit(container: str, guise: Any, tmp_p
     result = rf.pca(make(x, tmp_path), 3)
     found = rf.transform(result, make(guise(x), tmp_path)).scores
     np.testing.assert_allclose(found, rf.transform(result, x.to_numpy()).scores, atol=1e-9)
+
+
+@given(
+    st.sampled_from(["pandas", "polars", "xarray", "anndata", "anndata, sparse", "h5ad"]),
+    st.sampled_from(["pandas", "xarray", "anndata, sparse", "zarr"]),
+    st.permutations(range(len(NAMES))),
+    st.integers(0, 3),
+    st.lists(st.integers(0, ROWS - 1), min_size=1, max_size=8, unique=True),
+)
+@settings(max_examples=12)
+def test_some_rows_in_any_container_with_columns_in_any_order(
+    fitted: str, coming: str, order: list[int], more: int, rows: list[int]
+) -> None:
+    x = table()
+    new = x.iloc[rows, order]
+    for number in range(more):
+        new.insert(3 * number, f"more {number}", -1.0)
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = rf.pca(CONTAINERS[fitted](x, Path(folder)), 3)
+        found = rf.transform(result, CONTAINERS[coming](new, Path(folder))).scores[...]
+    np.testing.assert_allclose(found, np.asarray(result.scores)[rows], atol=1e-9)
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
