@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from covers import spread
 
 import rankfold as rf
+from rankfold import estimators
 
 RNG = np.random.default_rng(7)
 X = np.abs(RNG.normal(size=(4, 20))[np.arange(120) % 4] * 4 + RNG.normal(size=(120, 20)))
@@ -33,6 +34,8 @@ LENGTHS: dict[str, Answer] = {
     "of queries": lambda x: rf.knn(x, 4, queries=x[:9]).distances,
     "in an index": lambda x: rf.knn(x[:9], 4, index=rf.index(x)).distances,
     "by squares": lambda x: np.sqrt(rf.knn(x, 4, metric="sqeuclidean").distances),
+    "by inner products": lambda x: np.sqrt(np.abs(rf.knn(x, 4, metric="inner_product").distances)),
+    "potentials": lambda x: 1 / np.asarray(rf.kernel_sum(x[:, :3], forces=False, tol=0).sums),
     "by blocks": lambda x: rf.knn(x, 4, metric="manhattan").distances,
     "centers": centers,
     "singular values": lambda x: rf.svd(x, 3).s,
@@ -46,6 +49,10 @@ LENGTHS: dict[str, Answer] = {
 SHARES: dict[str, Answer] = {
     "numbers within a radius": lambda x: rf.radius_neighbors(x, float(x.max()) / 2).degrees,
     "scores of scaled columns": lambda x: np.abs(rf.pca(x, 3, scale=True).scores),
+    "sums over a length": lambda x: (
+        rf.kernel_sum(x[:, :3], kernel="gaussian", bandwidth=float(x.max()) / 4, forces=False).sums
+    ),
+    "whitened samples": lambda x: np.abs(estimators.PCA(3, whiten=True).fit(x).transform(x)),
     "of scaled columns in memory": lambda x: np.abs(rf.pca(x, 3, scale=True, solver="lanczos").scores),
     "of sparse columns in memory": lambda x: np.abs(
         rf.pca(SPARSE * (x[0, 0] / X[0, 0]), 3, scale=True, solver="lanczos").scores
@@ -69,7 +76,13 @@ def test_an_answer_follows_the_size_of_the_numbers_or_is_refused_by_it(name: str
         scaled = np.asarray((LENGTHS | SHARES)[name](np.ldexp(X, exponent)), np.float64)
     except rf.RankfoldError as error:
         assert abs(exponent) > 230, "squares of squares of such numbers are in range"
-        words = ("leave the range", "leaves the range", "overflow float64")
+        words = (
+            "leave the range",
+            "leaves the range",
+            "overflow float64",
+            "can be: scale",
+            "no sum can hold",
+        )
         assert any(word in str(error) for word in words)
         return
     found = np.ldexp(scaled, -exponent) if name in LENGTHS else scaled
@@ -86,6 +99,19 @@ def test_columns_of_float32_are_scaled_or_refused(exponent: int) -> None:
         assert abs(exponent) > 60
         assert "leave the range of float32. Store them in other units" in str(error)
         return
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")  # in variances
+@pytest.mark.parametrize("estimator", [estimators.PCA, estimators.IncrementalPCA])
+@pytest.mark.parametrize("exponent", [-70, 70])
+def test_samples_of_float32_are_whitened_where_variances_leave_its_range(
+    estimator: Any, exponent: int
+) -> None:
+    x = X.astype(np.float32)
+    expected, found = (
+        np.abs(estimator(3, whiten=True).fit(each).transform(each)) for each in (x, np.ldexp(x, exponent))
+    )
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 

@@ -25,6 +25,7 @@ from rankfold.estimators.samples import (
     unasked_of_rounding,
     weighted,
     weights_of,
+    whitened,
 )
 
 ROUNDING = 1e-6
@@ -142,6 +143,13 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         whole &= self.result_.attrs["request"]["center"]  # as it is without weights
         result = self.result_ if whole else store_components(self, self.n_samples_)
         return rankfold.transform(result, X, memory=self.memory).scores
+
+    def _transform(self, X: Any, xp: Any, x_is_centered: bool = False) -> Any:
+        """Coordinates of samples in memory."""
+        scores = X @ self.components_.T
+        if not x_is_centered:
+            scores -= self.mean_.reshape(1, -1) @ self.components_.T
+        return whitened(self, scores, self.n_samples_) if self.whiten else scores
 
     def score_samples(self, X: Any) -> Any:
         """Log-likelihood of each sample, which must be in memory."""

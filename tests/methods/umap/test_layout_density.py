@@ -46,6 +46,15 @@ def test_radii_are_those_of_the_formula() -> None:
     np.testing.assert_allclose(graph.radius_data, expected, atol=4 * np.finfo(np.float32).eps * 10)
 
 
+@pytest.mark.parametrize("exponent", [-40, -230, 100, 230])
+def test_radii_follow_the_size_of_distances(exponent: int) -> None:
+    plain = np.asarray(graph_of(gaussian()).radius_data)
+    scaled = np.asarray(graph_of(np.ldexp(gaussian().astype(np.float64), exponent)).radius_data, np.float64)
+    shift = 2 * exponent * np.log(2)
+    rounding = 4 * np.finfo(np.float32).eps * (10 + abs(shift))
+    np.testing.assert_allclose(scaled - shift, plain, atol=rounding)
+
+
 def test_radii_of_a_graph_do_not_change_its_weights() -> None:
     lists = rf.knn(gaussian(), 9)
     plain, with_radii = (rf.fuzzy_graph(lists, radii=radii) for radii in (False, True))

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from rankfold.kernels.graph.fuzzy import units_of
 from rankfold.methods.fuzzy_graph.lists import BLOCK_BYTES, StoredLists, matrix_of, metric_of
-from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS, RADII, RadiusWriter
+from rankfold.methods.fuzzy_graph.radii import CHUNK_ROWS, RADII, RadiusWriter, distance_unit
 from rankfold.methods.fuzzy_graph.sides import FuzzySides, Sides
 from rankfold.methods.knn.graph import NAME, POINTERS, SORT_BYTES
 from rankfold.methods.task import Output, count
@@ -156,7 +156,7 @@ class FuzzyGraph:
         remove(folder)
         rows = self.lists.rows
         writer = CsrWriter(folder, (rows, rows), np.dtype(np.float32), self.most_edges, str(run.result))
-        radii = RadiusWriter(run.result, rows) if self.radii else None
+        radii = RadiusWriter(run.result, rows, distance_unit(mean)) if self.radii else None
         edges, largest = 0, 0.0
         for entries, distances in self._edges(run, mean):
             weights = self.sides.join(entries.values.real, entries.values.imag)
@@ -191,13 +191,13 @@ class FuzzyGraph:
         return total / (rows * (k + 1))
 
     def _edges(self, run: Run, mean: float) -> Iterator[tuple[Entries, Float32]]:
-        """Edges in order of rows with their weights from either side, and their distances where wanted."""
+        """Edges in order of rows with their weights from either side, and distances in a unit, or none."""
         sorts, shape = [], (self.lists.rows, self.lists.rows)
         for number in range(self._sorts):
             folder = run.scratch / f"edges{number}"
             remove(folder)
             folder.mkdir()
-            values = self._both_ways(run, mean, by_distance=bool(number))
+            values = self._both_ways(run, mean, distance_unit(mean) if number else None)
             sorts.append(sorted_entries(values, shape, BOTH, folder, SORT_BYTES))
         # The same places in the same order come in the same blocks.
         for entries, *others in zip(*sorts, strict=True):
@@ -206,14 +206,17 @@ class FuzzyGraph:
         for number in range(self._sorts):
             remove(run.scratch / f"edges{number}")
 
-    def _both_ways(self, run: Run, mean: float, *, by_distance: bool) -> Iterator[Entries]:
-        """Every edge, and the one that leads back: the weight, or distance, of the first is real."""
+    def _both_ways(self, run: Run, mean: float, unit: float | None) -> Iterator[Entries]:
+        """Every edge, and the one that leads back: the weight, or distance in a unit, of the first is real.
+
+        Distances where there is a unit.
+        """
         k, rows = self.lists.k, self.lists.rows
         for first, distances, indices in self.lists.blocks():
             weights = np.empty(distances.shape, np.float32)
             self.sides.weigh(distances, mean, weights)
             ends, starts = indices.reshape(-1), np.repeat(np.arange(first, first + len(indices)), k)
-            values = (distances.astype(np.float32) if by_distance else weights).reshape(-1)
+            values = (weights if unit is None else (distances / unit).astype(np.float32)).reshape(-1)
             some = (weights.reshape(-1) > 0) & (ends != starts)
             ends, starts, values = ends[some], starts[some], values[some]
             if len(values):

@@ -5,6 +5,7 @@ Edges come in order of rows, so that sums of a chunk of rows are written as soon
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,24 @@ Array = npt.NDArray[Any]
 RADII = "radius_data"
 
 LEAST = 1e-8
-"""That is added to mean squares: rows in one place have no radius."""
+"""That is added to mean squares, in their unit: rows in one place have no radius."""
+
+PLAIN = (2.0**-10, 2.0**60)
+"""Mean distances whose squares are far above ``LEAST``, and in the range of float32."""
 
 CHUNK_ROWS = 2**17
 """Whose sums are in memory."""
+
+
+def distance_unit(mean: float) -> float:
+    """Power of two that distances are measured in, so that radii follow them to any size.
+
+    >>> distance_unit(3.0), distance_unit(0.0), distance_unit(3 * 2.0**-300) == 2.0**-299
+    (1.0, 1.0, True)
+    """
+    if mean == 0 or PLAIN[0] <= mean <= PLAIN[1]:
+        return 1.0
+    return math.ldexp(1.0, math.frexp(mean)[1] - 1)
 
 
 def log_radii(squares: Array, weights: Array) -> npt.NDArray[np.float64]:
@@ -45,13 +60,13 @@ def copy_radii(stored: Result, result: Path) -> None:
 class RadiusWriter:
     """Appends the radii of rows to a result."""
 
-    def __init__(self, result: Path, rows: int) -> None:
+    def __init__(self, result: Path, rows: int, unit: float) -> None:
         self.rows, self.top = rows, 0
         self.path = create_output(result, RADII, (rows,), np.float32, (min(rows, CHUNK_ROWS),))
-        self.sums = np.zeros((2, CHUNK_ROWS))
+        self.sums, self.log_unit = np.zeros((2, CHUNK_ROWS)), math.log(unit)
 
     def append(self, rows: Array, weights: Array, distances: Array) -> None:
-        """Add edges, in order of rows; a row may go on in the next call."""
+        """Add edges, in order of rows, with distances in the unit; a row may go on in the next call."""
         shares = weights.astype(np.float64)
         squares = shares * distances.astype(np.float64) ** 2
         while len(rows):
@@ -69,7 +84,7 @@ class RadiusWriter:
 
     def _write(self) -> None:
         bottom = min(self.rows, self.top + CHUNK_ROWS)
-        radii = log_radii(*self.sums)[: bottom - self.top].astype(np.float32)
-        write_whole_chunks(self.path, radii, (self.top, bottom))
+        radii = log_radii(*self.sums)[: bottom - self.top] + 2 * self.log_unit
+        write_whole_chunks(self.path, radii.astype(np.float32), (self.top, bottom))
         self.top = bottom
         self.sums[:] = 0

@@ -22,8 +22,8 @@ from rankfold.pipeline.prepare.moments import FAINTEST
 
 Float64 = npt.NDArray[np.float64]
 
-POWERS = {Metric.EUCLIDEAN: 1, Metric.SQEUCLIDEAN: 2}
-"""Of the lengths whose squares are summed, as keys of a metric hold them."""
+POWERS = {Metric.EUCLIDEAN: 1, Metric.SQEUCLIDEAN: 2, Metric.INNER_PRODUCT: 2}
+"""Of the lengths whose squares or products are summed, as keys of a metric hold them."""
 
 FAINT_NUMBERS = 2.0**-420
 """Distinct numbers above this are farther apart than ``FAINTEST``, by their last digits."""
@@ -54,7 +54,7 @@ def _are_below(least: float, distances: Path) -> bool:
     with contextlib.suppress(RankfoldError, OSError, ValueError, RuntimeError):
         keys = zarr_array(distances)
         parts = (keys[start : start + keys.chunks[0]] for start in range(0, keys.shape[0], keys.chunks[0]))
-        return all(np.asarray(part).max(initial=0.0) < least for part in parts)
+        return all(np.abs(np.asarray(part)).max(initial=0.0) < least for part in parts)
     return False
 
 

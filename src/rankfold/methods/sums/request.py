@@ -92,7 +92,8 @@ def _bandwidth(value: object) -> float:
             f"bandwidth must be a number above 0, or for densities one of {', '.join(BANDWIDTH_RULES)}, not "
             f"{value!r}"
         )
-    if not 0 < length**4 < math.inf:
+    square = length * length
+    if not 0 < square * square < math.inf:
         raise InputError(
             f"bandwidth {length:g} is beyond what its fourth power can be: scale the coordinates"
         )

@@ -16,8 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.kernels.neighbors.lists import Metric
+from rankfold.kernels.sums.laws import Law
 from rankfold.kernels.sums.pairs import GROUP
 from rankfold.methods.parts.outputs import create_output
+from rankfold.methods.parts.square_range import require_squares
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.sums.accuracy import SAMPLE, Choice, Sample, bounded_choice, choose, needs_choice
 from rankfold.methods.sums.kernels import log_integral
@@ -155,6 +158,10 @@ class KernelSums:
     def _check(self, points: SourcePoints) -> None:
         if self.is_density and not (points.weights.min() >= 0 and points.weights.sum() > 0):
             raise DataError("weights of a density must be at least 0, and one of them above: these are not")
+        law = self.parameters.law
+        if law.law is Law.INVERSE and law.scale == 0:
+            box = np.stack([points.rows.min(axis=0), points.rows.max(axis=0)])
+            require_squares(box, Metric.EUCLIDEAN, self.source)
 
     def _choice(self, run: Run, points: SourcePoints) -> Choice:
         """How wide nodes may look, or as an earlier attempt has chosen."""
