@@ -263,13 +263,13 @@ def test_masks_follow_the_names_of_what_they_keep(name: str, guise: Any) -> None
     mask = ROW_MASK if of_rows else MASK
     expected = x[mask.to_numpy()] if of_rows else x.loc[:, mask.to_numpy()]
     turned = guise(mask if guise is list else mask[::-1])
-    np.testing.assert_array_equal(np.asarray(rf.open(x, **{name: turned})), expected)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(np.asarray(rf.open(x, **{name: turned})), expected)
     if guise is not list:
         lacking = guise(mask[1:])
         with pytest.raises(
             RankfoldError, match=rf"{name} has no (row 'r0'|column 'income'), which is (row|column) 0"
         ):
-            rf.open(x, **{name: lacking})  # type: ignore[arg-type]
+            rf.open(x, **{name: lacking})
 
 
 @pytest.mark.parametrize("method", ["umap", "tsne"])

@@ -157,9 +157,10 @@ def pick(selection: Selection, length: int, *, what: str, name: str) -> Picks | 
     """A selection understood and checked against the length of its axis; nothing for all of it."""
     if selection is None:
         return None
-    if not isinstance(selection, str | slice | int):  # a list of True and False, a Series
-        listed = np.asarray(selection)
-        selection = listed if listed.dtype == bool or hasattr(selection, "dtype") else selection
+    listed = selection if isinstance(selection, list | tuple) else ()
+    are_flags = len(listed) > 0 and all(isinstance(each, bool | np.bool_) for each in listed)
+    if are_flags or hasattr(selection, "dtype"):  # True is no place 1
+        selection = np.asarray(selection)
     words = _words(selection)
     runs = _runs(selection, length, f"{name} has {length} {what}s: select_{what}s={words}")
     ends = np.cumsum(runs[:, 1])

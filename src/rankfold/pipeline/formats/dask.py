@@ -301,10 +301,8 @@ def require_decoded(array: Any) -> None:
     """Raise ``InputError`` for numbers as a store holds them, which mean something else by its attributes."""
     if (stored := stored_below(array)) is None:
         return
-    name, said = (
-        f"dask array {array.name}",
-        {name: stored.attrs[name] for name in NAMES if name in stored.attrs},
-    )
+    name = f"dask array {array.name}"
+    said = {each: stored.attrs[each] for each in NAMES if each in stored.attrs}
     if type(stored).__module__.startswith("zarr"):
         from rankfold.pipeline.formats.zarr.metadata import meaning_in
 
