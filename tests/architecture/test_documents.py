@@ -20,7 +20,7 @@ TOP = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").rglob("*.md"))]
 FOREIGN = ("--cpus-per-task", "--gpus-per-task", "--nodes", "--ntasks-per-node", "--qos", "--signal")
 FOREIGN += ("--test-only", "--time", "--bind", "--build-arg", "--gpus", "--nv")
-FOREIGN += ("--a1-allele", "--make-bed", "--pfile", "--recode", "--vcf")
+FOREIGN += ("--a1-allele", "--make-bed", "--merge-list", "--pfile", "--recode", "--vcf")
 """Options of SLURM, Apptainer, Docker and PLINK."""
 
 APP = typer.main.get_command(app)
