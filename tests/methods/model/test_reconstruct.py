@@ -244,7 +244,7 @@ def test_what_cannot_be_rebuilt_is_refused(tmp_path: Path) -> None:
         ({"row_range": slice(300, None)}, "row_range 300:None holds none of the 300 rows"),
         ({"row_range": slice(0, 9, 2)}, "steps of 2"),
         ({"row_range": (0, 9)}, "row_range must be a slice"),
-        ({"memory": "9MiB"}, "--memory gives 9 MiB. Give --memory"),
+        ({"memory": "9MiB"}, "memory= gives 9 MiB. Give memory="),
         ({"out": result.path}, "on or around the result"),
     ]:
         with pytest.raises(rf.RankfoldError, match=message):

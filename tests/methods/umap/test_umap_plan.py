@@ -52,15 +52,18 @@ def test_workers_share_edges_and_exchange_positions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("init", "said"),
+    ("init", "memory", "said"),
     [
-        ("random", r"^umap of 10000000 rows and 280000000 edges needs .* Give memory='3775MiB'\.$"),
-        ("spectral", r"^a start at eigenvectors of 10000000 rows and .* Give memory=.* or init='random'"),
+        ("random", "1GiB", r"^umap of 10000000 rows and 280000000 edges needs .* Give memory='3775MiB'\.$"),
+        ("spectral", "1GiB", r"^a start at eigenvectors of 10000000 rows and .* Give memory='\d+MiB'\.$"),
+        ("spectral", "4GiB", r"^a start at eigenvectors .* Give memory='\d+MiB', or init='random'"),
     ],
 )
-def test_a_layout_that_does_not_fit_is_refused_before_there_are_lists(init: str, said: str) -> None:
+def test_a_layout_that_does_not_fit_is_refused_before_there_are_lists(
+    init: str, memory: str, said: str
+) -> None:
     with pytest.raises(rf.RankfoldError, match=said):
-        rf.plan("umap", rows=10_000_000, k=14, init=init, memory="1GiB")
+        rf.plan("umap", rows=10_000_000, k=14, init=init, memory=memory)
 
 
 def test_eigenvectors_to_begin_at_are_planned() -> None:
