@@ -69,8 +69,7 @@ def _require_damaged(folder: RunDirectory, *, overwrite: bool) -> None:
     if request != folder.request and not overwrite:
         raise OutputError(
             f"{folder.output} is a damaged result of another request. Choose another out= (--out), or "
-            "replace it "
-            "with overwrite=True (--overwrite)."
+            "replace it with overwrite=True (--overwrite)."
         )
 
 

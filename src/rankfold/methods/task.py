@@ -108,7 +108,6 @@ def make_plan(task: Task, budget: Budget) -> Plan:
         raise InputError(
             f"this {plan.kind} by {plan.method} has no code for a GPU, which would stand idle: leave out "
             "device='gpu' (--device gpu), and gpus: in the profile. Searches for neighbors run there by "
-            "metrics that "
-            "products bound, of 16 columns or more"
+            "metrics that products bound, of 16 columns or more"
         )
     return plan

@@ -70,8 +70,7 @@ class WorkerJobs:
         else:
             raise InputError(
                 "say how much memory a worker may use: memory='4GiB' (--memory 4GiB), or memory: in the "
-                "profile "
-                f"{profile.name}"
+                f"profile {profile.name}"
             )
         if profile.memory is not None and job_bytes(working) > profile.memory:
             raise InputError(
@@ -249,8 +248,7 @@ def _require_acceptance(system: QueueSystem, script: str) -> None:
         require_final(system.TITLE, message)
         words = (
             f"{system.TITLE} refuses the worker job: {refusal(message)}. Change the profile: `rankfold "
-            "doctor "
-            f"--cluster PROFILE` says what there is. Its job script was:"
+            f"doctor --cluster PROFILE` says what there is. Its job script was:"
         )
         raise ClusterError(Lines(words, Lines.of(script)))
 

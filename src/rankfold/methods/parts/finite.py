@@ -94,18 +94,17 @@ def remedy(source: Source) -> str:
     if leaves_out_missing(source):
         return (
             "Columns are left out if they are missing in the first row; these are missing later. Leave out "
-            "rows that hold no number, such as empty months drop_missing_rows=True (--drop-missing-rows), "
-            "start at another row, select_rows= (--select-rows), or select columns, select_columns= "
-            "(--select-columns), or fill what is "
-            "missing, for instance with numpy.nan_to_num, and run again."
+            "rows that hold no number, such as empty months, with drop_missing_rows=True "
+            "(--drop-missing-rows), start at another row, select_rows= (--select-rows), or select columns, "
+            "select_columns= (--select-columns), or fill what is missing, for instance with "
+            "numpy.nan_to_num, and run again."
         )
     return (
         "Leave out columns that never hold a number, as places on land, with drop_missing_columns=True "
         "(--drop-missing-columns), and such rows with drop_missing_rows=True (--drop-missing-rows); have svd "
-        "and "
-        "pca complete other NaN, with missing='em' (--missing em), or nmf leave them out, with "
-        "missing='ignore' "
-        "(--missing ignore); replace or drop the rest, for instance with numpy.nan_to_num, and run again."
+        "and pca complete other NaN, with missing='em' (--missing em), or nmf leave them out, with "
+        "missing='ignore' (--missing ignore); replace or drop the rest, for instance with numpy.nan_to_num, "
+        "and run again."
     )
 
 

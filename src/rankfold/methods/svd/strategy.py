@@ -343,8 +343,8 @@ def check_solver(solver: Solver, request: Request, view: View) -> None:
         without = dataclasses.replace(request, rows=False)
         way_out = request.rows and solver.least_passes(without, view) < least
         raise InputError(
-            f"{request.kind} by {solver.name} takes {least} passes here, but passes is {request.passes}. Allow "
-            f"{argument('passes', least)}"
+            f"{request.kind} by {solver.name} takes {least} passes here, but passes is {request.passes}. "
+            f"Allow {argument('passes', least)}"
             + (", or leave out its rows with with_rows=False (--no-rows)" if way_out else "")
         )
     if solver.needs_long and view.long < view.short // (1 + paired):

@@ -169,8 +169,7 @@ class RunDirectory:
         if not overwrite:
             raise OutputError(
                 f"{self.folder} is a file where the run has to be. Choose another out= (--out), or rename it "
-                "with "
-                "overwrite=True (--overwrite)."
+                "with overwrite=True (--overwrite)."
             )
         move_aside(self.folder)
 
@@ -226,8 +225,7 @@ class RunDirectory:
                 raise OutputError(
                     f"{self.folder} holds an unfinished run that differs in {_difference(earlier, mine)}. "
                     "Give the command that started it to go on, choose another out= (--out), or discard it "
-                    "with "
-                    "overwrite=True (--overwrite)."
+                    "with overwrite=True (--overwrite)."
                 )
             self.clear()
             earlier = None

@@ -453,8 +453,7 @@ def _of_numbers(reader: DelimitedReader, options: ReadOptions) -> DelimitedReade
     if not kept:
         raise DataError(
             f"{reader.name} has no column of numbers: {look.left_out()}. Say header='no' (--header no) if "
-            "its first line "
-            "is data"
+            "its first line is data"
         )
     if len(kept) == len(look.columns):
         return reader
