@@ -162,6 +162,26 @@ def test_scores_are_those_of_xeofs() -> None:
     np.testing.assert_array_equal(ours["time"], data["time"])
 
 
+def test_new_months_and_the_field_again_are_those_of_xeofs() -> None:
+    xeofs, data = pytest.importorskip("xeofs"), field()
+    data[:, 1, 2:4] = np.nan
+    seen, new = data[:40], data[40:]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = xeofs.single.EOF(n_modes=3, use_coslat=True).fit(seen, dim="time")
+        theirs = model.transform(new, normalized=False).transpose("mode", "time")
+        again = model.inverse_transform(model.scores(normalized=False), normalized=False)
+    view: Any = {"row_axes": "time", "drop_missing_columns": True, "prepare": "coslat"}
+    result = rf.pca(seen, 3, tol=1e-10, **view)
+    ours = rf.transform(result, new[:, ::-1]).to_xarray()["scores"].transpose("mode", "time")
+    signs = np.sign((ours.values * theirs.values).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(ours.values * signs, theirs.values, atol=1e-8)
+    np.testing.assert_array_equal(ours["time"], new["time"])
+    units = result.to_xarray(physical=True)
+    whole = units["mean"] + (units["scores"] * units["components"]).sum("mode", skipna=False)
+    np.testing.assert_allclose(whole.transpose(*data.dims), again.transpose(*data.dims), atol=1e-8)
+
+
 def test_a_hole_in_a_field_is_refused_as_by_xeofs() -> None:
     xeofs, data = pytest.importorskip("xeofs"), field()
     data[7, 2, 3] = np.nan

@@ -45,6 +45,25 @@ def test_an_index_keeps_its_name(tmp_path: Path) -> None:
     assert rf.open(data).fingerprint() == rf.open(frame()).fingerprint()
 
 
+@pytest.mark.parametrize(
+    "index",
+    [
+        pandas.date_range("2020-01-01", periods=30, freq="MS", name="month"),
+        pandas.RangeIndex(500, 530, name="id"),
+        pandas.Index(range(0, 60, 2)),
+        pandas.RangeIndex(30),
+        pandas.Index(np.arange(30) / 4),
+        pandas.Index([f"p{at}" for at in range(30)], name="person"),
+    ],
+    ids=["dates", "a part of a frame", "every other row", "counted", "numbers", "words"],
+)
+def test_an_index_comes_back_as_it_was(index: Any) -> None:
+    data = frame().set_axis(index)
+    back = rf.pca(data, 2).to_pandas()
+    pandas.testing.assert_index_equal(back.index, index, exact=False)
+    assert len(data.join(back, how="inner")) == 30
+
+
 def test_parts_have_the_names_of_the_parts() -> None:
     data = frame()
     result = rf.svd(rf.open(data, select_rows="3::2", select_columns=[2, 0]), 2)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ from rankfold.pipeline.errors import DataError, InputError
 
 Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
+
+DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{9})?")
+"""A label that was a date."""
 
 MOST_LABELS = 2**16
 """Labels along an axis that are held; of more there is a digest, which tells whether others are equal."""
@@ -86,9 +90,19 @@ def labels_of(values: Any) -> Array | None:
     return labels
 
 
+def dates_among(labels: Array) -> Array:
+    """Labels that were dates, as ``labels_of`` writes these, as dates; others as they are."""
+    if labels.dtype.kind != "U" or not all(DATE.fullmatch(each) for each in labels):
+        return labels
+    return labels.astype("datetime64[ns]")
+
+
 def is_counted(index: Any) -> bool:
-    """Whether an index is numbers that pandas counts by itself, which name nothing."""
-    return type(index).__name__ == "RangeIndex"
+    """Whether an index is the places that pandas counts by itself from 0, which name nothing.
+
+    That of rows 500 to 599 of a frame counts too, from 500, and so names its rows.
+    """
+    return type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from rankfold.pipeline.data.names import (
     Axis,
     attributes_in,
     attributes_of_result,
+    dates_among,
     names_of_result,
 )
 from rankfold.pipeline.errors import InputError, OutputError
@@ -33,9 +33,6 @@ from rankfold.pipeline.prepare.words import parse_steps
 from rankfold.pipeline.regular import is_regular
 
 Array = npt.NDArray[Any]
-
-DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-"""How a label begins that is a date."""
 
 FACTORS_WITH_UNITS = ("scores", "singular_values", "s")
 """Arrays in units of the data, unless these were changed first."""
@@ -311,15 +308,8 @@ def _own_coordinates(result: Outcome, rows: Side, columns: Side) -> dict[str, An
             () if names is None else names.axes, side.axes, side.shape, strict=False
         ):
             if axis.labels is not None and axis.length == length:
-                found[name] = (name, _dates(axis.labels), dict(axis.attributes))
+                found[name] = (name, dates_among(axis.labels), dict(axis.attributes))
     return found
-
-
-def _dates(labels: Array) -> Array:
-    """Labels that are dates, as dates; others as they are."""
-    if labels.dtype.kind != "U" or not all(DATE.match(each) for each in labels):
-        return labels
-    return labels.astype("datetime64[ns]")
 
 
 def _coordinates(like: Any, rows: Side, columns: Side) -> dict[str, Any]:

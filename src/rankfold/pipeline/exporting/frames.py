@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.data.names import Axis, Names, is_counted
+from rankfold.pipeline.data.names import Axis, Names, dates_among, is_counted
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import (
     Outcome,
@@ -68,7 +68,7 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
         if names.labels is not None:
             title = names.axes[0].name
             given = title not in UNNAMED and not title.isdecimal()
-            index = pandas.Index(names.labels, name=title if given else None)
+            index = pandas.Index(dates_among(names.labels), name=title if given else None)
     return pandas.DataFrame(values, index=index, columns=_titles(result, name, values.shape[1]))
 
 
