@@ -65,12 +65,13 @@ def unasked_of_rounding(tol: float) -> Iterator[None]:
 def whitened(estimator: Any, scores: Any, samples: int) -> Any:
     """Scores of unit variance over the ``samples`` that an estimator was fitted to, of numbers of any size.
 
-    Deviations that are rounding of the largest are no divisors, as in scikit-learn, which has them near 1.
+    Deviations that are rounding of the largest are no divisors; scikit-learn compares them with 1.
     Where variances leave the range of their type, deviations follow from singular values.
     """
     deviations = np.sqrt(estimator.explained_variance_)
-    eps, tiny = np.finfo(deviations.dtype).eps, np.finfo(deviations.dtype).tiny
-    if not np.sqrt(tiny) / eps < deviations.max(initial=1.0 * (not len(deviations))) < np.inf:
+    kind = np.finfo(deviations.dtype)
+    eps, least = kind.eps, np.sqrt(kind.tiny) / kind.eps
+    if len(deviations) and not least < deviations.max() < np.inf:
         deviations = estimator.singular_values_ / np.sqrt(max(samples - 1, 1))
     largest = deviations.max(initial=0.0)
     return scores / np.maximum(deviations, eps * min(largest, 1.0) if largest > 0 else eps)
