@@ -260,7 +260,7 @@ def test_scanpy_maps_new_cells_and_draws_loadings(file: Path, monkeypatch: pytes
 
 @pytest.mark.slow
 def test_ingest_maps_new_cells_as_onto_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From beginning to end: components, labels by neighbors, and places in a layout, beside all of scanpy."""
+    """From beginning to end: components, labels by neighbors, places in a layout, beside scanpy's own."""
     scanpy = pytest.importorskip("scanpy")
     rp_trees = pytest.importorskip("pynndescent.rp_trees")
     # scanpy 1.11 passes on ``n_search_trees`` of pynndescent as a number of trees, which is None in 0.7.

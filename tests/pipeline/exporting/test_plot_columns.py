@@ -11,6 +11,7 @@ import pytest
 from plotted import result_with
 
 import rankfold as rf
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.plots import row_colors
 from rankfold.pipeline.exporting.plots.row_colors import Labels, Values, colors_of
 from rankfold.pipeline.exporting.plots.row_columns import name_of, open_column, words_of
@@ -97,6 +98,32 @@ def test_anndata(tmp_path: Path) -> None:
             colors_of(f"{store}::typo", ROWS)
     assert labels_in(cells.obs["type"]) == ["", *WORDS[1:]] and name_of(cells.obs["type"]) == "type"
     np.testing.assert_array_equal(values_in(cells.obs["value"]), np.arange(ROWS) / 3)
+
+
+def test_genes_are_values_whatever_holds_them(tmp_path: Path) -> None:
+    """Whole numbers too; by the name that the matrix has for a column, with the names of its rows."""
+    anndata, pandas = (pytest.importorskip(name) for name in ("anndata", "pandas"))
+    counts = np.arange(90).reshape(30, 3) % 7
+    cells, genes = (pandas.Index([f"{sign}{i}" for i in range(n)]) for sign, n in (("c", 30), ("g", 3)))
+    adata = anndata.AnnData(
+        counts.astype("i4"), obs=pandas.DataFrame(index=cells), var=pandas.DataFrame(index=genes)
+    )
+    adata.write_h5ad(tmp_path / "a.h5ad")
+    rf.import_array(tmp_path / "a.h5ad", tmp_path / "b.zarr")
+    for color in (adata[:, "g1"], f"{tmp_path / 'a.h5ad'}::g1", f"{tmp_path / 'b.zarr'}::g1"):
+        np.testing.assert_array_equal(values_in(color), counts[:, 1])
+        names = open_column(color).names
+        assert name_of(color) == "g1" and names is not None and names.word(3) == "'c3'"
+    with pytest.raises(InputError, match=r"has 3 variables, .* adata\[:, 'NAME'\]"):
+        open_column(adata)
+    for store in ("a.h5ad", "b.zarr"):
+        with pytest.raises(InputError, match=r"did you mean 'g1'"):
+            open_column(f"{tmp_path / store}::gg1")
+    clusters = rf.kmeans(adata, 2)
+    assert labels_in(clusters) == [str(each) for each in clusters.labels[:]]
+    rf.pca(adata, 2).plot(color=clusters, out=tmp_path / "p.png")
+    with pytest.raises(InputError, match="a result of pca has no labels of rows"):
+        open_column(rf.pca(adata, 2))
 
 
 def test_arrays_and_results(tmp_path: Path) -> None:

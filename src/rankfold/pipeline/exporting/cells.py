@@ -17,7 +17,8 @@ kmeans ``obs["kmeans"]``, categories                                 ``uns["kmea
 
 With a key of its own a result takes that key instead, graphs ``KEY_distances`` and ``KEY_connectivities``.
 Columns that the step ``highly_variable`` chose are ``var["highly_variable"]``, which ``scanpy.tl.ingest`` and
-plots ask for, and what it compared all columns by is ``var["means"]`` and the like. What a result is, and by what it is known again, is in ``uns["rankfold"]`` under the same key.
+plots ask for, and what it compared all columns by is ``var["means"]`` and the like.
+What a result is, and by what it is known again, is in ``uns["rankfold"]`` under the same key.
 
 Places follow what scanpy 1.11 writes, and https://anndata.readthedocs.io for the elements.
 """
@@ -219,7 +220,7 @@ MEASURES = ("means", "dispersions", "dispersions_norm", "variances", "variances_
 
 
 def _measures(result: Outcome, cells: Cells, prefix: str) -> dict[str, Array]:
-    """By what a step compared the variables, NaN for those that it did not see; nothing where it is not known."""
+    """By what a step compared variables; NaN for those that it did not see, nothing where it is unknown."""
     own, length = Names.of([cells.axes[1]]), cells.axes[1].length
     compared = names_of_result("the result", result.attrs, 1)
     places = None

@@ -31,9 +31,10 @@ from rankfold.pipeline.exporting.plots.loadings import factor_name, loadings_of
 from rankfold.pipeline.exporting.plots.maps import has_maps, maps_of
 from rankfold.pipeline.exporting.plots.patterns import has_patterns, patterns_of
 from rankfold.pipeline.exporting.plots.row_colors import colors_of
-from rankfold.pipeline.exporting.plots.row_columns import name_of, words_of
+from rankfold.pipeline.exporting.plots.row_columns import name_of, open_column, words_of
 from rankfold.pipeline.exporting.plots.scatter import scatter_of
 from rankfold.pipeline.exporting.plots.series import has_series, series_of
+from rankfold.pipeline.formats.arrays import is_cells
 from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.text import suggest_name
 
@@ -132,6 +133,8 @@ def subject_of(result: Plottable, kind: str, options: Mapping[str, Any]) -> str:
     known = [facts["kind"], facts["request"], facts["input"]["name"], facts["input"].get("fingerprint"), kind]
     digest.update(json.dumps(known, sort_keys=True, default=str).encode())
     for name, value in sorted(options.items()):
+        if isinstance(value, Mapping) or is_cells(value):
+            value = open_column(value).values[...]
         values = np.asarray(os.fspath(value) if isinstance(value, os.PathLike) else value)
         text = values.dtype.kind in "OSUT"
         values = values.astype(np.float64) if values.dtype.kind in "iu" else values  # 30 is 30.0

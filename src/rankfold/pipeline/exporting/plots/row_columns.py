@@ -21,7 +21,9 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.edition import edition_around
 from rankfold.pipeline.data.names import Axis, Names, find_places, is_counted, names_of_result
 from rankfold.pipeline.data.places import names_of
-from rankfold.pipeline.errors import InputError, SourceNotFoundError
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import InputError, RankfoldError, SourceNotFoundError
+from rankfold.pipeline.formats.arrays import is_cells
 from rankfold.pipeline.formats.cell_frames import column_of, columns_of, is_records
 from rankfold.pipeline.formats.handles import open_hdf5, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
@@ -36,6 +38,7 @@ from rankfold.pipeline.formats.tables.parquet import (
 )
 from rankfold.pipeline.formats.tables.several import is_text_table
 from rankfold.pipeline.regular import bounded_lines, require_regular
+from rankfold.pipeline.text import suggest_name
 
 Array = npt.NDArray[Any]
 
@@ -130,6 +133,10 @@ def open_column(color: Any) -> Column:
         place = os.fsdecode(color)
         with refuse_damage(place):
             return _one_axis(_at(place))
+    if is_cells(color):
+        return _of_variable(color)
+    if isinstance(color, Mapping) and hasattr(color, "dimensions"):
+        return _of_result(color)
     if hasattr(color, "index") and hasattr(color, "array"):  # a Series of pandas
         labels = None if is_counted(color.index) else np.asarray(color.index)
         names = Names.of([Axis.of("row", len(color), labels)])
@@ -139,6 +146,27 @@ def open_column(color: Any) -> Column:
     if hasattr(color, "to_numpy"):
         color = color.to_numpy()
     return _one_axis(Column("color", color if hasattr(color, "dtype") else np.asarray(color)))
+
+
+def _of_variable(cells: Any) -> Column:
+    """The numbers of an AnnData object of one variable."""
+    if cells.shape[1] != 1:
+        raise InputError(
+            f"the AnnData object has {cells.shape[1]} variables, and rows are colored by one: give it as "
+            "adata[:, 'NAME'], or a column as adata.obs['NAME']"
+        )
+    from rankfold.pipeline.formats import open_source
+
+    return _of_column(open_source(cells), 0, str(cells.var_names[0]))
+
+
+def _of_result(result: Any) -> Column:
+    """Labels of a result, as of k-means."""
+    if "labels" not in result:
+        raise InputError(
+            f"a result of {result.attrs['kind']} has no labels of rows: give one of its arrays, as r.counts"
+        )
+    return replace(open_column(result["labels"]), names=names_of_result("color", result.attrs, 0))
 
 
 def words_of(names: Any) -> tuple[str, ...]:
@@ -155,6 +183,8 @@ def name_of(color: Any) -> str:
     if isinstance(color, str | os.PathLike):
         store, name = split_location(os.fsdecode(color))
         return Path(store).stem if name in ("", "labels") else name.rpartition("/")[2]
+    if is_cells(color):
+        return str(color.var_names[0])
     given = getattr(color, "name", None)
     return "" if given is None else str(given)
 
@@ -169,8 +199,21 @@ def _one_axis(column: Column) -> Column:
 
 
 def _at(place: str) -> Column:
+    """What lies at a place; or else the column of that name, as a gene, of the matrix that lies there."""
     store, name = split_location(place)
     require_path(store)
+    try:
+        return _by_path(store, name)
+    except InputError as error:
+        if not name or is_text_table(store) or parquet_paths(store):
+            raise
+        column, hint = _of_gene(store, name)
+        if column is None:
+            raise type(error)(f"{error}{hint}") from error
+        return column
+
+
+def _by_path(store: str, name: str) -> Column:
     suffix = Path(store).suffix.lower()
     if os.path.isdir(store) and node_kind(store) is not None:
         from rankfold.pipeline.chunks.edition_array import open_edition
@@ -231,7 +274,7 @@ def _in_group(root: Any, store: str, name: str) -> Column:
 
 
 def _of_cells(root: Any, store: str, name: str) -> Column | None:
-    """A column of ``obs`` as AnnData before 0.7 kept it, or the numbers of a gene; None of others."""
+    """A column of ``obs`` as AnnData before 0.7 kept it; None of others."""
     if not {"obs", "var"} <= set(root):
         return None
     frame = root["obs"]
@@ -240,25 +283,36 @@ def _of_cells(root: Any, store: str, name: str) -> Column | None:
         return Column(
             f"{store}::obs/{name}", column_of(frame, name), None if words is None else _words(words)
         )
-    return _of_gene(store, name) if "X" in root else None
+    return None
 
 
-def _of_gene(store: str, name: str) -> Column | None:
-    """A column of ``X`` by its name, 8 bytes a row in memory; None where there is none of that name."""
+def _of_gene(store: str, name: str) -> tuple[Column | None, str]:
+    """A column of the matrix of a store by its name; or None, and words for a name that is near."""
     from rankfold.pipeline.formats import open_source
 
-    source = open_source(f"{store}::X")
+    try:
+        source = open_source(store)
+    except RankfoldError:
+        return None, ""
     names = names_of(source, 1)
-    labels = np.empty(0, str) if names is None or names.labels is None else names.labels
-    places = np.flatnonzero(labels == name)
+    if names is None or names.labels is None:
+        return None, ""
+    places = np.flatnonzero(names.labels == name)
     if not len(places):
-        return None
-    rows, at = source.shape[0], int(places[0])
-    values = np.empty((rows, 1), source.dtype)
+        return None, suggest_name(name, map(str, names.labels))
+    return _of_column(source, int(places[0]), f"{store}::{name}"), ""
+
+
+def _of_column(source: Source, at: int, name: str) -> Column:
+    """A column of a matrix, 8 bytes a row in memory. Counts are values too, and no labels."""
+    rows = source.shape[0]
+    values, block = np.empty(rows), np.empty((min(rows, GENE_ROWS), 1), source.dtype)
     for top in range(0, rows, GENE_ROWS):
         bottom = min(rows, top + GENE_ROWS)
-        source.read_into(values[top:bottom], (top, bottom), (at, at + 1))
-    return Column(f"{store}::{name}", values[:, 0])
+        part = block[: bottom - top]
+        source.read_into(part, (top, bottom), (at, at + 1))
+        values[top:bottom] = part[:, 0]
+    return Column(name, values, names=names_of(source, 0))
 
 
 def _with_names(column: Column, root: Any, path: str) -> Column:
