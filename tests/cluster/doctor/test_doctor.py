@@ -153,9 +153,12 @@ def test_a_job_that_no_node_can_hold_is_set_beside_the_nodes(
     for name in ("sbatch", "sinfo"):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    found = doctor_slurm.check_submission(Profile(cores=8, memory="16GiB", workers_per_node=2))
+    profile = Profile(cores=8, memory="16GiB", workers_per_node=2)
+    found = doctor_slurm.check_submission(profile)
     assert found.verdict == "failed" and text in found.advice, found
     assert ("it asks a node for 16 cores and 48 GiB" in found.advice) == bool(nodes)
+    own = profile.model_copy(update={"directives": ("--mem=64G",)})
+    assert ("16 cores and 64G" in doctor_slurm.check_submission(own).advice) == bool(nodes)
 
 
 def test_an_account_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -165,8 +166,11 @@ def _test_script(check: str, script: str, what: str, profile: Profile) -> Findin
 def requested_of_node(script: str) -> str:
     """Cores and memory that the options of a job script ask each node for."""
     options = dict(re.findall(r"^#SBATCH (--[\w-]+)=(\S+)$", script, re.MULTILINE))
-    cores = int(options.get("--ntasks-per-node", 1)) * int(options.get("--cpus-per-task", 1))
-    return f"{cores} cores and {format_bytes(int(options.get('--mem', '0').rstrip('M')) * 2**20)}"
+    counts = [options.get(name, "1") for name in ("--ntasks-per-node", "--cpus-per-task")]
+    cores = math.prod(map(int, counts)) if all(map(str.isdecimal, counts)) else " x ".join(counts)
+    memory = options.get("--mem", "the default memory")  # directives of a profile may say 64G
+    is_ours = re.fullmatch(r"\d+M", memory)
+    return f"{cores} cores and {format_bytes(int(memory[:-1]) * 2**20) if is_ours else memory}"
 
 
 def kinds_of_nodes(profile: Profile) -> str:
