@@ -6,6 +6,7 @@ A kernel that is added without a case in ``kernel_cases`` fails ``test_every_ker
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import pickle
 import subprocess
@@ -72,7 +73,7 @@ def every_second(x: Any, xp: Any) -> Any:
 
 
 def read_only(x: Any, xp: Any) -> Any:
-    x = xp.ascontiguousarray(x)
+    x = xp.ascontiguousarray(x).view()
     x.flags.writeable = False
     return x
 
@@ -122,6 +123,13 @@ def assert_conforms(case: Case, expected: Outputs, body: Body, layout: str, xp: 
         np.testing.assert_array_equal(after, before, err_msg=f"{name} is left untouched, {layout}")
 
 
+@functools.lru_cache(maxsize=64)
+def reference_case(module: str, name: str, shape: tuple[int, int], dtype: str) -> tuple[Case, Outputs]:
+    """A case, and what the reference body gives of it: made once for the bodies of all devices."""
+    case = CASES[module, name][0](shape, dtype)
+    return case, case.run(contract(module, name).reference, case.inputs, np)
+
+
 @pytest.mark.parametrize(("module", "name", "device", "dtype"), list(bodies()))
 def test_every_body_gives_what_its_reference_gives(module: str, name: str, device: str, dtype: str) -> None:
     kernel = contract(module, name)
@@ -130,8 +138,7 @@ def test_every_body_gives_what_its_reference_gives(module: str, name: str, devic
     tuned = implementation(f"rankfold.kernels.{module}", name, device) is not None
     assert device == "reference" or tuned or is_portable(module, name)
     for shape in SHAPES:
-        case = CASES[module, name][0](shape, dtype)
-        expected = case.run(kernel.reference, case.inputs, np)
+        case, expected = reference_case(module, name, shape, dtype)
         for layout in LAYOUTS:
             if not (device == "gpu" and layout == "read only"):  # device arrays cannot be made read-only
                 assert_conforms(case, expected, body, layout, xp)
