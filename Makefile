@@ -1,5 +1,5 @@
 # make demo        principal components of half a million image patches inside 256 MiB
-# make check       format, lint, types, layers
+# make check       format, lint, types, layers; make lint and make types are parts of it
 # make test        the quick tests: every pair of values of each product, no test above ten seconds (20 to 45 minutes)
 # make test-all    all tests: products, processes, kills, memory, a real SLURM if it is installed (an hour or two)
 # make test-wheel  what an installed package can lack, tested on the built wheel from outside the tree
@@ -25,7 +25,7 @@ TRIALS := 1000
 JOBS := 2
 WHEEL := build/wheel-venv/bin/python
 
-.PHONY: demo check test test-all test-wheel smoke chaos fuzz peers docs bench clean
+.PHONY: demo check lint types test test-all test-wheel smoke chaos fuzz peers docs bench clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/rankfold demo
@@ -61,11 +61,15 @@ FUZZ_SECONDS ?= 600
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
 
-check: $(VENV)/.installed-dev
+check: lint types
+	$(BIN)/python -m pytest -q tests/architecture
+
+lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+
+types: $(VENV)/.installed-dev
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/architecture
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python docs/pages.py build/pages

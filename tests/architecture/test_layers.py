@@ -58,12 +58,17 @@ def layer(file: str) -> str:
     return file.partition("/")[0] if "/" in file else ""
 
 
-def imports(file: str) -> Iterator[tuple[str, bool]]:
+@cache
+def imports(file: str) -> tuple[tuple[str, bool], ...]:
     """Modules that a file imports, and whether for type checkers alone."""
+    return tuple(_imports(file))
+
+
+def _imports(file: str) -> Iterator[tuple[str, bool]]:
     for_checkers = {
         inner
         for node in ast.walk(tree(file))
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
     for node in ast.walk(tree(file)):

@@ -58,7 +58,10 @@ def offences(file: str) -> Iterator[str]:
     for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        name, owner = node.func.attr, ast.unparse(node.func.value)
+        name = node.func.attr
+        if name not in REMOVERS | RENAMERS | {"move"}:
+            continue
+        owner = ast.unparse(node.func.value)
         of_system = owner in ("os", "shutil")
         of_path = name in ("unlink", "rmdir", "rmtree") or (
             name == "rename" and len(node.args) == 1 and not node.keywords
