@@ -340,6 +340,6 @@ def test_labels_under_the_roof_do_not_overlap(share: int, stages: int) -> None:
     figure.canvas.draw()
     (axes,) = figure.axes
     boxes = [text.get_window_extent() for text in axes.texts if "%" in text.get_text()]
-    assert all(0 <= box.x0 and box.x1 <= WIDTH // share for box in boxes)
+    assert all(box.x0 >= 0 and box.x1 <= WIDTH // share for box in boxes)
     assert len(boxes) == 4 and axes.get_xlabel() and axes.get_ylabel()
     assert not [(a, b) for a, b in itertools.combinations(boxes, 2) if a.overlaps(b)]
