@@ -1,17 +1,24 @@
 """What a method may be asked, said once: types, bounds, choices and help of its arguments.
 
 The arguments of a method are the fields of a frozen dataclass, each ``Annotated`` with an ``Argument``. From
-them follow the options of the command line, the keys of a stage in a workflow, their JSON Schema and what
-``plan`` takes. Imports nothing heavy: the command line reads it before anything is computed.
+them follow the options of the command line, the keys of a stage in a workflow, their JSON Schema, what
+``plan`` takes, and the check of every value that a caller gives, in whatever door. Imports nothing heavy: the
+command line reads it before anything is computed.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
+import operator
 import typing
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any
+
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.text import suggest_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +34,14 @@ class Argument:
     least: float | None = None
     """Smallest number."""
 
+    above: float | None = None
+    """Largest number that is too small."""
+
+    most: float | None = None
+    """Largest number."""
+
     below: float | None = None
-    """First number that is too large."""
+    """Smallest number that is too large."""
 
     choices: tuple[str, ...] = ()
     """Words that it may be, besides numbers."""
@@ -65,7 +78,96 @@ class Parameter:
         """Whether there is no default."""
         return self.default is dataclasses.MISSING
 
+    def checked(self, value: Any) -> Any:
+        """A value of a caller in the type that is declared, within its bounds or choices.
 
+        What may be of several types, or holds a matrix or a result, is returned as it is.
+
+        Raises
+        ------
+        InputError
+            It is of another type, or out of bounds.
+        """
+        argument = self.argument
+        if value is None and self.default is None:
+            return None
+        if self.types == (bool,):
+            return boolean(self.name, value)
+        if self.types in ((int,), (float,)):
+            convert = integer if self.types == (int,) else number
+            return self._within(convert(self.name, value))
+        if self.types == (str,) and argument.choices and not argument.holds and not callable(value):
+            if value not in argument.choices:
+                raise InputError(
+                    f"{self.name} must be one of {', '.join(argument.choices)}, not {value!r}"
+                    f"{suggest_name(value, argument.choices)}"
+                )
+            return str(value)
+        return value
+
+    def _within(self, value: float) -> float:
+        low, high = self.argument.least, self.argument.most
+        above, below = self.argument.above, self.argument.below
+        if (
+            (low is None or value >= low)
+            and (above is None or value > above)
+            and (high is None or value <= high)
+            and (below is None or value < below)
+            and (isinstance(value, int) or math.isfinite(value))
+        ):
+            return value
+        raise InputError(f"{self.name} must {self._bounds()}, not {value}")
+
+    def _bounds(self) -> str:
+        argument = self.argument
+        if self.types == (int,):
+            most = argument.most if argument.below is None else argument.below - 1
+            ends = [None if end is None else str(int(end)) for end in (argument.least, most)]
+        else:
+            ends = [None if end is None else f"{end:g}" for end in (argument.least, argument.most)]
+        if None not in ends:
+            return f"lie in {' .. '.join(map(str, ends))}"
+        words = [
+            f"{word} {end:g}"
+            for word, end in (
+                ("at least", argument.least),
+                ("above", argument.above),
+                ("at most", argument.most),
+                ("below", argument.below),
+            )
+            if end is not None
+        ]
+        return f"be {' and '.join(words)}" if words else "be a finite number"
+
+
+def integer(name: str, value: object) -> int:
+    """An argument as an integer, whatever type of integer it is."""
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    raise InputError(f"{name} must be an integer, not {value!r}")
+
+
+def number(name: str, value: object) -> float:
+    """An argument as a float, whatever type of number it is."""
+    try:
+        if not isinstance(value, bool):
+            return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        pass
+    raise InputError(f"{name} must be a number, not {value!r}")
+
+
+def boolean(name: str, value: object) -> bool:
+    """An argument that is true or false, of Python or NumPy."""
+    if str(value) in ("True", "False") and not isinstance(value, str):
+        return bool(value)
+    raise InputError(f"{name} must be true or false, not {value!r}")
+
+
+@functools.cache
 def parameters_of(arguments: type) -> tuple[Parameter, ...]:
     """The fields of a dataclass of arguments, in order."""
     hints = typing.get_type_hints(arguments, include_extras=True)

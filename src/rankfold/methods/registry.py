@@ -191,6 +191,9 @@ class Method:
 
     def task(self, *inputs: object, **arguments: Any) -> Task:
         """What is to be done, checked: of matrices, sources, results and their paths."""
+        for each in self.parameters():
+            if each.name in arguments:
+                arguments[each.name] = each.checked(arguments[each.name])
         task: Task = _function(self.home)(*inputs, **arguments)
         return task
 

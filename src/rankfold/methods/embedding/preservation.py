@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.argument import integer
 from rankfold.methods.knn.graph import CHUNK_BYTES
-from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.engine.run import Run

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.argument import integer
 from rankfold.methods.knn.arguments import ALIASES
 from rankfold.methods.knn.request import METRICS
 from rankfold.methods.random_keys import Purpose, check_seed
-from rankfold.methods.svd.request import integer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.argument import integer
 from rankfold.methods.knn.graph import chunk_rows
-from rankfold.methods.svd.request import integer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.planning.imagined_result import ImaginedResult

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rankfold.methods.argument import number
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.fuzzy_graph.arguments import CATEGORICAL, GRAPHS, HALF, ONE_SIDED, RULES, TARGET_METRICS
 from rankfold.methods.fuzzy_graph.combination.combined import CombinedGraph, most_edges
@@ -24,7 +25,6 @@ from rankfold.methods.fuzzy_graph.lists import StoredLists, imagined_lists, metr
 from rankfold.methods.fuzzy_graph.stored_rows import StoredRows
 from rankfold.methods.knn.knn import Neighbors
 from rankfold.methods.knn.request import NeighborRequest
-from rankfold.methods.svd.request import number
 from rankfold.methods.task import Task
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError

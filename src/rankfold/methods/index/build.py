@@ -180,7 +180,7 @@ class IndexRows:
 
 
 def index_task(
-    x: object, *, metric: object = "euclidean", partition_rows: object = None, seed: object = 0
+    x: object, *, metric: str = "euclidean", partition_rows: int | None = None, seed: int = 0
 ) -> IndexRows:
     """What is to be indexed, checked; arguments of ``rankfold.index``."""
     source, request = open_source(x), IndexRequest.of(metric, partition_rows, seed)

@@ -6,12 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from rankfold.methods.index.arguments import NAMES
 from rankfold.methods.knn.arguments import ALIASES
 from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import METRICS
-from rankfold.methods.random_keys import check_seed
-from rankfold.methods.svd.request import integer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 
@@ -25,19 +22,9 @@ class IndexRequest:
     seed: int = 0
 
     @classmethod
-    def of(cls, metric: object, partition_rows: object, seed: object) -> IndexRequest:
-        """A request from arguments of a caller; raises ``InputError`` for those that cannot be."""
-        name = ALIASES.get(str(metric), str(metric))
-        if name not in NAMES:
-            raise InputError(
-                f"an index is by {', '.join(NAMES)}, by which near rows share what they are near to, not by "
-                f"{metric!r}. Ask knn for neighbors without one"
-            )
-        rows = None if partition_rows is None else integer("partition_rows", partition_rows)
-        if rows is not None and rows < 2:
-            raise InputError(f"partition_rows must be at least 2, not {rows}")
-        key = check_seed(integer("seed", seed))
-        return cls(name, rows, key)
+    def of(cls, metric: str, partition_rows: int | None, seed: int) -> IndexRequest:
+        """A request from arguments of a caller."""
+        return cls(ALIASES.get(metric, metric), partition_rows, seed)
 
     @property
     def code(self) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.argument import integer
 from rankfold.methods.embedding.measured import measured_task
 from rankfold.methods.embedding.searched import matrix_in, require_unsaid, search_of, searched_task
 from rankfold.methods.fuzzy_graph.lists import StoredLists
@@ -43,7 +44,6 @@ from rankfold.methods.isomap.scaling import Scaling, distances_between, residual
 from rankfold.methods.knn.graph import NAME as GRAPH
 from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.random_keys import Purpose
-from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, Task, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankfold.methods.isomap.arguments import DISCONNECTED, LANDMARKS
-from rankfold.methods.random_keys import check_seed
-from rankfold.methods.svd.request import integer
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.text import suggest_name
 
 FEW_ROWS = 1000
 """Up to which all rows are landmarks, unless it is said how many."""
@@ -32,23 +29,15 @@ class IsomapRequest:
     @classmethod
     def of(cls, rows: int, **arguments: Any) -> IsomapRequest:
         """A request from arguments of a caller; raises ``InputError`` for what cannot be done."""
-        components = integer("n_components", arguments["n_components"])
-        given, seed = arguments["n_landmarks"], integer("seed", arguments["seed"])
-        landmarks = (rows if rows <= FEW_ROWS else MANY) if given is None else integer("n_landmarks", given)
+        components, given = arguments["n_components"], arguments["n_landmarks"]
+        landmarks = (rows if rows <= FEW_ROWS else MANY) if given is None else given
         if not 1 <= landmarks <= rows:
             raise InputError(f"n_landmarks must lie in 1 .. {rows}, as many as there are rows, not {given}")
         if not 1 <= components <= landmarks:
             raise InputError(
                 f"n_components must lie in 1 .. {landmarks}, as many as there are landmarks, not {components}"
             )
-        check_seed(seed)
-        for name, words in (("landmarks", LANDMARKS), ("disconnected", DISCONNECTED)):
-            if arguments[name] not in words:
-                raise InputError(
-                    f"{name} must be one of {', '.join(words)}, not {arguments[name]!r}"
-                    f"{suggest_name(arguments[name], words)}"
-                )
-        return cls(components, landmarks, str(arguments["landmarks"]), seed, str(arguments["disconnected"]))
+        return cls(**{**arguments, "n_landmarks": landmarks})
 
     def as_dict(self) -> dict[str, Any]:
         """For the facts of a result, and what tells one request from another."""

@@ -224,14 +224,14 @@ def _tellers(run: Run, rows: int, tol: float) -> tuple[Callable[[float], None], 
 def kernel_pca_task(
     x: object,
     *,
-    rank: object,
+    rank: int,
     kernel: object = "rbf",
     gamma: object = None,
     degree: object = DEGREE,
     coef0: object = COEF0,
-    tol: object = TOL,
-    passes: object = MOST_PASSES,
-    seed: object = 0,
+    tol: float = TOL,
+    passes: int = MOST_PASSES,
+    seed: int = 0,
 ) -> KernelPca:
     """A matrix of which components are wanted, checked; arguments of ``rankfold.kernel_pca``."""
     source = open_source(x)

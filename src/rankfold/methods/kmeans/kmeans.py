@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.argument import integer
 from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
 from rankfold.methods.kmeans.batches import batch_pass, by_batches
 from rankfold.methods.kmeans.exchange import TILE_ROWS, exchange
@@ -27,7 +28,6 @@ from rankfold.methods.parts.outputs import create_output, write_outputs
 from rankfold.methods.parts.row_weights import BLOCK_ROWS, RowWeights, open_row_weights
 from rankfold.methods.parts.sample import Sample as FewRows
 from rankfold.methods.parts.square_range import refuse_size
-from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.argument import integer, number
 from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
 from rankfold.methods.random_keys import check_seed
-from rankfold.methods.svd.request import integer, number
 from rankfold.pipeline.data.names import names_along, names_of_result
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError

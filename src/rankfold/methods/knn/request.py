@@ -13,6 +13,7 @@ from typing import Any
 
 from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.neighbors.lists import Metric
+from rankfold.methods.argument import integer
 from rankfold.methods.knn.arguments import (
     ALIASES,
     CORRELATION,
@@ -23,7 +24,6 @@ from rankfold.methods.knn.arguments import (
     SYMMETRIC,
 )
 from rankfold.methods.random_keys import check_seed
-from rankfold.methods.svd.request import integer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.centered_rows import center_rows

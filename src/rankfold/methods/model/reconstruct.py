@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from rankfold._version import __version__
 from rankfold.kernels.linear.products import product
+from rankfold.methods.argument import integer
 from rankfold.methods.model.arguments import RECONSTRUCT
 from rankfold.methods.model.model import FactorModel, open_model
 from rankfold.methods.parts.panels import OverPanels, Panels
-from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.chunks.geometry import Span

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels.linear.dense import fix_signs
+from rankfold.methods.argument import integer
 from rankfold.methods.claims import claim, has_converged, in_words
 from rankfold.methods.model.kept_rows import KeepRows
 from rankfold.methods.model.model import FACTORS, FactorModel, open_model
@@ -32,7 +33,7 @@ from rankfold.methods.parts.panels import Panels
 from rankfold.methods.svd.error_estimates import errors_of_remainder
 from rankfold.methods.svd.operator import CONSTANT_DEVIATION, begin
 from rankfold.methods.svd.plan import make_plan
-from rankfold.methods.svd.request import DEFAULT_PASSES, DEFAULT_TOL, Request, integer
+from rankfold.methods.svd.request import DEFAULT_PASSES, DEFAULT_TOL, Request
 from rankfold.methods.svd.solvers.gram import gram, gram_fold
 from rankfold.methods.svd.solvers.tsqr import tsqr, zero
 from rankfold.methods.svd.strategy import choose_strategy

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.argument import integer, number
 from rankfold.methods.nmf.arguments import DEFAULT_FALL, INITS, LOSSES, SOLVERS
 from rankfold.methods.random_keys import check_seed
-from rankfold.methods.svd.request import integer, number
 from rankfold.pipeline.data.dtypes import require_real
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result

@@ -257,13 +257,13 @@ def normalize(
 def nystroem_task(
     x: object,
     *,
-    rank: object = 100,
+    rank: int = 100,
     kernel: object = "rbf",
     gamma: object = None,
     degree: object = DEGREE,
     coef0: object = COEF0,
-    landmarks: object = LANDMARKS[0],
-    seed: object = 0,
+    landmarks: str = LANDMARKS[0],
+    seed: int = 0,
 ) -> Task:
     """A matrix of which features are wanted, checked; arguments of ``rankfold.nystroem``."""
     source = open_source(x)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rankfold.methods.nystroem.arguments import LANDMARKS
-from rankfold.methods.random_keys import check_seed
 from rankfold.methods.similarity.request import KernelChoice, check_matrix
-from rankfold.methods.svd.request import component_count, integer
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.text import suggest_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +21,7 @@ class NystroemRequest:
 
     @classmethod
     def of(
-        cls, source: Source, rank: object, choice: tuple[object, ...], landmarks: object, seed: object
+        cls, source: Source, rank: int, choice: tuple[object, ...], landmarks: str, seed: int
     ) -> NystroemRequest:
         """A request from arguments of a caller; raises ``InputError`` for what cannot be done.
 
@@ -33,19 +29,12 @@ class NystroemRequest:
         """
         check_matrix(source, "nystroem")
         rows, columns = source.shape
-        count, key = component_count(rank), integer("seed", seed)
-        if not 1 <= count <= rows:
+        if rank > rows:
             raise InputError(
-                f"rank {count} was asked for, but {source.name} has {rows} row{'s' * (rows != 1)}, of which "
+                f"rank {rank} was asked for, but {source.name} has {rows} row{'s' * (rows != 1)}, of which "
                 f"landmarks are: ask for 1 to {rows}"
             )
-        if landmarks not in LANDMARKS:
-            raise InputError(
-                f"landmarks must be one of {', '.join(LANDMARKS)}, not {landmarks!r}"
-                f"{suggest_name(landmarks, LANDMARKS)}"
-            )
-        check_seed(key)
-        return cls(count, KernelChoice.of(columns, *choice), str(landmarks), key)
+        return cls(rank, KernelChoice.of(columns, *choice), landmarks, seed)
 
     def as_dict(self) -> dict[str, Any]:
         """For the facts of a result, and what tells one request from another."""

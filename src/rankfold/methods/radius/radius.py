@@ -209,12 +209,12 @@ def _create_graph(result: Path, shape: tuple[int, int], starts: Int64) -> None:
 
 def radius_task(
     x: object,
-    radius: object,
+    radius: float,
     *,
     queries: object = None,
-    metric: object = "euclidean",
+    metric: str = "euclidean",
     box: object = None,
-    max_edges: object = MOST_EDGES,
+    max_edges: int = MOST_EDGES,
 ) -> RadiusNeighbors:
     """What is to be searched, checked, and looked at; arguments of ``rankfold.radius_neighbors``."""
     source = open_source(x)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankfold.kernels.similarity.functions import Kind, Similarity
+from rankfold.methods.argument import number
 from rankfold.methods.knn.request import compile_metric, identify_metric
 from rankfold.methods.similarity.arguments import ALIASES, KERNELS
-from rankfold.methods.svd.request import number
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.errors import InputError

@@ -15,7 +15,7 @@ MOST_PASSES = 10_000
 
 Components = Annotated[int, Argument("dimensions of the embedding", least=1)]
 Tol = Annotated[
-    float, Argument("relative error of an eigenvalue's distance from that of no embedding", least=0)
+    float, Argument("relative error of an eigenvalue's distance from that of no embedding", least=0, below=1)
 ]
 Passes = Annotated[int, Argument("reads of the graph at most, or products with it in memory", least=1)]
 Seed = Annotated[int, Argument("key of the random numbers", least=0, below=2**64)]
@@ -45,7 +45,7 @@ class DiffusionArguments:
 
     n_components: Components = 2
     alpha: Annotated[
-        float, Argument("how far the density of rows is taken out: 0 not at all, 1 wholly", least=0)
+        float, Argument("how far the density of rows is taken out: 0 not at all, 1 wholly", least=0, most=1)
     ] = 1.0
     t: Annotated[int, Argument("steps of the walk that distances are of", least=0)] = 1
     tol: Tol = TOL

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rankfold.methods.argument import integer
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.claims import claim, in_words
 from rankfold.methods.embedding.measured import measured_task
@@ -32,7 +33,6 @@ from rankfold.methods.spectral.walk.blocks import GraphBlocks
 from rankfold.methods.spectral.walk.filter import block_width
 from rankfold.methods.spectral.walk.solve import Eigenvectors, leading_eigenvectors
 from rankfold.methods.spectral.walk.vertices import Vertices, read_vertices
-from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, Task, count, vectors
 from rankfold.pipeline.data.source import Source, compressed, require_compressed
 from rankfold.pipeline.engine.run import Run
@@ -223,23 +223,23 @@ def _warnings(facts: Mapping[str, Any], asked: SpectralRequest) -> list[str]:
 # Tasks --------------------------------------------------------------------------------------------
 
 
-def spectral_task(neighbors: object, *, quality: object = None, **arguments: object) -> Task:
+def spectral_task(neighbors: object, *, quality: object = None, **arguments: Any) -> Task:
     """A graph of which eigenmaps are to be made, checked; or lists of neighbors, or a matrix."""
     search, arguments = _search(arguments)
-    return _task(neighbors, SpectralRequest.of("spectral", **arguments), search, quality)
+    return _task(neighbors, SpectralRequest("spectral", **arguments), search, quality)
 
 
 def diffusion_task(
     neighbors: object,
     *,
-    alpha: object = 1.0,
-    t: object = 1,
+    alpha: float = 1.0,
+    t: int = 1,
     quality: object = None,
-    **arguments: object,
+    **arguments: Any,
 ) -> Task:
     """The same for a diffusion map."""
     search, arguments = _search(arguments)
-    asked = SpectralRequest.of("diffusion_map", alpha=alpha, t=t, **arguments)
+    asked = SpectralRequest("diffusion_map", alpha=alpha, t=t, **arguments)
     return _task(neighbors, asked, search, quality)
 
 
@@ -247,7 +247,7 @@ SEARCH = ("n_neighbors", "metric", "min_recall")
 """Arguments of the search where a matrix is given."""
 
 
-def _search(arguments: dict[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+def _search(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arguments of the search, and all others."""
     others = {name: value for name, value in arguments.items() if name not in SEARCH}
     return {name: arguments.get(name) for name in SEARCH}, others
@@ -255,7 +255,7 @@ def _search(arguments: dict[str, object]) -> tuple[dict[str, object], dict[str, 
 
 def start_task(graph: Result | FuzzyGraph, n_components: int, seed: int) -> Spectral:
     """Where a layout begins: each component by itself, and no closer than one can see."""
-    asked = SpectralRequest.of("spectral", n_components=n_components, seed=seed, tol=START_TOL)
+    asked = SpectralRequest("spectral", n_components=n_components, seed=seed, tol=START_TOL)
     asked = dataclasses.replace(asked, apart=True)
     return _of_weights(graph, asked) if isinstance(graph, FuzzyGraph) else _of_graph(graph, asked)
 

@@ -36,13 +36,13 @@ class KernelSumArguments:
     ] = FORCE_KERNELS[0]
     softening: Annotated[float, Argument("length below which gravity and coulomb level off", least=0)] = 0.0
     bandwidth: Annotated[
-        float | None, Argument("length of gaussian, cauchy and squared_cauchy, 1 by default", least=0)
+        float | None, Argument("length of gaussian, cauchy and squared_cauchy, 1 by default", above=0)
     ] = None
     forces: Annotated[
         bool, Argument("whether forces are wanted", option="--no-forces", default_text=False)
     ] = True
     tol: Annotated[
-        float, Argument("relative error of 99 of 100 targets at most; 0 for exact sums", least=0)
+        float, Argument("relative error of 99 of 100 targets at most; 0 for exact sums", least=0, below=1)
     ] = DEFAULT_TOL
     seed: Annotated[int, Argument("key of the random numbers", least=0, below=2**64)] = 0
 
@@ -62,7 +62,7 @@ class DensityArguments:
         str | None, Argument("one column: what each sample counts", holds="matrix", metavar="STORE")
     ] = None
     tol: Annotated[
-        float, Argument("relative error of 99 of 100 densities at most; 0 for exact ones", least=0)
+        float, Argument("relative error of 99 of 100 densities at most; 0 for exact ones", least=0, below=1)
     ] = DENSITY_TOL
     seed: Annotated[int, Argument("key of the random numbers", least=0, below=2**64)] = 0
 

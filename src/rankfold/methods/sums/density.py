@@ -20,10 +20,10 @@ def density_task(
     targets: object = None,
     *,
     bandwidth: object = 1.0,
-    kernel: object = DENSITY_KERNELS[0],
+    kernel: str = DENSITY_KERNELS[0],
     weights: object = None,
-    tol: object = DENSITY_TOL,
-    seed: object = 0,
+    tol: float = DENSITY_TOL,
+    seed: int = 0,
 ) -> KernelSums:
     """Samples, and where their density is wanted; arguments of ``rankfold.density``."""
     source, others = open_points(x, targets)

@@ -17,12 +17,12 @@ def kernel_sum_task(
     weights: object = None,
     *,
     targets: object = None,
-    kernel: object = FORCE_KERNELS[0],
-    softening: object = 0.0,
-    bandwidth: object = None,
-    forces: object = True,
-    tol: object = DEFAULT_TOL,
-    seed: object = 0,
+    kernel: str = FORCE_KERNELS[0],
+    softening: float = 0.0,
+    bandwidth: float | None = None,
+    forces: bool = True,
+    tol: float = DEFAULT_TOL,
+    seed: int = 0,
 ) -> KernelSums:
     """What is to be summed; arguments of ``rankfold.kernel_sum``."""
     source, others = open_points(x, targets)

@@ -6,15 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from rankfold.methods.random_keys import check_seed
 from rankfold.methods.sums.arguments import (
     BANDWIDTH_RULES,
-    DENSITY_KERNELS,
-    FORCE_KERNELS,
     SOFTENED,
 )
 from rankfold.methods.sums.kernels import Kernel, bandwidth_by_rule, density_kernel, force_kernel
-from rankfold.methods.svd.request import integer, number
 from rankfold.pipeline.errors import InputError
 
 
@@ -49,37 +45,29 @@ class SumRequest:
 
 
 def sum_request(
-    kernel: object, softening: object, bandwidth: object, forces: object, tol: object, seed: object
+    kernel: str, softening: float, bandwidth: float | None, forces: bool, tol: float, seed: int
 ) -> SumRequest:
     """Of a sum; raises ``InputError`` for what cannot be."""
-    if kernel not in FORCE_KERNELS:
-        raise InputError(f"kernel {kernel!r} is not known here: take one of {', '.join(FORCE_KERNELS)}")
     if kernel in SOFTENED:
-        length = number("softening", softening)
+        length = softening
         if bandwidth is not None:
             raise InputError(f"{kernel} has no bandwidth: leave it out, or say softening")
-        if not 0 <= length < math.inf:
-            raise InputError(f"softening must be a number of at least 0, not {softening!r}")
     else:
         length = _bandwidth(1.0 if bandwidth is None else bandwidth)
-        if number("softening", softening):
+        if softening:
             raise InputError(f"{kernel} has no softening: leave it out, or say bandwidth")
-    if not isinstance(forces, bool):
-        raise InputError(f"forces must be true or false, not {forces!r}")
-    return SumRequest("kernel_sum", str(kernel), length, forces, _tol(tol), _seed(seed))
+    return SumRequest("kernel_sum", kernel, length, forces, tol, seed)
 
 
 def density_request(
-    kernel: object, bandwidth: object, tol: object, seed: object, shape: tuple[int, int]
+    kernel: str, bandwidth: object, tol: float, seed: int, shape: tuple[int, int]
 ) -> SumRequest:
     """Of densities of samples of a shape."""
-    if kernel not in DENSITY_KERNELS:
-        raise InputError(f"kernel {kernel!r} is not known here: take one of {', '.join(DENSITY_KERNELS)}")
     if isinstance(bandwidth, str) and bandwidth in BANDWIDTH_RULES:
         length = bandwidth_by_rule(bandwidth, *shape)
     else:
         length = _bandwidth(bandwidth)
-    return SumRequest("density", str(kernel), length, False, _tol(tol), _seed(seed))
+    return SumRequest("density", kernel, length, False, tol, seed)
 
 
 def _bandwidth(value: object) -> float:
@@ -98,14 +86,3 @@ def _bandwidth(value: object) -> float:
             f"bandwidth {length:g} is beyond what its fourth power can be: scale the coordinates"
         )
     return length
-
-
-def _tol(value: object) -> float:
-    tol = number("tol", value)
-    if not 0 <= tol < 1:
-        raise InputError(f"tol must be at least 0, for exact sums, and below 1, not {value!r}")
-    return tol
-
-
-def _seed(value: object) -> int:
-    return check_seed(integer("seed", value))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+from rankfold.methods.argument import integer
 from rankfold.methods.random_keys import check_seed
 from rankfold.methods.svd.arguments import MISSING, PRECISIONS
 from rankfold.methods.svd.solvers.solver import SOLVERS
@@ -143,16 +143,6 @@ def _check_precision(request: Request) -> None:
         )
 
 
-def integer(name: str, value: object) -> int:
-    """An argument as an integer, whatever type of integer it is."""
-    try:
-        if not isinstance(value, bool):
-            return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        pass
-    raise InputError(f"{name} must be an integer, not {value!r}")
-
-
 def component_count(value: object) -> int:
     """``rank`` as an integer; of a share of the variance, as scikit-learn takes it, the message says tol."""
     if is_share(value):
@@ -177,11 +167,3 @@ def share_as_tol(share: Any) -> str:
         f"for components that explain {100 * share:.6g} % of the variance say tol={tol:.4g}, the root of "
         f"1 - {share:g}, and no rank"
     )
-
-
-def number(name: str, value: object) -> float:
-    """An argument as a float, whatever type of number it is."""
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, not {value!r}") from None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.argument import integer, number
 from rankfold.methods.svd.arguments import PCA, QR, SVD
 from rankfold.methods.svd.completion.completion import complete, completed_blank, kept_outputs
 from rankfold.methods.svd.completion.warm import warm_completion
@@ -23,8 +24,6 @@ from rankfold.methods.svd.request import (
     check_missing,
     check_request,
     component_count,
-    integer,
-    number,
     working_dtype_of,
 )
 from rankfold.methods.svd.solvers.qr import qr

@@ -14,25 +14,33 @@ STARTS = ("pca", "umap", "tsne", "spectral", "diffusion_map", "isomap")
 """Methods whose results vertices may begin at."""
 
 
+STRONGEST = 1e6
+"""Of factors: positions are float32."""
+
+
 @dataclass(frozen=True, slots=True)
 class TsneArguments:
     """See ``rankfold.tsne``."""
 
-    n_components: Annotated[int, Argument("dimensions of the embedding", least=1)] = 2
+    n_components: Annotated[int, Argument("dimensions of the embedding", least=1, below=1024)] = 2
     perplexity: Annotated[
         float | str,
         Argument("neighbors that count, three times as many are needed; several with commas between"),
     ] = 30.0
-    n_iter: Annotated[int, Argument("steps after the early ones", least=0)] = 500
-    early_exaggeration: Annotated[float, Argument("of attraction in early steps", least=0)] = 12.0
-    early_exaggeration_iter: Annotated[int, Argument("early steps", least=0)] = 250
-    exaggeration: Annotated[float, Argument("of attraction after that", least=0)] = 1.0
+    n_iter: Annotated[int, Argument("steps after the early ones", least=0, below=2**31)] = 500
+    early_exaggeration: Annotated[
+        float, Argument("of attraction in early steps", least=0, most=STRONGEST)
+    ] = 12.0
+    early_exaggeration_iter: Annotated[int, Argument("early steps", least=0, below=2**31)] = 250
+    exaggeration: Annotated[float, Argument("of attraction after that", least=0, most=STRONGEST)] = 1.0
     learning_rate: Annotated[
-        float | None, Argument("of steps; rows over exaggeration by default", least=0)
+        float | None, Argument("of steps; rows over exaggeration by default", least=0, most=1e12)
     ] = None
-    initial_momentum: Annotated[float, Argument("of early steps", least=0)] = 0.8
-    final_momentum: Annotated[float, Argument("of steps after that", least=0)] = 0.8
-    min_grad_norm: Annotated[float, Argument("length of the gradient at which to stop", least=0)] = 1e-7
+    initial_momentum: Annotated[float, Argument("of early steps", least=0, below=1)] = 0.8
+    final_momentum: Annotated[float, Argument("of steps after that", least=0, below=1)] = 0.8
+    min_grad_norm: Annotated[
+        float, Argument("length of the gradient at which to stop", least=0, most=STRONGEST)
+    ] = 1e-7
     init: Annotated[
         str,
         Argument(

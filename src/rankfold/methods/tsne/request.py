@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankfold.methods.embedding.arguments import INITS
-from rankfold.methods.random_keys import check_seed
-from rankfold.methods.svd.request import integer, number
 from rankfold.methods.tsne.arguments import STARTS
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import suggest_name
@@ -23,11 +21,6 @@ MEASURED = 50
 
 LEAST_RATE = 200.0
 """Of steps, unless it is given: few rows would stay where early attraction has drawn them together."""
-
-LARGEST = {"n_components": 1024, "n_iter": 2**31, "early_exaggeration_iter": 2**31}
-
-STRONGEST = {"early_exaggeration": 1e6, "exaggeration": 1e6, "learning_rate": 1e12, "min_grad_norm": 1e6}
-"""Of factors: positions are float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +42,13 @@ class TsneRequest:
 
     @classmethod
     def of(cls, perplexity: object = 30.0, **arguments: Any) -> TsneRequest:
-        """A request from arguments of a caller, with numbers as numbers."""
-        for name in ("n_components", "n_iter", "early_exaggeration_iter", "seed"):
-            if name in arguments:
-                arguments[name] = integer(name, arguments[name])
-        names = ("early_exaggeration", "exaggeration", "learning_rate")
-        for name in (*names, "initial_momentum", "final_momentum", "min_grad_norm"):
-            if arguments.get(name) is not None:
-                arguments[name] = number(name, arguments[name])
+        """A request from arguments of a caller, each checked by itself."""
         request = cls(_perplexities(perplexity), **arguments)
         request.check()
         return request
 
     def check(self) -> None:
         """Raise ``InputError`` for what cannot be done."""
-        for name, least in (("n_components", 1), ("n_iter", 0), ("early_exaggeration_iter", 0)):
-            if not least <= getattr(self, name) < LARGEST[name]:
-                raise InputError(
-                    f"{name} must lie in {least} .. {LARGEST[name] - 1}, not {getattr(self, name)}"
-                )
-        for name, most in STRONGEST.items():
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= most:
-                raise InputError(f"{name} must lie in 0 .. {most:g}, not {value}")
-        for name in ("initial_momentum", "final_momentum"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} must lie from 0 to below 1, not {getattr(self, name)}")
         if self.init not in INITS:
             raise InputError(
                 f"init {self.init!r} is not known"
@@ -82,7 +56,6 @@ class TsneRequest:
                 f"take {', '.join(INITS[:-1])}, an array of positions, or a "
                 f"result of {', '.join(STARTS)}"
             )
-        check_seed(self.seed)
 
     @property
     def steps(self) -> int:

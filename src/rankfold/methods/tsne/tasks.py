@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
+from rankfold.methods.argument import integer
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import INITS, PCA, SPECTRAL
 from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
@@ -15,7 +16,6 @@ from rankfold.methods.fuzzy_graph.fuzzy_graph import FuzzyGraph
 from rankfold.methods.fuzzy_graph.lists import StoredLists
 from rankfold.methods.fuzzy_graph.sides import AffinitySides
 from rankfold.methods.spectral.spectral import start_task
-from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Task
 from rankfold.methods.tsne.request import TsneRequest
 from rankfold.methods.tsne.tsne import TsneTask

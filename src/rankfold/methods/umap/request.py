@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from rankfold.methods.argument import integer, number
 from rankfold.methods.embedding.arguments import INITS
 from rankfold.methods.random_keys import check_seed
-from rankfold.methods.svd.request import integer, number
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import suggest_name
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.methods.argument import integer
 from rankfold.methods.chain import Chain, Link
 from rankfold.methods.embedding.arguments import INITS, SPECTRAL
 from rankfold.methods.embedding.components import matrix_to_begin_at, require_matrix, start_at_components
@@ -27,7 +28,6 @@ from rankfold.methods.fuzzy_graph.radii import RADII
 from rankfold.methods.knn.graph import NAME
 from rankfold.methods.parts.outputs import create_output
 from rankfold.methods.spectral.spectral import start_task
-from rankfold.methods.svd.request import integer
 from rankfold.methods.task import Output, Task, count
 from rankfold.methods.umap.density import ROW_BYTES, DensityGoal, require_radii, write_radii
 from rankfold.methods.umap.edges import PullingEdges, edges_bytes
