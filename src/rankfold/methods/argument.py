@@ -116,7 +116,10 @@ class Parameter:
             and (isinstance(value, int) or math.isfinite(value))
         ):
             return value
-        raise InputError(f"{self.name} must {self._bounds()}, not {value}")
+        finite = isinstance(value, int) or math.isfinite(value)
+        raise InputError(
+            f"{self.name} must {self._bounds() if finite else 'be a finite number'}, not {value}"
+        )
 
     def _bounds(self) -> str:
         argument = self.argument
@@ -137,7 +140,7 @@ class Parameter:
             )
             if end is not None
         ]
-        return f"be {' and '.join(words)}" if words else "be a finite number"
+        return f"be {' and '.join(words)}"
 
 
 def integer(name: str, value: object) -> int:

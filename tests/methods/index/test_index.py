@@ -267,8 +267,8 @@ def test_one_partition() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"metric": "inner_product"}, "an index is by euclidean, sqeuclidean, cosine"),
-        ({"metric": "manhattan"}, "not by 'manhattan'"),
+        ({"metric": "inner_product"}, "metric must be one of euclidean, sqeuclidean, cosine"),
+        ({"metric": "manhattan"}, "not 'manhattan'"),
         ({"partition_rows": 1}, "partition_rows must be at least 2, not 1"),
         ({"partition_rows": 1.5}, "partition_rows"),
         ({"seed": -1}, "seed must lie in"),
@@ -294,7 +294,7 @@ def test_narrow_rows_have_no_index() -> None:
         ({"queries": np.ones((3, 24))}, "queries has no place beside it"),
         ({"box": 3.0}, "box has no place beside it"),
         ({"k": 101}, "k 101 was asked for, but .* has 100 rows"),
-        ({"min_recall": 1.0}, "min_recall must be a share"),
+        ({"min_recall": 1.0}, "min_recall must be at least 0 and below 1"),
     ],
 )
 def test_what_cannot_be_looked_up_is_refused(asked: dict[str, Any], message: str) -> None:

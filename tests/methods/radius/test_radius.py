@@ -193,10 +193,10 @@ def test_a_sample_tells_about_how_many_edges_there_are(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"radius": -1.0}, "radius must be a number of at least 0"),
+        ({"radius": -1.0}, "radius must be at least 0"),
         ({"radius": np.nan}, "radius must be"),
         ({"radius": np.inf}, "radius must be"),
-        ({"radius": 1.0, "metric": "jaccard"}, "metric 'jaccard' is not known here"),
+        ({"radius": 1.0, "metric": "jaccard"}, "metric must be one of euclidean"),
         ({"radius": 1.0, "metric": "cosine", "box": 2}, "cosine is of directions: leave box out"),
         ({"radius": 1.0, "box": [1, 2]}, "box must give the length of each of the 3 columns"),
         ({"radius": 1.0, "max_edges": 0}, "max_edges must be at least 1"),

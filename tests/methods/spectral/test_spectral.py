@@ -305,10 +305,10 @@ def with_weight(weight: float) -> Any:
         (lambda: path(9), {"n_neighbors": 4}, "n_neighbors is of a search in a matrix"),
         (lambda: path(9), {"n_components": 9}, "9 rows have at most 8 dimensions beside the constant one"),
         (lambda: beside(path(7), sp.csr_array((2, 2))), {"n_components": 7}, "2 of 9 rows have no edges"),
-        (lambda: path(9), {"n_components": 0}, "n_components must be 1 or more"),
-        (lambda: path(9), {"tol": -1.0}, "tol must lie in 0"),
-        (lambda: path(9), {"tol": np.nan}, "tol must lie in 0"),
-        (lambda: path(9), {"passes": 0}, "passes must be 1 or more"),
+        (lambda: path(9), {"n_components": 0}, "n_components must be at least 1"),
+        (lambda: path(9), {"tol": -1.0}, "tol must be at least 0 and below 1"),
+        (lambda: path(9), {"tol": np.nan}, "tol must be a finite number"),
+        (lambda: path(9), {"passes": 0}, "passes must be at least 1"),
         (lambda: path(9), {"seed": -1}, "seed must lie in"),
         (
             lambda: rf.pca(np.eye(9), 2),
@@ -328,7 +328,7 @@ def test_what_has_no_eigenmap_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"), [({"alpha": 2.0}, "alpha must lie"), ({"t": -1}, "t must be 0")]
+    ("asked", "message"), [({"alpha": 2.0}, "alpha must lie"), ({"t": -1}, "t must be at least 0")]
 )
 def test_what_is_no_walk_is_refused(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(rf.RankfoldError, match=message):

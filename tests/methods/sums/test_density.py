@@ -131,7 +131,7 @@ def test_samples_that_weigh_nothing_change_nothing(kernel: str, columns: int) ->
         ({"bandwidth": np.inf}, "bandwidth must be a number above 0"),
         ({"bandwidth": "rough"}, "one of scott, silverman"),
         ({"bandwidth": 1e-90}, "scale the coordinates"),
-        ({"kernel": "gravity"}, "kernel 'gravity' is not known here"),
+        ({"kernel": "gravity"}, "kernel must be one of gaussian"),
     ],
 )
 def test_what_cannot_be_is_refused(how: dict[str, Any], says: str) -> None:
