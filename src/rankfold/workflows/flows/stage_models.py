@@ -268,7 +268,7 @@ def model_of(method: Method) -> type[BaseStage]:
 def _type_of(parameter: Parameter) -> Any:
     """How a value is read and checked, in YAML and by editors."""
     argument, types = parameter.argument, parameter.types
-    bounds = Field(ge=argument.least, lt=argument.below)
+    bounds = Field(ge=argument.least, gt=argument.above, le=argument.most, lt=argument.below)
     kind: Any = types[0]
     if types == (int,):
         kind = Annotated[int, bounds, WHOLE]
