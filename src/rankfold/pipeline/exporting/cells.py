@@ -48,6 +48,7 @@ from rankfold.pipeline.exporting.outcome import (
     spread,
     whole_length,
 )
+from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.prepare.words import parse_steps
 
 Array = npt.NDArray[Any]
@@ -168,8 +169,7 @@ def _categories(result: Outcome, cells: Cells) -> Any:
 
     Observations that are not in the result have no category. In memory, some 8 bytes an observation.
     """
-    import pandas
-
+    pandas = library("pandas", extra="cells", what="labels of AnnData")
     labels = spread(np.asarray(result["labels"][...]), *cells.places(result, "rows"), -1)
     names = [str(number) for number in range(len(result["counts"]))]
     return pandas.Categorical.from_codes(labels, names)
