@@ -15,6 +15,7 @@
     machine     where an attempt at a run is made, when, and by which command
     removal     the only module that removes files and folders
     text        what others chose, shown and not obeyed
+    wording     arguments in messages, as Python or the command line names them
     notebook    tables of HTML that fit any width
     errors      the tree of errors
     law         what arrays and facts of a result may be, before a kernel follows them
