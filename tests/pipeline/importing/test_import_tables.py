@@ -376,7 +376,7 @@ def test_a_column_of_vectors_is_the_matrix(tmp_path: Path, kind: str) -> None:
         np.testing.assert_array_equal(imported(Path(place), **choice)[0], x)
         (tmp_path / "out.zarr").rename(tmp_path / f"{number}.zarr")
     refused(
-        Path(f"{path}::e"), InputError, "::e is one column of a table: leave out --columns", columns=["id"]
+        Path(f"{path}::e"), InputError, "::e is one column of a table: leave out columns=", columns=["id"]
     )
     np.testing.assert_array_equal(read(open_source(f"{path}::e"), (0, 300), (0, 17)), x)
     described = str(describe_table(str(path)))

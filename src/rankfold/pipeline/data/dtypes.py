@@ -131,7 +131,7 @@ def require_digits(name: str, numbers: npt.NDArray[Any]) -> None:
             raise DataError(
                 f"{name} holds whole numbers such as {number}, which float64 does not hold to the last "
                 "digit. Where they are names and no numbers, leave them out; else round them first, "
-                "x.astype(float) or an import with --dtype float64"
+                "x.astype(float) or an import with dtype='float64' (--dtype float64)"
             )
 
 

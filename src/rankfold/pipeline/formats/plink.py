@@ -181,7 +181,7 @@ def bed_source(path: str) -> BedSource:
         raise InputError(
             f"{path} begins with the bytes {head.hex(' ') or 'of an empty file'}, and a .bed file of PLINK 1 "
             "with 6c 1b 01. Intervals (BED of genome browsers) are no matrix; .ped, .pgen and .vcf become "
-            "one by: plink2 --vcf DATA.vcf --make-bed --out DATA"
+            "one by `plink2 --vcf DATA.vcf --make-bed --out DATA`"
         )
     variants, samples = _files_beside(path)
     for beside in (variants, samples):

@@ -406,9 +406,9 @@ def delimited_reader(path: str, options: ReadOptions) -> DelimitedReader:
     if index and not options.selects and not options.numeric:
         without = ",".join(names[: len(index)])
         raise InputError(
-            f"the first column of {path} has {called}, as where pandas or R write the names of rows. Leave it "
-            f"out with numeric=True (--numeric) or without={names[: len(index)]} (--without '{without}'), or "
-            "say which to take with columns= (--columns)"
+            f"the first column of {path} has {called}, as where pandas or R write the names of rows. Leave "
+            f"it out with numeric=True (--numeric) or without={names[: len(index)]} (--without '{without}'), "
+            "or say which to take with columns= (--columns)"
         )
     positions, notes = choose_columns(names, options, path), list[str]()
     if index and not options.selects:

@@ -53,7 +53,9 @@ class ReadOptions:
         if not name:
             return self
         if self.selects:
-            raise InputError(f"::{name} is one column of a table: leave out --columns and --without")
+            raise InputError(
+                f"::{name} is one column of a table: leave out columns= (--columns) and without= (--without)"
+            )
         return replace(self, columns=(name,))
 
     @property
