@@ -135,7 +135,7 @@ LONG = 2**53 + 1
         {"a": [[LONG, 1], [2, None]]},
         {"a": pa.array([LONG + 1, 2], pa.decimal128(20, 0))},
     ],
-    ids=str,
+    ids=["gaps", "fractions", "unsigned", "lists", "decimals"],
 )
 def test_whole_numbers_of_parquet_keep_their_digits_or_are_refused(tmp_path: Path, columns: Any) -> None:
     pq.write_table(pa.table(columns), tmp_path / "x.parquet")
