@@ -191,11 +191,16 @@ class Method:
 
     def task(self, *inputs: object, **arguments: Any) -> Task:
         """What is to be done, checked: of matrices, sources, results and their paths."""
-        for each in self.parameters():
-            if each.name in arguments:
-                arguments[each.name] = each.checked(arguments[each.name])
-        task: Task = _function(self.home)(*inputs, **arguments)
+        task: Task = _function(self.home)(*inputs, **self.checked(arguments))
         return task
+
+    def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of a caller, in the types and within the bounds that are declared; see ``Parameter.checked``."""
+        declared = {each.name: each for each in self.parameters()}
+        return {
+            name: declared[name].checked(value) if name in declared else value
+            for name, value in arguments.items()
+        }
 
     def grow(self, task: Task, earlier: Result | None, first: int, grows: str) -> Step:
         """What is done for a task of all rows whose ``first`` ones have an ``earlier`` result.

@@ -20,6 +20,7 @@ from sklearn.manifold import trustworthiness
 import rankfold as rf
 from rankfold.kernels.layout.forces import phases_of
 from rankfold.methods.umap.apart import boxes
+from rankfold.methods.umap.arguments import UMAP
 from rankfold.methods.umap.edges import PullingEdges
 from rankfold.methods.umap.layout import GROUPS, Layout, vertex_groups
 from rankfold.methods.umap.losses import edge_loss
@@ -343,16 +344,16 @@ def test_an_init_of_another_kind_is_refused() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"spread": 0.1, "min_dist": 0.1, "a": 1.0, "b": 50.0}, "b must lie above 0 and up to 16, not 50"),
-        ({"a": 1e13, "b": 1.0}, r"a must lie above 0 and up to 1e\+12"),
+        ({"spread": 0.1, "min_dist": 0.1, "a": 1.0, "b": 50.0}, "b must be above 0 and at most 16, not 50"),
+        ({"a": 1e13, "b": 1.0}, r"a must be above 0 and at most 1e\+12"),
         ({"learning_rate": 1e300}, r"learning_rate must lie in 0 .. 1e\+06, not 1e\+300"),
-        ({"repulsion_strength": -1.0}, "repulsion_strength must lie in 0"),
+        ({"repulsion_strength": -1.0}, "repulsion_strength must lie in 0 .. 1e"),
         ({"spread": 1e-300, "min_dist": 0.0}, r"no curve 1 / \(1 \+ a d\^\(2 b\)\) is near to min_dist 0.0"),
     ],
 )
 def test_forces_that_are_no_numbers_are_refused(asked: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        LayoutRequest.of(**asked)
+        LayoutRequest.of(**UMAP.checked(asked))
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.05, 1.0, 20.0])

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.argument import integer
 from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
 from rankfold.methods.kmeans.batches import batch_pass, by_batches
 from rankfold.methods.kmeans.exchange import TILE_ROWS, exchange
@@ -329,14 +328,14 @@ class Clustering:
 
 def kmeans_task(
     x: object,
-    k: object = None,
+    k: int | None = None,
     *,
     init: object = INITS[0],
-    n_init: object = DEFAULT_STARTS,
-    tol: object = DEFAULT_TOL,
-    passes: object = DEFAULT_PASSES,
-    seed: object = 0,
-    batch_rows: object = None,
+    n_init: int = DEFAULT_STARTS,
+    tol: float = DEFAULT_TOL,
+    passes: int = DEFAULT_PASSES,
+    seed: int = 0,
+    batch_rows: int | None = None,
     weights: object = None,
 ) -> Clustering:
     """What is to be clustered, checked; arguments of ``rankfold.kmeans``."""
@@ -346,10 +345,8 @@ def kmeans_task(
         if given is None:
             raise InputError("kmeans needs a number of clusters: say how many, k= (--k)")
         k = len(given)
-    if batch_rows is not None and integer("batch_rows", batch_rows) < 1:
-        raise InputError(f"batch_rows must be at least 1, not {batch_rows}")
-    others = {"batch_rows": batch_rows or 0, "n_init": n_init, "tol": tol, "passes": passes, "seed": seed}
-    request = ClusterRequest.of(k=k, init=str(init) if is_name else "custom", **others)
+    name = str(init) if is_name else "custom"
+    request = ClusterRequest(k, name, n_init, tol, passes, seed, batch_rows or 0)
     source = open_source(x)
     if given is not None:
         given = centers_among(given, init, source)

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.argument import integer, number
 from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
-from rankfold.methods.random_keys import check_seed
 from rankfold.pipeline.data.names import names_along, names_of_result
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
@@ -36,16 +34,6 @@ class ClusterRequest:
     seed: int = 0
     batch_rows: int = 0
     """Rows after which centers move; 0: after all."""
-
-    @classmethod
-    def of(cls, **arguments: Any) -> ClusterRequest:
-        """A request from arguments of a caller, with numbers as numbers."""
-        for name in ("k", "n_init", "passes", "seed", "batch_rows"):
-            if name in arguments:
-                arguments[name] = integer(name, arguments[name])
-        if "tol" in arguments:
-            arguments["tol"] = number("tol", arguments["tol"])
-        return cls(**arguments)
 
     @property
     def solver(self) -> str:
@@ -70,21 +58,16 @@ class ClusterRequest:
                 "or a result of kmeans"
             )
         # Rows that are labeled by given centers may be fewer.
-        if not 1 <= self.k <= rows and (self.init != "custom" or self.k < 1):
+        if self.k > rows and self.init != "custom":
             raise InputError(
                 f"{self.k} clusters were asked for, but {name} has {rows} rows: ask for 1 to {rows}"
             )
-        if not 0 <= self.tol < float("inf"):
-            raise InputError(f"tol must be a finite number of at least 0, not {self.tol}")
-        if self.n_init < 1:
-            raise InputError(f"n_init must be at least 1, not {self.n_init}")
         least = self.start_passes + 1 + (self.batch_rows > 0)
         if self.passes < least:
             by = " by batches, and one that labels rows," if self.batch_rows else ""
             raise InputError(
                 f"kmeans from init={self.init}{by} takes {least} passes at least, but passes={self.passes}"
             )
-        check_seed(self.seed)
 
     def as_dict(self) -> dict[str, Any]:
         """For the facts of a result, and what tells one request from another."""

@@ -355,17 +355,17 @@ def _certain(pairs: Pairs, lists: Path) -> float:
 
 def knn_task(
     x: object,
-    k: object = DEFAULT_K,
+    k: int = DEFAULT_K,
     *,
     queries: object = None,
     base: Result | str | Path | None = None,
     metric: object = "euclidean",
-    symmetric: object = None,
+    symmetric: str | None = None,
     box: object = None,
-    solver: object = "auto",
-    min_recall: object = None,
-    partition_rows: object = None,
-    seed: object = 0,
+    solver: str = "auto",
+    min_recall: float | None = None,
+    partition_rows: int | None = None,
+    seed: int = 0,
     index: Result | str | Path | None = None,
 ) -> Neighbors | IndexQueries:
     """What is to be searched, checked; arguments of ``rankfold.knn``."""

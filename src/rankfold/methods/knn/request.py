@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import pickle
 import types
 from collections.abc import Callable, Mapping
@@ -13,17 +12,13 @@ from typing import Any
 
 from rankfold.kernels.bits.set_keys import SetMetric
 from rankfold.kernels.neighbors.lists import Metric
-from rankfold.methods.argument import integer
 from rankfold.methods.knn.arguments import (
     ALIASES,
     CORRELATION,
     DEFAULT_RECALL,
     HAVERSINE,
     PRECOMPUTED,
-    SOLVERS,
-    SYMMETRIC,
 )
-from rankfold.methods.random_keys import check_seed
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.centered_rows import center_rows
@@ -83,29 +78,20 @@ class NeighborRequest:
     @classmethod
     def of(
         cls,
-        k: object,
+        k: int,
         metric: object,
-        symmetric: object,
-        solver: object = "auto",
-        approximate: Mapping[str, object] = MappingProxyType({}),
+        symmetric: str | None,
+        solver: str = "auto",
+        approximate: Mapping[str, Any] = MappingProxyType({}),
     ) -> NeighborRequest:
         """A request from arguments of a caller; raises ``InputError`` for those that cannot be.
 
         ``approximate`` may have ``min_recall``, ``partition_rows`` and ``seed``.
         """
-        if solver not in SOLVERS:
-            raise InputError(
-                f"solver must be one of {', '.join(SOLVERS)}, not {solver!r}{suggest_name(solver, SOLVERS)}"
-            )
-        if symmetric not in (None, *SYMMETRIC):
-            raise InputError(f"symmetric must be None, 'union' or 'mutual', not {symmetric!r}")
-        count = integer("k", k)
-        if count < 1:
-            raise InputError(f"k must be at least 1, not {count}: how many neighbors each row gets")
-        asked = checked_approximate(str(solver), count, approximate)
+        asked = checked_approximate(solver, k, approximate)
         if callable(metric):
             function = compile_metric(metric)
-            return cls(count, identify_metric(metric), symmetric, function, solver=str(solver), **asked)
+            return cls(k, identify_metric(metric), symmetric, function, solver=solver, **asked)
         name = ALIASES.get(str(metric), str(metric))
         names = (*METRICS, *SET_METRICS, HAVERSINE, PRECOMPUTED)
         if name not in names:
@@ -114,7 +100,7 @@ class NeighborRequest:
                 f"{suggest_name(metric, names)}: take one of {', '.join(names)}, or a function of two rows "
                 "that numba compiles"
             )
-        return cls(count, name, symmetric, solver=str(solver), **asked)
+        return cls(k, name, symmetric, solver=solver, **asked)
 
     @property
     def is_precomputed(self) -> bool:
@@ -151,30 +137,18 @@ class NeighborRequest:
         return {"kind": "knn", "k": self.k, "metric": self.metric, "symmetric": self.symmetric, **box}
 
 
-def checked_approximate(solver: str, k: int, asked: Mapping[str, object]) -> dict[str, Any]:
+def checked_approximate(solver: str, k: int, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of approximate lists, checked; raises ``InputError``."""
     recall, rows = asked.get("min_recall"), asked.get("partition_rows")
-    if recall is None:
-        least = DEFAULT_RECALL if solver == "approximate" else None
-    else:
-        try:
-            least = float(recall)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            least = math.nan
-        if not 0 <= least < 1:
-            raise InputError(
-                f"min_recall must be a share from 0 to below 1, not {recall!r}. Without it, and without "
-                "solver approximate, neighbors are exact"
-            )
-    if rows is not None and least is None:
+    if recall is None and solver == "approximate":
+        recall = DEFAULT_RECALL
+    if rows is not None and recall is None:
         raise InputError("partition_rows is of approximate neighbors: say min_recall too, or leave it out")
-    if rows is not None and integer("partition_rows", rows) < 2 * (k + 1):
+    if rows is not None and rows < 2 * (k + 1):
         raise InputError(
             f"partition_rows must be at least 2 (k + 1) = {2 * (k + 1)}, not {rows}: a partition holds lists"
         )
-    seed = check_seed(integer("seed", asked.get("seed", 0)))
-    count = None if rows is None else integer("partition_rows", rows)
-    return {"min_recall": least, "partition_rows": count, "seed": seed}
+    return {"min_recall": recall, "partition_rows": rows, "seed": asked.get("seed", 0)}
 
 
 def compile_metric(metric: Callable[..., Any], what: str = "metric") -> Callable[..., float]:

@@ -46,12 +46,16 @@ class NmfArguments:
     ] = "auto"
     alpha_W: Annotated[float, Argument("penalty of W, as scikit-learn weighs it", least=0)] = 0.0
     alpha_H: Annotated[Bound, Argument("penalty of H; same for that of W")] = "same"
-    l1_ratio: Annotated[float, Argument("share of penalties that are sums, not squares", least=0)] = 0.0
+    l1_ratio: Annotated[float, Argument("share of penalties that are sums, not squares", least=0, most=1)] = (
+        0.0
+    )
     constraint_W: Annotated[Bound, Argument("nonnegative, simplex, or the largest number of W")] = (
         "nonnegative"
     )
     constraint_H: Annotated[Bound, Argument("the same of H, by columns")] = "nonnegative"
-    tol: Annotated[float, Argument("relative fall of the error in a pass to stop at", least=0)] = DEFAULT_FALL
+    tol: Annotated[float, Argument("relative fall of the error in a pass to stop at", least=0, below=1)] = (
+        DEFAULT_FALL
+    )
     grad_tol: Annotated[float, Argument("norm of the projected gradient to stop at", least=0)] = 0.0
     time_limit: Annotated[float, Argument("seconds after which no pass begins; 0 for no limit", least=0)] = (
         0.0

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.methods.argument import integer, number
-from rankfold.methods.nmf.arguments import DEFAULT_FALL, INITS, LOSSES, SOLVERS
-from rankfold.methods.random_keys import check_seed
+from rankfold.methods.argument import number
+from rankfold.methods.nmf.arguments import DEFAULT_FALL, INITS
 from rankfold.pipeline.data.dtypes import require_real
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
@@ -59,21 +58,13 @@ class FactorRequest:
 
     @classmethod
     def of(cls, **arguments: Any) -> FactorRequest:
-        """A request from arguments of a caller, with numbers as numbers."""
+        """A request from arguments of a caller, each checked by itself unless it may be a word too."""
         unknown = set(arguments) - {each.name for each in dataclasses.fields(cls)}
         if unknown:
             raise InputError(f"nmf has no parameter {', '.join(sorted(unknown))}")
         if arguments.get("alpha_h") == "same":
             arguments["alpha_h"] = arguments["alpha_w"]
-        for name in ("rank", "passes", "seed"):
-            if arguments.get(name) is not None or name == "rank":
-                arguments[name] = integer(name, arguments.get(name))
-        if arguments.get("passes") is not None and arguments["passes"] < 1:
-            raise InputError(f"passes must be at least 1, not {arguments['passes']}")
-        for name in ("alpha_w", "alpha_h", "l1_ratio", "tol", "grad_tol", "time_limit"):
-            if name in arguments:
-                arguments[name] = number(name, arguments[name])
-        for name in ("constraint_w", "constraint_h"):
+        for name in ("alpha_h", "constraint_w", "constraint_h"):
             if not isinstance(arguments.get(name, ""), str):
                 arguments[name] = number(name, arguments[name])
         return cls(**{name: value for name, value in arguments.items() if value is not None})
@@ -100,34 +91,17 @@ class FactorRequest:
 
     def check(self, shape: tuple[int, int], name: str) -> None:
         """Raise ``InputError`` for what cannot be done."""
-        rows, columns = shape
-        if self.rank < 1:
-            raise InputError(f"rank must be at least 1, not {self.rank}: {name} is {rows} x {columns}")
-        for option, value, choices in (
-            ("solver", self.solver, SOLVERS),
-            ("loss", self.loss, LOSSES),
-            ("init", self.init, INITS),
-        ):
-            if value not in choices:
-                raise InputError(
-                    f"{option} {value!r} is not known"
-                    f"{suggest_name(value, choices)}: take one of {', '.join(choices)}"
-                )
+        if self.init not in INITS:
+            raise InputError(
+                f"init {self.init!r} is not known"
+                f"{suggest_name(self.init, INITS)}: take one of {', '.join(INITS)}"
+            )
         self._check_numbers()
         self._check_together()
 
     def _check_numbers(self) -> None:
-        if not 0 <= self.tol < 1:
-            raise InputError(
-                f"tol must be at least 0 and below 1, not {self.tol}: a relative fall of the error"
-            )
-        for option in ("grad_tol", "time_limit", "alpha_w", "alpha_h"):
-            value = getattr(self, option)
-            if not 0 <= value < float("inf"):
-                raise InputError(f"{option} must be a finite number of at least 0, not {value}")
-        if not 0 <= self.l1_ratio <= 1:
-            raise InputError(f"l1_ratio must lie in 0 .. 1, not {self.l1_ratio}")
-        check_seed(self.seed)
+        if not 0 <= self.alpha_h < float("inf"):
+            raise InputError(f"alpha_h must be a finite number of at least 0, not {self.alpha_h}")
         for option in ("constraint_w", "constraint_h"):
             value = getattr(self, option)
             if value not in ("nonnegative", "simplex") and not (isinstance(value, float) and value > 0):

@@ -10,33 +10,51 @@ from rankfold.methods.embedding.arguments import INITS, StartMatrix
 from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Recall
 from rankfold.methods.registry import LAYOUT, Input, Method
 
+STRONGEST = 1e6
+"""Of factors of forces: positions are float32."""
+
+STEEPEST = {"a": 1e12, "b": 16.0}
+"""Of curves whose forces are numbers at all squared distances from 2^-32 to 2^32."""
+
 
 @dataclass(frozen=True, slots=True)
 class UmapArguments:
     """See ``rankfold.umap``."""
 
-    n_components: Annotated[int, Argument("dimensions of the embedding", least=1)] = 2
+    n_components: Annotated[int, Argument("dimensions of the embedding", least=1, below=1024)] = 2
     n_epochs: Annotated[
-        int | None, Argument("times that edges pull; 500 for up to 10000 rows by default, else 200", least=1)
+        int | None,
+        Argument(
+            "times that edges pull; 500 for up to 10000 rows by default, else 200", least=1, below=2**31
+        ),
     ] = None
     min_dist: Annotated[float, Argument("distance up to which rows may lie together", least=0)] = 0.1
-    spread: Annotated[float, Argument("distance over which they part", least=0)] = 1.0
-    a: Annotated[float | None, Argument("of the curve 1 / (1 + a d^(2 b)), in place of min_dist")] = None
-    b: Annotated[float | None, Argument("of the same curve")] = None
+    spread: Annotated[float, Argument("distance over which they part", above=0)] = 1.0
+    a: Annotated[
+        float | None,
+        Argument("of the curve 1 / (1 + a d^(2 b)), in place of min_dist", above=0, most=STEEPEST["a"]),
+    ] = None
+    b: Annotated[float | None, Argument("of the same curve", above=0, most=STEEPEST["b"])] = None
     negative_sample_rate: Annotated[
-        int, Argument("random rows that a row is pushed from whenever an edge pulls", least=0)
+        int, Argument("random rows that a row is pushed from whenever an edge pulls", least=0, below=1024)
     ] = 5
-    repulsion_strength: Annotated[float, Argument("of these pushes", least=0)] = 1.0
-    learning_rate: Annotated[float, Argument("of the first epoch; it falls to 0", least=0)] = 1.0
+    repulsion_strength: Annotated[float, Argument("of these pushes", least=0, most=STRONGEST)] = 1.0
+    learning_rate: Annotated[
+        float, Argument("of the first epoch; it falls to 0", least=0, most=STRONGEST)
+    ] = 1.0
     density: Annotated[
         float | None,
-        Argument("how strongly rows that are far apart in the data are kept so; 2 as in densMAP", least=0),
+        Argument(
+            "how strongly rows that are far apart in the data are kept so; 2 as in densMAP",
+            least=0,
+            most=STRONGEST,
+        ),
     ] = None
     density_share: Annotated[
-        float, Argument("of the epochs, the last ones, in which density counts", least=0)
+        float, Argument("of the epochs, the last ones, in which density counts", least=0, most=1)
     ] = 0.3
     density_shift: Annotated[
-        float, Argument("that is added to the variance of local radii in the layout", least=0)
+        float, Argument("that is added to the variance of local radii in the layout", least=0, most=STRONGEST)
     ] = 0.1
     init: Annotated[
         str,
