@@ -195,7 +195,7 @@ class Method:
         return task
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of a caller, in the types and within the bounds that are declared; see ``Parameter.checked``."""
+        """Values of a caller by name, each checked by its declaration; see ``Parameter.checked``."""
         declared = {each.name: each for each in self.parameters()}
         return {
             name: declared[name].checked(value) if name in declared else value

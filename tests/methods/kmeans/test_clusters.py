@@ -190,7 +190,7 @@ def test_as_many_clusters_as_rows() -> None:
     ("asked", "message"),
     [
         ({}, "say how many, k="),
-        ({"k": 0}, "ask for 1 to 900"),
+        ({"k": 0}, "k must be at least 1, not 0"),
         ({"k": 901}, "ask for 1 to 900"),
         ({"k": 3, "init": "k-means"}, "is not known .*take one of k-means"),
         ({"k": 3, "init": np.zeros((4, 24))}, r"shape \(4, 24\), but 3 clusters of 24 columns"),

@@ -237,7 +237,7 @@ def test_more_neighbors_than_there_are_is_refused(k: Any, rows: int, said: str) 
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     x = np.ones((5, 3))
     for said, options in {
-        "metric 'minkowsky' is not known": {"metric": "minkowsky"},
+        "metric must be one of euclidean": {"metric": "minkowsky"},
         "symmetric must be": {"symmetric": "both"},
         "queries .* have 4 columns, but": {"queries": np.ones((2, 4))},
         "leave it out, or queries": {"queries": x, "symmetric": "union"},

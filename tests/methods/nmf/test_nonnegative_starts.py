@@ -257,10 +257,10 @@ def test_the_least_matrices_are_defined(method: str, init: str) -> None:
 def test_what_nobody_can_mean_is_refused() -> None:
     x, ones = parts(30, 8, 3), (np.ones((30, 3)), np.ones((3, 8)))
     for options, message in (
-        ({"solver": "newton"}, "solver 'newton' is not known: take one of auto, hals, bpp, mu, admm"),
+        ({"solver": "newton"}, "solver must be one of auto, hals, bpp, mu, admm, not 'newton'"),
         ({"init": "svd"}, "init 'svd' is not known"),
         ({"init": "custom"}, r"give the factors, init=\(W, H\)"),
-        ({"loss": "itakura-saito"}, "loss 'itakura-saito' is not known"),
+        ({"loss": "itakura-saito"}, "loss must be one of frobenius"),
         ({"loss": "kullback-leibler", "solver": "hals"}, "solver hals is for the Frobenius loss: take mu"),
         ({"loss": "kullback-leibler", "grad_tol": 0.1}, "grad_tol is for the Frobenius loss"),
         ({"constraint_W": "simplex", "solver": "hals"}, "constraints are for solver admm"),
@@ -269,7 +269,7 @@ def test_what_nobody_can_mean_is_refused() -> None:
         ({"constraint_W": -1.0}, "constraint_w must be"),
         ({"constraint_W": np.nan}, "constraint_w must be"),
         ({"l1_ratio": 1.5}, r"l1_ratio must lie in 0 \.\. 1"),
-        ({"alpha_W": -0.1}, "alpha_w must be a finite number of at least 0"),
+        ({"alpha_W": -0.1}, "alpha_W must be at least 0"),
         ({"alpha_H": np.inf}, "alpha_h must be a finite number"),
         ({"alpha_H": "other"}, "alpha_h must be a number"),
         ({"grad_tol": -1}, "grad_tol must be"),

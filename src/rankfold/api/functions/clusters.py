@@ -95,4 +95,4 @@ def kmeans(
     ((60,), (2, 2))
     """
     how = {"n_init": n_init, "tol": tol, "passes": passes, "seed": seed, "batch_rows": batch_rows}
-    return run(KMEANS.task(opened(x, where), k, init=init, weights=weights, **how), where)
+    return run(KMEANS.task(opened(x, where), k=k, init=init, weights=weights, **how), where)

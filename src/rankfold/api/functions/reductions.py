@@ -322,5 +322,5 @@ def nmf(
     how = {"loss": loss, "solver": solver, "constraint_W": constraint_W, "constraint_H": constraint_H}
     penalties = {"alpha_W": alpha_W, "alpha_H": alpha_H, "l1_ratio": l1_ratio}
     ends = {"tol": tol, "grad_tol": grad_tol, "time_limit": time_limit, "passes": passes}
-    task = NMF.task(opened(x, where), rank, init=init, seed=seed, **counts, **how, **penalties, **ends)
+    task = NMF.task(opened(x, where), rank=rank, init=init, seed=seed, **counts, **how, **penalties, **ends)
     return run(task, where)
