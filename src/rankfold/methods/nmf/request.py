@@ -64,7 +64,9 @@ class FactorRequest:
             raise InputError(f"nmf has no parameter {', '.join(sorted(unknown))}")
         if arguments.get("alpha_h") == "same":
             arguments["alpha_h"] = arguments["alpha_w"]
-        for name in ("alpha_h", "constraint_w", "constraint_h"):
+        if "alpha_h" in arguments:
+            arguments["alpha_h"] = number("alpha_h", arguments["alpha_h"])
+        for name in ("constraint_w", "constraint_h"):
             if not isinstance(arguments.get(name, ""), str):
                 arguments[name] = number(name, arguments[name])
         return cls(**{name: value for name, value in arguments.items() if value is not None})
