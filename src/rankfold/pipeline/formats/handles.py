@@ -143,6 +143,8 @@ def open_hdf5(path: str | os.PathLike[str], mode: str = "r", **flags: Any) -> An
     ------
     UnfitFileError
         It is no file, or one of its links names something else.
+    ChunkError
+        It is damaged.
     """
     h5py = library("h5py", extra="formats", what=f"reading {path}")
     require_regular(path)
@@ -156,6 +158,9 @@ def open_hdf5(path: str | os.PathLike[str], mode: str = "r", **flags: Any) -> An
         file.visititems_links(look)
         for place in sorted(places):
             is_regular(place)
+    except RuntimeError as error:  # links that lead out of the file
+        file.close()
+        raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
     except BaseException:
         file.close()
         raise
