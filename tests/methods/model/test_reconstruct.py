@@ -239,7 +239,7 @@ def test_what_cannot_be_rebuilt_is_refused(tmp_path: Path) -> None:
     result = rf.svd(x, 3)
     for wrong, message in [
         ({"rank": 4}, "holds 3 components: ask for 1 to 3, or fit again with rank=4"),
-        ({"rank": 0}, "rank 0 was asked for"),
+        ({"rank": 0}, "rank must be at least 1, not 0"),
         ({"rank": 1.5}, "rank must be an integer"),
         ({"row_range": slice(300, None)}, "row_range 300:None holds none of the 300 rows"),
         ({"row_range": slice(0, 9, 2)}, "steps of 2"),
