@@ -169,7 +169,10 @@ def test_plans_are_made_before_anything_runs() -> None:
         ({"targets": labels()[:-1]}, "targets have shape .* but there are 500 rows|499 targets for 500 rows"),
         ({"targets": ["a"] * 3}, "there are 500 rows: give a label for each"),
         ({"targets": points()}, "has 6 columns: labels are a single one"),
-        ({"targets": labels(), "target_metric": "cosine"}, "target_metric 'cosine' is not known"),
+        (
+            {"targets": labels(), "target_metric": "cosine"},
+            "target_metric must be one of categorical, euclidean",
+        ),
         ({"targets": labels(), "target_weight": 1.5}, "target_weight must lie between 0"),
         ({"targets": np.full(ROWS, np.nan), "target_metric": "euclidean"}, "NaN"),
         ({"targets": labels() + 1j}, "complex"),
@@ -187,5 +190,5 @@ def test_other_graphs_are_refused() -> None:
     small = rf.fuzzy_graph(rf.knn(points()[:100], 5))
     with pytest.raises(rf.RankfoldError, match="first graph is of 500 rows, the second of 100"):
         rf.combine_graphs(one, small)
-    with pytest.raises(rf.RankfoldError, match="rule 'sum' is not known"):
+    with pytest.raises(rf.RankfoldError, match="rule must be one of intersection, union"):
         rf.combine_graphs(one, one, rule="sum")

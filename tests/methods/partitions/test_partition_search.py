@@ -228,9 +228,9 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
     [
         ({"metric": "inner_product"}, "rows of large norm have the largest inner products"),
         ({"metric": "manhattan"}, "takes euclidean, sqeuclidean, cosine and correlation, not manhattan"),
-        ({"min_recall": 1.0}, "min_recall must be a share from 0 to below 1, not 1.0"),
-        ({"min_recall": "most"}, "min_recall must be a share"),
-        ({"min_recall": np.nan}, "min_recall must be a share"),
+        ({"min_recall": 1.0}, "min_recall must be at least 0 and below 1, not 1.0"),
+        ({"min_recall": "most"}, "min_recall must be a number"),
+        ({"min_recall": np.nan}, "min_recall must be a finite number"),
         ({"partition_rows": 11}, r"partition_rows must be at least 2 \(k \+ 1\) = 12, not 11"),
         ({"partition_rows": 1.5}, "partition_rows"),
         ({"seed": -1}, "seed must lie in"),

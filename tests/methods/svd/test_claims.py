@@ -122,8 +122,6 @@ def test_values_that_float32_hides_come_with_a_warning_and_a_way_out(center: boo
     rng = np.random.default_rng(0)
     deviations = np.r_[1e8, np.ones(19)] if center else np.ones(20)
     x = (1e7 * (not center) + deviations * rng.standard_normal((500, 20))).astype("f4")
-    way_out = (
-        "^2 of 3 .* hides them: say --prec" if center else "^2 of 3 .* center the columns.* or say --prec"
-    )
+    way_out = "^2 of 3 .* hides them: say prec" if center else "^2 of 3 .* center the columns.* or say prec"
     with pytest.warns(rf.RankfoldWarning, match=way_out):
         rf.pca(x, 3, center=center, solver="krylov", tol=0.5, with_rows=False)

@@ -27,7 +27,7 @@ NEIGHBORS = 15
 
 Neighbors = Annotated[
     int | None,
-    Argument("of each row of a matrix, the row itself counted; 15 by default", least=2),
+    Argument("of each row of a matrix, the row itself counted; 15 by default", least=1),
 ]
 Metric = Annotated[
     str | None, Argument("by which neighbors in a matrix are found: one of knn; euclidean by default")

@@ -56,6 +56,7 @@ from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.fold import DeclaredFold
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
@@ -193,11 +194,16 @@ class Nonnegative:
             "rank", self.parameters.rank, lambda rank: self._with(rank=rank)._planned(device), budget
         )
 
+    def _cut(self, layout: Strategy) -> Cut:
+        """How the matrix is cut into panels."""
+        return layout.cut
+
     def _way_out(self, layout: Strategy, budget: Budget) -> str:
         """What else would fit, from ", or" on."""
-        if layout.cut.panel_rows <= 2 * layout.cut.grain_rows:
+        cut = self._cut(layout)
+        if cut.panel_rows <= 2 * cut.grain_rows:
             return ""
-        what = f"make panels of {layout.cut.panel_rows} {layout.view.orientation.value}"
+        what = f"make panels of {cut.panel_rows} {layout.view.orientation.value}"
         return cut_store(what, self._with_small_chunks()._planned(budget.device), budget)
 
     def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:

@@ -21,6 +21,7 @@ from rankfold.methods.nmf.weighted.sources import Weights
 from rankfold.methods.svd.strategy import Strategy, choose_strategy
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.data.view import Orientation
+from rankfold.pipeline.engine.blocks import Cut
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
 from rankfold.pipeline.errors import InputError
@@ -108,6 +109,10 @@ class WeightedNonnegative(RowWeightedNonnegative):
             small = ShapeOnly.plain(weights.source.shape, weights.source.dtype)
             weights = dataclasses.replace(weights, source=small)
         return dataclasses.replace(Nonnegative._with_small_chunks(self), weights=weights)
+
+    def _cut(self, layout: Strategy) -> Cut:
+        """Panels that are whole in the chunks of the weights too."""
+        return self._weighting(Model(self.parameters, layout.view, 1.0)).cut()
 
     def _way_out(self, layout: Strategy, budget: Budget) -> str:
         way_out = Nonnegative._way_out(self, layout, budget)
