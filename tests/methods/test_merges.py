@@ -81,14 +81,14 @@ def calls(folder: Path) -> Iterator[Callable[[], object]]:
 def test_every_sum_of_the_sweeps_of_every_call_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, made, seen = Sweep.run, list(calls(tmp_path)), set[str]()
+    run, made, seen = Sweep.make_total, list(calls(tmp_path)), set[str]()
 
     def watched(self: Sweep, *arguments: Any, **options: Any) -> Any:
         seen.add(type(self.fold).__name__)
         assert not forgotten(self.fold, self.fold.start()), type(self.fold).__name__
         return run(self, *arguments, **options)
 
-    monkeypatch.setattr(Sweep, "run", watched)
+    monkeypatch.setattr(Sweep, "make_total", watched)
     for call in made:
         call()
     assert {"Verify", "ProjectRows", "ProjectColumns", "NonnegativePass", "DivergencePass"} <= seen

@@ -51,7 +51,7 @@ def test_a_precision_is_part_of_the_identity(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"precision": "half"}, "precision 'half' is not one of float32, float64, tf32"),
+        ({"precision": "half"}, "precision must be one of float32, float64, tf32, not 'half'"),
         ({"precision": "tf32"}, "say solver='subspace', or leave out precision="),
         ({"precision": "tf32", "solver": "subspace"}, "which a CPU has not: say device='gpu'"),
     ],

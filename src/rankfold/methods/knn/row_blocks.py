@@ -20,7 +20,7 @@ from rankfold.methods.parts.finite import remedy
 from rankfold.methods.parts.panels import numbers
 from rankfold.methods.parts.sample import Sample
 from rankfold.pipeline.chunks.geometry import Span
-from rankfold.pipeline.data.dtypes import require_digits
+from rankfold.pipeline.data.dtypes import note_digits
 from rankfold.pipeline.data.places import place_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View, working_dtype
@@ -167,7 +167,7 @@ class BlockReader:
             return
         source_rows = np.empty(raw.shape, self.source.dtype)
         self.source.read_into(source_rows, (start, stop), whole)
-        require_digits(self.source.name, source_rows)
+        note_digits(self.source.name, source_rows)
         np.copyto(raw, numbers(source_rows), casting="same_kind")
 
     def _prepare(self, raw: Array, copy: Array | None, norms: Float64, scale: Float64) -> None:

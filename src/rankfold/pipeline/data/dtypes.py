@@ -9,6 +9,7 @@ converted as it is read.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import MOST_FILES, Source, absence_of, row_marks
 from rankfold.pipeline.errors import DataError, InputError
+
+LOG = logging.getLogger("rankfold")
 
 SUPPORTED_DTYPES = (
     "float16, float32, float64, complex64, complex128, integers of 8 to 64 bits with or without sign, and "
@@ -119,20 +122,43 @@ def beyond_floats(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def require_digits(name: str, numbers: npt.NDArray[Any]) -> None:
-    """Raise ``DataError`` for whole numbers that go on as floats, which do not hold all of their digits.
+    """Raise ``DataError`` for whole numbers of a table whose digits float64 does not hold.
+
+    They are names mostly, which nobody wants rounded.
+    """
+    if (number := _beyond_digits(numbers)) is not None:
+        raise DataError(
+            f"{name} holds whole numbers such as {number}, which float64 does not hold to the last "
+            "digit. Where they are names and no numbers, leave them out; else round them first, "
+            "x.astype(float) or an import with dtype='float64' (--dtype float64)"
+        )
+
+
+def note_digits(name: str, numbers: npt.NDArray[Any]) -> None:
+    """Warn of the same in a matrix of whole numbers, once for each matrix."""
+    if name not in _NOTED and (number := _beyond_digits(numbers)) is not None:
+        _NOTED.add(name)
+        LOG.warning(
+            "%s holds whole numbers such as %s, which are rounded to the 53 bits of float64: where they are "
+            "names and no numbers, leave them out",
+            name,
+            number,
+        )
+
+
+_NOTED: set[str] = set()
+
+
+def _beyond_digits(numbers: npt.NDArray[Any]) -> int | None:
+    """A whole number that float64 does not hold to the last digit, if there is one.
 
     Looks at the least and the most alone, which takes no memory. A power of two, as -2**63 that marks what is
     missing, is held.
     """
     if numbers.dtype.kind not in "iu" or numbers.dtype.itemsize < 8 or not numbers.size:
-        return
-    for number in (int(numbers.min()), int(numbers.max())):
-        if abs(number) > LARGEST_WHOLE and int(float(number)) != number:
-            raise DataError(
-                f"{name} holds whole numbers such as {number}, which float64 does not hold to the last "
-                "digit. Where they are names and no numbers, leave them out; else round them first, "
-                "x.astype(float) or an import with dtype='float64' (--dtype float64)"
-            )
+        return None
+    ends = (int(numbers.min()), int(numbers.max()))
+    return next((each for each in ends if abs(each) > LARGEST_WHOLE and int(float(each)) != each), None)
 
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._layouts import aligned_empty
-from rankfold.pipeline.data.dtypes import require_digits
+from rankfold.pipeline.data.dtypes import note_digits
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
@@ -87,7 +87,7 @@ class View:
             self.source.read_into(part, (start, stop), whole)
         else:
             self.source.read_into(part, whole, (start, stop))
-        require_digits(self.source.name, part)
+        note_digits(self.source.name, part)
 
     def lend(self, start: int, stop: int) -> Array | None:
         """Long rows ``start:stop`` where they lie, if that is in memory: not for folds that write to them."""
@@ -97,7 +97,7 @@ class View:
         spans = ((start, stop), (0, self.short))
         block: Array | None = lend(*(spans if self.orientation is Orientation.ROWS else spans[::-1]))
         if block is not None:
-            require_digits(self.source.name, block)
+            note_digits(self.source.name, block)
         return block
 
     def read_bytes(self, long_rows: int) -> int:

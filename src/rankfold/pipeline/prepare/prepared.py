@@ -18,7 +18,7 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.encoding import scratch
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks
-from rankfold.pipeline.data.dtypes import require_digits
+from rankfold.pipeline.data.dtypes import note_digits
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.picks import Selection, pick
 from rankfold.pipeline.data.selection import Readable, select
@@ -110,7 +110,7 @@ class PreparedSource(Readable, SamePlaces):
         purpose = f"unprepared {len(self.said)}"
         raw = scratch.get(purpose, count * width * raw_dtype.itemsize).view(raw_dtype).reshape(count, width)
         self.inner.read_into(raw, rows, read)
-        require_digits(self.name, raw)
+        note_digits(self.name, raw)
         step = max(1, BLOCK_BYTES // (width * self.dtype.itemsize))
         for top in range(0, count, step):
             block = raw[top : top + step].astype(self.dtype)
