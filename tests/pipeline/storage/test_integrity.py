@@ -533,7 +533,7 @@ def test_nothing_is_written_into_the_input(tmp_path: Path, option: str) -> None:
     store = to_zarr(tmp_path / "x.zarr.run", X, (500, 30))
     out = {"out": tmp_path / "x.zarr.run/r.zarr", "run": tmp_path / "x.zarr", "scratch": tmp_path / "r.zarr"}
     scratch = tmp_path / "x.zarr.run/scratch" if option == "scratch" else None
-    named = "--scratch" if option == "scratch" else "--out"
+    named = "scratch=" if option == "scratch" else "out="
     with pytest.raises(rf.RankfoldError, match=f"in, on or around its own input .*Choose another {named}"):
         rf.pca(store, rank=4, out=out[option], scratch=scratch)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.zarr.run"]

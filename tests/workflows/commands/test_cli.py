@@ -546,7 +546,7 @@ def test_neighbors_are_planned_and_wrong_requests_refused(tmp_path: Path, store:
     out = ("--out", tmp_path / "r.zarr")
     refused(tmp_path, 2, "knn has no rank", "plan", "knn", store, "--rank", 3)
     refused(tmp_path, 2, "ask for 1 to 1999", "knn", store, "--k", 2000, *out)
-    refused(tmp_path, 2, "metric 'cosinus' is not known", "knn", store, "--metric", "cosinus", *out)
+    refused(tmp_path, 2, "not 'cosinus' (did you mean 'cosine'?)", "knn", store, "--metric", "cosinus", *out)
     refused(tmp_path, 2, "symmetric must be", "knn", store, "--symmetric", "yes", *out)
     refused(tmp_path, 2, "there is no result at", "knn", store, "--base", tmp_path / "no.zarr", *out)
     refused(tmp_path, 3, "Give --memory", "knn", store, "--memory", "10MiB", *out)
