@@ -127,6 +127,9 @@ def test_a_mask_leaves_sums_of_whole_rows_as_they_were() -> None:
     log = (log - log.mean(axis=0)) / log.std(axis=0, ddof=1)
     np.testing.assert_allclose(result.singular_values[:], np.linalg.svd(log, compute_uv=False)[:3], rtol=1e-5)
     assert "take_columns(digest='" in result.attrs["input"]["prepare"]
+    assert "take_columns" not in repr(result)
+    assert "prepare_2" not in repr(result) + result._repr_html_()
+    assert "prepare_2_take_columns_of" in result
     # New rows come with all columns.
     np.testing.assert_allclose(rf.transform(result, x[:9]).scores[:], result.scores[:9], atol=1e-4)
 

@@ -300,10 +300,15 @@ class ResultLaw:
     request: Mapping[str, Fact] = field(default_factory=dict)
 
     def of(self, name: str) -> Law:
-        """The law of an array; arrays of prepared rows are named after their steps."""
-        if name.startswith("prepare_"):
+        """The law of an array."""
+        if is_of_step(name):
             return PREPARED.get(name.rpartition("_")[2], Law(types=(*NUMBER, *WHOLE)))
         return self.arrays.get(name, Law())
+
+
+def is_of_step(name: str) -> bool:
+    """Whether an array has what a step of a preparation measured: it is named after the step."""
+    return name.startswith("prepare_")
 
 
 SOURCES: list[Callable[[str], ResultLaw | None]] = []

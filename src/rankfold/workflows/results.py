@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankfold.pipeline.law import is_of_step
 from rankfold.pipeline.text import Lines
 from rankfold.pipeline.wording import in_command
 
@@ -223,10 +224,11 @@ def description(result: Result) -> Lines:
     result.require_whole()
     facts = result.attrs
     rows, columns = facts["input"]["shape"]
+    shown = (f"{name} {_shape(shape)}" for name, shape in _shapes(result).items() if not is_of_step(name))
     lines = [
         f"{result.path}: finished, {headline(result)}",
         f"input     {facts['input']['name']}, {rows} x {columns} {facts['input']['dtype']}",
-        f"arrays    {', '.join(f'{name} {_shape(shape)}' for name, shape in _shapes(result).items())}",
+        f"arrays    {', '.join(shown)}",
         f"made      {_when(result)}, by rankfold {facts['version']}",
     ]
     lines += [f"took      {line}" for line in took(result)]

@@ -67,6 +67,7 @@ class Picks:
     """Number of places of all runs up to and including each."""
 
     words: str
+    """What messages call them: ``columns 0:50,60``, or ``2000 columns`` where a list would be too long."""
 
     @property
     def count(self) -> int:
@@ -168,7 +169,9 @@ def pick(selection: Selection, length: int, *, what: str, name: str) -> Picks | 
         raise InputError(f"{name} has {length} {what}s: select_{what}s={words} keeps none of them")
     runs, ends = runs[runs[:, 1] > 0], ends[runs[:, 1] > 0]
     _require_distinct(runs, what, words)
-    return Picks(runs, ends, words)
+    count = int(ends[-1])
+    counted = f"{count} {what}{'s' * (count != 1)}"
+    return Picks(runs, ends, counted if words.endswith("...") else f"{what}s {words}")
 
 
 def _words(selection: Selection) -> str:

@@ -139,8 +139,7 @@ class SelectedSource(Readable, Wrapper):
     @property
     def name(self) -> str:
         """What messages call it: the matrix and what is kept."""
-        choices = (("rows", self.rows), ("columns", self.columns))
-        return f"{self.inner.name} [{', '.join(f'{what} {picks.words}' for what, picks in choices if picks)}]"
+        return f"{self.inner.name} [{', '.join(picks.words for picks in (self.rows, self.columns) if picks)}]"
 
     @property
     def shape(self) -> tuple[int, int]:

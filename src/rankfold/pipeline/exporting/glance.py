@@ -1,10 +1,14 @@
-"""A result at a glance: one line for a prompt, a table for a notebook, of printable text."""
+"""A result at a glance: one line for a prompt, a table for a notebook, of printable text.
+
+What steps of a preparation measured is left out of both: whoever looks for it finds it in ``Result.keys``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rankfold.pipeline.law import is_of_step
 from rankfold.pipeline.notebook import columns_table, facts_table
 from rankfold.pipeline.text import printable, shortened
 
@@ -14,7 +18,7 @@ SHOWN = ("method", "passes", "rank", "captured", "largest_error_estimate", "rela
 
 def one_line(facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
     """What was computed of what, its arrays, and how good it is."""
-    shapes = ", ".join(f"{name} {arrays[name].shape}" for name in sorted(arrays))
+    shapes = ", ".join(f"{name} {arrays[name].shape}" for name in _shown(arrays))
     quality = ""
     if "largest_error_estimate" in facts:
         quality = f"; largest error estimate {facts['largest_error_estimate']:.1e}"
@@ -37,9 +41,13 @@ def html_table(
         facts["prepare"] = known["prepare"]
     rows = [
         (name, _by(arrays[name].shape), arrays[name].dtype, ", ".join(dimensions(name)))
-        for name in sorted(arrays)
+        for name in _shown(arrays)
     ]
     return facts_table(attributes["kind"], facts) + columns_table(("array", "shape", "type", "axes"), rows)
+
+
+def _shown(arrays: Mapping[str, Any]) -> list[str]:
+    return sorted(name for name in arrays if not is_of_step(name))
 
 
 def _by(shape: Sequence[int]) -> str:

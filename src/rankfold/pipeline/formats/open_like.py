@@ -13,6 +13,7 @@ from rankfold.pipeline.data.places import attributes_of, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.law import is_of_step
 from rankfold.pipeline.prepare.alike import column_names, compare_units, with_columns
 from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_like
 
@@ -55,7 +56,7 @@ def open_like(x: object, result: Fit, whose: str) -> Source:
     if "missing_rows" in layout and not described(source):
         source = without_missing_rows(source, names_of(source, 0))
     compare_units(source, attributes_of_result(whose, result.attrs), whose)
-    names = [name for name in result if name.startswith("prepare_")] if steps else []
+    names = [name for name in result if is_of_step(name)] if steps else []
     fitted = {name: np.asarray(result[name][...]) for name in names}
     return prepare_like(with_columns(source, names_of_result(whose, result.attrs, 1), whose), steps, fitted)
 

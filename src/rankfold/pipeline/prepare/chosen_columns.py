@@ -168,6 +168,8 @@ class TakeColumns:
     """Of the numbers, which says in a result which they were."""
 
     name: ClassVar[str] = "take_columns"
+    in_name: ClassVar[bool] = False
+    """The name of the matrix says already which columns were taken."""
 
     def __post_init__(self) -> None:
         if self.columns is not None:

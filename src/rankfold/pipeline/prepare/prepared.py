@@ -70,7 +70,8 @@ class PreparedSource(Readable, SamePlaces):
         while isinstance(inner, Wrapper) and not isinstance(inner, PreparedSource):
             inner = inner.inner
         earlier = len(inner.said) if isinstance(inner, PreparedSource) else 0
-        return f"{self.inner.name} [{in_words(self.said[earlier:])}]"
+        said = _shown(self.said[earlier:])
+        return f"{self.inner.name} [{said}]" if said else self.inner.name
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -80,7 +81,8 @@ class PreparedSource(Readable, SamePlaces):
     @property
     def format(self) -> str:
         """Kind of store, and the steps."""
-        return f"{getattr(self.inner, 'format', type(self.inner).__name__)}, {in_words(self.said)}"
+        kind = str(getattr(self.inner, "format", type(self.inner).__name__))
+        return ", ".join(filter(None, (kind, _shown(self.said))))
 
     @property
     def column_grid(self) -> Grid:
@@ -279,6 +281,11 @@ def _prepared(inner: Source, steps: tuple[Step, ...], said: Steps, fitted: Fitte
             "first"
         )
     return prepared
+
+
+def _shown(said: Steps) -> str:
+    """Steps in words, without those that the name of the matrix says otherwise."""
+    return in_words(tuple(step for step in said if getattr(step, "in_name", True)))
 
 
 def _fills_zeros(steps: tuple[Step, ...]) -> bool:
