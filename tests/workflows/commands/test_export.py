@@ -26,9 +26,12 @@ def result(tmp_path: Path) -> Path:
 def test_a_result_goes_into_a_file(tmp_path: Path, result: Path) -> None:
     file = tmp_path / "cells.h5ad"
     run = rankfold("export", result, "--into", file)
-    assert run.exit_code == 0 and run.stdout == f"{file}: pca of array float32 (50, 8) added\n"
+    written = "varm['PCs'], obsm['X_pca'], uns['pca'], uns['rankfold']['pca']"
+    assert run.exit_code == 0
+    assert run.stdout == f"{file}: pca of array float32 (50, 8) added as {written}\n"
     run = rankfold("export", result, "--into", file, "--key-added", "mine", "--json")
-    assert json.loads(run.stdout) == {"result": str(result), "into": str(file)}
+    elements = ["varm/mine", "obsm/mine", "uns/mine", "uns/rankfold/mine"]
+    assert json.loads(run.stdout) == {"result": str(result), "into": str(file), "elements": elements}
     assert set(anndata.read_h5ad(file).obsm) == {"X_pca", "mine"}
     run = rankfold("export", result, "--into", tmp_path / "r.nc")
     assert run.exit_code == 0 and (tmp_path / "r.nc").exists()

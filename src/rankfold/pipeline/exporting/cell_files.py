@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,8 @@ from typing import Any, NamedTuple
 from rankfold.pipeline.data.names import Axis, distinct
 from rankfold.pipeline.durable import flush, flush_tree, rename, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, SourceNotFoundError
-from rankfold.pipeline.exporting.cells import FACTS, Cells, Claim, mark_of, require_free
+from rankfold.pipeline.exporting.cells import FACTS, Cells, Claim, cells_of, mark_of, require_free
+from rankfold.pipeline.exporting.outcome import Outcome
 from rankfold.pipeline.formats.cell_frames import index_of, is_records
 from rankfold.pipeline.formats.handles import library, open_hdf5
 from rankfold.pipeline.formats.hdf5 import close
@@ -40,19 +42,26 @@ Elements = Callable[[Cells], Mapping[str, Any]]
 """Elements for an object of so many observations and variables."""
 
 
-def write_into(path: Path, elements: Elements, *, overwrite: bool, in_place: bool) -> None:
-    """Add elements to a file or store.
+def write_into(
+    path: Path, result: Outcome, key: str | None, *, overwrite: bool, in_place: bool
+) -> tuple[str, ...]:
+    """Add a result to a file or store.
 
     Parameters
     ----------
     path : Path
         ``.h5ad``, or the folder of a Zarr store.
-    elements : function
-        Called with the numbers of observations and variables.
+    result, key
+        See ``cells_of``.
     overwrite : bool
         Whether elements of these names are replaced.
     in_place : bool
         Whether a file is changed where it lies, without a copy: a kill may then leave it damaged.
+
+    Returns
+    -------
+    tuple of str
+        Elements that were written, such as ``obsm/X_pca``.
 
     Raises
     ------
@@ -63,10 +72,20 @@ def write_into(path: Path, elements: Elements, *, overwrite: bool, in_place: boo
     library("anndata", extra="cells", what=f"writing into {path}")
     path = Path(os.path.realpath(path))  # what a link leads to is written, not the link
     require_cells(path)
+    elements = functools.partial(cells_of, result, key=key)
     if path.is_dir():
-        _write_into_store(path, elements, overwrite=overwrite)
-    else:
-        _write_into_file(path, elements, overwrite=overwrite, in_place=in_place)
+        return _write_into_store(path, elements, overwrite=overwrite)
+    return _write_into_file(path, elements, overwrite=overwrite, in_place=in_place)
+
+
+def in_python(element: str) -> str:
+    """An element as whoever reads the file names it.
+
+    >>> in_python("obsm/X_pca"), in_python("uns/rankfold/pca")
+    ("obsm['X_pca']", "uns['rankfold']['pca']")
+    """
+    part, *names = element.split("/")
+    return part + "".join(f"[{name!r}]" for name in names)
 
 
 def require_cells(path: Path) -> None:
@@ -162,7 +181,7 @@ def _reading(path: Path) -> Iterator[Any]:
 # HDF5 ---------------------------------------------------------------------------------------------
 
 
-def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_place: bool) -> None:
+def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_place: bool) -> tuple[str, ...]:
     if in_place:
         close(path)
     with _locked(path, os.O_RDWR, fcntl.LOCK_EX if in_place else fcntl.LOCK_SH):
@@ -175,7 +194,7 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
             with _opened(path, "r+", locking=False) as file:
                 _write_elements(file, found)
             flush(path)
-            return
+            return tuple(found)
         copy = path.with_name(f".{path.name}{WORK}")
         _require_room(path)
         with _locked(copy, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX):
@@ -188,6 +207,7 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
                 rename_durably(copy, path)
             finally:
                 remove(copy)
+    return tuple(found)
 
 
 @contextlib.contextmanager
@@ -231,7 +251,7 @@ def _require_room(path: Path) -> None:
 # Zarr ---------------------------------------------------------------------------------------------
 
 
-def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> None:
+def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> tuple[str, ...]:
     import zarr
 
     from rankfold.pipeline.chunks.regular_store import RegularStore
@@ -258,6 +278,7 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Non
     if _is_consolidated(path):
         zarr.consolidate_metadata(RegularStore(path), zarr_format=root.metadata.zarr_format)
         flush(path)
+    return tuple(found)
 
 
 def _replace(source: Path, target: Path, work: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,8 +66,7 @@ class Exports:
             annotate(cells, cells_of(self, taking, key_added), overwrite=overwrite)
             return cells
         path = Path(cells)
-        made = functools.partial(cells_of, self, key=key_added)
-        write_into(path, made, overwrite=overwrite, in_place=in_place)
+        write_into(path, self, key_added, overwrite=overwrite, in_place=in_place)
         return path
 
     def to_xarray(self: Outcome, like: Any = None, *, physical: bool = False) -> Any:

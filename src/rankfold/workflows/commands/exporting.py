@@ -46,8 +46,10 @@ def export(
     """Put a result where scanpy, xarray or a table goes on with it."""
     import rankfold
     from rankfold.pipeline.errors import InputError
+    from rankfold.pipeline.exporting.cell_files import in_python, write_into
     from rankfold.pipeline.exporting.frames import TABLES
 
+    elements: tuple[str, ...] = ()
     found = rankfold.open_result(result)
     if array is not None and into.suffix not in TABLES:
         raise InputError(f"--array is for {' and '.join(TABLES)} files, and {into} is none")
@@ -65,10 +67,11 @@ def export(
         option = "--physical" if like is None else "--like"
         raise InputError(f"{option} is for .nc files, and {into} is none")
     else:
-        made = found.to_anndata(into, key_added=key_added, overwrite=overwrite, in_place=in_place)
-        done = "added"
+        elements = write_into(into, found, key_added, overwrite=overwrite, in_place=in_place)
+        made, done = into, f"added as {', '.join(map(in_python, elements))}"
     if as_json:
-        say(json_text({"result": str(result), "into": str(made)}))
+        facts = {"elements": elements} if elements else {}
+        say(json_text({"result": str(result), "into": str(made), **facts}))
         return
     say(f"{made}: {found.attrs['kind']} of {found.attrs['input']['name']} {done}")
 
