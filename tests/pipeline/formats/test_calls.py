@@ -12,6 +12,7 @@ from stores import read
 
 import rankfold as rf
 from rankfold.pipeline.data.places import names_of
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 
 xarray = pytest.importorskip("xarray", reason="pip install xarray")
@@ -75,4 +76,8 @@ def test_calls_are_counted_by_sample(tmp_path: Path, guise: str, monkeypatch: py
         samples, variants = (names_of(source, axis) for axis in (0, 1))
         assert samples is not None and samples.labels is not None and samples.labels[3] == "S3"
         assert variants is not None and variants.labels is not None
-        assert variants.labels[:2].tolist() == ["X:5:A:CT", "rs1"]
+        assert variants.labels[:2].tolist() == ["X:5:A:CT_CT", "rs1_CT"]
+        data["variant_allele"][1] = ["CT", "A", ""]
+        data.to_zarr(tmp_path / "swapped.vcz", zarr_format=int(guise[-1]), consolidated=False)
+        with pytest.raises(InputError, match=r"no column 'rs1_CT'.*but 'rs1_A', which counts another allele"):
+            rf.transform(result, f"{tmp_path / 'swapped.vcz'}::call_genotype")

@@ -88,23 +88,43 @@ def test_components_are_those_of_calls_with_a_mark(tmp_path: Path) -> None:
     result, other = (rf.pca(each, 3, prepare="patterson") for each in (path, x))
     for name in ("singular_values", "components", "scores", "prepare_1_patterson_calls"):
         assert_array_equal(result[name], other[name])
-    with pytest.raises(NonFiniteError, match=r"row 'P\d+', column 'rs\d+'"):
+    with pytest.raises(NonFiniteError, match=r"row 'P\d+', column 'rs\d+_A'"):
         rf.pca(path, 3)
     rf.import_array(path, tmp_path / "x.zarr")
     again = rf.pca(tmp_path / "x.zarr", 3, prepare="patterson")
     np.testing.assert_allclose(again.singular_values, other.singular_values, rtol=1e-6)
-    assert labels(open_source(tmp_path / "x.zarr"), 1)[1] == "rs1"
+    assert labels(open_source(tmp_path / "x.zarr"), 1)[1] == "rs1_A"
     order = np.random.default_rng(1).permutation(VARIANTS)
     write(tmp_path / "new.bed", x[:5, order], variants=[f"1 rs{j} 0 {100 + j} A G" for j in order])
     new = rf.transform(result, tmp_path / "new.bed").scores
     np.testing.assert_allclose(new, result.scores[:5], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["rs{}", "."])
+def test_a_variant_whose_other_allele_is_counted_is_another_column(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, path = calls(missing=0), tmp_path / "x.bed"
+    fit = [f"1 {name.format(j)} 0 {100 + j} A G" for j in range(VARIANTS)]
+    write(path, x, variants=fit)
+    result = rf.pca(path, 2)
+    swapped = [line.replace("A G", "G A") if j == 7 else line for j, line in enumerate(fit)]
+    x[:, 7] = 2 - x[:, 7]
+    write(tmp_path / "new.bed", x, variants=swapped)
+    names = [f"{'1:107:A:G' if name == '.' else 'rs7'}_{counted}" for counted in "AG"]
+    aligned = "--ref-allele FIT.bim 6 2 --make-bed"
+    with pytest.raises(InputError, match=f"no column '{names[0]}'.*but '{names[1]}', which .*{aligned}"):
+        rf.transform(result, tmp_path / "new.bed")
+    monkeypatch.setattr("rankfold.pipeline.data.names.MOST_LABELS", VARIANTS - 1)  # so that there is a digest
+    with pytest.raises(InputError, match=f"labels along variant are others.*{aligned}"):
+        rf.transform(result, tmp_path / "new.bed")
+
+
 def test_names_are_those_of_samples_and_variants(tmp_path: Path) -> None:
     path = tmp_path / "x.bed"
     write(path, calls(3, 2), variants=["1 rs9 7 A G", "X . 0 12 AT A"])  # the first without centimorgans
     assert labels(open_source(path), 0) == ["P0", "P1", "P2"]
-    assert labels(open_source(path), 1) == ["rs9", "X:12:AT:A"]
+    assert labels(open_source(path), 1) == ["rs9_A", "X:12:A:AT_AT"]
     write(path, calls(3, 2), samples=["a 1 0 0 0 -9", "b 1 0 0 0 -9", "", "b 2 0 0 0 -9"])
     assert labels(open_source(path), 0) == ["a_1", "b_1", "b_2"]
     before = open_source(path).fingerprint()

@@ -286,6 +286,11 @@ class Names:
         return self._whole if self.places is None else len(self.places)
 
     @property
+    def are_variants(self) -> bool:
+        """Whether they are variants of genomes, whose names end in the allele that is counted."""
+        return len(self.axes) == 1 and self.axes[0].name in ("variant", "variants")
+
+    @property
     def _whole(self) -> int:
         return math.prod(axis.length for axis in self.axes)
 
@@ -453,14 +458,32 @@ def find_places(
     try:
         places = own.find(wanted)
     except ValueError as error:
+        remedy = _SAME_ALLELES if own.are_variants and wanted.are_variants else remedy
         raise InputError(f"{one}s of {name} are not those of {whose}: {error}{remedy}") from None
     if (places < 0).any():
         first = int(np.argmax(places < 0))
         found = f"has two {one}s" if places[first] == -2 else f"has no {one}"
+        remedy = _other_allele(own, wanted, first) or remedy
         raise InputError(
             f"{name} {found} {wanted.word(first)}, which is {one} {first} (from 0) of {whose}{remedy}"
         )
     return places
+
+
+_SAME_ALLELES = (
+    ". Names of variants end in the allele that is counted. Bring files to the same: "
+    "`plink2 --bfile NEW --ref-allele FIT.bim 6 2 --make-bed --out ALIGNED`, and VCF to one reference"
+)
+
+
+def _other_allele(own: Names, wanted: Names, number: int) -> str:
+    """What to do where one that is wanted is there, but another allele of it is counted; else nothing."""
+    if not (own.are_variants and wanted.are_variants) or own.labels is None:
+        return ""
+    name, _, counted = wanted.title(number).rpartition("_")
+    pairs = ((each, each.rpartition("_")) for each in map(str, own.labels))
+    found = [each for each, (variant, _, allele) in pairs if variant == name and allele != counted]
+    return f", but {found[0]!r}, which counts another allele{_SAME_ALLELES}" if name and found else ""
 
 
 def names_as_json(

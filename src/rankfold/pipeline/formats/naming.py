@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from rankfold.pipeline.data.allele_counts import NO_NAMES, variant_name
 from rankfold.pipeline.data.names import (
     Axis,
     Names,
@@ -60,9 +61,6 @@ FRAMES = {
 
 LOOM = ("matrix", "row_attrs", "col_attrs")
 """What a file of loom holds."""
-
-NO_NAMES = ("", ".")
-"""What VCF says of a variant without a name."""
 
 LOOM_LABELS = ("row_attrs/Gene", "col_attrs/CellID")
 
@@ -173,21 +171,23 @@ def labels_of_calls(root: Any, axis: str) -> Any:
 
 
 class VariantLabels:
-    """Names of variants, read by the slice; of those without one ``CONTIG:POSITION:REF:ALT``."""
+    """Names of variants with the alleles that are counted, read by the slice; see ``variant_name``."""
 
     def __init__(self, root: Any) -> None:
         self.root, self.shape = root, root["variant_id"].shape
 
     def __getitem__(self, span: slice) -> list[str]:
         names = [text_of(name) for name in self.root["variant_id"][span]]
-        if all(name not in NO_NAMES for name in names):
-            return names
-        contigs = [text_of(name) for name in self.root["contig_id"][:]]
-        fields = ("variant_contig", "variant_position", "variant_allele")
-        places = zip(names, *(self.root[field][span] for field in fields), strict=True)
+        if "variant_allele" not in self.root and not set(names) & set(NO_NAMES):
+            return names  # nothing says which allele is counted
+        listed = ([text_of(each) for each in line] for line in self.root["variant_allele"][span])
+        alleles = [[each for each in line if each] for line in listed]
+        places: Sequence[tuple[object, ...]] = [()] * len(names)
+        if set(names) & set(NO_NAMES):
+            contigs = [text_of(name) for name in self.root["contig_id"][:]]
+            fields = (self.root[field][span] for field in ("variant_contig", "variant_position"))
+            places = [(contigs[contig], position) for contig, position in zip(*fields, strict=True)]
         return [
-            ":".join((contigs[contig], str(position), *(text_of(allele) for allele in alleles if allele)))
-            if name in NO_NAMES
-            else name
-            for name, contig, position, alleles in places
+            variant_name(place, name, every, every[1:])
+            for place, name, every in zip(places, names, alleles, strict=True)
         ]

@@ -2,7 +2,8 @@
 
 Two bits for each genotype, four to a byte, the first in the lowest bits; each variant (or, in an old order,
 each sample) begins with a byte of its own. Numbers are how many copies of the first allele of ``.bim``, A1, a
-sample has: 2, 1, 0, or NaN where the call is missing, as bed-reader and ``plink --recode A`` count.
+sample has: 2, 1, 0, or NaN where the call is missing, as bed-reader and ``plink --recode A`` count. Which
+allele is A1 may differ between files, so that names of variants end in it.
 
 What is read is unpacked by a table of 256 bytes into a small buffer, and turned from there where variants lie
 together. Nothing in the file says how many samples and variants there are: lines of the other two are counted
@@ -26,6 +27,7 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.encoding import scratch
 from rankfold.pipeline.chunks.geometry import Piece, Span
 from rankfold.pipeline.chunks.reads import SCRATCH_BYTES, TURN_BYTES, read_rectangle
+from rankfold.pipeline.data.allele_counts import variant_name
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.names import Axis, Names
@@ -243,6 +245,6 @@ def _sample_names(path: str) -> Iterator[str]:
 
 
 def _variant_names(path: str) -> Iterator[str]:
-    """Names of variants; of those without one ``CHROMOSOME:POSITION:A1:A2``."""
+    """Names of variants with the allele that is counted; see ``variant_name``."""
     for chromosome, name, *_, position, counted, other in _fields(path, VARIANT_FIELDS):
-        yield name if name != "." else f"{chromosome}:{position}:{counted}:{other}"
+        yield variant_name((chromosome, position), name, (counted, other), (counted,))
