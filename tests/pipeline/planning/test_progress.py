@@ -138,6 +138,30 @@ def test_a_stage_is_named_before_its_sweep() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sweep", "line"),
+    [
+        ("lanczos", "iterating in memory: 100 %"),
+        ("iterations", "iterating in memory: 40 of 40 steps"),
+        ("filters", "eigenvectors of the graph: 100 %"),
+    ],
+)
+def test_what_goes_along_no_rows_counts_none(sweep: str, line: str) -> None:
+    with stderr(io.StringIO()) as told, SweepProgress() as bar:
+        bar(sweep, 40, 40)
+    assert told.getvalue().splitlines()[0] == line
+
+
+def test_sweeps_that_come_again_in_each_round_have_one_line() -> None:
+    x = np.broadcast_to(np.float32(0), (60_000, 64))
+    lines = str(rf.plan("knn", x, k=10, min_recall=0.9)).splitlines()
+    assert [line.split("  ")[0] for line in lines if "partitions" in line and "over matrix" in line] == [
+        *("filling partitions 1 over matrix", "sending rows to other partitions 1 over matrix"),  # likely
+        "filling partitions 2 to 8, each over matrix",
+        "sending rows to other partitions 2 to 8, each over matrix",
+    ]
+
+
+@pytest.mark.parametrize(
     ("kind", "options"),
     [("svd", {"solver": name}) for name in ("gram", "krylov", "subspace", "sketch", "tsqr")]
     + [("nmf", {}), ("knn", {}), ("knn", {"solver": "approximate"}), ("qr", {}), ("index", {})],

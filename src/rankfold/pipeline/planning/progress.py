@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rankfold.pipeline.engine.run import Progress
 from rankfold.pipeline.errors import ArgumentError
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
-from rankfold.pipeline.planning.sweep_words import over_matrix, words_of
+from rankfold.pipeline.planning.sweep_words import over_matrix, unit_of, words_of
 from rankfold.pipeline.text import printable
 from rankfold.pipeline.units import about, format_bytes
 
@@ -193,16 +193,17 @@ class SweepProgress:
             return
         if self._plan is not None and self._forecast.plan is None:
             self._forecast.plan = self._plan()
-            self._unit = _unit_of(self._forecast.plan)
+            self._unit = _lines_of(self._forecast.plan)
+        unit = unit_of(sweep, self._unit)
         title = printable(f"{stage}: " * bool(stage) + self._forecast.title(sweep))
         speed = (done - before) / (now - began) if now > began else 0.0
-        rate = f"{self._amount(speed)}/s" if speed > 0 else ""
+        rate = f"{_amount(speed, unit)}/s" if speed > 0 and unit != "%" else ""
         left = self._time_left(done, total, speed)
         if self._live:
             self._draw(name, title, done, total, rate, left)
         elif done == total or now - self._reports.get(name, began) >= LINE_SECONDS:
             self._reports[name] = now
-            parts = [f"{title}: {self._count(done)} of {self._amount(total)}", rate, left]
+            parts = [f"{title}: {_position(done, total, unit)}", rate, left]
             # Nobody may be listening any more: no reason to stop working.
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 sys.stderr.write(printable(", ".join(filter(None, parts))) + "\n")
@@ -240,13 +241,6 @@ class SweepProgress:
         if seconds is not None:
             return f"about {about(seconds)} left in all" if seconds >= 1 else ""
         return f"{about((total - done) / speed)} left" if speed > 0 and done < total else ""
-
-    def _amount(self, count: float) -> str:
-        """A number of what is counted, with its unit."""
-        return self._count(count) if self._unit == "bytes" else f"{count:,.0f} {self._unit}"
-
-    def _count(self, count: float) -> str:
-        return format_bytes(count) if self._unit == "bytes" else f"{count:,.0f}"
 
 
 @contextlib.contextmanager
@@ -291,6 +285,18 @@ def _has_widgets() -> bool:
     return True
 
 
-def _unit_of(plan: Plan) -> str:
-    """What the sweeps of a plan count."""
+def _lines_of(plan: Plan) -> str:
+    """Along what the sweeps of a plan go."""
     return plan.orientation if plan.orientation in ("rows", "columns") else "rows"
+
+
+def _position(done: int, total: int, unit: str) -> str:
+    """How much of a sweep is done."""
+    if unit == "%":
+        return f"{100 * done / total if total else 100:.0f} %"
+    return f"{format_bytes(done) if unit == 'bytes' else f'{done:,.0f}'} of {_amount(total, unit)}"
+
+
+def _amount(count: float, unit: str) -> str:
+    """A number of what is counted, with its unit."""
+    return format_bytes(count) if unit == "bytes" else f"{count:,.0f} {unit}"

@@ -51,6 +51,7 @@ WORDS = {
     "check": "residuals",
     "whole": "reading the matrix",
     "lanczos": "iterating in memory",
+    "iterations": "iterating in memory",
     "search": "searching partitions",
     "merge": "merging lists",
     "assign": "filling partitions",
@@ -61,6 +62,9 @@ WORDS = {
     "queries": "neighbors of queries",
 }
 """By name of a sweep."""
+
+SHARES = ("lanczos", "filters")
+"""Sweeps that tell which share is done, in no unit: how many steps there will be is not known."""
 
 STEMS = {
     "reflections": "triangular factor again",
@@ -89,6 +93,15 @@ def words_of(name: str) -> str:
         return f"{ROUND_WORDS[match[1]]} {match[2]}"
     stem = re.split(r"[- ]", name, maxsplit=1)[0]
     return WORDS.get(name) or (STEMS.get(stem, name) if stem != name else name)
+
+
+def unit_of(name: str, lines: str) -> str:
+    """What a sweep counts: ``lines``, which are rows or columns, unless it does not go along these.
+
+    >>> unit_of("gram", "rows"), unit_of("iterations", "rows"), unit_of("lanczos", "rows")
+    ('rows', 'steps', '%')
+    """
+    return "%" if name in SHARES else "steps" if name == "iterations" else lines
 
 
 def over_matrix(name: str) -> bool:

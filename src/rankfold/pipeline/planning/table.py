@@ -112,15 +112,40 @@ def _pairs(plan: Plan) -> tuple[str, ...]:
 
 
 def _groups(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
-    """Sweeps that follow each other and cost the same, under one name and with the cost of each."""
-    groups: list[list[Pass]] = []
-    for p in passes:
-        if groups and dataclasses.replace(groups[-1][0], name=p.name) == p:
-            groups[-1].append(p)
-        else:
-            groups.append([p])
+    """Sweeps that come again and cost the same, under one name and with the cost of each."""
+    groups: list[tuple[Pass, ...]] = []
+    while passes:
+        period, times = _repetition(passes)
+        groups += [passes[start : period * times : period] for start in range(period)]
+        passes = passes[period * times :]
     names = [[words_of(p.name) for p in group] for group in groups]
     return [
         (first[0] if len(first) == 1 else f"{first[0]} to {first[-1].rpartition(' ')[2]}, each", group[0])
         for first, group in zip(names, groups, strict=True)
     ]
+
+
+def _repetition(passes: tuple[Pass, ...]) -> tuple[int, int]:
+    """How many sweeps come again at once, one or the two of a round, and how many times they come."""
+    for period in (1, 2):
+        times = 1
+        while _comes_again(passes[:period], passes[period * times : period * (times + 1)]):
+            times += 1
+        if times > 1:
+            return period, times
+    return 1, 1
+
+
+def _comes_again(first: tuple[Pass, ...], other: tuple[Pass, ...]) -> bool:
+    """Whether sweeps are others by their names alone; those of a round by its number."""
+    return len(first) == len(other) and all(
+        dataclasses.replace(one, name=two.name) == two
+        and (len(first) == 1 or _without_number(one.name) == _without_number(two.name) != "")
+        for one, two in zip(first, other, strict=True)
+    )
+
+
+def _without_number(name: str) -> str:
+    """The words of a sweep before its number; nothing of one that has none."""
+    words, _, number = words_of(name).rpartition(" ")
+    return words if number.isdecimal() else ""

@@ -231,19 +231,21 @@ def _apart(heights: Float64, least: float) -> Float64:
     return positions
 
 
-def errors_by_pass(
+def errors_by_step(
     errors: Sequence[float | None],
     tolerance: float | None,
     title: str,
     theme: Theme,
     width: int = WIDTH,
+    *,
+    step: str = "pass",
 ) -> Figure:
-    """Estimated error after each pass over the matrix, and the one that was asked for."""
+    """Estimated error after each pass over the matrix, or step in memory, and the one that was asked for."""
     figure = new_figure(520, title, theme, width)
     axes = place_axes(figure, 150, 20, width - 150 - MARGIN, 400)
     points = [(i + 1, e) for i, e in enumerate(errors) if e is not None and np.isfinite(e) and e > 0]
-    passes, values = zip(*points, strict=True)
-    axes.plot(passes, values, color=theme.accent, marker="o", markersize=5, linewidth=1.4)
+    places, values = zip(*points, strict=True)
+    axes.plot(places, values, color=theme.accent, marker="o", markersize=5, linewidth=1.4)
     if tolerance:
         axes.axhline(tolerance, color=theme.second, linewidth=1.2, linestyle="--")
         axes.text(1, tolerance, " asked", va="bottom", fontsize=8.5, color=theme.second)
@@ -251,7 +253,7 @@ def errors_by_pass(
         axes.set_yscale("log")
     else:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.7g}")
-    axes.set_xlabel("pass", color=theme.muted, fontsize=9)
+    axes.set_xlabel(step, color=theme.muted, fontsize=9)
     axes.xaxis.set_major_locator(whole_numbers(10))
     quiet(axes, theme, grid="y")
     return figure

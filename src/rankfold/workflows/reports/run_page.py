@@ -36,7 +36,7 @@ from rankfold.workflows.flows.record import Record
 from rankfold.workflows.operations.whereabouts import find_work
 from rankfold.workflows.reports import tables
 from rankfold.workflows.reports.charts import (
-    errors_by_pass,
+    errors_by_step,
     memory_bars,
     roofline,
     speedups,
@@ -284,9 +284,16 @@ def _results(one: History) -> Iterator[Picture]:
     history = one.facts.get("errors") or one.facts.get("convergence") or []
     if sum(1 for error in history if error) > 1:
         tolerance = None if "errors" in one.facts else one.facts["request"].get("tol")
-        draw = functools.partial(errors_by_pass, history, tolerance, f"Convergence of {one.name}")
+        passes = one.facts["passes"]
+        in_memory = len(history) > passes
         caption = "Error after each pass over the matrix, as estimated from it."
-        yield draw_chart(draw, title="Convergence", caption=caption, alt=f"Errors of {len(history)} passes")
+        if in_memory:
+            again = f"{passes} pass{'es' * (passes != 1)} over the matrix"
+            caption = f"Error after each step in memory, as estimated from it, with {again} in all."
+        step = "step in memory" if in_memory else "pass"
+        title = f"Convergence of {one.name}"
+        draw = functools.partial(errors_by_step, history, tolerance, title, step=step)
+        yield draw_chart(draw, title="Convergence", caption=caption, alt=f"Error after each {step}")
 
 
 def draw_chart(draw: Any, *, title: str, caption: str, alt: str) -> Picture:
