@@ -235,12 +235,15 @@ def test_odd_coordinates_are_drawn_without_a_warning(tmp_path: Path, theme, rows
         assert image.std() > 0
 
 
-@pytest.mark.parametrize("color", ["labels", "words", "values", "one value", "most are missing", "bool"])
+@pytest.mark.parametrize(
+    "color", ["labels", "more words than colors", "words", "values", "one value", "most are missing", "bool"]
+)
 @pytest.mark.parametrize("rows", [40, MANY])
 def test_rows_are_colored(tmp_path: Path, color: str, rows: int) -> None:
     row = np.arange(rows)
     colors = {
         "labels": row % 30,
+        "more words than colors": np.array([f"w{i}" for i in range(130)])[row % 130],
         "words": np.array(["a word that is much longer than any legend", "b"])[row % 2],
         "values": row / 7,
         "one value": np.full(rows, 3.0),
@@ -253,8 +256,13 @@ def test_rows_are_colored(tmp_path: Path, color: str, rows: int) -> None:
         assert pixels(figure._repr_png_())[..., :3].std() > 0
     legend = figure.axes[0].get_legend()
     assert (legend is None) == (colors.dtype.kind == "f")
-    if color == "labels":
-        assert [text.get_text() for text in legend.get_texts()][-1] == "18 others"
+    if legend is not None:
+        names = [text.get_text() for text in legend.get_texts()]
+        assert len(names) == min(len(set(colors.tolist())), 101)
+        assert (names[-1] == "30 others") == (color == "more words than colors" and rows > 130)
+        canvas = figure.canvas.get_renderer()
+        box, page = legend.get_window_extent(canvas), figure.bbox
+        assert box.x1 <= page.x1 and box.y0 >= 0
 
 
 @pytest.mark.parametrize("name", ["$", "$\\frac{$", "a $x$ b", "_hidden", "two\nlines", "{}"])

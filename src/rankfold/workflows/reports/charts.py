@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankfold.pipeline.exporting.plots.canvas import (
-    HUES,
     MARGIN,
     WIDTH,
     Theme,
@@ -24,6 +23,7 @@ from rankfold.pipeline.exporting.plots.canvas import (
     short,
     whole_numbers,
 )
+from rankfold.pipeline.exporting.plots.palette import HUES
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.reports.history import History, Period, Segment, periods
 from rankfold.workflows.reports.measures import group_sweeps

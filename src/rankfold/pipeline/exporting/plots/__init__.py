@@ -12,6 +12,7 @@ curves       what falls from one to the next: singular values, inertia
 density      points counted on a grid
 coordinates  which coordinates, read by blocks
 row_colors   labels or values of rows
+palette      colors of labels
 row_columns  where these are read from
 canvas       figures without global state, light and dark
 files        figures as files

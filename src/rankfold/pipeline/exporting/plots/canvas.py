@@ -73,12 +73,6 @@ DARK = Theme(
     "#161b22", "#e6edf3", "#9aa4af", "#30363d", "#56b4e9", "#e69f00", ("#1f4a66", "#56b4e9", "#f4fbff")
 )
 
-HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933")
-"""Of categories in their order (Okabe, Ito and one more): told apart by all eyes, on light and on dark."""
-
-MORE_HUES = ("#5b4fc4", "#a3324f", "#5f7f1f", "#c9b458", "#aa4499")
-"""Of further ones, after Tol's palettes: the more there are, the nearer are some of them."""
-
 
 def new_figure(height: int, title: str, theme: Theme, width: int = WIDTH) -> Figure:
     """A figure of ``width`` by ``height`` pixels below a title of ``TITLE`` more, which notebooks show."""

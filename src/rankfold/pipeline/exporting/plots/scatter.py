@@ -15,9 +15,7 @@ import numpy.typing as npt
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.plots.canvas import (
     BAR_WIDTH,
-    HUES,
     LIGHT,
-    MORE_HUES,
     Theme,
     color_bar,
     drawn,
@@ -28,6 +26,7 @@ from rankfold.pipeline.exporting.plots.canvas import (
 )
 from rankfold.pipeline.exporting.plots.coordinates import Points
 from rankfold.pipeline.exporting.plots.density import Extent, Grid, count_points, extent_of
+from rankfold.pipeline.exporting.plots.palette import MOST_HUES, NO_LABEL, hues, rgb
 from rankfold.pipeline.exporting.plots.row_colors import Labels, Values
 
 if TYPE_CHECKING:
@@ -50,9 +49,6 @@ FLATTEST = 0.4
 BIN_PIXELS = {200_000: 4, 2_000_000: 3}
 """Pixels along a bin, for so many points at most; 2 beyond."""
 
-NO_LABEL = "#b9bfc6"
-"""Color of rows without a label, or of labels too many for one of their own."""
-
 SIGN_PIXELS, NAME_PIXELS = 17, 34
 """About what a sign of a name takes across, and a name upwards."""
 
@@ -64,6 +60,9 @@ STEPS = sorted(range(-3, 4), key=abs)
 
 MOST_SIGNS_INSIDE = 16
 """Of a label among the points."""
+
+ENTRY_PIXELS = 38
+"""Upwards from one entry of a legend to the next."""
 
 FAINTEST = 0.4
 """Opacity of a bin of one point that has a color."""
@@ -109,8 +108,14 @@ class Scatter:
         """Pixels right of the axes."""
         least = 40 if self.points.view is None else 260
         if isinstance(self.color, Labels):
-            return max(least, 110 + 14 * max(map(len, (*self.legend.names, short(self.color_name)))))
+            text = 14 * max(map(len, (*self.legend.names, short(self.color_name))))
+            return max(least, 110 + text + (105 + text) * (self.legend_columns - 1))
         return least if self.color is None and self.positions is not None else max(least, 230)
+
+    @property
+    def legend_columns(self) -> int:
+        """Columns of the legend, each as high as the axes at most."""
+        return -(-len(self.legend.names) // max(1, self.size[1] // ENTRY_PIXELS - 1))
 
     @property
     def size(self) -> tuple[int, int]:
@@ -137,7 +142,7 @@ class Scatter:
         if self.points.view is not None:
             _draw_axes_of_space(axes, self.points, self.size, theme)
         if isinstance(self.color, Labels):
-            _draw_legend(axes, self.legend, self.color_name, theme)
+            _draw_legend(axes, self.legend, self.color_name, self.legend_columns, theme)
             self._draw_names(axes, self.color, theme)
         elif shown is not None:
             words = self.color_name if self.color is not None else "rows in a bin"
@@ -276,14 +281,13 @@ def _legend_of(color: Labels | Values | None) -> Legend:
     """The most frequent labels get a color each; the others share one."""
     if not isinstance(color, Labels):
         return Legend((), (), np.zeros((1, 3), np.int64), np.zeros(0, np.int64))
-    hues = HUES + MORE_HUES
     counts = color.counts[:-1]
-    chosen = np.sort(np.argsort(-counts, kind="stable")[: len(hues)])
+    chosen = np.sort(np.argsort(-counts, kind="stable")[:MOST_HUES])
     chosen = chosen[counts[chosen] > 0]
-    palette = np.tile(_rgb(NO_LABEL), (len(counts) + 1, 1))
+    palette = np.tile(rgb(NO_LABEL), (len(counts) + 1, 1))
     names, colors = [], []
-    for label, hue in zip(chosen, hues, strict=False):
-        palette[label] = _rgb(hue)
+    for label, hue in zip(chosen, hues(len(chosen)), strict=True):
+        palette[label] = rgb(hue)
         names.append(short(color.names[label]))
         colors.append(hue)
     others = int((counts > 0).sum()) - len(chosen)
@@ -295,12 +299,8 @@ def _legend_of(color: Labels | Values | None) -> Legend:
     return Legend(tuple(names), tuple(colors), palette, order)
 
 
-def _rgb(color: str) -> npt.NDArray[np.int64]:
-    return np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)], np.int64)
-
-
 def _rgba(color: str) -> Float64:
-    return np.append(_rgb(color) / 255, 1.0)
+    return np.append(rgb(color) / 255, 1.0)
 
 
 # Beside the axes --------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def _scale(color: Values) -> Any:
     return ScalarMappable(Normalize(color.low, high), shades)
 
 
-def _draw_legend(axes: Axes, legend: Legend, name: str, theme: Theme) -> None:
+def _draw_legend(axes: Axes, legend: Legend, name: str, columns: int, theme: Theme) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
@@ -329,6 +329,7 @@ def _draw_legend(axes: Axes, legend: Legend, name: str, theme: Theme) -> None:
         handles,
         ["label"] * len(handles),
         title=short(name),
+        ncols=columns,
         loc="upper left",
         bbox_to_anchor=(1.0, 1.0),
         frameon=False,
