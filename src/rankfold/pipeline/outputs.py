@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankfold.pipeline.durable import exchange, flush, flush_names, rename, rename_new
-from rankfold.pipeline.errors import OutputError, RankfoldError
+from rankfold.pipeline.errors import OutputError, RankfoldError, SourceNotFoundError
 from rankfold.pipeline.regular import open_regular
 from rankfold.pipeline.removal import remove
 
@@ -88,6 +88,16 @@ class FileOutput:
         with self.draft() as draft:
             draft.write_bytes(content)
         return self.path
+
+
+def require_finished(path: str | Path) -> None:
+    """Raise ``SourceNotFoundError`` where nothing is at a path but the run of what is to be there."""
+    path = Path(path)
+    if path.name and not path.exists() and path.with_name(f"{path.name}.run").is_dir():
+        raise SourceNotFoundError(
+            f"{path} is not finished: the command or call that writes it goes on from what there is, when it "
+            f"is given again. `rankfold info {path}` says how far it is"
+        )
 
 
 def file_output(path: Path, foreign: Foreign, *, replaces: bool) -> FileOutput:

@@ -13,9 +13,10 @@ from types import SimpleNamespace
 import pytest
 from flow_commands import begun, rankfold
 
+import rankfold as rf
 from rankfold.cluster.slurm.leftovers import forget, read_note
 from rankfold.cluster.slurm.queue import QueuedJob
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, SourceNotFoundError
 from rankfold.pipeline.storage import lock as locks
 from rankfold.workflows.flows.record import Record
 from rankfold.workflows.operations import ending, status, whereabouts
@@ -94,8 +95,24 @@ def test_a_path_is_resolved_once(flow: Path) -> None:
     assert by_file.folder == by_folder.folder == results and by_folder.workflow == "cells"
     assert dict(by_file.methods) == {"components": "pca", "near": "knn"}
     assert not alone.workflow and alone.output == find_work(flow.parent / "out.zarr.run").output == out
-    told = rankfold("status", out)
-    assert told.exit_code == 0 and "out.zarr: not finished (nothing was computed yet)" in told.stdout
+    for command in ("status", "info"):
+        told = rankfold(command, out)
+        assert told.exit_code == 0 and "out.zarr: not finished (nothing was computed yet)" in told.stdout
+    attempt = {
+        "started": "2026-01-02T03:04:05Z",
+        "command": "rankfold pca x.npy",
+        "folder": "/data",
+        "plan": {},
+    }
+    written(flow.parent / "out.zarr.run" / "run.json", {"attempts": [attempt]})
+    assert rankfold("info", out).stdout.splitlines()[1:] == [
+        "in        /data",
+        "command   rankfold pca x.npy",
+    ]
+    with pytest.raises(SourceNotFoundError, match=r"out.zarr is not finished"):
+        rf.open(out)
+    with pytest.raises(SourceNotFoundError, match=r"out.zarr is not finished"):
+        rf.open_result(out)
     for path in (flow.parent / "x.zarr", flow.parent):
         with pytest.raises(InputError, match="no workflow has run here"):
             find_work(path)

@@ -18,6 +18,7 @@ from rankfold.pipeline.errors import (
     SourceNotFoundError,
     UnfitFileError,
 )
+from rankfold.pipeline.outputs import require_finished
 from rankfold.pipeline.regular import is_regular, read_json
 
 MOST_NAMES = 8
@@ -101,6 +102,7 @@ def require_path(path: str) -> None:
     folder, leaf = os.path.split(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise SourceNotFoundError(f"{path} does not exist, nor does the folder {folder}")
+    require_finished(path)
     near = difflib.get_close_matches(leaf, os.listdir(folder), n=1)
     hint = f". Did you mean {os.path.join(os.path.dirname(path), near[0])}?" if near else ""
     raise SourceNotFoundError(f"{path} does not exist{hint}")

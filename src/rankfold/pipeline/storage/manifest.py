@@ -18,6 +18,7 @@ from typing import Any
 
 from rankfold.pipeline.chunks.absence import chunk_count
 from rankfold.pipeline.errors import DamagedStateError, DataError, InputError, SourceNotFoundError
+from rankfold.pipeline.outputs import require_finished
 from rankfold.pipeline.regular import TABLE_BYTES, open_regular, read_json
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import atomic_file
@@ -204,6 +205,7 @@ def changed_files(path: Path) -> list[str]:
         There is no such folder.
     """
     if not path.exists():
+        require_finished(path)
         raise SourceNotFoundError(f"there is no result at {path}")
     if not path.is_dir() or not ((path / NAME).exists() or (path / "zarr.json").exists()):
         raise InputError(f"{path} is not a result of rankfold")

@@ -19,6 +19,7 @@ from rankfold.pipeline.errors import ArgumentError, DataError, InputError, Sourc
 from rankfold.pipeline.exporting.exports import Exports
 from rankfold.pipeline.exporting.glance import html_table, one_line
 from rankfold.pipeline.law import Facts, MissingError, axis_names, require_arrays, require_facts, result_law
+from rankfold.pipeline.outputs import require_finished
 from rankfold.pipeline.regular import read_json
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import atomic_file
@@ -181,6 +182,7 @@ class Result(Exports, Mapping[str, Any]):
         from rankfold.pipeline.chunks.edition_array import EditionArray, open_edition
 
         if not self._path.exists():
+            require_finished(self._path)
             raise SourceNotFoundError(f"there is no result at {self._path}")
         self._edition = Edition.of(self._path)
         try:

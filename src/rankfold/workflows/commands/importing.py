@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankfold.pipeline.text import json_text
+from rankfold.pipeline.text import Lines, json_text
 from rankfold.pipeline.wording import in_command
 from rankfold.workflows.options import Json, command, store, view
 from rankfold.workflows.reporting import say
@@ -112,10 +112,15 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
     from rankfold.pipeline.formats.locate import is_address
     from rankfold.pipeline.formats.tables.overview import describe_table
     from rankfold.pipeline.storage.manifest import require_whole_input
+    from rankfold.workflows.operations.status import output_facts, output_lines
+    from rankfold.workflows.operations.whereabouts import begun_at
     from rankfold.workflows.results import description, description_facts, result_at
 
     if result := result_at(store):
         say(json_text(description_facts(result), indent=1) if as_json else description(result))
+        return
+    if (work := begun_at(store)) is not None:
+        say(json_text(output_facts(work), indent=1) if as_json else Lines(*output_lines(work)))
         return
     as_it_lies = not any(view.values()) and not is_address(store)
     if as_it_lies and (table := describe_table(store)) is not None:

@@ -118,7 +118,14 @@ def output_lines(work: Work) -> list[str]:
     if out.exists():
         return [f"{work.target}: finished, a matrix: rankfold info {work.target} tells of it"]
     began = f"{count} attempt{'s' * (count != 1)}, {seconds:.3g} s" if count else "nothing was computed yet"
-    return [f"{work.target}: not finished ({began}); the same command goes on from what there is"]
+    if history.bars:
+        began += f", in {words_of(max(history.bars, key=lambda each: each.began).sweep)}"
+    lines = [f"{work.target}: not finished ({began}); the same command goes on from what there is"]
+    facts = history.attempts[-1].facts if count else {}
+    if "command" in facts:
+        lines += [f"in        {facts['folder']}"] if "folder" in facts else []
+        lines += [f"command   {facts['command']}"]
+    return lines
 
 
 def _output(work: Work) -> Path:

@@ -5,9 +5,8 @@ among colors of sRGB on a lattice, by the distance in Oklab, in which equal dist
 
 References
 ----------
-[Ott20] Ottosson, A perceptual color space for image processing, 2020: Oklab, with its two matrices.
-[Gon85] Gonzalez, Clustering to minimize the maximum intercluster distance, Theoretical Computer Science 38,
-1985: the next is the one that is farthest from its nearest.
+[Ott20] Ottosson, A perceptual color space for image processing, https://bottosson.github.io/posts/oklab,
+2020: Oklab, with its two matrices.
 """
 
 from __future__ import annotations
@@ -84,7 +83,11 @@ def rgb(color: str) -> npt.NDArray[np.int64]:
 
 
 def oklab(colors: npt.NDArray[np.int64]) -> Array:
-    """Lightness and two opponent colors of sRGB colors (n, 3), 0 to 255."""
+    """Lightness and two opponent colors of sRGB colors (n, 3), 0 to 255.
+
+    >>> np.abs(np.round(oklab(np.array([[255, 255, 255]])), 6)).tolist()
+    [[1.0, 0.0, 0.0]]
+    """
     share = colors / 255
     linear = np.where(share <= 0.04045, share / 12.92, ((share + 0.055) / 1.055) ** 2.4)
     lab: Array = np.cbrt(linear @ np.array(TO_CONES).T) @ np.array(FROM_CONES).T
