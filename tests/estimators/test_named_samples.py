@@ -104,6 +104,19 @@ def test_other_names_are_refused(tmp_path: Path, make: str, kind: str) -> None:
         made_by(estimator, named(kind, tmp_path, [*COLUMNS[1:], "another"]))
 
 
+@pytest.mark.parametrize("make", ["PCA", "NearestNeighbors"])
+def test_columns_called_by_numbers_in_another_order_are_refused(make: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    counted = pandas.DataFrame(numbers())
+    turned, others = counted[counted.columns[::-1]], counted.set_axis(range(1, 9), axis=1)
+    for fit, samples in ((counted, turned), (turned, counted), (others, others[others.columns[::-1]])):
+        estimator, plain = ESTIMATORS[make]().fit(fit), ESTIMATORS[make]().fit(fit.to_numpy())
+        with pytest.raises(ValueError, match=r"columns of .* in another order"):
+            made_by(estimator, samples)
+        for same in (fit, fit.to_numpy()):
+            np.testing.assert_array_equal(made_by(estimator, same), made_by(plain, fit.to_numpy()))
+
+
 @pytest.mark.filterwarnings("error:X does not have valid:UserWarning")
 @pytest.mark.parametrize("container", ["pandas", "polars"])
 @pytest.mark.parametrize("kind", KINDS)

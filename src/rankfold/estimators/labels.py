@@ -1,6 +1,7 @@
 """Samples that carry names: AnnData objects and xarray's DataArrays, as scikit-learn takes data frames.
 
-scikit-learn reads names off pandas and polars frames itself. Of others an estimator is given the matrix, and
+scikit-learn reads names off pandas and polars frames itself, unless they are numbers, whose order is compared
+here. Of others an estimator is given the matrix, and
 what scikit-learn does with names of frames is done around it: they become ``feature_names_in_``, are compared
 with those of the fit, and name the rows of what ``set_output(transform="pandas")`` gives.
 """
@@ -18,6 +19,8 @@ import scipy.sparse
 from sklearn.utils.validation import _check_feature_names
 
 import rankfold
+from rankfold.pipeline.data.names import find_places, names_along
+from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import is_cells, matrix_of_cells
 from rankfold.pipeline.formats.handles import library
 
@@ -81,13 +84,14 @@ def _taking_labels(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
         samples = arguments[0] if arguments else keywords.get("X")
         labels = labels_of(samples)
+        fits = name.startswith("fit") or (name == "partial_fit" and not hasattr(self, "n_features_in_"))
         if labels is None:
+            _compare_numbers(self, samples, fits=fits)
             return method(self, *arguments, **keywords)
         if arguments:
             arguments = (labels.matrix, *arguments[1:])
         else:
             keywords["X"] = labels.matrix
-        fits = name.startswith("fit") or (name == "partial_fit" and not hasattr(self, "n_features_in_"))
         if not fits and labels.columns is not None:
             _check_feature_names(self, _frame_of(labels.columns), reset=False)
         with warnings.catch_warnings():
@@ -99,6 +103,21 @@ def _taking_labels(method: Callable[..., Any], name: str) -> Callable[..., Any]:
         return _with_rows(made, labels)
 
     return call
+
+
+def _compare_numbers(estimator: Any, samples: Any, *, fits: bool) -> None:
+    """Keep what columns of a frame are called where that is numbers, or refuse those of another order."""
+    is_frame = type(samples).__module__.partition(".")[0] == "pandas" and hasattr(samples, "columns")
+    is_numbered = is_frame and not any(isinstance(name, str) for name in samples.columns)
+    names = names_along(samples, 1) if is_numbered else None
+    if fits:
+        vars(estimator).pop("_column_numbers", None)
+        if names is not None:
+            estimator._column_numbers = names
+    elif is_numbered:
+        wanted = getattr(estimator, "_column_numbers", None)
+        if find_places(names, wanted, "column", "X", "the fit") is not None:
+            raise InputError("columns of X are in another order than those of the fit. Give X in that order")
 
 
 def _frame_of(columns: npt.NDArray[Any]) -> Any:

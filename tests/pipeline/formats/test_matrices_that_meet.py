@@ -240,6 +240,30 @@ def test_every_door_refuses_another_column(door: Callable[..., Array]) -> None:
         door(table(), renamed(table()))
 
 
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_refuses_numbers_of_places_in_another_order(door: Callable[..., Array]) -> None:
+    x = table().set_axis(range(len(NAMES)), axis=1)
+    for one, other in ((x, x[x.columns[::-1]]), (x[x.columns[::-1]], x)):
+        with pytest.raises(
+            RankfoldError, match=r"are called 15, 14, .* could be meant by number or by place"
+        ):
+            door(one, other)
+
+
+@pytest.mark.parametrize(
+    "columns", [[3, 1, 0, 2], [1.0, np.nan, 2.0, 3.0], ["a", None, "b", "c"], list("3102")]
+)
+def test_numbers_and_gaps_among_labels_are_names(columns: list[Any]) -> None:
+    x = table().iloc[:, :4].set_axis(pd.Index(columns), axis=1)
+    result = rf.pca(x, 2)
+    np.testing.assert_allclose(rf.transform(result, x.iloc[:, ::-1]).scores, result.scores, atol=1e-9)
+    counted = pd.Index(range(4)).to_list()  # in order: they say nothing
+    result, numbered = rf.pca(x.to_numpy(), 2), x.set_axis(pd.Index(counted, dtype="int64"), axis=1)
+    np.testing.assert_array_equal(
+        rf.transform(result, numbered).scores, rf.transform(result, x.to_numpy()).scores
+    )
+
+
 def test_rows_in_another_order_are_refused_where_there_is_a_number_for_each() -> None:
     x = table()
     with pytest.raises(RankfoldError, match=r"rows of .* are not those of .*: .*'r59', not 'r0'"):
@@ -461,6 +485,10 @@ def test_weights_of_columns_follow_their_names() -> None:
         np.testing.assert_array_equal(by_frame.components, plain.components)
     with pytest.raises(RankfoldError, match="there is no number for 'rent'"):
         rf.open(x, prepare=[{"weights": {"values": weights.drop("rent")}}])
+    with pytest.raises(
+        RankfoldError, match=r"weights are called 15, 14, .* could be meant by number or by place"
+    ):
+        rf.open(x.to_numpy(), prepare=[{"weights": {"values": weights.reset_index(drop=True)[::-1]}}])
     data = field()
     area = np.cos(np.deg2rad(data.lat)) * (1 + 0 * data.lon)
     there, turned = (

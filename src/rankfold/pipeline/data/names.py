@@ -105,6 +105,14 @@ def is_counted(index: Any) -> bool:
     return type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
 
 
+def labels_of_index(index: Any) -> Array | None:
+    """Labels of an index of pandas, as text where some are no finite numbers; None where it is counted."""
+    if is_counted(index):
+        return None
+    labels = np.asarray(index)
+    return labels.astype(str) if labels_of(labels) is None else labels
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Axis:
     """One axis: its name, its length, and a label for each place, or a digest of them, or neither."""
@@ -312,6 +320,21 @@ class Names:
         labels = self.axes[0].labels
         return labels if self.places is None else labels[self.places]
 
+    @property
+    def shuffled_numbers(self) -> Int64 | None:
+        """(n,) labels that are the numbers from 0 to n - 1, in another order; None of others."""
+        labels = self.labels
+        if labels is None or labels.dtype.kind not in "iuU":
+            return None
+        if labels.dtype.kind == "U" and not all(each.isascii() and each.isdecimal() for each in labels):
+            return None
+        try:
+            numbers = labels.astype(np.int64)
+        except (ValueError, OverflowError):
+            return None
+        places = np.arange(len(numbers))
+        return numbers if (numbers != places).any() and (np.sort(numbers) == places).all() else None
+
     def coordinate(self, axis: str) -> npt.NDArray[np.float64] | None:
         """(n,) number along one of several axes of each place; None where that has no numbers."""
         found = [number for number, each in enumerate(self.axes) if each.name == axis]
@@ -451,8 +474,11 @@ def find_places(
     Raises
     ------
     InputError
-        One that is wanted is not there, or comes twice; or the axes are others.
+        One that is wanted is not there, or comes twice; or the axes are others. Of columns, one side has no
+        names and the other numbers of places in another order.
     """
+    if one == "column":
+        require_order(own, wanted, name, whose)
     if own is None or wanted is None or own.is_like(wanted):
         return None
     try:
@@ -468,6 +494,24 @@ def find_places(
             f"{name} {found} {wanted.word(first)}, which is {one} {first} (from 0) of {whose}{remedy}"
         )
     return places
+
+
+def require_order(own: Names | None, wanted: Names | None, name: str, whose: str) -> None:
+    """Raise ``InputError`` where one side has no names of columns, and the other shuffled numbers of places.
+
+    Columns 3, 1, 0, 2 may be those of a counted frame, or of an array in this very order.
+    """
+    if (own is None) == (wanted is None):
+        return
+    said, other, called = (name, whose, own) if own is not None else (whose, name, wanted)
+    if called is None or (numbers := called.shuffled_numbers) is None:
+        return
+    listed = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+    raise InputError(
+        f"columns of {said} are called {listed}, which are numbers from 0 in another order, and columns of "
+        f"{other} have no names: they could be meant by number or by place. Give columns in the order of "
+        "their numbers, as frame[sorted(frame.columns)], or without names, as frame.to_numpy()"
+    )
 
 
 _SAME_ALLELES = (
@@ -584,7 +628,7 @@ def names_along(values: Any, axis: int) -> Names | None:
     """What the rows (0) or columns (1) of a frame or a DataArray are called; None of others."""
     labels = getattr(values, ("index", "columns")[axis], None) if hasattr(values, "to_numpy") else None
     if labels is not None:
-        return Names.of([Axis.of("label", len(labels), None if is_counted(labels) else np.asarray(labels))])
+        return Names.of([Axis.of("label", len(labels), labels_of_index(labels))])
     is_labeled = hasattr(values, "dims") and hasattr(values, "coords") and len(values.dims) == 2
     return Names.of([axes_of_array(values)[axis]]) if is_labeled else None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.data.names import Axis, Names, dates_among, is_counted
+from rankfold.pipeline.data.names import Axis, Names, dates_among, labels_of_index
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import (
     Outcome,
@@ -59,8 +59,7 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
     if like is not None and side is not None:
         index = like.index if side == "rows" else like.columns
         require_length(side, "like", len(index), whole_length(result, side))
-        labels = None if is_counted(index) else np.asarray(index)
-        own = Names.of([Axis.of(side, len(index), labels)])
+        own = Names.of([Axis.of(side, len(index), labels_of_index(index))])
         places = places_among(result, side, own, "like", side)
         index = index if places is None else index[places]
     elif side is not None and (names := names_in(result, side)) is not None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.names import Names, names_of_result
+from rankfold.pipeline.data.names import Names, names_of_result, require_order
 from rankfold.pipeline.data.places import places_in_words
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.chosen_columns import CHOOSING
@@ -104,6 +104,8 @@ def places_among(result: Outcome, axis: str, own: Names | None, name: str, what:
         One of them is not there, or comes twice; without names, their number is another.
     """
     wanted = names_in(result, axis)
+    if axis == "columns":
+        require_order(own, wanted, name, "the result")
     if own is None or wanted is None:
         return kept_places(result, axis)
     if own.is_like(wanted):

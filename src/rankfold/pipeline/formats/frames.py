@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, require_digits
-from rankfold.pipeline.data.names import Axis, is_counted
+from rankfold.pipeline.data.names import Axis, labels_of_index
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import axes_of
 from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS, index_names
@@ -144,8 +144,8 @@ def axes_of_frame(frame: Any, shape: tuple[int, ...]) -> tuple[Axis, Axis]:
     """
     index, columns = getattr(frame, "index", None), frame.columns
     given = [
-        None if _library(frame) == "dask" or is_counted(index) else index,
-        None if is_counted(columns) else columns,
+        None if _library(frame) in ("dask", "polars") else labels_of_index(index),
+        labels_of_index(columns),
     ]
     titles = [
         each.name if isinstance(getattr(each, "name", None), str) else usual

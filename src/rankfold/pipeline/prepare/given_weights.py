@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.names import Names, names_of_values
+from rankfold.pipeline.data.names import Names, names_of_values, require_order
 from rankfold.pipeline.data.places import kept_columns, kept_rows, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, UnfitFileError
@@ -64,7 +64,10 @@ def _of_kept(step: Any, source: Source, axis: int) -> Float64:
     if step.values is None:
         raise InputError(f"{step.name} takes an array of {count} numbers, or a .npy file of one")
     values: Float64 = step.values
-    if step.names is not None and (wanted := names_of(source, axis)) is not None:
+    wanted = None if step.names is None else names_of(source, axis)
+    if step.names is not None and axis == 1:
+        require_order(step.names, wanted, step.name, source.name)
+    if step.names is not None and wanted is not None:
         return values[_by_name(step, wanted, source.name, what)]
     whole, places = (kept_rows, kept_columns)[axis](source)
     if places is not None and len(values) == whole != count:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.chunks.edition import edition_around
-from rankfold.pipeline.data.names import Axis, Names, find_places, is_counted, names_of_result
+from rankfold.pipeline.data.names import Axis, Names, find_places, labels_of_index, names_of_result
 from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, RankfoldError, SourceNotFoundError
@@ -138,8 +138,7 @@ def open_column(color: Any) -> Column:
     if isinstance(color, Mapping) and hasattr(color, "dimensions"):
         return _of_result(color)
     if hasattr(color, "index") and hasattr(color, "array"):  # a Series of pandas
-        labels = None if is_counted(color.index) else np.asarray(color.index)
-        names = Names.of([Axis.of("row", len(color), labels)])
+        names = Names.of([Axis.of("row", len(color), labels_of_index(color.index))])
         return replace(open_column(color.array), names=names)
     if hasattr(color, "categories") and hasattr(color, "codes"):
         return Column("color", np.asarray(color.codes), tuple(str(each) for each in color.categories))
