@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import rankfold as rf
+from rankfold.pipeline.data.pandas_index import index_of_labels
 from rankfold.pipeline.errors import InputError
 from rankfold.workflows.cli import app
 
@@ -54,14 +55,30 @@ def test_an_index_keeps_its_name(tmp_path: Path) -> None:
         pandas.RangeIndex(30),
         pandas.Index(np.arange(30) / 4),
         pandas.Index([f"p{at}" for at in range(30)], name="person"),
+        pandas.date_range("2020-03-28", periods=30, freq="h", tz="Europe/Berlin", name="hour"),
+        pandas.date_range("2020-01-01", periods=30, freq="777ms", tz="UTC"),
+        pandas.period_range("2020Q1", periods=30, freq="Q-NOV", name="quarter"),
+        pandas.timedelta_range("1h", periods=30, freq="90min"),
+        pandas.MultiIndex.from_product([["it's", "b"], [0.5, 1.5, 2.5], range(5)], names=["k", None, "n"]),
     ],
-    ids=["dates", "a part of a frame", "every other row", "counted", "numbers", "words"],
+    ids=[
+        *("dates", "a part of a frame", "every other row", "counted", "numbers", "words"),
+        *("a time zone", "fractions of seconds", "quarters", "durations", "levels"),
+    ],
 )
-def test_an_index_comes_back_as_it_was(index: Any) -> None:
+def test_an_index_comes_back_as_it_was(tmp_path: Path, index: Any) -> None:
     data = frame().set_axis(index)
-    back = rf.pca(data, 2).to_pandas()
-    pandas.testing.assert_index_equal(back.index, index, exact=False)
-    assert len(data.join(back, how="inner")) == 30
+    for out in (None, tmp_path / "r.zarr"):
+        back = rf.pca(data, 2, out=out).to_pandas()
+        pandas.testing.assert_index_equal(back.index, index, exact=False)
+        assert len(data.join(back, how="inner")) == 30
+
+
+@pytest.mark.parametrize("zone", ["Nowhere/Atlantis", ""])
+def test_an_index_that_cannot_be_read_is_text(zone: str) -> None:
+    labels = np.array(["2020-01-01 00:00:00+01:00", "x"])
+    for said in ({"time_zone": zone}, {"period": zone}, {"duration": zone}, {"levels": zone}):
+        assert index_of_labels(pandas, labels, said, "t").equals(pandas.Index(labels, name="t"))
 
 
 def test_parts_have_the_names_of_the_parts() -> None:

@@ -13,6 +13,7 @@ meaning           what stored numbers stand for, by the attributes beside them
 decoded           an array of what they stand for
 allele_counts     calls of alleles as counts, by sample
 names             what rows and columns are called, and where they are among others
+pandas_index      an index of pandas again, from its names as text
 real_parts        a complex matrix as the real one of its parts
 places            where an element lies in what a matrix was made of
 describe          what a store is, for people

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.data.names import Axis, Names, dates_among, labels_of_index
+from rankfold.pipeline.data.names import Axis, Names, labels_of_index
+from rankfold.pipeline.data.pandas_index import index_of_labels
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import (
     Outcome,
@@ -67,7 +68,8 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
         if names.labels is not None:
             title = names.axes[0].name
             given = title not in UNNAMED and not title.isdecimal()
-            index = pandas.Index(dates_among(names.labels), name=title if given else None)
+            said = names.axes[0].attributes
+            index = index_of_labels(pandas, names.labels, said, title if given else None)
     return pandas.DataFrame(values, index=index, columns=_titles(result, name, values.shape[1]))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, require_digits
 from rankfold.pipeline.data.names import Axis, labels_of_index
+from rankfold.pipeline.data.pandas_index import attributes_of_index
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import axes_of
 from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS, index_names
@@ -151,7 +153,11 @@ def axes_of_frame(frame: Any, shape: tuple[int, ...]) -> tuple[Axis, Axis]:
         each.name if isinstance(getattr(each, "name", None), str) else usual
         for each, usual in zip((index, columns), ("row", "column"), strict=True)
     ]
-    return axes_of(titles, given, shape)
+    row, column = (
+        axis if each is None else replace(axis, attributes=attributes_of_index(each))
+        for axis, each in zip(axes_of(titles, given, shape), given, strict=True)
+    )
+    return row, column
 
 
 def array_of_polars(frame: Any) -> npt.NDArray[Any]:

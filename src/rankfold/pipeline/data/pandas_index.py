@@ -1,0 +1,52 @@
+"""An index of pandas again, from the text that names keep of it.
+
+Labels are compared as text: of dates with a time zone, of periods, of durations and of several levels it is
+what they print. What that text does not say stands beside it, as attributes of the axis.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rankfold.pipeline.data.names import Array, dates_among
+
+LEVEL_TYPES = ("string", "integer", "floating", "boolean")
+"""Kinds of levels whose labels can be read from what they print."""
+
+
+def attributes_of_index(index: Any) -> dict[str, str]:
+    """What labels of an index, as text, do not say: a time zone, a unit of time, or names of levels."""
+    kind = type(index).__name__
+    if kind == "DatetimeIndex" and index.tz is not None:
+        return {"time_zone": str(index.tz)}
+    if kind == "PeriodIndex":
+        return {"period": index.freqstr}
+    if kind == "TimedeltaIndex":
+        return {"duration": index.unit}
+    if kind == "MultiIndex" and all(level.inferred_type in LEVEL_TYPES for level in index.levels):
+        return {"levels": json.dumps([None if name is None else str(name) for name in index.names])}
+    return {}
+
+
+def index_of_labels(pandas: Any, labels: Array, attributes: Mapping[str, str], name: str | None) -> Any:
+    """The index that labels were; text where that cannot be read, such as a zone that is not known here."""
+    try:
+        if "time_zone" in attributes:
+            dates = pandas.to_datetime(labels, utc=True, format="ISO8601")
+            return dates.tz_convert(attributes["time_zone"]).rename(name)
+        if "period" in attributes:
+            return pandas.PeriodIndex(labels, freq=attributes["period"], name=name)
+        if "duration" in attributes:
+            counts = [int(label.partition(" ")[0]) for label in labels.tolist()]
+            return pandas.TimedeltaIndex(np.array(counts, f"m8[{attributes['duration']}]"), name=name)
+        if "levels" in attributes:
+            rows = [ast.literal_eval(label) for label in labels.tolist()]
+            return pandas.MultiIndex.from_tuples(rows, names=json.loads(attributes["levels"]))
+    except (ValueError, KeyError, TypeError, SyntaxError):  # of a zone that is not known, KeyError
+        pass
+    return pandas.Index(dates_among(labels), name=name)
