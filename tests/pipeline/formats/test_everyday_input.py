@@ -114,6 +114,32 @@ def test_digits_are_not_lost_without_a_word_on_the_way_to_a_method(
     np.testing.assert_allclose(rf.svd(x, 2).s, rf.svd(x.astype(float), 2).s)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_small_numbers_of_one_place_add_up_or_are_refused(tmp_path: Path, dtype: str) -> None:
+    dask = pytest.importorskip("dask.array")
+    largest = np.iinfo(dtype).max
+    parts = np.array([largest, 3, 4, 5], dtype), np.array([0, 0, 1, 1]), np.array([0, 2, 4, 4])
+    x = scipy.sparse.csr_array(parts, (3, 2))
+    total = [[largest + 3, 0], [0, 9], [0, 0]]
+    coo = scipy.sparse.coo_array((parts[0], ([0, 0, 1, 1], parts[1])), (3, 2))
+    for given in (x, x.tocsc(copy=True), coo):
+        np.testing.assert_array_equal(whole(given), total)
+    assert (
+        open_source(scipy.sparse.csr_array((parts[0][1:], parts[1][1:], [0, 1, 3, 3]), (3, 2))).dtype == dtype
+    )
+    scipy.sparse.save_npz(tmp_path / "x.npz", x, compressed=False)
+    with pytest.raises(RankfoldError, match=f"add up to {largest + 3}, which {dtype} .*--dtype int64"):
+        whole(tmp_path / "x.npz")
+    with pytest.raises(RankfoldError, match=f"--dtype int64.*: {largest + 3} cannot be written as {dtype}"):
+        import_array(tmp_path / "x.npz", tmp_path / "x.zarr")
+    import_array(tmp_path / "x.npz", tmp_path / "y.zarr", dtype="int64")  # as the messages say
+    np.testing.assert_array_equal(whole(tmp_path / "y.zarr"), total)
+    for meta in (x, x.toarray()):
+        blocks = dask.from_array(np.zeros((3, 2), dtype)).map_blocks(lambda _: x, meta=meta[:0])
+        with pytest.raises(RankfoldError, match="holds int64"):
+            whole(blocks)
+
+
 def test_a_list_of_rows_keeps_gaps_and_labels() -> None:
     pd = pytest.importorskip("pandas")
     with pytest.raises(InputError, match="a list of masked arrays has gaps"):

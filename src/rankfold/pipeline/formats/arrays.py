@@ -254,11 +254,26 @@ def sparse_source(x: Any) -> SparseSource:
     """A sparse matrix, checked, compressed by rows, and without duplicates."""
     require_matrix(f"sparse {x.format}", x.shape, x.dtype)
     _require_places(x)
-    rows = scipy.sparse.csr_array(x)
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    return SparseSource(rows)
+    return SparseSource(lines_of(x, "rows"))
+
+
+def lines_of(x: Any, by: str) -> Any:
+    """A sparse matrix compressed by ``rows`` or ``columns``, each place once: what comes twice is summed.
+
+    Sums of whole numbers that leave their type, where SciPy wraps around, are given as int64.
+    """
+    compress = scipy.sparse.csr_array if by == "rows" else scipy.sparse.csc_array
+    is_narrow = x.dtype.kind in "iu" and x.dtype.itemsize < 8
+    if is_narrow and not getattr(x, "has_canonical_format", True):
+        lines = compress(x.astype(np.int64))
+        lines.sum_duplicates()
+        kept = lines.astype(x.dtype)
+        return kept if np.array_equal(kept.data, lines.data) else lines
+    lines = compress(x)
+    if not lines.has_canonical_format:
+        lines = lines.copy()
+        lines.sum_duplicates()
+    return lines
 
 
 def _require_places(x: Any) -> None:

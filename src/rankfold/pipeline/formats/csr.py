@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
 
 from rankfold.pipeline.chunks.absence import Absence, sum_absences
 from rankfold.pipeline.chunks.geometry import Span
@@ -25,7 +26,7 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.names import Names
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import MOST_FILES, Csr, absence_of, index_dtype
-from rankfold.pipeline.errors import ChunkError, InputError, UnfitFileError
+from rankfold.pipeline.errors import ChunkError, DataError, InputError, UnfitFileError
 from rankfold.pipeline.formats.locate import node_kind
 from rankfold.pipeline.formats.zarr.vector import Vector, vector_at
 from rankfold.pipeline.law import first_fall, first_outside
@@ -240,10 +241,35 @@ class CsrSource(Readable):
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused by who reads it
             if len(lines) > 1 and not bool(((np.diff(indices) > 0) | (np.diff(lines) > 0)).all()):
                 # Not in order: an element may be there twice, and means the sum.
-                np.add.at(view, (lines, indices), values)
+                for start in range(0, len(lines), PIECE // 4):
+                    part = slice(start, start + PIECE // 4)
+                    self._require_sums(view, lines[part], indices[part], values[part])
+                    np.add.at(view, (lines[part], indices[part]), values[part])
             else:
                 # A line that the pieces cut has its numbers in order, but perhaps one of them again: add.
+                cut_line = slice(0, int(np.searchsorted(lines, lines[0], "right")) if len(lines) else 0)
+                self._require_sums(view, lines[cut_line], indices[cut_line], values[cut_line])
                 view[lines, indices] += values
+
+    def _require_sums(
+        self,
+        view: npt.NDArray[Any],
+        lines: npt.NDArray[np.int64],
+        indices: npt.NDArray[np.int64],
+        values: npt.NDArray[Any],
+    ) -> None:
+        """Raise ``DataError`` where whole numbers of one place add up to what their type does not hold."""
+        if self.dtype.kind not in "iu" or self.dtype.itemsize == 8:
+            return
+        added = scipy.sparse.coo_array((values.astype(np.int64), (lines, indices)), view.shape)
+        added.sum_duplicates()
+        total = added.data + view[added.coords]
+        limits = np.iinfo(self.dtype)
+        if (wrong := first_outside(total, limits.min, limits.max)) is not None:
+            raise DataError(
+                f"{self.name}: numbers of one place add up to {total[wrong]}, which {self.dtype} does not "
+                "hold. Import it as wider numbers, as --dtype int64 (dtype='int64')"
+            )
 
 
 def compressed_kind(folder: str) -> str | None:

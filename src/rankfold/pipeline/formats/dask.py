@@ -30,6 +30,7 @@ from rankfold.pipeline.data.names import Attributes, Axis, Named
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Csr, Matrix, index_dtype
 from rankfold.pipeline.errors import ChunkError, InputError
+from rankfold.pipeline.formats.arrays import lines_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,18 +235,17 @@ def _filled(block: Any) -> npt.NDArray[Any]:
         if block.dtype.kind not in "fc" and np.ma.is_masked(block):
             raise ValueError(f"it is a masked array of {block.dtype}, which has no NaN for its gaps")
         block = block.filled(np.nan) if block.dtype.kind in "fc" else block.data
+    if scipy.sparse.issparse(block):
+        block = lines_of(block, "rows")
     return np.asarray(block.todense() if hasattr(block, "todense") else block)
 
 
 def _compressed(block: Any, by: str) -> Any:
     """A sparse block, checked, with each place once."""
     block = block.to_scipy_sparse() if hasattr(block, "to_scipy_sparse") else block
-    lines = scipy.sparse.csr_array(block) if by == "rows" else scipy.sparse.csc_array(block)
-    lines.check_format(full_check=True)
-    if not lines.has_canonical_format:
-        lines = lines.copy()
-        lines.sum_duplicates()
-    return lines
+    if hasattr(block, "check_format"):
+        block.check_format(full_check=True)
+    return lines_of(block, by)
 
 
 def computed_lines(array: Any, number: int, by: str) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.dtypes import convert_into
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.removal import remove
@@ -136,7 +137,12 @@ def _in_order(block: Records) -> Records:
         return block
     starts = np.flatnonzero(new)
     sums = block[starts]
-    sums["value"] = np.add.reduceat(block["value"], starts)
+    values = block["value"]
+    is_narrow = values.dtype.kind in "iu" and values.dtype.itemsize < 8
+    total = np.add.reduceat(values, starts, dtype=np.int64 if is_narrow else values.dtype)
+    convert_into(
+        sums["value"], total, "numbers of one place that are summed (import them with --dtype int64)"
+    )
     return sums
 
 

@@ -34,24 +34,31 @@ def copy_entries(
 ) -> CsrSource:
     """Make the group ``folder`` of all stored numbers; what is not in order is sorted beside it."""
     # Numbers in order are compressed as they come; others are first written plainly, with their place.
-    entry = (4 + dtype.itemsize) / 2 if reader.in_row_order else 8 + reader.dtype.itemsize
+    entry = (
+        (4 + dtype.itemsize) / 2
+        if reader.in_row_order
+        else 8 + np.promote_types(reader.dtype, dtype).itemsize
+    )
     # Where rows are far more than numbers, their ends count; these hardly differ, and compress to an eighth.
     need = max(int(entry * reader.entry_count), reader.shape[0])
     require_room(need, folder.parent, reader.name)
     writer = CsrWriter(folder, reader.shape, dtype, reader.entry_count, reader.name)
-    for entries in _in_order(reader, folder.parent, memory_bytes, ticker):
+    wide = np.promote_types(reader.dtype, dtype)  # in which numbers of one place are summed
+    for entries in _in_order(reader, wide, folder.parent, memory_bytes, ticker):
         writer.append(entries)
     writer.finish()
     ticker.at(reader.total_bytes)
     return csr_source(str(folder), "")
 
 
-def _in_order(reader: EntryReader, folder: Path, memory_bytes: int, ticker: Ticker) -> Iterator[Entries]:
+def _in_order(
+    reader: EntryReader, dtype: np.dtype[Any], folder: Path, memory_bytes: int, ticker: Ticker
+) -> Iterator[Entries]:
     def entry_blocks() -> Iterator[Entries]:
         for entries, bytes_read in reader.blocks(memory_bytes // BLOCK_SHARE):
             ticker.at(bytes_read)
             if len(entries.values):
-                yield entries
+                yield entries._replace(values=entries.values.astype(dtype, copy=False))
 
     if reader.in_row_order:
         for entries in entry_blocks():
@@ -59,7 +66,7 @@ def _in_order(reader: EntryReader, folder: Path, memory_bytes: int, ticker: Tick
         return
     (folder / "buckets").mkdir()
     share = memory_bytes // SORT_SHARE
-    yield from sorted_entries(entry_blocks(), reader.shape, reader.dtype, folder / "buckets", share)
+    yield from sorted_entries(entry_blocks(), reader.shape, dtype, folder / "buckets", share)
 
 
 def chunk_length(entries: int) -> int:
