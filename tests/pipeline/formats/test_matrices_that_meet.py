@@ -468,10 +468,22 @@ def test_files_of_a_series_in_other_units_are_said(
     unit: str, is_said: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     x = field().assign_attrs(units="m s**-1")
-    rf.open(
-        [in_file(x, tmp_path / "a"), in_file(x.assign_attrs(units=unit), tmp_path / "b")], row_axes="time"
-    )
-    assert ("is in units of" in caplog.text) == is_said
+    other = x.assign_attrs(units=unit)
+    files = [in_file(each, tmp_path / name) for name, each in zip("abc", (x, other, other), strict=True)]
+    rf.open(files, row_axes="time")
+    assert [" and 1 more is in units of" in each for each in caplog.messages] == [True] * is_said
+
+
+def test_files_of_a_series_in_another_order_are_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    x = field()
+    files = [
+        in_file(each, tmp_path / name) for name, each in zip("abc", (x, x[:, ::-1], x[:, ::-1]), strict=True)
+    ]
+    rf.open(files, row_axes="time")
+    (said,) = caplog.messages
+    assert " and 1 more are put in the order of " in said
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -29,6 +29,7 @@ from rankfold.workflows.reports.measures import (
 )
 from rankfold.workflows.reports.page import page_output, write_page
 from rankfold.workflows.reports.run_page import TEMPLATE, _roof, run_page, subject
+from rankfold.workflows.reports.tables import request_table
 
 FLOW = """\
 workflow: parts
@@ -261,6 +262,13 @@ def test_segments_side_by_side_are_counted() -> None:
     ]
     assert at_once(segments) == 2
     assert busy_seconds(segments) == 5
+
+
+def test_the_page_says_how_the_matrix_was_opened() -> None:
+    data = {"layout": {"row_axes": ["time", "member"]}, "prepare": "coslat"}
+    stage = {"name": "a", "kind": "pca", "method": "gram", "why": [], "state": "done", "measured": {}}
+    (row,) = request_table([{**stage, "input": data, "request": {"kind": "pca", "rank": 2}}]).rows
+    assert row[3] == "row_axes time member, prepare coslat, rank 2"
 
 
 def test_sweeps_of_a_kind_are_one_line() -> None:

@@ -55,7 +55,7 @@ def open_like(x: object, result: Fit, whose: str) -> Source:
     source = opened_rows(x, result)
     if "missing_rows" in layout and not described(source):
         source = without_missing_rows(source, names_of(source, 0))
-    compare_units(source, attributes_of_result(whose, result.attrs), whose)
+    compare_units([source], attributes_of_result(whose, result.attrs), whose)
     names = [name for name in result if is_of_step(name)] if steps else []
     fitted = {name: np.asarray(result[name][...]) for name in names}
     return prepare_like(with_columns(source, names_of_result(whose, result.attrs, 1), whose), steps, fitted)
@@ -81,6 +81,6 @@ def has_columns_of(source: Source, result: Fit, whose: str) -> bool:
 def open_beside(x: object, other: Source) -> Source:
     """Rows that meet those of another matrix, with its columns and after its steps."""
     source = open_source(x)
-    compare_units(source, attributes_of(other), other.name)
+    compare_units([source], attributes_of(other), other.name)
     same, steps = with_columns(source, column_names(other), other.name), described(other).get("prepare")
     return same if steps is None else prepare_like(same, steps, fitted_of(other))

@@ -36,7 +36,7 @@ from rankfold.pipeline.data.source import (
 )
 from rankfold.pipeline.data.stacked import StackedSource
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.prepare.alike import compare_units, with_columns
+from rankfold.pipeline.prepare.alike import all_with_columns, compare_units
 
 Int64 = npt.NDArray[np.int64]
 
@@ -222,9 +222,8 @@ def series(name: str, parts: Sequence[Source]) -> Series:
         They have other columns, or hold numbers of another type.
     """
     first, columns = parts[0], names_of(parts[0], 1)
-    for part in parts[1:]:
-        compare_units(part, attributes_of(first), first.name)
-    parts = [first, *(with_columns(part, columns, first.name) for part in parts[1:])]
+    compare_units(parts[1:], attributes_of(first), first.name)
+    parts = [first, *all_with_columns(parts[1:], columns, first.name)]
     for part in parts[1:]:
         if part.shape[1] != first.shape[1] or part.dtype != first.dtype:
             raise InputError(

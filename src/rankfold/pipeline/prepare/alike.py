@@ -8,6 +8,7 @@ the result, which is said; anything else is refused by the first that differs.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -61,9 +62,7 @@ def columns_among(own: Names | None, wanted: Names | None, name: str, whose: str
     places = find_places(own, wanted, "column", name, whose, _REMEDY)
     if places is None or own is None or wanted is None:
         return None
-    more = len(own) - len(wanted)
-    done = f"are put in the order of {whose} by name" + (f", and {more} left out" if more else "")
-    LOG.warning("columns of %s %s: %s", name, done, _first(own, wanted))
+    _say_order(own, wanted, name, whose)
     return places
 
 
@@ -75,26 +74,53 @@ def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
     InputError
         One of them is not there, or comes twice; or the order is another, and steps went by it.
     """
-    places = columns_among(own := column_names(source), wanted, source.name, whose)
-    if places is None or own is None or wanted is None:
-        return source
-    if any(isinstance(each, PreparedSource) for each in wrappers(source)):
-        raise InputError(
-            f"columns of {source.name} went through steps already, in another order than those of {whose}: "
-            f"{_first(own, wanted)}. Open it without prepare: the steps of the result are taken"
-        )
-    return select(source, rows=None, columns=places)
+    (found,) = all_with_columns([source], wanted, whose)
+    return found
 
 
-def compare_units(source: Source, wanted: Attributes, whose: str) -> None:
-    """Warn where numbers of two matrices that meet are said to be in other units; none are converted."""
-    own, theirs = attributes_of(source).get("units"), wanted.get("units")
-    if own and theirs and _spelled(own) != _spelled(theirs):
+def all_with_columns(sources: Sequence[Source], wanted: Names | None, whose: str) -> list[Source]:
+    """The same of several matrices, such as the files of a series, with one warning for all of them."""
+    found, others = [], list[tuple[Names, str]]()
+    for source in sources:
+        own = column_names(source)
+        places = find_places(own, wanted, "column", source.name, whose, _REMEDY)
+        if places is None or own is None or wanted is None:
+            found.append(source)
+            continue
+        if any(isinstance(each, PreparedSource) for each in wrappers(source)):
+            raise InputError(
+                f"columns of {source.name} went through steps already, in another order than those of "
+                f"{whose}: {_first(own, wanted)}. Open it without prepare: the steps of the result are taken"
+            )
+        others.append((own, source.name))
+        found.append(select(source, rows=None, columns=places))
+    if others and wanted is not None:
+        _say_order(others[0][0], wanted, _and_more(*(name for _, name in others)), whose)
+    return found
+
+
+def _say_order(own: Names, wanted: Names, name: str, whose: str) -> None:
+    more = len(own) - len(wanted)
+    done = f"are put in the order of {whose} by name" + (f", and {more} left out" if more else "")
+    LOG.warning("columns of %s %s: %s", name, done, _first(own, wanted))
+
+
+def compare_units(sources: Sequence[Source], wanted: Attributes, whose: str) -> None:
+    """Warn once of matrices that meet another and are said to be in other units; none are converted."""
+    theirs = wanted.get("units")
+    found = [(each.name, attributes_of(each).get("units")) for each in sources]
+    others = [(name, own) for name, own in found if own and theirs and _spelled(own) != _spelled(theirs)]
+    if others:
         LOG.warning(
             "%s is in units of %r, but %s in %r: numbers are taken as they are. Convert them first, unless "
             "both are the same unit",
-            *(source.name, own, whose, theirs),
+            *(_and_more(*(name for name, _ in others)), others[0][1], whose, theirs),
         )
+
+
+def _and_more(first: str, *others: str) -> str:
+    """The first of several, and how many more there are."""
+    return f"{first} and {len(others)} more" if others else first
 
 
 def _spelled(unit: str) -> str:

@@ -33,7 +33,8 @@ def request_table(stages: Sequence[dict[str, Any]]) -> Table:
     rows = []
     for stage in stages:
         shape = " x ".join(f"{n:,}" for n in stage["input"].get("shape", []))
-        words = ", ".join(f"{key} {_plain(value)}" for key, value in _request_items(stage["request"]))
+        asked = (*_input_items(stage["input"]), *_request_items(stage["request"]))
+        words = ", ".join(f"{key} {_plain(value)}" for key, value in asked)
         rows.append(
             (
                 stage["name"],
@@ -46,6 +47,15 @@ def request_table(stages: Sequence[dict[str, Any]]) -> Table:
             )
         )
     return Table(("stage", "method", "matrix", "asked", "why it ran", "state", "time"), rows)
+
+
+def _input_items(data: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    """How the matrix was opened: which axes are rows, and the steps of its preparation."""
+    row_axes = data.get("layout", {}).get("row_axes")
+    if isinstance(row_axes, list):
+        yield "row_axes", " ".join(map(str, row_axes))
+    if "prepare" in data:
+        yield "prepare", data["prepare"]
 
 
 def _request_items(request: dict[str, Any]) -> Iterator[tuple[str, object]]:
