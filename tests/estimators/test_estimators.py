@@ -110,6 +110,17 @@ def on_disk(folder: Path, shape: tuple[int, int] = (5000, 40)) -> tuple[str, Any
     return to_zarr(folder / "x.zarr", x, (500, shape[1])), x
 
 
+def test_a_list_of_paths_is_the_files_of_one_matrix(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((40, 5))
+    files = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    for file, part in zip(files, (x[:15], x[15:]), strict=True):
+        np.save(file, part)
+    for make in (PCA, TruncatedSVD):
+        fitted, expected = make(2).fit(files), make(2).fit(x)
+        np.testing.assert_allclose(np.abs(fitted.components_), np.abs(expected.components_), atol=1e-6)
+        np.testing.assert_array_equal(fitted.transform(files)[15:], fitted.transform(str(files[1]))[:])
+
+
 def test_a_share_of_the_variance_of_a_store_takes_no_more_components_than_it_needs(tmp_path: Path) -> None:
     store, x = on_disk(tmp_path)
     found, fit = PCA(0.8), decomposition.PCA(0.8, svd_solver="full").fit(x)

@@ -42,10 +42,14 @@ MOST_PASSES = 20
 
 
 def is_large(x: object) -> bool:
-    """Whether this is a matrix that is read a panel at a time."""
-    if isinstance(x, str | os.PathLike):
+    """Whether this is a matrix that is read a panel at a time; a list of paths is the files of one."""
+    if isinstance(x, str | os.PathLike) or (isinstance(x, list | tuple) and len(x) > 0 and _are_paths(x)):
         return True
     return type(x).__module__.partition(".")[0] in ("zarr", "dask", "xarray", "rankfold")
+
+
+def _are_paths(x: Sequence[object]) -> bool:
+    return all(isinstance(each, str | os.PathLike) for each in x)
 
 
 def tolerance(tol: float, solver: str) -> float:
