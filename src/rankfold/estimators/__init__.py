@@ -17,8 +17,8 @@
 
 A matrix that scikit-learn takes (arrays, lists, data frames) is checked as scikit-learn checks it. So is what
 an AnnData object or an array of xarray has in memory, and its names are kept as those of a frame. Everything
-else that ``rankfold.open`` takes (paths, lists of paths, Zarr and Dask arrays) is never held in memory, and what
-is made of it is a Zarr array, read when it is sliced.
+else that ``rankfold.open`` takes (paths, lists of paths, Zarr and Dask arrays) is never held in memory, and
+what is made of it is a Zarr array, read when it is sliced.
 """
 
 try:

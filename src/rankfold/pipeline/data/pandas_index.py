@@ -19,6 +19,10 @@ LEVEL_TYPES = ("string", "integer", "floating", "boolean")
 """Kinds of levels whose labels can be read from what they print."""
 
 
+UNREADABLE = (ValueError, TypeError, OverflowError, SyntaxError, RecursionError, MemoryError)
+"""What text raises that is no such label: the last two where brackets are nested too deep."""
+
+
 def attributes_of_index(index: Any) -> dict[str, str]:
     """What labels of an index, as text, do not say: a time zone, a unit of time, or names of levels."""
     kind = type(index).__name__
@@ -47,6 +51,6 @@ def index_of_labels(pandas: Any, labels: Array, attributes: Mapping[str, str], n
         if "levels" in attributes:
             rows = [ast.literal_eval(label) for label in labels.tolist()]
             return pandas.MultiIndex.from_tuples(rows, names=json.loads(attributes["levels"]))
-    except (ValueError, KeyError, TypeError, SyntaxError):  # of a zone that is not known, KeyError
+    except (*UNREADABLE, KeyError):  # which a zone that is not known raises
         pass
     return pandas.Index(dates_among(labels), name=name)
