@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import dask.array as da
 import numcodecs
 import numpy as np
 import pytest
+import scipy.sparse
 import zarr
 from stores import COLUMNS, KINDS, ROWS, Matrix, npy, numbers, read, zarr_store
 
@@ -18,6 +20,7 @@ from rankfold.pipeline import regular
 from rankfold.pipeline.chunks.encoding import decode_into
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
 from rankfold.pipeline.formats import csr, open_source
+from rankfold.pipeline.importing import import_array
 
 
 @pytest.mark.parametrize("kind", ["v3 rows", "v3 blosc rows", "v3 gzip", "v3 shards", "v2 rows"])
@@ -209,6 +212,35 @@ def test_files_that_are_not_what_they_seem(tmp_path: Path) -> None:
     (tmp_path / "b.zarr" / "zarr.json").write_text('{"zarr_format": 3, "node_type": "array", "shape": [2')
     with pytest.raises(InputError, match=r"Zarr cannot open .*b\.zarr"):
         open_source(tmp_path / "b.zarr")
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("x.csv.xz", "unpack it first: xz --decompress --keep"),
+        ("x.zarr.zip", "unpack it first: unzip .*/x.zarr.zip -d .*/x.zarr$"),
+        ("x.feather", "write it as Parquet first: pandas.read_feather"),
+    ],
+)
+def test_files_of_other_kinds_say_what_to_do_first(tmp_path: Path, name: str, step: str) -> None:
+    (tmp_path / name).write_bytes(b"?")
+    with pytest.raises(InputError, match=step):
+        open_source(tmp_path / name)
+
+
+@pytest.mark.parametrize("method", [rf.knn, rf.kmeans])
+def test_rows_of_what_lies_by_columns_are_had_by_an_import(tmp_path: Path, method: Any) -> None:
+    scipy.sparse.save_npz(tmp_path / "x.npz", scipy.sparse.eye_array(9, format="csc"), compressed=False)
+    with pytest.raises(InputError, match=r"compressed by columns.*: rankfold import .*x\.npz STORE\.zarr"):
+        method(tmp_path / "x.npz", 2)
+    import_array(tmp_path / "x.npz", tmp_path / "x.zarr")
+    method(tmp_path / "x.zarr", 2)
+
+
+@pytest.mark.parametrize("ask", [rf.reconstruct, rf.open_result, lambda x: rf.plan("reconstruct", x)])
+def test_a_matrix_is_no_result(ask: Any) -> None:
+    with pytest.raises(InputError, match=r"a result, or its path, is asked for here, not .* ndarray"):
+        ask(np.ones((3, 2)))
 
 
 def test_arrays_in_a_folder_that_is_no_group(tmp_path: Path) -> None:

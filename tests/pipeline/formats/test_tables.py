@@ -187,6 +187,12 @@ def test_text_of_two_bytes_to_a_letter_is_named(tmp_path: Path) -> None:
         open_source(tmp_path / "x.csv")
 
 
+def test_names_in_another_encoding_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("größe,b\n1,2\n", encoding="latin-1")
+    with pytest.raises(InputError, match=r"letters are not UTF-8.*iconv -f LATIN1"):
+        open_source(tmp_path / "x.csv")
+
+
 @pytest.mark.parametrize("others", [1, 1200])
 def test_all_columns_that_hold_text_are_named_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, others: int

@@ -43,11 +43,11 @@ from rankfold.methods.knn.row_blocks import BlockReader
 from rankfold.methods.task import Output
 from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.data.selection import select
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, require_rows
 from rankfold.pipeline.engine.blocks import Cut, cut, panel_edges
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
-from rankfold.pipeline.errors import DataError, InputError
+from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
@@ -94,11 +94,7 @@ class EmbeddingQuality:
     @classmethod
     def of(cls, source: Source, parameters: EmbeddingQualityRequest) -> EmbeddingQuality:
         """Check that it can be done."""
-        if source.row_grid.scattered:
-            raise InputError(
-                f"{source.name} is compressed by columns, so that rows cannot be read by themselves. "
-                "Write it by rows (CSR) first"
-            )
+        require_rows(source)
         return cls(compared_rows(source, parameters.metric), parameters, parameters.sample())
 
     @property

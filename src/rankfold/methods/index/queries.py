@@ -35,7 +35,7 @@ from rankfold.methods.random_keys import Purpose
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, require_rows
 from rankfold.pipeline.engine.blocks import Cut, own_streams, panel_edges
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
@@ -81,11 +81,7 @@ class IndexQueries:
         """Check that it can be done."""
         parameters.check(index.rows.shape[0], index.name, itself=False)
         index.require_metric(parameters.metric)
-        if source.row_grid.scattered:
-            raise InputError(
-                f"{source.name} is compressed by columns, so that rows cannot be read by themselves. "
-                "Write it by rows (CSR) first"
-            )
+        require_rows(source)
         refused = {
             "symmetric": parameters.symmetric is not None,
             "box": parameters.box is not None,

@@ -9,7 +9,7 @@ from typing import Any
 from rankfold.methods.knn.arguments import ALIASES
 from rankfold.methods.knn.pair_fold import has_bounds
 from rankfold.methods.knn.request import METRICS
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, require_rows
 from rankfold.pipeline.errors import InputError
 
 
@@ -34,11 +34,7 @@ class IndexRequest:
     def check(self, source: Source) -> None:
         """Raise ``InputError`` for a matrix that cannot be indexed."""
         rows, columns = source.shape
-        if source.row_grid.scattered:
-            raise InputError(
-                f"{source.name} is compressed by columns, so that rows cannot be read by themselves. Write "
-                "it by rows (CSR) first"
-            )
+        require_rows(source)
         if rows < 1:
             raise InputError(f"{source.name} has no rows: there is nothing to index")
         if not has_bounds(self.code, columns):

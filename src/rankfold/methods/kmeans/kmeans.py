@@ -29,7 +29,7 @@ from rankfold.methods.parts.sample import Sample as FewRows
 from rankfold.methods.parts.square_range import refuse_size
 from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, require_rows
 from rankfold.pipeline.data.view import Orientation
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
@@ -81,11 +81,7 @@ class Clustering:
         parameters.check(source.shape, source.name)
         if parameters.init == "custom" and given is None:
             raise InputError("init custom has no name: give the centers, or a result of kmeans")
-        if source.row_grid.scattered:
-            raise InputError(
-                f"{source.name} is compressed by columns, so that rows cannot be read by themselves. Write "
-                "it by rows (CSR) first"
-            )
+        require_rows(source)
         if given is not None and given.shape != (parameters.k, source.shape[1]):
             raise InputError(
                 f"centers to start from have shape {given.shape}, but {parameters.k} clusters of "

@@ -53,7 +53,7 @@ from rankfold.methods.tree.coordinates import TREE_METRICS, box_of
 from rankfold.methods.tree.plan import is_worth_it
 from rankfold.methods.tree.search import plan_tree, require_tree, search_tree
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, require_rows
 from rankfold.pipeline.engine.blocks import Cut, cut
 from rankfold.pipeline.engine.pair_sweep import load_lists
 from rankfold.pipeline.engine.pairs import Pairs, block_edges
@@ -102,11 +102,8 @@ class Neighbors:
         if parameters.needs_tree:
             require_tree(parameters, source, base is not None)
         for matrix in (source, queries):
-            if matrix is not None and matrix.row_grid.scattered:
-                raise InputError(
-                    f"{matrix.name} is compressed by columns, so that rows cannot be read by themselves. "
-                    "Write it by rows (CSR) first"
-                )
+            if matrix is not None:
+                require_rows(matrix)
         if queries is not None and queries.shape[1] != source.shape[1]:
             raise InputError(
                 f"queries {queries.name} have {queries.shape[1]} columns, but {source.name} has "

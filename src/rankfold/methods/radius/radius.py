@@ -30,7 +30,7 @@ from rankfold.methods.tree.plan import TreeSweeps
 from rankfold.methods.tree.points import PointTree
 from rankfold.methods.tree.queries import Queries
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, require_rows
 from rankfold.pipeline.engine.blocks import Cut, cut, own_streams
 from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.engine.scheduler import Budget
@@ -220,11 +220,8 @@ def radius_task(
     source = open_source(x)
     others = None if queries is None else open_beside(queries, source)
     for matrix in (source, others):
-        if matrix is not None and matrix.row_grid.scattered:
-            raise InputError(
-                f"{matrix.name} is compressed by columns, so that rows cannot be read by themselves. "
-                "Write it by rows (CSR) first"
-            )
+        if matrix is not None:
+            require_rows(matrix)
     if others is not None and others.shape[1] != source.shape[1]:
         raise InputError(
             f"queries {others.name} have {others.shape[1]} columns, but {source.name} has {source.shape[1]}. "

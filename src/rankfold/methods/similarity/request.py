@@ -11,7 +11,7 @@ from rankfold.kernels.similarity.functions import Kind, Similarity
 from rankfold.methods.argument import number
 from rankfold.methods.knn.request import compile_metric, identify_metric
 from rankfold.methods.similarity.arguments import ALIASES, KERNELS
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, require_rows
 from rankfold.pipeline.data.view import working_dtype
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import suggest_name
@@ -101,11 +101,7 @@ class KernelChoice:
 def check_matrix(source: Source, kind: str) -> None:
     """Raise ``InputError`` for a matrix without rows or columns, of complex numbers, or read by columns."""
     working_dtype(source.dtype)
-    if source.row_grid.scattered:
-        raise InputError(
-            f"{source.name} is compressed by columns, so that rows cannot be read by themselves. Write it by "
-            "rows (CSR) first"
-        )
+    require_rows(source)
     rows, columns = source.shape
     if not rows or not columns:
         raise InputError(f"{source.name} is {rows} x {columns}: {kind} has nothing to compare")

@@ -6,7 +6,7 @@ from rankfold.methods.sums.arguments import DEFAULT_TOL, FORCE_KERNELS
 from rankfold.methods.sums.points import open_weights
 from rankfold.methods.sums.request import sum_request
 from rankfold.methods.sums.summing import KernelSums
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, require_rows
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.formats.open_like import open_beside
@@ -35,11 +35,8 @@ def open_points(x: object, targets: object) -> tuple[Source, Source | None]:
     source = open_source(x)
     others = None if targets is None else open_beside(targets, source)
     for matrix in (source, others):
-        if matrix is not None and matrix.row_grid.scattered:
-            raise InputError(
-                f"{matrix.name} is compressed by columns, so that rows cannot be read by themselves. "
-                "Write it by rows (CSR) first"
-            )
+        if matrix is not None:
+            require_rows(matrix)
     if others is not None and others.shape[1] != source.shape[1]:
         raise InputError(
             f"targets {others.name} have {others.shape[1]} columns, but {source.name} has {source.shape[1]}. "

@@ -137,6 +137,16 @@ def require_compressed(source: Source) -> CompressedSource:
     return stored
 
 
+def require_rows(source: Source, what: str = "so that rows cannot be read by themselves") -> None:
+    """Raise ``InputError`` for a matrix that is compressed by columns, with how it comes to be by rows."""
+    if source.row_grid.scattered:
+        path = getattr(source, "path", None)
+        remedy = f": rankfold import {source.name} STORE.zarr" if path else ", as x.tocsr()"
+        raise InputError(
+            f"{source.name} is compressed by columns, {what}. Write it by rows (CSR) first{remedy}"
+        )
+
+
 def number_bytes(source: CompressedSource) -> int:
     """Bytes of a stored number with its place."""
     return int(source.dtype.itemsize + index_dtype(*source.shape, source.nnz).itemsize)

@@ -103,6 +103,19 @@ Mask = str | Sequence[bool] | npt.NDArray[np.bool_] | None
 IMPORT_SUFFIXES = (".mtx", ".mtx.gz")
 """Ends of names of what an import alone reads, from the beginning."""
 
+FIRST_STEPS = {
+    ".xz": "unpack it first: xz --decompress --keep {path}",
+    ".zst": "unpack it first: zstd --decompress {path}",
+    ".zarr.zip": "unpack it first: unzip {path} -d {stem}",
+    ".zip": "unpack it first: unzip {path}",
+    ".feather": "write it as Parquet first: pandas.read_feather({path!r}).to_parquet({parquet!r})",
+    ".arrow": "write it as Parquet first: pandas.read_feather({path!r}).to_parquet({parquet!r})",
+    ".orc": "write it as Parquet first: pandas.read_orc({path!r}).to_parquet({parquet!r})",
+    ".xlsx": "write it as Parquet first: pandas.read_excel({path!r}).to_parquet({parquet!r})",
+    ".pkl": "write it as Parquet first: pandas.read_pickle({path!r}).to_parquet({parquet!r})",
+}
+"""What to do with files that are not read, by the ends of their names."""
+
 
 class ViewOptions(TypedDict, total=False):
     """What ``open_source`` takes besides the matrix."""
@@ -395,6 +408,11 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
             if store.endswith(IMPORT_SUFFIXES)
             else ""
         )
+        step = next((step for end, step in FIRST_STEPS.items() if store.lower().endswith(end)), None)
+        if step is not None:
+            stem = os.path.splitext(store)[0]
+            done = step.format(path=store, stem=stem, parquet=f"{stem}.parquet")
+            raise InputError(f"{store} is not read as it is; {done}")
         raise InputError(
             f"{store} is neither a Zarr store (a folder) nor a file that is read in place, "
             f"{', '.join(OPENERS)}, nor a table, {', '.join(TABLE_ENDINGS)}{hint}"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.data.source import Source, require_rows
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.prepare.moments import column_counts, row_sums
 from rankfold.pipeline.prepare.steps import Numbers, RowsOfSum, Step, require, require_flags
@@ -51,11 +51,7 @@ class NormalizeTotal:
         """The median, unless the sum is given."""
         if self.target_sum is not None:
             return {}
-        if source.row_grid.scattered:
-            raise InputError(
-                f"{source.name} is compressed by columns, and {self.name} needs whole rows. Write it by rows "
-                "(CSR) first"
-            )
+        require_rows(source, f"and {self.name} needs whole rows")
         sums = row_sums(source)
         filled = sums[sums > 0]
         if not len(filled):

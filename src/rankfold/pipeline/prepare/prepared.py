@@ -30,6 +30,7 @@ from rankfold.pipeline.data.source import (
     Wrapper,
     compressed,
     require_compressed,
+    require_rows,
     row_marks,
     sum_places,
 )
@@ -275,11 +276,8 @@ def _prepared(inner: Source, steps: tuple[Step, ...], said: Steps, fitted: Fitte
     kind = PreparedSource if compressed(inner) is None or _fills_zeros(steps) else PreparedSparse
     prepared = kind(inner, steps, said, dict(fitted))
     by_row = next((step.name for step in steps if step.by_row), None)
-    if by_row is not None and inner.row_grid.scattered:
-        raise InputError(
-            f"{inner.name} is compressed by columns, and {by_row} needs whole rows. Write it by rows (CSR) "
-            "first"
-        )
+    if by_row is not None:
+        require_rows(inner, f"and {by_row} needs whole rows")
     return prepared
 
 

@@ -161,6 +161,10 @@ class Result(Exports, Mapping[str, Any]):
         temporary: TemporaryFolder | None = None,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise ArgumentError(
+                f"a result, or its path, is asked for here, not an object of type {type(path).__name__}"
+            )
         self._path = Path(path)
         self._temporary = temporary
         self._memory: dict[str, npt.NDArray[Any]] = {}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,8 +102,12 @@ def dialect_of(path: str, options: ReadOptions) -> Dialect | None:
     style, said = _style(path, separator, records, options)
     notes += said
     names, lines, said = _names(path, head, records, separator, style, options)
+    _require_utf8(path, names)
     comments = len(head.comments) - (lines == head.lines - 1) if lines else 0
     return Dialect(separator, style, tuple(names), lines, comments, lines > 0, (*notes, *said))
+
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def _read_head(path: str) -> _Head:
@@ -152,6 +157,16 @@ def _require_line_feeds(path: str, line: bytes) -> None:
         raise InputError(
             f"{path} has lines that end with a carriage return alone, as an old Mac wrote them; write it "
             "with line feeds, for instance by tr '\\r' '\\n'"
+        )
+
+
+def _require_utf8(path: str, names: Sequence[str]) -> None:
+    """Raise ``InputError`` for names with letters of another encoding, which were replaced by marks."""
+    wrong = next((name for name in names if REPLACEMENT in name), None)
+    if wrong is not None:
+        raise InputError(
+            f"{path} has a column {wrong!r}, whose letters are not UTF-8. Write it as UTF-8, from its "
+            f"encoding: iconv -f LATIN1 -t UTF-8 {path} > NEW.csv"
         )
 
 
