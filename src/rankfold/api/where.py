@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VIEW = (
     *("row_axes", "select_rows", "select_columns", "drop_missing_columns", "drop_missing_rows"),
-    *("missing_chunks", "prepare", "mask_var", "mask_obs", "numeric"),
+    *("missing_chunks", "prepare", "mask_var", "mask_obs", "numeric", "index_col"),
 )
 """Arguments of ``rankfold.open`` that functions of a matrix take too."""
 
@@ -172,6 +172,13 @@ class OfMatrix(Where, total=False):
             "of a table, leave out columns that hold no numbers",
             "Of a table, leave out columns that hold something else than numbers, True and False, and say "
             "which.",
+        ),
+    ]
+    index_col: Annotated[
+        "str | None",
+        Argument(
+            "of a table, the column that names the rows",
+            "Column of a table that names the rows, and is no number of the matrix.",
         ),
     ]
 

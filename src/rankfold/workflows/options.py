@@ -134,6 +134,7 @@ def view(
     mask_var: Annotated[str | None, _said("mask_var", metavar="NAME")] = None,
     mask_obs: Annotated[str | None, _said("mask_obs", metavar="NAME")] = None,
     numeric: Annotated[bool, _said("numeric", "--numeric")] = False,
+    index_col: Annotated[str | None, _said("index_col", metavar="COLUMN")] = None,
 ) -> dict[str, Any]:
     """How a source is seen as a matrix: arguments of ``rankfold.open``."""
     return {
@@ -147,6 +148,7 @@ def view(
         "mask_var": mask_var,
         "mask_obs": mask_obs,
         "numeric": numeric,
+        "index_col": index_col,
     }
 
 

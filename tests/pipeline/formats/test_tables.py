@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import rankfold as rf
+from rankfold.pipeline.data.names import MOST_LABELS, Axis
 from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.errors import DataError, InputError, OutputError, RankfoldError
 from rankfold.pipeline.formats import open_source
@@ -113,14 +114,136 @@ def test_text_is_read_as_it_comes(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 @pytest.mark.parametrize("name", ["", "Unnamed: 0"])
 def test_an_index_that_came_back_as_a_column_is_no_number(tmp_path: Path, caplog: Any, name: str) -> None:
     (tmp_path / "x.csv").write_text(f"{name},a\n0,1.5\n1,3\n")
-    with pytest.raises(
-        InputError, match=f"the first column of .* has {f'the name {name!r}' if name else 'no name'}"
-    ):
-        open_source(tmp_path / "x.csv")
+    found, names, notes = opened(tmp_path / "x.csv", caplog)
+    assert (
+        found.tolist() == [[1.5], [3.0]]
+        and names == ["a"]
+        and names_of(open_source(tmp_path / "x.csv"), 0) is None
+    )
+    assert f"has {f'the name {name!r}' if name else 'no name'}, so it names rows; it counts them" in notes
     assert "so it names rows" in str(describe_table(str(tmp_path / "x.csv")))
     pq.write_table(pa.table({name: [0, 1], "a": [1.5, 3.0]}), tmp_path / "x.parquet")
     found, names, notes = opened(tmp_path / "x.parquet", caplog)
     assert found.tolist() == [[1.5], [3.0]] and names == ["a"] and "names rows" in notes
+
+
+def _wide(texts: list[str]) -> str:
+    head = ",".join(["id", *(f"c{place}" for place in range(delimited.WIDE))])
+    return "\n".join([head, *(",".join([text, *["1"] * delimited.WIDE]) for text in texts)])
+
+
+def _text(head: str, texts: list[str]) -> str:
+    return "\n".join([head, *(f"{text},{place},{place * place}" for place, text in enumerate(texts))])
+
+
+NAMED: dict[str, Any] = {
+    "text": (["s1", "s2", "s3"], ["s1", "s2", "s3"], "id", ""),
+    "numbers": (["30", "20", "10"], [30, 20, 10], "id", ""),
+    "no numbers": (["007", "8", "9"], ["007", "8", "9"], "id", ""),
+    "counted, and asked for": (["0", "1", "2"], [0, 1, 2], "id", ""),
+    "gaps": (["a", "", "c"], ["a", "", "c"], "id", "names no row in 1 of 3 rows"),
+    "twice": (["a", "b", "a"], ["a", "b", "a"], "id", "names 1 of 3 rows as it names others before them"),
+    "by itself": (["s1", "s2", "s3"], ["s1", "s2", "s3"], "", "so it names rows|names rows, as pandas"),
+    "rows of a frame": (["5", "6", "7"], [5, 6, 7], "", "so it names rows|names rows, as pandas"),
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+@pytest.mark.parametrize(
+    "door", ["csv", "csv of many columns", "several", "parquet", "partitions", "pandas", "polars", "dask"]
+)
+def test_a_column_names_the_rows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, door: str, case: str
+) -> None:
+    texts, labels, index_col, said = NAMED[case]
+    table: Any = {"id": texts, "a": [0.0, 1, 2], "b": [0.0, 1, 4]}
+    if not index_col:
+        table = {"__index_level_0__" if door == "parquet" else "Unnamed: 0": table.pop("id"), **table}
+    head, x = ",".join([index_col, "a", "b"]), tmp_path / "x.csv"
+    if door in ("pandas", "dask"):
+        x = pytest.importorskip("pandas").DataFrame(table)
+    if door == "polars":
+        x = pytest.importorskip("polars").DataFrame(table)
+    elif door == "dask":
+        if not index_col:
+            return
+        x = pytest.importorskip("dask.dataframe").from_pandas(x, npartitions=2)
+    elif door.startswith("csv"):
+        many = "many" in door and index_col
+        x.write_text(_wide(texts) if many else _text(head, texts))
+    elif door == "several":
+        x = tmp_path / "*.csv"
+        for part in range(3):
+            row = f"{texts[part]},{part},{part * part}"
+            (tmp_path / f"{part}.csv").write_text(f"{head}\n{row}\n")
+    elif door == "parquet":
+        table_of(x := tmp_path / "x.parquet", **table)
+    elif door == "partitions":
+        for part in range(3):
+            (tmp_path / f"t/p={part}").mkdir(parents=True)
+            rows = {name: values[part : part + 1] for name, values in table.items()}
+            table_of(tmp_path / f"t/p={part}/0.parquet", **rows)
+        x = tmp_path / "t"
+    caplog.clear()
+    options: Any = {"index_col": index_col} if index_col else {}
+    with caplog.at_level(logging.WARNING, "rankfold"):
+        source = open_source(x, **options)
+    assert source.shape[0] == 3 and source.shape[1] == (delimited.WIDE if "many" in door and index_col else 2)
+    np.testing.assert_array_equal(
+        np.asarray(source)[:, :2][:, -1], [1, 1, 1] if source.shape[1] > 2 else [0, 1, 4]
+    )
+    assert re.search(said, caplog.text)
+    sides = [names_of(source, 0)]
+    if isinstance(x, Path):
+        import_array(x, tmp_path / "y.zarr", **options)
+        sides.append(names_of(open_source(tmp_path / "y.zarr"), 0))
+    for names in sides:
+        assert names is not None and names.labels is not None and names.labels.tolist() == labels
+        assert names.axes[0].name == (index_col or "row")
+
+
+def test_names_of_many_rows_are_a_digest(tmp_path: Path) -> None:
+    count = MOST_LABELS + 5
+    for texts, labels in (
+        ([f"n{place}" for place in range(count)], None),
+        ([*map(str, range(7, count + 7))], int),
+    ):
+        (tmp_path / "x.csv").write_text("id,a\n" + "".join(f"{text},1\n" for text in texts))
+        names = names_of(open_source(tmp_path / "x.csv", index_col="id"), 0)
+        assert names is not None and names.labels is None
+        assert names.axes[0].mark == Axis.of("id", count, np.array(texts, labels)).mark
+
+
+def test_names_of_rows_go_through_a_result_into_a_table(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    (tmp_path / "x.csv").write_text(_text("id,a,b", ["s1", "s2", "s3"]) + "\ns4,7,2\n")
+    result = rf.pca(tmp_path / "x.csv", 1, index_col="id", out=tmp_path / "r.zarr")
+    frame = result.to_pandas()
+    assert frame.index.tolist() == ["s1", "s2", "s3", "s4"] and frame.index.name == "id"
+    wanted = pd.read_csv(tmp_path / "x.csv", index_col="id")
+    np.testing.assert_allclose(frame["PC1"], rf.pca(wanted, 1).to_pandas()["PC1"])
+    for name, read in (("s.csv", pd.read_csv), ("s.parquet", pd.read_parquet)):
+        result.to_table(tmp_path / name)
+        assert read(tmp_path / name).columns.tolist() == ["id", "PC1"]
+    chosen = open_source(f"{tmp_path / 'x.csv'}::b", index_col="id")
+    assert names_of(chosen, 0).labels.tolist() == ["s1", "s2", "s3", "s4"]  # type: ignore[union-attr]
+    for options in ({"columns": ["id", "b"]}, {"without": ["a"]}):
+        import_array(tmp_path / "x.csv", tmp_path / "y.zarr", index_col="id", overwrite=True, **options)
+        store = open_source(tmp_path / "y.zarr")
+        assert store.shape == (4, 1) and names_of(store, 0).labels[3] == "s4"  # type: ignore[union-attr,index]
+
+
+@pytest.mark.parametrize("of", ["table", "frame", "array"])
+def test_what_names_no_rows_is_refused(tmp_path: Path, of: str) -> None:
+    (tmp_path / "x.csv").write_text("id,a\ns1,1\n")
+    x: Any = np.eye(2) if of == "array" else tmp_path / "x.csv"
+    x = pytest.importorskip("pandas").DataFrame({"id": ["s1"], "a": [1]}) if of == "frame" else x
+    message = "and this is none" if of == "array" else r"has no column 'idd'. Did you mean 'id'\?"
+    with pytest.raises(InputError, match=message):
+        open_source(x, index_col="idd")
+    if of != "array":
+        with pytest.raises(RankfoldError, match=r"If 'id' names the rows, say index_col='id'"):
+            open_source(x)
 
 
 LONG = 2**53 + 1
@@ -316,9 +439,12 @@ def test_an_overview_shows_columns_and_what_goes_on(tmp_path: Path) -> None:
         "2 rows and 3 columns",
         "no numbers: 'x' in line 2",
         "x.csv --rank K",
-        "--numeric  (2 columns; 1",
+        "--index-col city",
+        "all differ, so it may name rows",
     ):
         assert words in str(table)
+    (tmp_path / "x.csv").write_text("a,city,t\n1,x,True\n?,x,False\n")
+    assert "--numeric  (2 columns; 1" in str(describe_table(str(tmp_path / "x.csv")))
     table_of(tmp_path / "x.parquet", a=[1.5], n=["u"])
     assert "no numbers: string, its first value is 'u'" in str(describe_table(str(tmp_path / "x.parquet")))
     (tmp_path / "r.csv").write_text(',a,b\n0,1,"1,000"\n1,2,3\n')

@@ -194,7 +194,7 @@ def test_headers_are_noticed(tmp_path: Path) -> None:
         ),
         ("a,b\n1,2\n3\n", ChunkError, "line 3 has 1 cells, where 2 are expected"),
         ("a,b\n1,2\n3,4,5\n", ChunkError, "line 3 has 3 cells"),
-        (",a,b\n0,1,2\n", InputError, r"first column of .* has no name.*without=\['column 1'\]"),
+        (",Unnamed: 0,a\n0,1,2\n", InputError, r"first column of .* has no name.*without=\['column 1', "),
         ('a,b\n1,2\n3,"4\n', ChunkError, "a quote is left open after line 2"),
         ("a,a\n1,2\n", InputError, "has 2 columns named 'a'"),
     ],

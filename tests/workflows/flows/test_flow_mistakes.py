@@ -131,7 +131,7 @@ VALUES = {
         ("counts: x.zarr", "counts: {stor: x.zarr}"),
         ":4: inputs.counts.stor: no such key (did you mean 'store'?). Keys are store, row_axes, select_rows, "
         "select_columns, drop_missing_columns, drop_missing_rows, missing_chunks, prepare, mask_var, "
-        "mask_obs, numeric",
+        "mask_obs, numeric, index_col",
     ),
     "the file is empty": (
         (FLOW, ""),

@@ -70,6 +70,7 @@ from rankfold.pipeline.formats.frames import (
     dask_array_of_frame,
     is_frame,
     numeric_frame,
+    split_names,
 )
 from rankfold.pipeline.formats.handles import by_name, coordinate_of, mask_of, plane_of
 from rankfold.pipeline.formats.hdf5 import hdf5_matrix
@@ -87,6 +88,7 @@ from rankfold.pipeline.formats.npz import npz_source
 from rankfold.pipeline.formats.plink import bed_source
 from rankfold.pipeline.formats.remote import remote_matrix
 from rankfold.pipeline.formats.series import series
+from rankfold.pipeline.formats.tables.options import name_rows
 from rankfold.pipeline.formats.tables.several import TABLE_ENDINGS, is_table_file, table_paths
 from rankfold.pipeline.formats.tables.source import table_source
 from rankfold.pipeline.formats.zarr.layout import matrix_at, matrix_of
@@ -131,6 +133,7 @@ class ViewOptions(TypedDict, total=False):
     mask_var: Mask
     mask_obs: Mask
     numeric: bool
+    index_col: str | None
 
 
 def open_source(
@@ -147,6 +150,7 @@ def open_source(
     mask_obs: Mask = None,
     missing: str | None = None,
     numeric: bool = False,
+    index_col: str | None = None,
 ) -> Source:
     """Open a matrix.
 
@@ -191,6 +195,9 @@ def open_source(
     numeric : bool
         Leave out columns of a table or a DataFrame that hold something else than numbers, True and False. A
         warning names them.
+    index_col : str, optional
+        Column of a table or a DataFrame that names the rows, and is no number of the matrix. By itself a
+        first column without a name does, and the index that pandas wrote.
 
     Returns
     -------
@@ -217,7 +224,7 @@ def open_source(
     (60, 8)
     """
     choice = require_choice(x, missing if missing_chunks is None else missing_chunks)
-    source, steps = _matrix(x, choice, row_axes, numeric=bool(numeric)), parse_steps(prepare)
+    source, steps = _matrix(x, choice, row_axes, bool(numeric), index_col), parse_steps(prepare)
     _require_one_choice("rows", select_rows, "mask_obs", mask_obs)
     _require_one_choice("columns", select_columns, "mask_var", mask_var)
     select_rows, select_columns = _by_name(select_rows, source, 0), _by_name(select_columns, source, 1)
@@ -294,10 +301,16 @@ def _of_plane(
     return np.asarray(values[tuple(cast(Any, places))])
 
 
-def _matrix(x: object, missing: str | None, rows: Rows, *, numeric: bool = False) -> Source:
+def _matrix(
+    x: object, missing: str | None, rows: Rows, numeric: bool = False, index_col: str | None = None
+) -> Source:
     """All of ``x`` as a matrix."""
-    if (table := _table(x, rows, numeric=numeric)) is not None:
+    if (table := _table(x, rows, numeric, index_col)) is not None:
         return table
+    if index_col is not None:
+        raise InputError(
+            f"{name_rows(index_col)} is a column of a table or a DataFrame that names rows, and this is none"
+        )
     if numeric:
         raise InputError(
             "numeric=True (--numeric) leaves out columns of tables and DataFrames, and this is none; choose "
@@ -346,14 +359,15 @@ def _matrix(x: object, missing: str | None, rows: Rows, *, numeric: bool = False
     )
 
 
-def _table(x: object, rows: Rows, *, numeric: bool) -> Source | None:
+def _table(x: object, rows: Rows, numeric: bool, index_col: str | None) -> Source | None:
     """A DataFrame, or a table in files, as a matrix; None of anything else."""
     if isinstance(x, str | os.PathLike):
         location = os.fsdecode(x)
         paths = () if is_address(location) else table_paths(location)
         if paths:
             _refuse_axes(location, rows)
-            return table_source(location, paths, numeric=numeric, column=split_location(location)[1])
+            column = split_location(location)[1]
+            return table_source(location, paths, numeric=numeric, index_col=index_col, column=column)
         return None
     if isinstance(x, list | tuple) and x and all(isinstance(each, str | os.PathLike) for each in x):
         locations = [os.fsdecode(each) for each in x]
@@ -362,16 +376,18 @@ def _table(x: object, rows: Rows, *, numeric: bool) -> Source | None:
         for each in locations:
             require_path(each)
         _refuse_axes(locations[0], rows)
-        return table_source(_name_of_several(locations), locations, numeric=numeric)
+        name = _name_of_several(locations)
+        return table_source(name, locations, numeric=numeric, index_col=index_col)
     module = _library(x)
     if not is_frame(x):
         return None
-    frame = cast(Any, numeric_frame(x) if numeric else x)
+    frame, names = split_names(x, index_col)
+    frame = numeric_frame(frame) if numeric else frame
     if module == "dask":
         blocks = dask_array_of_frame(frame)
-        return _named(_of_dask(blocks, rows), axes_of_frame(frame, blocks.shape))
+        return _named(_of_dask(blocks, rows), axes_of_frame(frame, blocks.shape, names))
     array = array_of_frame(frame) if module == "pandas" else array_of_polars(frame)
-    return _named(_of_numpy(array, rows), axes_of_frame(frame, array.shape))
+    return _named(_of_numpy(array, rows), axes_of_frame(frame, array.shape, names))
 
 
 def _named(source: Source, axes: tuple[Axis, Axis]) -> Source:

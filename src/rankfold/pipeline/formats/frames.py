@@ -19,6 +19,8 @@ from rankfold.pipeline.data.pandas_index import attributes_of_index
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import axes_of
 from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS, index_names
+from rankfold.pipeline.formats.tables.options import ReadOptions, choose_columns, name_rows
+from rankfold.pipeline.formats.tables.row_names import RowNames, names_of_values
 
 LOG = logging.getLogger("rankfold")
 
@@ -126,10 +128,13 @@ def _require_all_numbers(frame: Any) -> None:
     """Raise ``InputError`` for columns that hold no numbers, naming all of them."""
     wrong = _texts_of(frame)
     if wrong:
-        it = "them" if len(wrong) > 1 else "it"
+        it, first = "them" if len(wrong) > 1 else "it", str(frame.columns[0])
+        able = first in wrong and len(wrong) < len(frame.columns)
+        named = f" If {first!r} names the rows, say {name_rows(first)}." if able else ""
         raise InputError(
-            f"{_in_words(wrong)}; supported are {SUPPORTED_DTYPES}. Keep columns of numbers alone with "
-            f"rankfold.open(x, numeric=True), leave {it} out, as x.drop(columns={[*wrong]!r}), or convert"
+            f"{_in_words(wrong)}; supported are {SUPPORTED_DTYPES}.{named} Keep columns of numbers alone "
+            f"with rankfold.open(x, numeric=True), leave {it} out, as x.drop(columns={[*wrong]!r}), or "
+            "convert"
         )
 
 
@@ -139,10 +144,52 @@ def _in_words(columns: dict[Any, Any]) -> str:
     return ", ".join(words[:MOST_COLUMNS]) + more
 
 
-def axes_of_frame(frame: Any, shape: tuple[int, ...]) -> tuple[Axis, Axis]:
+def split_names(frame: Any, index_col: str | None) -> tuple[Any, Axis | None]:
+    """A frame without the column that names its rows, and the rows with these names, if there is one.
+
+    By itself it is a first column without a name, of a frame of pandas or polars whose index names nothing.
+    A column of a Dask frame is computed, partition by partition.
+    """
+    if not hasattr(frame, "columns"):
+        return frame, None
+    library, index, unnamed = _library(frame), getattr(frame, "index", None), index_names(list(frame.columns))
+    column, because = index_col, ""
+    if index_col is None:
+        if len(unnamed) != 1 or library == "dask" or not (index is None or is_counted(index)):
+            return frame, None
+        column = unnamed[0]
+        called = f"the name {column!r}" if column.strip() else "no name"
+        because = f"the first column of the DataFrame has {called}, so it names rows"
+    elif index_col not in list(frame.columns) and getattr(index, "name", None) == index_col:
+        return frame, None
+    else:
+        choose_columns(list(map(str, frame.columns)), ReadOptions(index_col=index_col), "the DataFrame")
+        column = next(each for each in frame.columns if str(each) == index_col)
+    title = "row" if column in unnamed else str(column)
+    names = RowNames(str(column), "the DataFrame", title=title, because=because)
+    parts = frame[column].partitions if library == "dask" else [frame[column]]
+    for part in parts:
+        values = part.compute() if library == "dask" else part
+        names.add(_names_in(values), names.rows)
+    for note in names.notes():
+        LOG.warning("%s", note)
+    return frame.drop(column) if library == "polars" else frame.drop(columns=[column]), names.axis()
+
+
+def _names_in(column: Any) -> list[str]:
+    """A column of pandas or polars as names of rows."""
+    if _library(column) == "polars":
+        dates = str(column.dtype).startswith(("Date", "Datetime"))
+        return names_of_values(column.to_numpy().astype("datetime64[ns]") if dates else column.to_list())
+    if getattr(column.dtype, "kind", "") == "M":
+        return names_of_values(column.to_numpy().astype("datetime64[ns]"))
+    return names_of_values(column.astype(object).where(column.notna(), None))
+
+
+def axes_of_frame(frame: Any, shape: tuple[int, ...], names: Axis | None = None) -> tuple[Axis, Axis]:
     """Index and columns of a frame, with their names; numbers that pandas counts by itself name nothing.
 
-    The index of a Dask frame is not computed.
+    The index of a Dask frame is not computed. ``names`` are the rows with names of a column.
     """
     index, columns = getattr(frame, "index", None), frame.columns
     given = [
@@ -157,7 +204,7 @@ def axes_of_frame(frame: Any, shape: tuple[int, ...]) -> tuple[Axis, Axis]:
         axis if each is None else replace(axis, attributes=attributes_of_index(each))
         for axis, each in zip(axes_of(titles, given, shape), given, strict=True)
     )
-    return row, column
+    return row if names is None else names, column
 
 
 def array_of_polars(frame: Any) -> npt.NDArray[Any]:

@@ -83,6 +83,9 @@ LAYOUTS = ("auto", "dense")
 CHUNKS = ("missing_chunks", "missing")
 """Names of the option for missing chunks in a view of an input, new and former."""
 
+OF_TABLES = ("numeric", "index_col")
+"""Options in a view of an input that are for tables, which are read from their beginning."""
+
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
@@ -225,7 +228,9 @@ def import_array(
         raise InputError(f"layout={layout!r} is not known; say one of {', '.join(LAYOUTS)}")
     kind, target = parse_dtype(dtype) if dtype else None, Path(os.path.abspath(destination))
     numeric = bool(view.get("numeric"))
-    options = ReadOptions(columns, without, header, kind, memory_bytes, numeric, decimal, thousands)
+    options = ReadOptions(
+        *(columns, without, header, kind, memory_bytes, numeric, decimal, thousands), view.get("index_col")
+    )
     request = {**_request(options), "layout": layout, "chunk_bytes": chunk_bytes}
     job = _Job(target, memory_bytes, chunk_bytes, kind, layout == "dense", progress, overwrite, request)
     return _import(matrix, options, view, job)
@@ -278,7 +283,7 @@ def _import(matrix: object, options: ReadOptions, view: ViewOptions, job: _Job) 
         if stored is None or job.dense:
             return _import_tiles(source, job, start, (f"{absence}; {REFUSAL}",) if lacking else ())
         reader = sparse_reader(stored)
-    elif any(value not in (None, False) for name, value in view.items() if name not in (*CHUNKS, "numeric")):
+    elif any(value not in (None, False) for name, value in view.items() if name not in (*CHUNKS, *OF_TABLES)):
         raise InputError(
             f"{reader.name} is read from its beginning, so row_axes= (--row-axes), select_rows= "
             "(--select-rows), "
@@ -305,12 +310,26 @@ def _names_in_file(reader: Reader, location: str) -> dict[str, Any]:
     if isinstance(reader, CellRangerReader):
         rows, genes = reader.axes
         return names_as_json(Names.of([rows]), Names.of([genes]))
-    table = reader.table if isinstance(reader, WideTable) else reader
-    if isinstance(table, NumericTable | SeveralTables):
+    if (table := _table_of(reader)) is not None:
         return names_as_json(None, Names.of([Axis.of("column", table.columns, names_of_columns(table))]))
     with contextlib.suppress(RankfoldError):  # of layouts that are read from their beginning alone
         return _names_of_matrix(open_source(location))
     return {}
+
+
+def _table_of(reader: Reader) -> NumericTable | SeveralTables | None:
+    table = reader.table if isinstance(reader, WideTable) else reader
+    return table if isinstance(table, NumericTable | SeveralTables) else None
+
+
+def _with_row_names(job: _Job, reader: Reader) -> _Job:
+    """With the names of the rows of a table, which were read with its numbers."""
+    table = _table_of(reader)
+    if table is None or table.row_names is None:
+        return job
+    return dataclasses.replace(
+        job, names={**names_as_json(Names.of([table.row_names.axis()]), None), **job.names}
+    )
 
 
 def _choice(view: ViewOptions, *, lacking: bool = False) -> str:
@@ -360,7 +379,7 @@ def _import_file(reader: Reader, job: _Job, start: float) -> ImportReport:
             dtype = job.dtype or reader.dtype
             sizes = {"memory_bytes": job.memory_bytes, "chunk_bytes": job.chunk_bytes}
             copy = copy_rows(reader, folder, dtype, **sizes, ticker=ticker)
-        job.publish(folder / "array")
+        _with_row_names(job, reader).publish(folder / "array")
     return _dense_report(copy, start, reader.notes)
 
 

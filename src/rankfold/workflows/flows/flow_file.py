@@ -62,6 +62,7 @@ class MatrixInput(StrictModel):
     mask_var: Text | None = None
     mask_obs: Text | None = None
     numeric: bool = False
+    index_col: Text | None = None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

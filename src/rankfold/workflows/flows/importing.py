@@ -65,6 +65,7 @@ class Importing:
                 **{name: arguments[name] for name in table_options},
                 dtype=target_type,
                 numeric=matrix_input.numeric,
+                index_col=matrix_input.index_col,
             )
             reader = open_reader(matrix_input.store, selection)
         memory = memory or MEMORY

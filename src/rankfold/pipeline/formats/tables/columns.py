@@ -11,7 +11,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from rankfold.pipeline.data.dtypes import beyond_floats
 from rankfold.pipeline.errors import DataError
 from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.formats.tables.options import count_words, without_columns
+from rankfold.pipeline.formats.tables.row_names import RowNames
 
 MOST_COLUMNS = 20
 """Most columns that a message names."""
@@ -58,6 +59,9 @@ class Batch(NamedTuple):
     bytes_read: int
     """Bytes of all files that are read once these rows are."""
 
+    names: list[str] | None = None
+    """Names of the rows; None where no column names them."""
+
 
 class TableColumn(NamedTuple):
     """A column of a table, described."""
@@ -71,6 +75,9 @@ class TableColumn(NamedTuple):
 
     vector: int = 0
     """Length of its lists of numbers, which are a matrix by themselves; 0 where it holds none."""
+
+    names_rows: bool = False
+    """Whether it names the rows where nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,9 @@ class NumericTable(ABC):
     has_names: bool
     """Whether these are from the file, and not counted."""
 
+    row_names: RowNames | None = field(default=None, compare=False, kw_only=True)
+    """Takes the names of the rows as these are read."""
+
     @property
     def columns(self) -> int:
         """Numbers in a row."""
@@ -137,6 +147,8 @@ class NumericTable(ABC):
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
         """Batches as rows of numbers; see ``RowReader``."""
         for batch in self.batches(memory_bytes):
+            if self.row_names is not None and batch.names is not None:
+                self.row_names.add(batch.names, batch.row)
             yield self._join_columns(batch), batch.bytes_read
 
     def _join_columns(self, batch: Batch) -> npt.NDArray[Any]:

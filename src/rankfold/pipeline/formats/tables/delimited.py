@@ -38,8 +38,10 @@ from rankfold.pipeline.formats.tables.dialect import BOM, LONGEST_LINE, dialect_
 from rankfold.pipeline.formats.tables.options import (
     ReadOptions,
     choose_columns,
+    name_rows,
     without_columns,
 )
+from rankfold.pipeline.formats.tables.row_names import RowNames
 from rankfold.pipeline.regular import open_regular
 from rankfold.pipeline.wording import argument
 
@@ -83,6 +85,9 @@ class _Part(NamedTuple):
     bytes_read: int
     """Of the file."""
 
+    names: list[str] | None
+    """Of the rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class DelimitedReader(NumericTable):
@@ -97,6 +102,9 @@ class DelimitedReader(NumericTable):
     separator: str
     style: Style
     header_lines: int
+    index: int | None = field(default=None, kw_only=True)
+    """Position of the column that names the rows."""
+
     decided: tuple[str, ...] = ()
     """What was decided about the file when it was opened."""
 
@@ -105,7 +113,8 @@ class DelimitedReader(NumericTable):
     @property
     def notes(self) -> tuple[str, ...]:
         """What was decided about the file, as far as it has been read."""
-        return (*self.decided, *self.remarks.notes(self.name))
+        names = () if self.row_names is None else self.row_names.notes()
+        return (*self.decided, *names, *self.remarks.notes(self.name))
 
     @property
     def block_dtype(self) -> np.dtype[Any]:
@@ -133,7 +142,7 @@ class DelimitedReader(NumericTable):
                     break
                 if not wrong:
                     self._require_digits(part)
-                    yield Batch(part.columns, self.name, part.row, part.bytes_read)
+                    yield Batch(part.columns, self.name, part.row, part.bytes_read, part.names)
         except ChunkError:
             if not wrong:
                 raise
@@ -163,36 +172,37 @@ class DelimitedReader(NumericTable):
     def _parts(self, memory_bytes: int) -> Iterator[_Part]:
         """All blocks of the file, parsed."""
         arrow, wide = load_arrow(self.name), len(self.names) > WIDE
-        size = clip_bytes(memory_bytes // (CELL_FACTOR if wide else TEXT_FACTOR), BLOCK_BYTES)
+        has_objects = wide or self.index is not None
+        size = clip_bytes(memory_bytes // (CELL_FACTOR if has_objects else TEXT_FACTOR), BLOCK_BYTES)
         row, slow = 0, set(range(self.columns)) if self.style.thousands is not None else set[int]()
         # In the main thread Arrow takes Ctrl-C for itself, and forgets it when a block ends soon after.
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             for block, line, bytes_read in self._texts(size):
                 try:
-                    columns, wrong = pool.submit(self._parse, arrow, block, line, slow).result()
+                    columns, wrong, names = pool.submit(self._parse, arrow, block, line, slow).result()
                 except arrow.ArrowInvalid as error:
                     raise self._explain(str(error), block, line) from error
                 if columns:
-                    part = _Part(columns, wrong, block, row, bytes_read)
+                    part = _Part(columns, wrong, block, row, bytes_read, names)
                     yield part
                     row += self._rows(part)
 
     def _parse(
         self, arrow: Any, block: bytes, line: int, slow: set[int]
-    ) -> tuple[list[Any], dict[int, Wrong]]:
-        """The columns of a block, and what is no number in them.
+    ) -> tuple[list[Any], dict[int, Wrong], list[str] | None]:
+        """The columns of a block, what is no number in them, and names of its rows.
 
         ``slow`` are places of columns that are read cell by cell; it gains those that have to be.
         """
         parse = self._parse_as_one if len(self.names) > WIDE else self._parse_columns
         texts = set(slow)
         try:
-            columns = parse(arrow, block, texts)
+            columns, names = parse(arrow, block, texts)
         except arrow.ArrowInvalid as error:
             if not BAD_VALUE.match(str(error)):
                 raise
             texts = set(range(self.columns))
-            columns = parse(arrow, block, texts)
+            columns, names = parse(arrow, block, texts)
         compute, kind = load_arrow(self.name, "compute"), self._kind(arrow)
         wrong, lines = dict[int, Wrong](), list[int]()
         width = self.columns // max(1, len(columns))
@@ -211,7 +221,7 @@ class DelimitedReader(NumericTable):
                 of_columns, counts = np.unique(np.setdiff1d(missing, known) % width, return_counts=True)
                 for column_at, count in zip(of_columns.tolist(), counts.tolist(), strict=True):
                     self.remarks.missing[self.column_names[place + column_at]] += count
-        return columns, wrong
+        return columns, wrong, names
 
     def _remark(self, cells: Cells, texts: Any, first: int, width: int) -> None:
         """Keep what was taken for something else than a number, of ``width`` columns from ``first``."""
@@ -283,23 +293,27 @@ class DelimitedReader(NumericTable):
         self.remarks.comments += 1
         return b""
 
-    def _parse_columns(self, arrow: Any, block: bytes, texts: set[int]) -> list[Any]:
-        """The columns of a block of whole records, those at ``texts`` as text."""
+    def _parse_columns(self, arrow: Any, block: bytes, texts: set[int]) -> tuple[list[Any], list[str] | None]:
+        """The columns of a block of whole records, those at ``texts`` as text, and names of its rows."""
         text = load_arrow(self.name, "csv")
         every = [str(position) for position in range(len(self.names))]
         kind, kept = self._kind(arrow), [every[position] for position in self.positions]
         kinds = {name: arrow.string() if place in texts else kind for place, name in enumerate(kept)}
+        if self.index is not None:
+            kept.append(every[self.index])
+            kinds[every[self.index]] = arrow.string()
         table = text.read_csv(
-            arrow.BufferReader(_valid(block) if texts else block),
+            arrow.BufferReader(_valid(block) if texts or self.index is not None else block),
             read_options=text.ReadOptions(use_threads=False, block_size=len(block) + 1, column_names=every),
             parse_options=text.ParseOptions(delimiter=self.separator, newlines_in_values=True),
             convert_options=text.ConvertOptions(
                 include_columns=kept, column_types=kinds, decimal_point=self.style.decimal, null_values=PLAIN
             ),
         )
-        return [column.combine_chunks() for column in table.columns] if table.num_rows else []
+        columns = [column.combine_chunks() for column in table.columns] if table.num_rows else []
+        return columns, columns.pop().to_pylist() if columns and self.index is not None else None
 
-    def _parse_as_one(self, arrow: Any, block: bytes, texts: set[int]) -> list[Any]:
+    def _parse_as_one(self, arrow: Any, block: bytes, texts: set[int]) -> tuple[list[Any], list[str] | None]:
         """The same, all cells as one column: each column of its own takes Arrow some 10 kB."""
         text = load_arrow(self.name, "csv")
         records = list(_full_records(block, self.separator))
@@ -309,10 +323,12 @@ class DelimitedReader(NumericTable):
                 message = f"Row #{number}: Expected {width} columns, got {len(record)}"
                 raise arrow.ArrowInvalid(f"CSV parse error: {message}")
         if not records:
-            return []
+            return [], None
+        at = self.index
+        names = None if at is None else [record[at].decode("utf-8", "replace") for record in records]
         cells = [record[position] for record in records for position in self.positions]
         if texts:
-            return [arrow.array([cell.decode("utf-8", "replace") for cell in cells], arrow.string())]
+            return [arrow.array([cell.decode("utf-8", "replace") for cell in cells], arrow.string())], names
         data = b"\n".join(cells) + b"\n"
         table = text.read_csv(
             arrow.BufferReader(data),
@@ -324,7 +340,7 @@ class DelimitedReader(NumericTable):
                 null_values=PLAIN,
             ),
         )
-        return [table[0].combine_chunks()]
+        return [table[0].combine_chunks()], names
 
     def _require_digits(self, part: _Part) -> None:
         """Raise ``DataError`` for whole numbers that became others: large ones are looked up in the text."""
@@ -347,6 +363,8 @@ class DelimitedReader(NumericTable):
         """The error for columns that hold what is no number, all at once."""
         found = {self.column_names[place]: wrong[place] for place in sorted(wrong)}
         hint, is_real = self._hint([each.cell for each in found.values()]), self.dtype.kind == "f"
+        if self.index is None and self.names[0] in found and len(found) < self.columns:
+            hint += f" If {self.names[0]!r} names the rows, say {name_rows(self.names[0])}."
         other = "" if is_real else ", or choose a type that holds it"
         if len(found) == 1:
             ((name, only),) = found.items()
@@ -403,23 +421,36 @@ def delimited_reader(path: str, options: ReadOptions) -> DelimitedReader:
     names = [name or f"column {position + 1}" for position, name in enumerate(whole.names)]
     index = index_names(whole.names)
     called = " and ".join(f"the name {name!r}" if name.strip() else "no name" for name in index)
-    if index and not options.selects and not options.numeric:
+    by_itself = len(index) == 1 and not options.selects and options.index_col is None
+    if by_itself:
+        options = replace(options, index_col=names[0])
+    elif index and not options.selects and not options.numeric and options.index_col is None:
         without = ",".join(names[: len(index)])
         raise InputError(
             f"the first column of {path} has {called}, as where pandas or R write the names of rows. Leave "
             f"it out with numeric=True (--numeric) or without={names[: len(index)]} (--without '{without}'), "
-            "or say which to take with columns= (--columns)"
+            f"take one of them for the names with {name_rows(names[0])}, or say which to take with columns= "
+            "(--columns)"
         )
     positions, notes = choose_columns(names, options, path), list[str]()
-    if index and not options.selects:
-        positions = positions[len(index) :]
-        notes.append(f"the first column of {path} has {called}, so it names rows, and was left out")
+    because = f"the first column of {path} has {called}, so it names rows"
+    others = [place for place in range(len(index)) if names[place] != options.index_col]
+    if others and not options.selects:
+        positions = [place for place in positions if place not in others]
+        notes.append(f"{because}, and was left out")
+    row_names = place = None
+    if options.index_col is not None:
+        place = names.index(options.index_col)
+        title = options.index_col if whole.has_names and place >= len(index) else "row"
+        row_names = RowNames(names[place], path, title=title, because=because if by_itself else "")
     reader = replace(
         whole,
         column_names=tuple(names[position] for position in positions),
         names=tuple(names),
         positions=tuple(positions),
         decided=(*whole.decided, *notes),
+        index=place,
+        row_names=row_names,
     )
     return _of_numbers(reader, options) if options.numeric else reader
 

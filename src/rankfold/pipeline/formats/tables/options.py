@@ -15,7 +15,7 @@ HEADERS = ("auto", "yes", "no")
 DECIMALS = ("auto", ".", ",")
 THOUSANDS = (",", ".", " ", "'", "_")
 
-LATER = ("numeric", "decimal", "thousands")
+LATER = ("numeric", "decimal", "thousands", "index_col")
 """Options that requests say only where they are given, so that requests of before stay the same."""
 
 
@@ -42,6 +42,9 @@ class ReadOptions:
 
     thousands: str | None = None
     """What stands between groups of three digits in text."""
+
+    index_col: str | None = None
+    """Name of the column that names the rows, and is no number of the matrix."""
 
     @property
     def selects(self) -> bool:
@@ -89,14 +92,15 @@ class ReadOptions:
 
 def choose_columns(names: Sequence[str], options: ReadOptions, where: str) -> list[int]:
     """Positions of the columns to take, in the order of ``options.columns``."""
-    for choice in (options.columns or (), options.without or ()):
+    index = () if options.index_col is None else (options.index_col,)
+    for choice in (options.columns or (), options.without or (), index):
         for name in choice:
             if names.count(name) != 1:
                 raise InputError(_not_one(names, name, where))
     order = (
         [names.index(name) for name in options.columns] if options.columns is not None else range(len(names))
     )
-    left_out = set(options.without or ())
+    left_out = {*(options.without or ()), options.index_col}
     positions = [position for position in order if names[position] not in left_out]
     if not positions:
         raise InputError(f"{where}: no column is left of {len(names)}; take at least one")
@@ -129,6 +133,15 @@ def count_words(count: int, thing: str) -> str:
     ('1 cell', '2 cells')
     """
     return f"{count} {thing}{'s' if count != 1 else ''}"
+
+
+def name_rows(name: str) -> str:
+    """How a column is said to name the rows, on the command line and in Python.
+
+    >>> name_rows("id")
+    "index_col='id' (--index-col 'id')"
+    """
+    return f"index_col={name!r} (--index-col {name!r})"
 
 
 def without_columns(names: Sequence[str]) -> str:

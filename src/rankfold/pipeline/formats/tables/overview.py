@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rankfold.pipeline.data.names import MOST_LABELS
+from rankfold.pipeline.errors import RankfoldError
 from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS, Look, TableColumn, index_names
 from rankfold.pipeline.formats.tables.delimited import whole_reader
 from rankfold.pipeline.formats.tables.options import ReadOptions, choose_columns, count_words
 from rankfold.pipeline.formats.tables.parquet import look_at_parquet
-from rankfold.pipeline.formats.tables.several import is_text_table, table_paths
+from rankfold.pipeline.formats.tables.several import is_text_table, table_paths, table_reader
 from rankfold.pipeline.formats.tables.source import LARGEST_FILES, LARGEST_TABLE, READ_BYTES
 from rankfold.pipeline.text import Lines, shell_words
 from rankfold.pipeline.units import format_bytes
+
+TEXT = ("text", "string", "large_string", "string_view")
+"""Kinds of columns of text, in files of text and of Parquet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class TableInfo:
 
     columns: tuple[TableColumn, ...]
     notes: tuple[str, ...]
+    index_col: str | None = None
+    """The one column of text whose values all differ, which may name the rows."""
 
     def __str__(self) -> str:
         """For people."""
@@ -59,12 +67,15 @@ class TableInfo:
     def _words(self, column: TableColumn) -> str:
         if column.vector:
             return f"{column.vector} numbers in each row: {column.kind}"
-        return column.kind if column.obstacle is None else f"no numbers: {column.obstacle}"
+        able = "; all differ, so it may name rows" if column.name == self.index_col else ""
+        return column.kind if column.obstacle is None else f"no numbers: {column.obstacle}{able}"
 
     def _next(self, wrong: int) -> str:
         """The command that goes on from here."""
         numbers, name = len(self.columns) - wrong, self.name
-        option = f" --numeric  ({numbers} columns; {wrong} left out)" if wrong else ""
+        texts = wrong - sum(each.names_rows for each in self.columns) - (self.index_col is not None)
+        option = f" --index-col {shell_words([self.index_col])}" if self.index_col is not None else ""
+        option += f" --numeric  ({numbers} columns; {texts} left out)" if texts else ""
         if vectors := [each for each in self.columns if each.vector]:
             widest = max(vectors, key=lambda each: each.vector)
             name = name if len(self.columns) == 1 else f"{name}::{widest.name}"
@@ -88,6 +99,7 @@ class TableInfo:
             "whole": self.whole,
             "columns": [each._asdict() for each in self.columns],
             "notes": list(self.notes),
+            "index_col": self.index_col,
         }
 
 
@@ -101,7 +113,7 @@ def describe_table(location: str) -> TableInfo | None:
         return None
     table, column = _describe(location, paths), split_location(location)[1]
     if not column:
-        return table
+        return replace(table, index_col=_index_of(table, paths))
     options = ReadOptions().of_column(column)
     (position,) = choose_columns([each.name for each in table.columns], options, location)
     return replace(table, columns=(table.columns[position],))
@@ -124,8 +136,32 @@ def _describe(location: str, paths: Sequence[str]) -> TableInfo:
     columns = {each.name: each for look in reversed(looks) for each in look.columns}
     columns |= {each.name: each for look in looks for each in look.columns if each.obstacle is not None}
     first = [columns[each.name] for each in looks[0].columns]
-    for place, name in enumerate(index_names([each.name for each in first])):
+    index = index_names([each.name for each in first])
+    for place, name in enumerate(index):
         why = f"it has {f'the name {name}' if name.strip() else 'no name'}, so it names rows"
-        first[place] = TableColumn(name.strip() or f"column {place + 1}", first[place].kind, why)
+        first[place] = TableColumn(
+            name.strip() or f"column {place + 1}", first[place].kind, why, names_rows=len(index) == 1
+        )
     notes += tuple(dict.fromkeys(look.hint.strip() for look in looks if look.hint))
     return TableInfo(location, len(paths), size, sum(each.rows for each in looks), whole, tuple(first), notes)
+
+
+def _index_of(table: TableInfo, paths: Sequence[str]) -> str | None:
+    """The one column of text whose values all differ, where nothing names the rows by itself.
+
+    Of small tables alone: each column of text is read once for that, up to the first two that differ.
+    """
+    numbers = [each.name for each in table.columns if each.obstacle is None]
+    texts = [each.name for each in table.columns if each.kind in TEXT and each.obstacle is not None]
+    named = any(each.names_rows for each in table.columns)
+    if named or not numbers or not table.whole or table.rows > MOST_LABELS or len(texts) > MOST_COLUMNS:
+        return None
+    found = []
+    for name in texts:
+        options = ReadOptions(columns=numbers[:1], index_col=name, memory_bytes=READ_BYTES)
+        with contextlib.suppress(RankfoldError):  # what is damaged is said where it is read
+            reader = table_reader(table.name, paths, options)
+            for _ in reader.blocks(READ_BYTES):
+                pass
+            found += [name] if reader.row_names is not None and reader.row_names.are_unique else []
+    return found[0] if len(found) == 1 else None

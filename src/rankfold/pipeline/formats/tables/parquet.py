@@ -23,6 +23,7 @@ from rankfold.pipeline.errors import ChunkError, DataError, InputError, Rankfold
 from rankfold.pipeline.formats.locate import natural_key
 from rankfold.pipeline.formats.tables.columns import (
     ALL_NUMBERS,
+    INDEX_NAME,
     MOST_COLUMNS,
     Batch,
     Look,
@@ -37,8 +38,10 @@ from rankfold.pipeline.formats.tables.options import (
     choose_columns,
     left_out_of,
     list_names,
+    name_rows,
     without_columns,
 )
+from rankfold.pipeline.formats.tables.row_names import RowNames, names_of_values
 from rankfold.pipeline.regular import require_regular
 
 PARQUET_ENDINGS = (".parquet", ".pq")
@@ -48,6 +51,9 @@ STREAM_BYTES = (2**14, 2**20)
 
 PARTITION = re.compile(r"([^=]+)=(.*)")
 """Name of a folder that says what a column holds in all files below it."""
+
+NAME_NUMBERS = 16
+"""Memory that the name of a row takes, in times of a number."""
 
 BATCH_FACTOR = 6
 """Memory that a batch takes in times of its numbers: decoded, joined, converted."""
@@ -60,7 +66,18 @@ class ParquetReader(NumericTable):
     list_length: int | None
     """Of the lists in the one column that is the matrix."""
 
-    notes: tuple[str, ...] = field(default=())
+    decided: tuple[str, ...] = field(default=())
+    """What was decided about the files when they were opened."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided about the files, as far as they have been read."""
+        return (*self.decided, *(() if self.row_names is None else self.row_names.notes()))
+
+    @property
+    def stored_names(self) -> tuple[str, ...]:
+        """Columns of the files that are read: those of numbers, and then that of names of rows."""
+        return (*self.column_names, *(() if self.row_names is None else (self.row_names.column,)))
 
     @property
     def columns(self) -> int:
@@ -79,20 +96,26 @@ class ParquetReader(NumericTable):
     def batches(self, memory_bytes: int) -> Iterator[Batch]:
         """Rows of the files one after the other."""
         arrow, before = load_arrow(self.name), 0
-        buffer_bytes = clip_bytes(memory_bytes // (8 * len(self.column_names)), STREAM_BYTES)
-        rows = max(1, memory_bytes // (BATCH_FACTOR * self.columns * max(8, self.dtype.itemsize)))
+        buffer_bytes = clip_bytes(memory_bytes // (8 * len(self.stored_names)), STREAM_BYTES)
+        width = self.columns + (0 if self.row_names is None else NAME_NUMBERS)
+        rows = max(1, memory_bytes // (BATCH_FACTOR * width * max(8, self.dtype.itemsize)))
         for path in self.paths:
             size, row = os.path.getsize(path), 0
             with open_parquet(path, buffer_bytes) as file:
-                require_columns(path, self.paths[0], self.column_names, file.schema_arrow.names)
+                require_columns(path, self.paths[0], self.stored_names, file.schema_arrow.names)
                 total = file.metadata.num_rows
                 try:
                     for batch in file.iter_batches(
-                        min(rows, 2**17), columns=list(self.column_names), use_threads=False
+                        min(rows, 2**17), columns=list(self.stored_names), use_threads=False
                     ):
                         if batch.num_rows:
                             columns, first, row = self._columns(batch, path, row), row, row + batch.num_rows
-                            yield Batch(columns, path, first, before + size * row // max(1, total))
+                            names = (
+                                None
+                                if self.row_names is None
+                                else _names(batch.column(self.row_names.column))
+                            )
+                            yield Batch(columns, path, first, before + size * row // max(1, total), names)
                 except (arrow.ArrowException, OSError) as error:
                     raise ChunkError(f"{path} cannot be read: {error}. Restore the file") from error
             if row != total:
@@ -115,6 +138,14 @@ class ParquetReader(NumericTable):
                 f"these, where the first list has {self.list_length}. A matrix needs lists of one length"
             )
         return [column.flatten()]
+
+
+def _names(column: Any) -> list[str]:
+    """Names of rows in a column of any type that has no parts."""
+    column = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+    if str(column.type).startswith(("timestamp", "date")):
+        return names_of_values(column.to_numpy(zero_copy_only=False).astype("datetime64[ns]"))
+    return names_of_values(column.cast("string").to_pylist())
 
 
 def parquet_paths(path: str) -> tuple[str, ...]:
@@ -156,10 +187,21 @@ def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> Par
         )
     with open_parquet(paths[0], STREAM_BYTES[0]) as file:
         schema = file.schema_arrow
-        if not options.selects and (index := _index_columns(schema)):
-            options = replace(options, without=index)
-            notes.append(f"{list_names(index)} of {path} names rows, as pandas wrote it, and was left out")
+        row_names, index = None, () if options.selects else _index_columns(schema)
+        because = f"{list_names(index)} of {path} names rows, as pandas wrote it"
+        by_itself = len(index) == 1 and options.index_col is None
+        if by_itself:
+            options = replace(options, index_col=index[0])
+        if others := [name for name in index if name != options.index_col]:
+            options = replace(options, without=others)
+            notes.append(f"{because}, and was left out")
         names = [schema.names[i] for i in choose_columns(schema.names, options, path)]
+        if options.index_col is not None:
+            kind = schema.field(options.index_col).type
+            if hasattr(_storage(kind), "num_fields") and _storage(kind).num_fields:
+                raise InputError(f"{path}: column {options.index_col!r} holds {kind}, which names no rows")
+            title = "row" if INDEX_NAME.fullmatch(options.index_col) else options.index_col
+            row_names = RowNames(options.index_col, path, title=title, because=because if by_itself else "")
     if options.numeric and len(names) > 1:
         look = _look(paths, names)
         names = [each.name for each in look.columns if each.obstacle is None]
@@ -172,7 +214,7 @@ def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> Par
                 for each in look.columns
                 if each.vector
             ]
-    return _reader_of(path, tuple(paths), names, tuple(notes), options)
+    return replace(_reader_of(path, tuple(paths), names, tuple(notes), options), row_names=row_names)
 
 
 def _reader_of(
@@ -212,7 +254,9 @@ def look_at_parquet(paths: Sequence[str]) -> Look:
         names, index = file.schema_arrow.names, _index_columns(file.schema_arrow)
     look = _look(paths, names)
     columns = tuple(
-        each._replace(obstacle="it names rows, as pandas wrote it") if each.name in index else each
+        each._replace(obstacle="it names rows, as pandas wrote it", names_rows=len(index) == 1)
+        if each.name in index
+        else each
         for each in look.columns
     )
     return replace(look, columns=columns)
@@ -333,7 +377,11 @@ def _no_numbers(location: str, path: str, file: Any, fields: Sequence[Any]) -> E
         for each in fields[:MOST_COLUMNS]
     ]
     more = f"; and {len(fields) - MOST_COLUMNS} more" if len(fields) > MOST_COLUMNS else ""
-    return DataError(f"{path}: {'; '.join(words)}{more}. {ALL_NUMBERS} with {without_columns(names)}{other}")
+    first = file.schema_arrow.names[0]
+    named = f" If {first!r} names the rows, say {name_rows(first)}." if first in names and not lists else ""
+    return DataError(
+        f"{path}: {'; '.join(words)}{more}.{named} {ALL_NUMBERS} with {without_columns(names)}{other}"
+    )
 
 
 def _first_value(file: Any, name: str, kind: Any) -> str:

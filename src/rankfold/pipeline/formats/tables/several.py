@@ -18,6 +18,7 @@ from rankfold.pipeline.formats.tables.delimited import DelimitedReader, delimite
 from rankfold.pipeline.formats.tables.dialect import SEPARATORS
 from rankfold.pipeline.formats.tables.options import ReadOptions, left_out_of
 from rankfold.pipeline.formats.tables.parquet import PARQUET_ENDINGS, parquet_paths, parquet_reader
+from rankfold.pipeline.formats.tables.row_names import RowNames
 
 TABLE_ENDINGS = (*SEPARATORS, *PARQUET_ENDINGS)
 """Ends of names of tables, those of text also before .gz and .bz2."""
@@ -93,6 +94,11 @@ class SeveralTables:
         return self.parts[0].has_names
 
     @property
+    def row_names(self) -> RowNames | None:
+        """Takes the names of the rows of all files as these are read."""
+        return self.parts[0].row_names
+
+    @property
     def total_bytes(self) -> int:
         """Bytes of all files."""
         return sum(part.total_bytes for part in self.parts)
@@ -122,9 +128,10 @@ def _several(location: str, paths: Sequence[str], options: ReadOptions) -> Sever
         kept = [name for name in kept if name not in texts]
         if not kept:
             raise InputError(f"{location}: no column holds numbers in all {len(paths)} files")
-    by_name = replace(options, numeric=False, columns=kept, without=None)
+    index = first.row_names.column if first.row_names is not None else None
+    by_name = replace(options, numeric=False, columns=kept, without=None, index_col=index)
     parts = [delimited_reader(first.name, by_name) if first.has_names else first]
-    parts[0] = replace(parts[0], decided=first.decided)
+    parts[0] = replace(parts[0], decided=first.decided, row_names=first.row_names)
     for each in others:
         if each in named:
             part = delimited_reader(each.name, by_name)
@@ -134,14 +141,17 @@ def _several(location: str, paths: Sequence[str], options: ReadOptions) -> Sever
                 notes.append(
                     f"columns of {each.name} are in another order, and were put in that of {first.name}"
                 )
-            parts.append(replace(part, decided=each.decided))
+            parts.append(replace(part, decided=each.decided, row_names=first.row_names))
         elif len(each.names) != len(first.names):
             raise InputError(
                 f"{each.name} has {len(each.names)} columns, but {first.name} has {len(first.names)}: files "
                 "of a series have the same columns"
             )
         else:
-            parts.append(replace(each, positions=parts[0].positions, column_names=parts[0].column_names))
+            same = {
+                name: getattr(parts[0], name) for name in ("positions", "column_names", "index", "row_names")
+            }
+            parts.append(replace(each, **same))
             if first.has_names != each.has_names:
                 notes.append(
                     f"of {first.name} and {each.name} one has no names of columns: taken by position"

@@ -63,7 +63,12 @@ class TableSource(ArraySource):
 
 
 def table_source(
-    location: str, paths: Sequence[str], *, numeric: bool = False, column: str = ""
+    location: str,
+    paths: Sequence[str],
+    *,
+    numeric: bool = False,
+    index_col: str | None = None,
+    column: str = "",
 ) -> TableSource:
     """The table of some files, or one column of it, in memory; ``location`` is what messages call it.
 
@@ -83,7 +88,7 @@ def table_source(
     size = sum(map(os.path.getsize, paths))
     if size > LARGEST_FILES:
         raise _too_large(location, f"has files of {format_bytes(size)}")
-    options = ReadOptions(numeric=numeric, memory_bytes=READ_BYTES).of_column(column)
+    options = ReadOptions(numeric=numeric, memory_bytes=READ_BYTES, index_col=index_col).of_column(column)
     reader = table_reader(location, paths, options)
     blocks, count = list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]](), 0
     if isinstance(reader, ParquetReader):
@@ -95,7 +100,9 @@ def table_source(
         raise DataError(f"{location} holds no rows of numbers")
     for note in reader.notes:
         _tell(note, tuple(map(file_version, paths)))
-    numbers, rows = np.concatenate(blocks), Axis("row", sum(map(len, blocks)))
+    names = reader.row_names
+    rows = Axis("row", sum(map(len, blocks))) if names is None else names.axis()
+    numbers = np.concatenate(blocks)
     columns = Axis.of("column", reader.columns, names_of_columns(reader))
     return TableSource(numbers, named=(rows, columns), table=location, file_bytes=size)
 

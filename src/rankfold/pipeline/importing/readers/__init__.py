@@ -45,7 +45,7 @@ def open_reader(location: str, options: ReadOptions) -> Reader | None:
     if paths := table_paths(location):
         table = table_reader(location, paths, options.of_column(part))
         return fit_columns(table, options.memory_bytes) if isinstance(table, ParquetReader) else table
-    if options.selects or options.of_text or options.numeric:
+    if options.selects or options.of_text or options.numeric or options.index_col is not None:
         raise InputError(
             f"{location} is no table with named columns: they are chosen in .csv, .tsv, .txt and .parquet"
         )

@@ -34,7 +34,7 @@ def fit_columns(table: ParquetReader, memory_bytes: int) -> ParquetReader | Wide
 
 def _table_page_bytes(table: ParquetReader) -> int:
     with open_parquet(table.paths[0], STREAM_BYTES[0]) as file:
-        return _page_bytes(file.metadata, table.column_names)
+        return _page_bytes(file.metadata, table.stored_names)
 
 
 def _page_bytes(metadata: Any, names: Sequence[str]) -> int:
@@ -86,7 +86,8 @@ class WideTable:
             start = out.tell()
             for first in range(0, self.table.columns, self.at_a_time):
                 names = self.table.column_names[first : first + self.at_a_time]
-                group = replace(self.table, column_names=names)
+                row_names = None if first else self.table.row_names  # which are read once
+                group = replace(self.table, column_names=names, row_names=row_names)
                 row = 0
                 for block, _ in group.blocks(self.memory_bytes // 8):
                     for column in range(len(names)):
