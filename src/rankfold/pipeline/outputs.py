@@ -90,10 +90,15 @@ class FileOutput:
         return self.path
 
 
+def is_unfinished(path: str | Path) -> bool:
+    """Whether nothing is at a path but the run of what is to be there."""
+    place = os.path.abspath(path)
+    return not os.path.exists(place) and os.path.isdir(f"{place}.run")
+
+
 def require_finished(path: str | Path) -> None:
-    """Raise ``SourceNotFoundError`` where nothing is at a path but the run of what is to be there."""
-    path = Path(path)
-    if path.name and not path.exists() and path.with_name(f"{path.name}.run").is_dir():
+    """Raise ``SourceNotFoundError`` for a path of what a command began and has not finished."""
+    if is_unfinished(path):
         raise SourceNotFoundError(
             f"{path} is not finished: the command or call that writes it goes on from what there is, when it "
             f"is given again. `rankfold info {path}` says how far it is"

@@ -111,16 +111,15 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
     from rankfold.pipeline.formats.contents import describe_contents
     from rankfold.pipeline.formats.locate import is_address
     from rankfold.pipeline.formats.tables.overview import describe_table
+    from rankfold.pipeline.outputs import is_unfinished
     from rankfold.pipeline.storage.manifest import require_whole_input
-    from rankfold.workflows.operations.status import output_facts, output_lines
-    from rankfold.workflows.operations.whereabouts import begun_at
     from rankfold.workflows.results import description, description_facts, result_at
 
     if result := result_at(store):
         say(json_text(description_facts(result), indent=1) if as_json else description(result))
         return
-    if (work := begun_at(store)) is not None:
-        say(json_text(output_facts(work), indent=1) if as_json else Lines(*output_lines(work)))
+    if is_unfinished(store):
+        _say_how_far(Path(store), as_json=as_json)
         return
     as_it_lies = not any(view.values()) and not is_address(store)
     if as_it_lies and (table := describe_table(store)) is not None:
@@ -136,3 +135,12 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
     require_whole_input(getattr(source, "path", None))
     summary = describe(source)
     say(json_text(dataclasses.asdict(summary), indent=1) if as_json else in_command(str(summary)))
+
+
+def _say_how_far(output: Path, *, as_json: bool) -> None:
+    """What ``rankfold status`` says of an output that is not finished."""
+    from rankfold.workflows.operations.status import output_facts, output_lines
+    from rankfold.workflows.operations.whereabouts import find_work
+
+    work = find_work(output)
+    say(json_text(output_facts(work), indent=1) if as_json else Lines(*output_lines(work)))

@@ -169,13 +169,6 @@ def find_work(target: Path) -> Work:
     )
 
 
-def begun_at(place: str) -> Work | None:
-    """The output that a command began at a path and has not finished; None where there is none."""
-    path = Path(os.path.abspath(place))
-    run = path.with_name(f"{path.name}{RUN}")
-    return Work(Path(place), run) if path.name and not os.path.lexists(path) and run.is_dir() else None
-
-
 def with_parts(run: Path) -> list[Path]:
     """A run, and those of its parts, such as the search before neighbors are ranked, while they are kept."""
     parts = glob.iglob(f"state-*/*{RUN}", root_dir=run)  # which does not mind what vanishes meanwhile
