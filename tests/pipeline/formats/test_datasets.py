@@ -226,6 +226,19 @@ def test_grids_follow_the_chunks_of_the_file(tmp_path: Path) -> None:
     assert open_source(netcdf(tmp_path / "b.nc", x), row_axes="time").row_grid.splittable
 
 
+def test_variables_in_groups_alone_are_found_and_named(tmp_path: Path) -> None:
+    path, x = tmp_path / "a.nc", field()[:, 0]
+    xarray.Dataset({"u": (("time", "place"), x)}).to_netcdf(path, group="model/run")
+    np.testing.assert_array_equal(open_source(path)[...], x)
+    xarray.Dataset({"v": (("time", "lat", "lon"), field())}).to_netcdf(path, group="data", mode="a")
+    with pytest.raises(
+        InputError, match=r"data/v \(20, 5, 6\), model/run/u \(20, 6\)\. Name one: .*::data/v"
+    ):
+        open_source(path)
+    with pytest.raises(SourceNotFoundError, match=r"Did you mean .*a\.nc::model/run/u\?"):
+        open_source(f"{path}::model/run/uu")
+
+
 def test_names_of_datasets(tmp_path: Path) -> None:
     path = hdf5(tmp_path / "a.h5", field())
     assert open_source(path, row_axes=0).name.startswith(f"{path}::fields/sst")

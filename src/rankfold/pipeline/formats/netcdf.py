@@ -287,11 +287,16 @@ class XarrayVolume(Named):
 def netcdf_matrix(path: str, text: str, *, rows: Rows = None) -> StackedSource:
     """A variable of a netCDF file as a matrix whose rows are the axes that ``rows`` names."""
     library("xarray", extra="xarray", what=f"reading {path}")
-    group, _, leaf = text.rpartition("/")
+    group = text.rpartition("/")[0]
     try:
         _require_complete(path)
         with _open(path, group) as dataset:
-            name = choose(path, leaf, {str(key): value.shape for key, value in dataset.data_vars.items()})
+            shapes = _shapes(dataset, group)
+            if text not in shapes and all(len(shape) < 2 for shape in shapes.values()):
+                among = _shapes_in_groups(path)
+                if among.keys() - shapes.keys():
+                    return netcdf_matrix(path, choose(path, text, among), rows=rows)
+            name = choose(path, text, shapes).rpartition("/")[2]
             variable = FileVariable(os.path.abspath(path), group, name)
             volume = _volume(f"{path}::{text or name}", dataset[name].variable, variable)
     except InputError:
@@ -319,6 +324,28 @@ def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
     if not hasattr(x, "dims") or not hasattr(x, "variable"):
         raise InputError(f"cannot read an xarray {type(x).__name__}; pass a DataArray")
     return cast(Source, with_axes(_of_array(x, rows), axes_of_array(x), attributes_in(x.attrs)))
+
+
+def _shapes(dataset: Any, group: str) -> dict[str, tuple[int, ...]]:
+    """Shape of every variable of a group, by its path in the file."""
+    within = f"{group}/" if group else ""
+    return {f"{within}{name}": value.shape for name, value in dataset.data_vars.items()}
+
+
+def _shapes_in_groups(path: str) -> dict[str, tuple[int, ...]]:
+    """Shape of every variable of all groups of a file, by its path there."""
+    import xarray
+
+    groups = xarray.open_groups(path, cache=False, decode_times=False)
+    try:
+        return {
+            name: shape
+            for group, dataset in groups.items()
+            for name, shape in _shapes(dataset, group.strip("/")).items()
+        }
+    finally:
+        for dataset in groups.values():
+            dataset.close()
 
 
 def _of_array(x: Any, rows: Rows) -> Source:
