@@ -42,7 +42,7 @@ def index_of_labels(pandas: Any, labels: Array, attributes: Mapping[str, str], n
     try:
         if "time_zone" in attributes:
             dates = pandas.to_datetime(labels, utc=True, format="ISO8601")
-            return dates.tz_convert(attributes["time_zone"]).rename(name)
+            return pandas.DatetimeIndex(dates.tz_convert(attributes["time_zone"]), name=name)
         if "period" in attributes:
             return pandas.PeriodIndex(labels, freq=attributes["period"], name=name)
         if "duration" in attributes:
