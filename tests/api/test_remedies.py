@@ -210,6 +210,11 @@ SITUATIONS = {
         names=("numeric",),
         apart=("without",),
     ),
+    "a column of names": Situation(
+        lambda d, **a: rf.pca(_table(d, "id,a,b\noak,1,2\nelm,3,5\nash,4,4\n"), 1, **a),
+        names=("numeric", "index_col"),
+        apart=("without",),
+    ),
     "a column of text, imported": Situation(
         lambda d, **a: rf.import_array(_table(d, "a,b,c\n1,2,oak\n3,5,elm\n4,4,ash\n"), d / "z.zarr", **a),
         names=("numeric", "without"),
