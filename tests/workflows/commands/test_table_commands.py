@@ -41,7 +41,7 @@ def test_a_small_table_is_shown_and_reduced(tmp_path: Path, table: Path) -> None
     np.testing.assert_allclose(rf.open_result(tmp_path / "r.zarr")["mean"], [7 / 3])
     assert "already done" in rankfold(*words).output
     assert rankfold("check", tmp_path / "r.zarr", table, "--numeric").exit_code == 0
-    named = ("--index-col", "city", "--out", tmp_path / "n.zarr")
+    named = ("--index-col", "city", "--numeric", "--out", tmp_path / "n.zarr")
     assert rankfold("pca", table, "--rank", "1", *named).exit_code == 0
     assert rf.open_result(tmp_path / "n.zarr").to_pandas().index.tolist() == ["x", "y", "z"]
     made = rankfold("import", table, tmp_path / "y.zarr", "--numeric", "--thousands", ",")
