@@ -62,6 +62,12 @@ def test_coordinates_of_32_bits_are_those_of_64() -> None:
     assert not narrow.is_like(Names((Axis.of("lat", 720, wide + 0.25),)))
 
 
+def test_whole_numbers_of_many_digits_are_told_apart() -> None:
+    axis = Axis.of("id", 2, [10_000_001, 10_000_002])
+    assert axis.find(np.array([10_000_002, 10_000_003])).tolist() == [1, -1]
+    assert not axis.is_like(Axis.of("id", 2, [10_000_002, 10_000_003]))
+
+
 def test_what_is_lacking_or_comes_twice_is_told() -> None:
     np.testing.assert_array_equal(table("a", "b", "a").find(table("b", "a", "x")), [1, -2, -1])
     np.testing.assert_array_equal(table(1.0, 2.0, 1.0).find(table(2.0, 1.0, 9.0)), [1, -2, -1])

@@ -2,6 +2,7 @@
 
 options    what a caller says of a file; which columns are taken
 columns    arrays of Arrow become rows of numbers
+row_names  names of the rows, as a column of a table holds them
 cells      cells of text as numbers
 dialect    how a text file is written
 delimited  .csv, .tsv, .txt, also compressed

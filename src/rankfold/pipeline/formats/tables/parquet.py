@@ -52,7 +52,7 @@ STREAM_BYTES = (2**14, 2**20)
 PARTITION = re.compile(r"([^=]+)=(.*)")
 """Name of a folder that says what a column holds in all files below it."""
 
-NAME_NUMBERS = 16
+NAME_NUMBERS = 64
 """Memory that the name of a row takes, in times of a number."""
 
 BATCH_FACTOR = 6
