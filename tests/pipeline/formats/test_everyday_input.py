@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -307,3 +308,18 @@ def test_a_prompt_shows_a_matrix_in_one_line(tmp_path: Path) -> None:
     for matrix in opened:
         assert len(repr(matrix)) < len(str(tmp_path)) + 120 and "Grid" not in repr(matrix)
         assert repr(matrix).startswith("<") and "\n" not in repr(matrix)
+
+
+def test_a_file_is_closed_when_a_call_ends(tmp_path: Path) -> None:
+    """So that it can be written, as AnnData does: nothing that is collected later holds it open."""
+    h5py, anndata = pytest.importorskip("h5py"), pytest.importorskip("anndata")
+    cells = anndata.AnnData(scipy.sparse.random(60, 30, 0.4, format="csr", random_state=0))
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    gc.collect()
+    gc.disable()
+    try:
+        rf.umap(f"{tmp_path}/cells.h5ad::X", n_neighbors=5, n_epochs=2, threads=1)
+        assert not h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE)
+        cells.write_h5ad(tmp_path / "cells.h5ad")
+    finally:
+        gc.enable()

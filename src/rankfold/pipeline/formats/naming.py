@@ -104,10 +104,23 @@ def axis_in(root: Any, array: str, number: int, name: str | None, length: int) -
         if (labels := labels_of_calls(root, known)) is not None:
             return Axis.of(known, length, labels)
         path = "/".join((*array.split("/")[:-1], known))
-        scale: Any = root.get(path) if path != array else None
+        scale: Any = member(root, path) if path != array else None
         if hasattr(scale, "shape"):
             return Axis.of(known, length, coordinate(scale, scale.attrs), scale.attrs)
     return Axis(known, length)
+
+
+def member(root: Any, path: str) -> Any:
+    """What a group of Zarr or HDF5 holds under a path; None where there is nothing.
+
+    Zarr's loop keeps an error that it hands on, with all frames of its traceback and what they hold, such as
+    files that are open, until garbage is collected. So the traceback is taken off.
+    """
+    try:
+        return root[path]
+    except KeyError as error:
+        error.__traceback__ = None
+        return None
 
 
 def written_names(store: str, array: str, axis: int) -> Names | None:
@@ -148,7 +161,9 @@ def index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | No
         _, modality, element = element.split("/", 2)
         root = root["mod"][modality]
     frames = FRAMES.get(element.partition("/")[0], (None, None))
-    if number > 1 or (frame := frames[number]) is None or "obs" not in root or "var" not in root:
+    if number > 1 or (frame := frames[number]) is None:
+        return None
+    if any(member(root, part) is None for part in ("obs", "var")):
         return None
     return frame.rpartition("/")[2], index_of(root[frame])
 
@@ -163,11 +178,11 @@ def labels_of_loom(root: Any, element: str, number: int) -> tuple[str, Any] | No
 
 def labels_of_calls(root: Any, axis: str) -> Any:
     """Names of the samples, or variants, of a store of VCF Zarr; None of other stores and axes."""
-    if "call_genotype" not in root:
+    if member(root, "call_genotype") is None:
         return None
     if axis == "samples":
-        return root.get("sample_id")
-    return VariantLabels(root) if axis == "variants" and "variant_id" in root else None
+        return member(root, "sample_id")
+    return VariantLabels(root) if axis == "variants" and member(root, "variant_id") is not None else None
 
 
 class VariantLabels:
