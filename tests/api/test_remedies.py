@@ -219,9 +219,6 @@ SITUATIONS = {
         lambda d, **a: rf.import_array(_table(d, "a,b,c\n1,2,oak\n3,5,elm\n4,4,ash\n"), d / "z.zarr", **a),
         names=("numeric", "without"),
     ),
-    "names of rows": Situation(
-        lambda d, **a: rf.import_array(_table(d, ",a,b\nx,1,2\ny,3,5\n"), d / "z.zarr", **a)
-    ),
     "thousands": Situation(
         lambda d, **a: rf.import_array(_table(d, 'a,b\n"1,234",5\n'), d / "z.zarr", **a), names=("thousands",)
     ),

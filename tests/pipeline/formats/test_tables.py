@@ -449,7 +449,7 @@ def test_an_overview_shows_columns_and_what_goes_on(tmp_path: Path) -> None:
     assert "no numbers: string, its first value is 'u'" in str(describe_table(str(tmp_path / "x.parquet")))
     (tmp_path / "r.csv").write_text(',a,b\n0,1,"1,000"\n1,2,3\n')
     named = str(describe_table(str(tmp_path / "r.csv")))
-    assert "'column 1'  no numbers: it has no name" in named and "--thousands ','" in named
+    assert "'column 1'  no numbers: it has no name" in named and "thousands=',' (--thousands ,)" in named
     np.save(tmp_path / "x.npy", np.eye(2))
     assert describe_table(str(tmp_path / "x.npy")) is None
 
