@@ -20,7 +20,7 @@ TOP = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
 PAGES = [*TOP, *sorted((ROOT / "docs").rglob("*.md"))]
 FOREIGN = ("--cpus-per-task", "--gpus-per-task", "--nodes", "--ntasks-per-node", "--qos", "--signal")
 FOREIGN += ("--test-only", "--time", "--bind", "--build-arg", "--gpus", "--nv")
-FOREIGN += ("--a1-allele", "--make-bed", "--merge-list", "--pfile", "--recode", "--vcf")
+FOREIGN += ("--bfile", "--make-bed", "--merge-list", "--pfile", "--recode", "--ref-allele", "--vcf")
 """Options of SLURM, Apptainer, Docker and PLINK."""
 
 APP = typer.main.get_command(app)

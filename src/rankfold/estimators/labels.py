@@ -19,7 +19,8 @@ import scipy.sparse
 from sklearn.utils.validation import _check_feature_names
 
 import rankfold
-from rankfold.pipeline.data.names import find_places, names_along
+from rankfold.pipeline.data.named_objects import names_along
+from rankfold.pipeline.data.names import find_places
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import is_cells, matrix_of_cells
 from rankfold.pipeline.formats.handles import library

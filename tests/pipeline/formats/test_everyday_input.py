@@ -131,7 +131,9 @@ def test_small_numbers_of_one_place_add_up_or_are_refused(tmp_path: Path, dtype:
     scipy.sparse.save_npz(tmp_path / "x.npz", x, compressed=False)
     with pytest.raises(RankfoldError, match=f"add up to {largest + 3}, which {dtype} .*--dtype int64"):
         whole(tmp_path / "x.npz")
-    with pytest.raises(RankfoldError, match=f"--dtype int64.*: {largest + 3} cannot be written as {dtype}"):
+    with pytest.raises(
+        RankfoldError, match=f"--dtype int64.* holds them: {largest + 3} cannot be written as {dtype}"
+    ):
         import_array(tmp_path / "x.npz", tmp_path / "x.zarr")
     import_array(tmp_path / "x.npz", tmp_path / "y.zarr", dtype="int64")  # as the messages say
     np.testing.assert_array_equal(whole(tmp_path / "y.zarr"), total)

@@ -217,8 +217,8 @@ def test_files_that_are_not_what_they_seem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        ("x.csv.xz", "unpack it first: xz --decompress --keep"),
-        ("x.zarr.zip", "unpack it first: unzip .*/x.zarr.zip -d .*/x.zarr$"),
+        ("x.csv.xz", "unpack it first: `xz --decompress --keep"),
+        ("x.zarr.zip", "unpack it first: `unzip .*/x.zarr.zip -d .*/x.zarr`$"),
         ("x.feather", "write it as Parquet first: pandas.read_feather"),
     ],
 )

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.methods.kmeans.arguments import DEFAULT_PASSES, DEFAULT_STARTS, DEFAULT_TOL, INITS
-from rankfold.pipeline.data.names import names_along, names_of_result
+from rankfold.pipeline.data.named_objects import names_along
+from rankfold.pipeline.data.names import names_of_result
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.prepare.alike import column_names, columns_among

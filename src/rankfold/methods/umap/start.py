@@ -13,7 +13,8 @@ from rankfold.kernels.linear.gaussian import TILE_ROWS, gaussian_rows
 from rankfold.methods.fuzzy_graph.stored_rows import StoredRows, row_spans
 from rankfold.methods.random_keys import Purpose
 from rankfold.methods.umap.apart import place_components
-from rankfold.pipeline.data.names import Names, find_places, names_along, names_of_result
+from rankfold.pipeline.data.named_objects import names_along
+from rankfold.pipeline.data.names import Names, find_places, names_of_result
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.storage.result import Result
 

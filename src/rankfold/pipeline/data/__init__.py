@@ -12,6 +12,8 @@ missing_rows      without such rows
 meaning           what stored numbers stand for, by the attributes beside them
 decoded           an array of what they stand for
 allele_counts     calls of alleles as counts, by sample
+alleles           what variants are called, by the allele that is counted
+named_objects     what frames, Series and DataArrays call rows and columns
 names             what rows and columns are called, and where they are among others
 pandas_index      an index of pandas again, from its names as text
 real_parts        a complex matrix as the real one of its parts

@@ -26,28 +26,11 @@ from rankfold.pipeline.data.source import Volume, Wrapper
 AXES = ("variants", "samples", "ploidy")
 """Names that the format gives the axes of calls."""
 
-NO_NAMES = ("", ".")
-"""What files say of a variant without a name."""
-
 MISSING = -1
 """An allele that is missing; one below it is no copy at all."""
 
 REQUEST_BYTES = 4 * 2**20
 """Calls that are counted at once, unless one chunk holds more."""
-
-
-def variant_name(place: Sequence[object], name: str, alleles: Sequence[str], counted: Sequence[str]) -> str:
-    """What a variant is called: its name and the counted alleles, as ``plink --recode A`` writes it.
-
-    One without a name has its place, contig and position, and all of its alleles in alphabetical order, so
-    that files that count different alleles of it differ after the last underscore alone.
-
-    >>> variant_name((1, 5), "rs7", ("A", "G"), ("G",)), variant_name((1, 5), ".", ("T", "C"), ("C",))
-    ('rs7_G', '1:5:C:T_C')
-    """
-    if name in NO_NAMES:
-        name = ":".join(map(str, (*place, *sorted(alleles))))
-    return f"{name}_{','.join(counted)}"
 
 
 def sample_axis(axes: tuple[str, ...]) -> int | None:

@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.alleles import SAME_ALLELES, other_allele
 from rankfold.pipeline.errors import DataError, InputError
 
 Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
-DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{9})?")
-"""A label that was a date."""
+PLACE = re.compile(r"[0-9]{1,18}")
+"""A label that may be the number of a place."""
 
 MOST_LABELS = 2**16
 """Labels along an axis that are held; of more there is a digest, which tells whether others are equal."""
@@ -88,29 +89,6 @@ def labels_of(values: Any) -> Array | None:
     if labels.dtype.kind not in "iuf" or not np.isfinite(labels.astype(np.float64)).all():
         return None
     return labels
-
-
-def dates_among(labels: Array) -> Array:
-    """Labels that were dates, as ``labels_of`` writes these, as dates; others as they are."""
-    if labels.dtype.kind != "U" or not all(DATE.fullmatch(each) for each in labels):
-        return labels
-    return labels.astype("datetime64[ns]")
-
-
-def is_counted(index: Any) -> bool:
-    """Whether an index is the places that pandas counts by itself from 0, which name nothing.
-
-    That of rows 500 to 599 of a frame counts too, from 500, and so names its rows.
-    """
-    return type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)
-
-
-def labels_of_index(index: Any) -> Array | None:
-    """Labels of an index of pandas, as text where some are no finite numbers; None where it is counted."""
-    if is_counted(index):
-        return None
-    labels = np.asarray(index)
-    return labels.astype(str) if labels_of(labels) is None else labels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,16 +222,6 @@ def distinct(axis: Axis) -> Axis:
     return Axis(axis.name, axis.length, np.array(found, str))
 
 
-def axes_of_array(x: Any) -> list[Axis]:
-    """Axes of a DataArray, with the coordinates that index them."""
-    found = []
-    for axis, length in zip(x.dims, x.shape, strict=True):
-        # Asked for a coordinate that an axis does not have, xarray counts places.
-        known = (x.coords[axis].values, x.coords[axis].attrs) if axis in x.coords else (None, None)
-        found.append(Axis.of(str(axis), int(length), *known))
-    return found
-
-
 def _add(mark: hashlib.blake2b, labels: Array) -> None:
     """Take labels into a digest: the same of text in any width, and of numbers of any type."""
     if labels.dtype.kind == "U":
@@ -328,12 +296,9 @@ class Names:
         labels = self.labels
         if labels is None or labels.dtype.kind not in "iuU":
             return None
-        if labels.dtype.kind == "U" and not all(each.isascii() and each.isdecimal() for each in labels):
+        if labels.dtype.kind == "U" and not all(PLACE.fullmatch(each) for each in labels):
             return None
-        try:
-            numbers = labels.astype(np.int64)
-        except (ValueError, OverflowError):
-            return None
+        numbers = labels.astype(np.int64)
         places = np.arange(len(numbers))
         return numbers if (numbers != places).any() and (np.sort(numbers) == places).all() else None
 
@@ -486,12 +451,13 @@ def find_places(
     try:
         places = own.find(wanted)
     except ValueError as error:
-        remedy = _SAME_ALLELES if own.are_variants and wanted.are_variants else remedy
+        remedy = SAME_ALLELES if own.are_variants and wanted.are_variants else remedy
         raise InputError(f"{one}s of {name} are not those of {whose}: {error}{remedy}") from None
     if (places < 0).any():
         first = int(np.argmax(places < 0))
         found = f"has two {one}s" if places[first] == -2 else f"has no {one}"
-        remedy = _other_allele(own, wanted, first) or remedy
+        if own.are_variants and wanted.are_variants and own.labels is not None:
+            remedy = other_allele(own.labels, wanted.title(first)) or remedy
         raise InputError(
             f"{name} {found} {wanted.word(first)}, which is {one} {first} (from 0) of {whose}{remedy}"
         )
@@ -514,22 +480,6 @@ def require_order(own: Names | None, wanted: Names | None, name: str, whose: str
         f"{other} have no names: they could be meant by number or by place. Give columns in the order of "
         "their numbers, as frame[sorted(frame.columns)], or without names, as frame.to_numpy()"
     )
-
-
-_SAME_ALLELES = (
-    ". Names of variants end in the allele that is counted. Bring files to the same: "
-    "`plink2 --bfile NEW --ref-allele FIT.bim 6 2 --make-bed --out ALIGNED`, and VCF to one reference"
-)
-
-
-def _other_allele(own: Names, wanted: Names, number: int) -> str:
-    """What to do where one that is wanted is there, but another allele of it is counted; else nothing."""
-    if not (own.are_variants and wanted.are_variants) or own.labels is None:
-        return ""
-    name, _, counted = wanted.title(number).rpartition("_")
-    pairs = ((each, each.rpartition("_")) for each in map(str, own.labels))
-    found = [each for each, (variant, _, allele) in pairs if variant == name and allele != counted]
-    return f", but {found[0]!r}, which counts another allele{_SAME_ALLELES}" if name and found else ""
 
 
 def names_as_json(
@@ -616,23 +566,6 @@ class Named:
         if not any(marks):
             return digest
         return hashlib.blake2b(f"{digest} {marks}".encode(), digest_size=16).hexdigest()
-
-
-def names_of_values(values: Any) -> Names | None:
-    """Names of what numbers of a Series, a frame of one row or column, or a DataArray are of; else None."""
-    if hasattr(values, "index") and hasattr(values, "to_numpy"):
-        return names_along(values, int(values.ndim == 2 and len(values) == 1))
-    is_labeled = hasattr(values, "dims") and hasattr(values, "coords")
-    return Names.of(axes_of_array(values)) if is_labeled else None
-
-
-def names_along(values: Any, axis: int) -> Names | None:
-    """What the rows (0) or columns (1) of a frame or a DataArray are called; None of others."""
-    labels = getattr(values, ("index", "columns")[axis], None) if hasattr(values, "to_numpy") else None
-    if labels is not None:
-        return Names.of([Axis.of("label", len(labels), labels_of_index(labels))])
-    is_labeled = hasattr(values, "dims") and hasattr(values, "coords") and len(values.dims) == 2
-    return Names.of([axes_of_array(values)[axis]]) if is_labeled else None
 
 
 # Places as runs -----------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from rankfold.pipeline.chunks.geometry import Piece, Span
 from rankfold.pipeline.chunks.row_marks import RowMarks
 from rankfold.pipeline.data.grid import Even, Grid, require_few_edges
 from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.text import shell_words
 
 
 @runtime_checkable
@@ -141,7 +142,7 @@ def require_rows(source: Source, what: str = "so that rows cannot be read by the
     """Raise ``InputError`` for a matrix that is compressed by columns, with how it comes to be by rows."""
     if source.row_grid.scattered:
         path = getattr(source, "path", None)
-        remedy = f": rankfold import {source.name} STORE.zarr" if path else ", as x.tocsr()"
+        remedy = f": rankfold import {shell_words([source.name])} STORE.zarr" if path else ", as x.tocsr()"
         raise InputError(
             f"{source.name} is compressed by columns, {what}. Write it by rows (CSR) first{remedy}"
         )

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.data.names import Axis, Names, labels_of_index
+from rankfold.pipeline.data.named_objects import labels_of_index
+from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.data.pandas_index import index_of_labels
 from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import (

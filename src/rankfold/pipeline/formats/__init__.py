@@ -96,6 +96,7 @@ from rankfold.pipeline.prepare.chosen_columns import choose_columns
 from rankfold.pipeline.prepare.given_weights import Coslat
 from rankfold.pipeline.prepare.prepared import PreparedSource, prepare_source, select_prepared
 from rankfold.pipeline.prepare.words import Prepare, Steps, parse_steps
+from rankfold.pipeline.text import shell_words
 
 __all__ = ["ViewOptions", "open_source"]
 
@@ -106,10 +107,10 @@ IMPORT_SUFFIXES = (".mtx", ".mtx.gz")
 """Ends of names of what an import alone reads, from the beginning."""
 
 FIRST_STEPS = {
-    ".xz": "unpack it first: xz --decompress --keep {path}",
-    ".zst": "unpack it first: zstd --decompress {path}",
-    ".zarr.zip": "unpack it first: unzip {path} -d {stem}",
-    ".zip": "unpack it first: unzip {path}",
+    ".xz": "unpack it first: `xz --decompress --keep {words}`",
+    ".zst": "unpack it first: `zstd --decompress {words}`",
+    ".zarr.zip": "unpack it first: `unzip {words} -d {folder}`",
+    ".zip": "unpack it first: `unzip {words}`",
     ".feather": "write it as Parquet first: pandas.read_feather({path!r}).to_parquet({parquet!r})",
     ".arrow": "write it as Parquet first: pandas.read_feather({path!r}).to_parquet({parquet!r})",
     ".orc": "write it as Parquet first: pandas.read_orc({path!r}).to_parquet({parquet!r})",
@@ -427,7 +428,8 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
         step = next((step for end, step in FIRST_STEPS.items() if store.lower().endswith(end)), None)
         if step is not None:
             stem = os.path.splitext(store)[0]
-            done = step.format(path=store, stem=stem, parquet=f"{stem}.parquet")
+            words, folder = shell_words([store]), shell_words([stem])
+            done = step.format(path=store, words=words, folder=folder, parquet=f"{stem}.parquet")
             raise InputError(f"{store} is not read as it is; {done}")
         raise InputError(
             f"{store} is neither a Zarr store (a folder) nor a file that is read in place, "

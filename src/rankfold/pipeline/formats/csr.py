@@ -247,8 +247,9 @@ class CsrSource(Readable):
                     np.add.at(view, (lines[part], indices[part]), values[part])
             else:
                 # A line that the pieces cut has its numbers in order, but perhaps one of them again: add.
-                cut_line = slice(0, int(np.searchsorted(lines, lines[0], "right")) if len(lines) else 0)
-                self._require_sums(view, lines[cut_line], indices[cut_line], values[cut_line])
+                if piece[0] > ends[0] and len(lines):
+                    part = slice(0, int(np.searchsorted(lines, lines[0], "right")))
+                    self._require_sums(view, lines[part], indices[part], values[part])
                 view[lines, indices] += values
 
     def _require_sums(
@@ -263,12 +264,12 @@ class CsrSource(Readable):
             return
         added = scipy.sparse.coo_array((values.astype(np.int64), (lines, indices)), view.shape)
         added.sum_duplicates()
-        total = added.data + view[added.coords]
+        total = added.data + view[added.row, added.col]
         limits = np.iinfo(self.dtype)
         if (wrong := first_outside(total, limits.min, limits.max)) is not None:
             raise DataError(
                 f"{self.name}: numbers of one place add up to {total[wrong]}, which {self.dtype} does not "
-                "hold. Import it as wider numbers, as --dtype int64 (dtype='int64')"
+                "hold. Import it as wider numbers, with dtype='int64' (--dtype int64)"
             )
 
 

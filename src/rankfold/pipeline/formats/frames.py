@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, require_digits
-from rankfold.pipeline.data.names import Axis, is_counted, labels_of_index
+from rankfold.pipeline.data.named_objects import is_counted, labels_of_index
+from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.pandas_index import attributes_of_index
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import axes_of

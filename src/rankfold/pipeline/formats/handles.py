@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.names import Names, distinct, find_places, names_of_values
+from rankfold.pipeline.data.named_objects import names_of_values
+from rankfold.pipeline.data.names import Names, distinct, find_places
 from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import (

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.data.allele_counts import NO_NAMES, variant_name
+from rankfold.pipeline.data.alleles import NO_NAMES, variant_name
 from rankfold.pipeline.data.names import (
     Axis,
     Names,

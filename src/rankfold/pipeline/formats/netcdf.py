@@ -36,7 +36,8 @@ from rankfold.pipeline.data.meaning import (
     bounds_of_decoded,
     meaning_of,
 )
-from rankfold.pipeline.data.names import Attributes, Axis, Named, attributes_in, axes_of_array
+from rankfold.pipeline.data.named_objects import axes_of_array
+from rankfold.pipeline.data.names import Attributes, Axis, Named, attributes_in
 from rankfold.pipeline.data.source import Source, Volume
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume, with_axes
 from rankfold.pipeline.errors import ChunkError, InputError

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.encoding import scratch
 from rankfold.pipeline.chunks.geometry import Piece, Span
 from rankfold.pipeline.chunks.reads import SCRATCH_BYTES, TURN_BYTES, read_rectangle
-from rankfold.pipeline.data.allele_counts import variant_name
+from rankfold.pipeline.data.alleles import variant_name
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.names import Axis, Names

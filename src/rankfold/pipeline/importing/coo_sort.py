@@ -141,7 +141,7 @@ def _in_order(block: Records) -> Records:
     is_narrow = values.dtype.kind in "iu" and values.dtype.itemsize < 8
     total = np.add.reduceat(values, starts, dtype=np.int64 if is_narrow else values.dtype)
     convert_into(
-        sums["value"], total, "numbers of one place that are summed (import them with --dtype int64)"
+        sums["value"], total, "numbers of one place that are summed: dtype='int64' (--dtype int64) holds them"
     )
     return sums
 

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.names import Names, names_of_values, require_order
+from rankfold.pipeline.data.named_objects import names_of_values
+from rankfold.pipeline.data.names import Names, require_order
 from rankfold.pipeline.data.places import kept_columns, kept_rows, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, UnfitFileError

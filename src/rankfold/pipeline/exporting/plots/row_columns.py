@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.chunks.edition import edition_around
-from rankfold.pipeline.data.names import Axis, Names, find_places, labels_of_index, names_of_result
+from rankfold.pipeline.data.named_objects import labels_of_index
+from rankfold.pipeline.data.names import Axis, Names, find_places, names_of_result
 from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, RankfoldError, SourceNotFoundError
