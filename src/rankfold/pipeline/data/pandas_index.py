@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rankfold.pipeline.data.names import Array, dates_among
+from rankfold.pipeline.data.named_objects import dates_among
+from rankfold.pipeline.data.names import Array
 
 LEVEL_TYPES = ("string", "integer", "floating", "boolean")
 """Kinds of levels whose labels can be read from what they print."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.named_objects import dates_among
 from rankfold.pipeline.data.names import (
     DESCRIBING,
     Axis,
