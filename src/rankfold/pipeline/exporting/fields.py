@@ -22,7 +22,6 @@ from rankfold.pipeline.data.names import (
     Axis,
     attributes_in,
     attributes_of_result,
-    dates_among,
     names_of_result,
 )
 from rankfold.pipeline.errors import InputError, OutputError
