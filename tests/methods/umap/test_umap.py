@@ -301,8 +301,8 @@ def test_what_is_degenerate_has_a_layout(x: Array, k: int, asked: dict[str, Any]
     ("make", "asked", "said"),
     [
         (lambda x: rf.pca(x, 2), {}, "umap lays out one of fuzzy_graph or knn, .* r.scores"),
-        (lambda x: rf.knn(x, 3), {"n_components": 0}, "n_components must be at least 1"),
-        (lambda x: rf.knn(x, 3), {"n_epochs": 0}, "n_epochs must be at least 1"),
+        (lambda x: rf.knn(x, 3), {"n_components": 0}, "n_components must lie in 1"),
+        (lambda x: rf.knn(x, 3), {"n_epochs": 0}, "n_epochs must lie in 1"),
         (lambda x: rf.knn(x, 3), {"min_dist": 2.0}, "min_dist must be at most spread"),
         (lambda x: rf.knn(x, 3), {"a": 2.0}, "give both"),
         (lambda x: rf.knn(x, 3), {"a": -2.0, "b": 1.0}, "a must be above 0 and at most"),

@@ -202,8 +202,8 @@ def axes_of_frame(frame: Any, shape: tuple[int, ...], names: Axis | None = None)
         for each, usual in zip((index, columns), ("row", "column"), strict=True)
     ]
     row, column = (
-        axis if each is None else replace(axis, attributes=attributes_of_index(each))
-        for axis, each in zip(axes_of(titles, given, shape), given, strict=True)
+        axis if labels is None else replace(axis, attributes=attributes_of_index(each))
+        for axis, labels, each in zip(axes_of(titles, given, shape), given, (index, columns), strict=True)
     )
     return row if names is None else names, column
 
