@@ -225,6 +225,9 @@ def test_names_of_rows_go_through_a_result_into_a_table(tmp_path: Path) -> None:
     for name, read in (("s.csv", pd.read_csv), ("s.parquet", pd.read_parquet)):
         result.to_table(tmp_path / name)
         assert read(tmp_path / name).columns.tolist() == ["id", "PC1"]
+    new = rf.transform(result, tmp_path / "x.csv", index_col="id")
+    pd.testing.assert_frame_equal(new.to_pandas(), result.to_pandas())
+    assert rf.check(result, tmp_path / "x.csv", index_col="id").attrs["largest_residual"] < 1e-9
     chosen = open_source(f"{tmp_path / 'x.csv'}::b", index_col="id")
     assert names_of(chosen, 0).labels.tolist() == ["s1", "s2", "s3", "s4"]  # type: ignore[union-attr]
     for options in ({"columns": ["id", "b"]}, {"without": ["a"]}):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from rankfold.api.arguments import public
 from rankfold.api.execute import run
-from rankfold.api.where import Where
+from rankfold.api.where import OfMatrix, Where, opened
 from rankfold.methods.model.arguments import CHECK, RECONSTRUCT, TRANSFORM, UPDATE
 from rankfold.methods.model.model import require_apart
 from rankfold.methods.model.transform import embedding_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def transform(
     result: Result | str | Path,
     x: object,
-    **where: Unpack[Where],
+    **where: Unpack[OfMatrix],
 ) -> Result:
     """Coordinates of new samples in the components of a result, or in an embedding, in one pass over them.
 
@@ -85,7 +85,7 @@ def transform(
     """
     if embedding_of(result) is None:
         _require_order("transform", result, x)
-    task = TRANSFORM.task(result, x)
+    task = TRANSFORM.task(result, opened(x, where))
     require_apart(where.get("out"), result)
     return run(task, where)
 
@@ -96,7 +96,7 @@ def update(
     x: object,
     *,
     rank: int | None = None,
-    **where: Unpack[Where],
+    **where: Unpack[OfMatrix],
 ) -> Result:
     """Components, or singular triplets, of the samples of a result and of new ones, in one pass over these.
 
@@ -143,7 +143,7 @@ def update(
     True
     """
     _require_order("update", result, x)
-    task = UPDATE.task(result, x, rank=rank)
+    task = UPDATE.task(result, opened(x, where), rank=rank)
     require_apart(where.get("out"), result)
     return run(task, where)
 
@@ -152,7 +152,7 @@ def update(
 def check(
     result: Result | str | Path,
     x: object,
-    **where: Unpack[Where],
+    **where: Unpack[OfMatrix],
 ) -> Result:
     """How well the factors of a result fit the matrix that they are of, by one more pass over it.
 
@@ -196,7 +196,7 @@ def check(
     True
     """
     _require_order("check", result, x)
-    task = CHECK.task(result, x)
+    task = CHECK.task(result, opened(x, where))
     require_apart(where.get("out"), result)
     return run(task, where)
 
