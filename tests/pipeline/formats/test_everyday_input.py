@@ -129,10 +129,10 @@ def test_small_numbers_of_one_place_add_up_or_are_refused(tmp_path: Path, dtype:
         open_source(scipy.sparse.csr_array((parts[0][1:], parts[1][1:], [0, 1, 3, 3]), (3, 2))).dtype == dtype
     )
     scipy.sparse.save_npz(tmp_path / "x.npz", x, compressed=False)
-    with pytest.raises(RankfoldError, match=f"add up to {largest + 3}, which {dtype} .*--dtype int64"):
+    with pytest.raises(RankfoldError, match=f"add up to {largest + 3}, which {dtype} .*dtype='int64'"):
         whole(tmp_path / "x.npz")
     with pytest.raises(
-        RankfoldError, match=f"--dtype int64.* holds them: {largest + 3} cannot be written as {dtype}"
+        RankfoldError, match=f"dtype='int64'.* holds them: {largest + 3} cannot be written as {dtype}"
     ):
         import_array(tmp_path / "x.npz", tmp_path / "x.zarr")
     import_array(tmp_path / "x.npz", tmp_path / "y.zarr", dtype="int64")  # as the messages say
