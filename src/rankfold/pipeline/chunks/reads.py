@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.encoding import scratch
 from rankfold.pipeline.chunks.geometry import Piece, Span, local, requests
+from rankfold.pipeline.errors import ChunkError
+from rankfold.pipeline.regular import open_descriptor
 
 IOV_MAX = 1024
 """Buffers that one ``preadv`` takes on Linux and macOS."""
@@ -34,6 +37,27 @@ SKIP_BYTES = 4096
 
 SCRATCH_BYTES = 256 * 1024
 """Most memory that ``read_rectangle`` takes: a batch of row views and the bytes skipped over."""
+
+
+@contextmanager
+def open_plain(path: str, name: str, cut_short: Callable[[], str]) -> Iterator[int]:
+    """A descriptor of a file of plain numbers, for as long as they are read.
+
+    Raises
+    ------
+    ChunkError
+        The file cannot be read, or ends early: then ``cut_short`` says what is wrong with it.
+    """
+    try:
+        fd = open_descriptor(path)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+    except EOFError:
+        raise ChunkError(cut_short()) from None
+    except OSError as error:
+        raise ChunkError(f"{name} cannot be read: {error}") from error
 
 
 class Tile(NamedTuple):

@@ -28,14 +28,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rankfold.pipeline.chunks.geometry import Piece
-from rankfold.pipeline.chunks.reads import SCRATCH_BYTES, TURN_BYTES, read_plain_box, read_rectangle
+from rankfold.pipeline.chunks.reads import (
+    SCRATCH_BYTES,
+    TURN_BYTES,
+    open_plain,
+    read_plain_box,
+    read_rectangle,
+)
 from rankfold.pipeline.data.dtypes import cut, native, require_lengths, require_matrix, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Matrix
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume
 from rankfold.pipeline.errors import ChunkError, InputError
-from rankfold.pipeline.regular import open_descriptor, open_regular
+from rankfold.pipeline.regular import open_regular
 
 COLUMN_BYTES = 4 * 2**20
 """Buffer in which columns of a Fortran file are collected before they are turned."""
@@ -90,19 +96,11 @@ class NpyArray:
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place; see ``Volume``."""
-        try:
-            fd = open_descriptor(self.path)
-            try:
-                for piece in pieces:
-                    self._read_box(fd, piece)
-                    if self.swapped:
-                        piece.out.byteswap(inplace=True)
-            finally:
-                os.close(fd)
-        except EOFError:
-            raise ChunkError(self._complaint(os.path.getsize(self.path))) from None
-        except OSError as error:
-            raise ChunkError(f"{self.name} cannot be read: {error}") from error
+        with open_plain(self.path, self.name, self._cut_short) as fd:
+            for piece in pieces:
+                self._read_box(fd, piece)
+                if self.swapped:
+                    piece.out.byteswap(inplace=True)
 
     def check(self) -> None:
         """Raise ``ChunkError`` if the file is gone or shorter than its header says."""
@@ -138,6 +136,9 @@ class NpyArray:
 
     def _expected_bytes(self) -> int:
         return self.offset + math.prod(self.shape) * self.dtype.itemsize
+
+    def _cut_short(self) -> str:
+        return self._complaint(os.path.getsize(self.path))
 
     def _complaint(self, size: int) -> str:
         return _truncation(self.name, size, self._expected_bytes(), self.dtype, self._header()[0])

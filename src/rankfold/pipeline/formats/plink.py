@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from rankfold.pipeline.chunks.encoding import scratch
 from rankfold.pipeline.chunks.geometry import Piece, Span
-from rankfold.pipeline.chunks.reads import SCRATCH_BYTES, TURN_BYTES, read_rectangle
+from rankfold.pipeline.chunks.reads import SCRATCH_BYTES, TURN_BYTES, open_plain, read_rectangle
 from rankfold.pipeline.data.alleles import variant_name
 from rankfold.pipeline.data.dtypes import require_matrix
 from rankfold.pipeline.data.grid import Grid, regular_grids
@@ -35,7 +35,7 @@ from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import Matrix
 from rankfold.pipeline.errors import ChunkError, InputError, SourceNotFoundError
 from rankfold.pipeline.formats.handles import file_version
-from rankfold.pipeline.regular import bounded_lines, open_descriptor, open_regular
+from rankfold.pipeline.regular import bounded_lines, open_regular
 
 MAGIC = b"\x6c\x1b"
 LINES_BY = {0: "rows", 1: "columns"}
@@ -88,18 +88,13 @@ class BedSource(Readable, Matrix):
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place; see ``Volume``."""
-        try:
-            fd = open_descriptor(self.path)
-            try:
-                for piece in pieces:
-                    lines, across = piece.box if self.by == "rows" else piece.box[::-1]
-                    self._read(fd, piece.out if self.by == "rows" else piece.out.T, lines, across)
-            finally:
-                os.close(fd)
-        except EOFError:
-            raise ChunkError(f"{self.name} was cut short while it was read. Restore the file") from None
-        except OSError as error:
-            raise ChunkError(f"{self.name} cannot be read: {error}") from error
+        with open_plain(self.path, self.name, self._cut_short) as fd:
+            for piece in pieces:
+                lines, across = piece.box if self.by == "rows" else piece.box[::-1]
+                self._read(fd, piece.out if self.by == "rows" else piece.out.T, lines, across)
+
+    def _cut_short(self) -> str:
+        return f"{self.name} was cut short while it was read. Restore the file"
 
     def _read(self, fd: int, out: npt.NDArray[Any], lines: Span, across: Span) -> None:
         """Unpack bytes of some lines, a few lines at a time."""
