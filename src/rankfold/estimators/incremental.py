@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import rankfold
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import (
+    coordinates,
     forget_names,
     is_large,
     require_plain_output,
     store_components,
-    whitened,
 )
 from rankfold.kernels.linear.dense import fix_signs
 from rankfold.methods.model.summary import Summary, merge_summaries
@@ -103,10 +103,7 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
 
     def _transform(self, X: Any, xp: Any, x_is_centered: bool = False) -> Any:
         """Coordinates of samples in memory."""
-        scores = X @ self.components_.T
-        if not x_is_centered:
-            scores -= self.mean_.reshape(1, -1) @ self.components_.T
-        return whitened(self, scores, self.n_samples_seen_) if self.whiten else scores
+        return coordinates(self, X, self.n_samples_seen_, x_is_centered)
 
     @property
     def _before(self) -> Summary | None:

@@ -17,6 +17,7 @@ from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import (
     MOST_PASSES,
     arpack_solver,
+    coordinates,
     forget_names,
     is_large,
     require_plain_output,
@@ -25,7 +26,6 @@ from rankfold.estimators.samples import (
     unasked_of_rounding,
     weighted,
     weights_of,
-    whitened,
 )
 
 ROUNDING = 1e-6
@@ -146,10 +146,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
 
     def _transform(self, X: Any, xp: Any, x_is_centered: bool = False) -> Any:
         """Coordinates of samples in memory."""
-        scores = X @ self.components_.T
-        if not x_is_centered:
-            scores -= self.mean_.reshape(1, -1) @ self.components_.T
-        return whitened(self, scores, self.n_samples_) if self.whiten else scores
+        return coordinates(self, X, self.n_samples_, x_is_centered)
 
     def score_samples(self, X: Any) -> Any:
         """Log-likelihood of each sample, which must be in memory."""

@@ -20,6 +20,7 @@ from sklearn.utils.validation import validate_data
 
 import rankfold
 from rankfold.methods.parts.outputs import write_outputs
+from rankfold.pipeline.formats import are_paths
 from rankfold.pipeline.storage.result import write_group
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 
@@ -42,14 +43,10 @@ MOST_PASSES = 20
 
 
 def is_large(x: object) -> bool:
-    """Whether this is a matrix that is read a panel at a time; a list of paths is the files of one."""
-    if isinstance(x, str | os.PathLike) or (isinstance(x, list | tuple) and len(x) > 0 and _are_paths(x)):
+    """Whether samples are read a panel at a time: a path, paths of files in a list, or a lazy array."""
+    if isinstance(x, str | os.PathLike) or are_paths(x):
         return True
     return type(x).__module__.partition(".")[0] in ("zarr", "dask", "xarray", "rankfold")
-
-
-def _are_paths(x: Sequence[object]) -> bool:
-    return all(isinstance(each, str | os.PathLike) for each in x)
 
 
 def tolerance(tol: float, solver: str) -> float:
@@ -79,6 +76,14 @@ def whitened(estimator: Any, scores: Any, samples: int) -> Any:
         deviations = estimator.singular_values_ / np.sqrt(max(samples - 1, 1))
     largest = deviations.max(initial=0.0)
     return scores / np.maximum(deviations, eps * min(largest, 1.0) if largest > 0 else eps)
+
+
+def coordinates(estimator: Any, X: Any, samples: int, x_is_centered: bool) -> Any:
+    """(n, k) scores of samples in memory along the components of an estimator fitted to ``samples``."""
+    scores = X @ estimator.components_.T
+    if not x_is_centered:
+        scores -= estimator.mean_.reshape(1, -1) @ estimator.components_.T
+    return whitened(estimator, scores, samples) if estimator.whiten else scores
 
 
 def arpack_solver(x: Any, rank: int, memory: str | int | None) -> str:

@@ -33,7 +33,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -330,7 +330,7 @@ def _matrix(
         return xarray_matrix(x, rows=rows)
     if scipy.sparse.issparse(x):
         return sparse_source(x)
-    if isinstance(x, list | tuple) and x and all(isinstance(each, str | os.PathLike) for each in x):
+    if are_paths(x):
         return _series([os.fsdecode(each) for each in x], missing, rows)
     if isinstance(x, list | tuple):
         return _of_numpy(array_of_lists(x), rows)
@@ -360,6 +360,11 @@ def _matrix(
     )
 
 
+def are_paths(x: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:
+    """Whether this is a list of paths, which are the files of one matrix; an empty list holds none."""
+    return isinstance(x, list | tuple) and bool(x) and all(isinstance(each, str | os.PathLike) for each in x)
+
+
 def _table(x: object, rows: Rows, numeric: bool, index_col: str | None) -> Source | None:
     """A DataFrame, or a table in files, as a matrix; None of anything else."""
     if isinstance(x, str | os.PathLike):
@@ -370,7 +375,7 @@ def _table(x: object, rows: Rows, numeric: bool, index_col: str | None) -> Sourc
             column = split_location(location)[1]
             return table_source(location, paths, numeric=numeric, index_col=index_col, column=column)
         return None
-    if isinstance(x, list | tuple) and x and all(isinstance(each, str | os.PathLike) for each in x):
+    if are_paths(x):
         locations = [os.fsdecode(each) for each in x]
         if not all(map(is_table_file, locations)):
             return None
