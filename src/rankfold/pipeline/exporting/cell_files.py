@@ -78,10 +78,10 @@ def write_into(
     return _write_into_file(path, elements, overwrite=overwrite, in_place=in_place)
 
 
-def in_python(element: str) -> str:
+def subscripted(element: str) -> str:
     """An element as whoever reads the file names it.
 
-    >>> in_python("obsm/X_pca"), in_python("uns/rankfold/pca")
+    >>> subscripted("obsm/X_pca"), subscripted("uns/rankfold/pca")
     ("obsm['X_pca']", "uns['rankfold']['pca']")
     """
     part, *names = element.split("/")

@@ -21,7 +21,7 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats.arrays import axes_of
 from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS, index_names
 from rankfold.pipeline.formats.tables.options import ReadOptions, choose_columns, name_rows
-from rankfold.pipeline.formats.tables.row_names import RowNames, names_of_values
+from rankfold.pipeline.formats.tables.row_names import RowNames, texts_of_values
 
 LOG = logging.getLogger("rankfold")
 
@@ -181,10 +181,10 @@ def _names_in(column: Any) -> list[str]:
     """A column of pandas or polars as names of rows."""
     if _library(column) == "polars":
         dates = str(column.dtype).startswith(("Date", "Datetime"))
-        return names_of_values(column.to_numpy().astype("datetime64[ns]") if dates else column.to_list())
+        return texts_of_values(column.to_numpy().astype("datetime64[ns]") if dates else column.to_list())
     if getattr(column.dtype, "kind", "") == "M":
-        return names_of_values(column.to_numpy().astype("datetime64[ns]"))
-    return names_of_values(column.astype(object).where(column.notna(), None))
+        return texts_of_values(column.to_numpy().astype("datetime64[ns]"))
+    return texts_of_values(column.astype(object).where(column.notna(), None))
 
 
 def axes_of_frame(frame: Any, shape: tuple[int, ...], names: Axis | None = None) -> tuple[Axis, Axis]:

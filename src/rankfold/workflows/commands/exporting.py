@@ -46,7 +46,7 @@ def export(
     """Put a result where scanpy, xarray or a table goes on with it."""
     import rankfold
     from rankfold.pipeline.errors import InputError
-    from rankfold.pipeline.exporting.cell_files import in_python, write_into
+    from rankfold.pipeline.exporting.cell_files import subscripted, write_into
     from rankfold.pipeline.exporting.frames import TABLES
 
     elements: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ def export(
         raise InputError(f"{option} is for .nc files, and {into} is none")
     else:
         elements = write_into(into, found, key_added, overwrite=overwrite, in_place=in_place)
-        made, done = into, f"added as {', '.join(map(in_python, elements))}"
+        made, done = into, f"added as {', '.join(map(subscripted, elements))}"
     if as_json:
         facts = {"elements": elements} if elements else {}
         say(json_text({"result": str(result), "into": str(made), **facts}))

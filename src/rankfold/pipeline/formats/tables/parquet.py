@@ -41,7 +41,7 @@ from rankfold.pipeline.formats.tables.options import (
     name_rows,
     without_columns,
 )
-from rankfold.pipeline.formats.tables.row_names import RowNames, names_of_values
+from rankfold.pipeline.formats.tables.row_names import RowNames, texts_of_values
 from rankfold.pipeline.regular import require_regular
 
 PARQUET_ENDINGS = (".parquet", ".pq")
@@ -144,8 +144,8 @@ def _names(column: Any) -> list[str]:
     """Names of rows in a column of any type that has no parts."""
     column = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
     if str(column.type).startswith(("timestamp", "date")):
-        return names_of_values(column.to_numpy(zero_copy_only=False).astype("datetime64[ns]"))
-    return names_of_values(column.cast("string").to_pylist())
+        return texts_of_values(column.to_numpy(zero_copy_only=False).astype("datetime64[ns]"))
+    return texts_of_values(column.cast("string").to_pylist())
 
 
 def parquet_paths(path: str) -> tuple[str, ...]:

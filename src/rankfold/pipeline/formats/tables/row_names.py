@@ -114,10 +114,10 @@ class RowNames:
         return said
 
 
-def names_of_values(values: Iterable[Any]) -> list[str]:
+def texts_of_values(values: Iterable[Any]) -> list[str]:
     """Values of a column as names of rows: dates as ``Axis.of`` writes them, and nothing for what is missing.
 
-    >>> names_of_values([3, None, "a", float("nan"), b"b"])
+    >>> texts_of_values([3, None, "a", float("nan"), b"b"])
     ['3', '', 'a', '', 'b']
     """
     if isinstance(values, np.ndarray) and values.dtype.kind == "M":
