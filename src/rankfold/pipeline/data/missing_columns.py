@@ -190,8 +190,8 @@ class WithoutMissing(Wrapper):
         return (
             f"{self.inner.name}: column {column} is NaN in row 0, so drop_missing_columns leaves it out, but "
             f"row {row} holds {value} in it. Fill or remove its gaps, select columns yourself "
-            "(select_columns= (--select-columns)), or start at a row where it is not missing (select_rows= "
-            "(--select-rows))"
+            "with select_columns= (--select-columns), or start at a row where it is not missing with "
+            "select_rows= (--select-rows)"
         )
 
 
@@ -209,7 +209,7 @@ def without_missing_columns(source: Source) -> Source:
     if not mask.any():
         raise DataError(
             f"{source.name}: all {len(mask)} columns are NaN in row 0, so drop_missing_columns would leave "
-            "nothing. Leave out rows that hold no number drop_missing_rows=True (--drop-missing-rows), or "
-            "start at one that does select_rows= (--select-rows)"
+            "nothing. Leave out rows that hold no number with drop_missing_rows=True (--drop-missing-rows), "
+            "or start at one that does with select_rows= (--select-rows)"
         )
     return WithoutMissing(source, ColumnMask.of(mask))
