@@ -13,6 +13,7 @@ import functools
 import math
 import operator
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Any
@@ -32,13 +33,13 @@ class Argument:
     """For docstrings, in sentences; without one ``help``, which says less, or is of a flag that turns off."""
 
     least: float | None = None
-    """Smallest number."""
+    """Smallest number that is allowed."""
 
     above: float | None = None
     """Largest number that is too small."""
 
     most: float | None = None
-    """Largest number."""
+    """Largest number that is allowed."""
 
     below: float | None = None
     """Smallest number that is too large."""
@@ -106,20 +107,22 @@ class Parameter:
         return value
 
     def _within(self, value: float) -> float:
-        low, high = self.argument.least, self.argument.most
-        above, below = self.argument.above, self.argument.below
-        if (
-            (low is None or value >= low)
-            and (above is None or value > above)
-            and (high is None or value <= high)
-            and (below is None or value < below)
-            and (isinstance(value, int) or math.isfinite(value))
-        ):
-            return value
-        finite = isinstance(value, int) or math.isfinite(value)
-        raise InputError(
-            f"{self.name} must {self._bounds() if finite else 'be a finite number'}, not {value}"
+        if not isinstance(value, int) and not math.isfinite(value):
+            raise InputError(f"{self.name} must be a finite number, not {value}")
+        if not all(lies(value, end) for _, lies, end in self._ends()):
+            raise InputError(f"{self.name} must {self._bounds()}, not {value}")
+        return value
+
+    def _ends(self) -> list[tuple[str, Callable[[float, float], bool], float]]:
+        """The bounds that are declared: the words for each, its comparison and its number."""
+        argument = self.argument
+        ends = (
+            ("at least", operator.ge, argument.least),
+            ("above", operator.gt, argument.above),
+            ("at most", operator.le, argument.most),
+            ("below", operator.lt, argument.below),
         )
+        return [(words, lies, end) for words, lies, end in ends if end is not None]
 
     def _bounds(self) -> str:
         argument = self.argument
@@ -130,17 +133,7 @@ class Parameter:
             ends = [None if end is None else f"{end:g}" for end in (argument.least, argument.most)]
         if None not in ends:
             return f"lie in {' .. '.join(map(str, ends))}"
-        words = [
-            f"{word} {end:g}"
-            for word, end in (
-                ("at least", argument.least),
-                ("above", argument.above),
-                ("at most", argument.most),
-                ("below", argument.below),
-            )
-            if end is not None
-        ]
-        return f"be {' and '.join(words)}"
+        return f"be {' and '.join(f'{words} {end:g}' for words, _, end in self._ends())}"
 
 
 def integer(name: str, value: object) -> int:

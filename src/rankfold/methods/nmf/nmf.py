@@ -107,7 +107,7 @@ class Nonnegative:
     @classmethod
     def of(cls, source: Source, parameters: FactorRequest, custom: CustomStart | None = None) -> Nonnegative:
         """Check that it can be done."""
-        parameters.check(source.shape, source.name)
+        parameters.check()
         parameters = parameters.resolve()
         if parameters.init == "custom" and custom is None:
             raise InputError("init custom has no name: give the factors, init=(W, H), or a result of nmf")

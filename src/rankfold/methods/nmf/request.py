@@ -91,7 +91,7 @@ class FactorRequest:
             self, solver=solver, init="compressed" if init == "auto" else init, passes=passes
         )
 
-    def check(self, shape: tuple[int, int], name: str) -> None:
+    def check(self) -> None:
         """Raise ``InputError`` for what cannot be done."""
         if self.init not in INITS:
             raise InputError(

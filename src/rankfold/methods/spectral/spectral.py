@@ -50,7 +50,7 @@ CHUNK_ROWS = 2**18
 TARGET_CHUNKS = 8192
 
 START_TOL = 1e-2
-"""Of a start: forces move all of it."""
+"""Tolerance of eigenvectors where a layout begins: forces move all of it."""
 
 WANTED = "a result of knn or fuzzy_graph, as of rf.knn(x, k=14)"
 
@@ -255,8 +255,7 @@ def _search(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def start_task(graph: Result | FuzzyGraph, n_components: int, seed: int) -> Spectral:
     """Where a layout begins: each component by itself, and no closer than one can see."""
-    asked = SpectralRequest("spectral", n_components=n_components, seed=seed, tol=START_TOL)
-    asked = dataclasses.replace(asked, apart=True)
+    asked = SpectralRequest("spectral", n_components=n_components, seed=seed, tol=START_TOL, apart=True)
     return _of_weights(graph, asked) if isinstance(graph, FuzzyGraph) else _of_graph(graph, asked)
 
 

@@ -37,17 +37,22 @@ MARKS = ("_FillValue", "missing_value", "MissingValue")
 """Attributes that name numbers which stand for nothing."""
 
 OTHER_MARKS = (
-    *("FillValue", "fillValue", "fillvalue", "fill_value", "_fillvalue", "_Fillvalue", "_FillVal", "FILLVAL"),
-    *(
-        "nodata",
-        "NoData",
-        "NODATA",
-        "no_data",
-        "nodata_value",
-        "nodatavals",
-        "missing_values",
-        "missingValue",
-    ),
+    "FillValue",
+    "fillValue",
+    "fillvalue",
+    "fill_value",
+    "_fillvalue",
+    "_Fillvalue",
+    "_FillVal",
+    "FILLVAL",
+    "nodata",
+    "NoData",
+    "NODATA",
+    "no_data",
+    "nodata_value",
+    "nodatavals",
+    "missing_values",
+    "missingValue",
 )
 """The same under names of other writers. Their 0 marks nothing: by default, stores are filled with it."""
 
