@@ -141,7 +141,7 @@ class CentersOfSamples:
 
 
 def _weights(sample_weight: Any, X: Any) -> Any:
-    """What each sample counts, checked as scikit-learn does where samples lie in memory."""
+    """(m,) weights of samples, checked by scikit-learn if samples lie in memory; else as they were given."""
     if sample_weight is None or is_large(X):
         return sample_weight
     return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

@@ -34,7 +34,7 @@ class _Pools:
         self._started: dict[int, tuple[ThreadPoolExecutor, ThreadPoolExecutor]] = {}
 
     def of(self, concurrency: int) -> tuple[ThreadPoolExecutor, ThreadPoolExecutor]:
-        """Those that work, so many at most, and the one that runs a graph."""
+        """The pool that computes at most ``concurrency`` tasks at once, and the thread that runs a graph."""
         if concurrency not in self._started:
             started = (
                 ThreadPoolExecutor(concurrency, "rankfold-work"),
@@ -60,7 +60,7 @@ class Threads:
 
     budget: Budget
     pools: _Pools | None = field(default=None, compare=False, repr=False)
-    """Of the run that it is open for."""
+    """Threads that the scheduler of an open run keeps; None before a run opens it."""
 
     is_remote: ClassVar[bool] = False
     has_workers: ClassVar[bool] = False

@@ -23,7 +23,7 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 
 START_TOL = 1e-2
-"""Of the first principal components: they only say where rows begin."""
+"""Tolerance of the first principal components, which only say where rows of an embedding begin."""
 
 
 def matrix_to_begin_at(init: object, matrix: object, source: Source, metric: object) -> object:
