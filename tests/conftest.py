@@ -58,6 +58,14 @@ def _device(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _global_draws() -> None:
+    """Estimators without ``random_state`` draw from NumPy's global state: the same in every run."""
+    import numpy as np
+
+    np.random.seed(0)  # noqa: NPY002
+
+
 @pytest.fixture(scope="session")
 def demo_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The matrix of the demo: half a million image patches, 408 MB."""

@@ -289,7 +289,7 @@ def test_factors_of_a_store_are_read_where_it_lies(tmp_path: Path) -> None:
 
 def test_there_may_be_more_components_than_the_smaller_side() -> None:
     x = counts(6, 4, 2)
-    model = NMF(7, tol=1e-8)
+    model = NMF(7, tol=1e-8, random_state=0)
     coordinates = model.fit_transform(x)
     assert model.components_.shape == (7, 4)
     assert np.linalg.norm(x - coordinates @ model.components_) < 0.01 * np.linalg.norm(x)

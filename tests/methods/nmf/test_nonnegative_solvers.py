@@ -13,6 +13,7 @@ from sklearn import decomposition
 from test_nonnegative import parts
 
 import rankfold as rf
+from rankfold.methods.nmf.row_solvers import Pivoting
 
 Array = npt.NDArray[Any]
 
@@ -74,6 +75,20 @@ def best_error(x: Array, rank: int) -> float:
         for seed in range(3)
     )
     return min(fits) / float(np.linalg.norm(x.astype(np.float64)))
+
+
+@pytest.mark.parametrize("size", [1e-15, 1e15])
+def test_sizes_of_components_change_no_exact_row(size: float) -> None:
+    """Of more components than a matrix has, descent leaves some in such sizes, and their rows were wrong."""
+    x, h = parts(60, 9, 3, noise=0.1), np.random.default_rng(4).random((8, 9))
+    sizes = np.where(np.arange(8) % 3, 1.0, size)
+
+    def rows(h: np.ndarray) -> np.ndarray:
+        w = np.zeros((60, 8))
+        Pivoting().improve(h @ h.T, x @ h.T, np.zeros(8), w, fresh=True)
+        return w
+
+    np.testing.assert_allclose(rows(h * sizes[:, None]) * sizes, rows(h), rtol=1e-7, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> None:
 
     Parameters
     ----------
-    gram : (k, k) float64, symmetric positive semidefinite
+    gram : (k, k) float64, symmetric positive semidefinite, its diagonal of one size or zero
     b : (r, k) float64
     w : (r, k) float64, not negative; its zeros are where a solution is looked for first; written
 

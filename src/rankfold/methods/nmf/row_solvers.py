@@ -64,15 +64,22 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class Pivoting:
-    """Exact rows by block principal pivoting, in float64."""
+    """Exact rows by block principal pivoting, in float64, whatever the sizes of components are.
+
+    Descent leaves a component of 1e15 in one factor and of 1e-15 in the other as it is. The ridge that stands
+    in for a singular Gram matrix is a part of its mean diagonal: components are brought to one size first, by
+    powers of two.
+    """
 
     kernels = (solve_rows,)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """See the protocol."""
-        wide = w.astype(np.float64)
-        solve_rows(gram.astype(np.float64), (b - linear).astype(np.float64), w=wide)
-        w[...] = wide
+        halved = np.frexp(np.diag(gram).astype(np.float64))[1] // 2
+        scale = np.ldexp(np.ones_like(halved, np.float64), -halved)
+        wide = w / scale
+        solve_rows(gram * scale * scale[:, None], (b - linear) * scale, w=wide)
+        np.multiply(wide, scale, out=w, casting="same_kind")
 
     def clear_floor(self, w: Array) -> Array:
         """See the protocol."""
