@@ -5,12 +5,11 @@ Which files these are is found out: each command is given once as it is, and wha
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,22 +17,14 @@ import numpy as np
 import pytest
 import zarr
 from command_line import rankfold
+from forked_commands import ForkedCommands
 from guises import CLAIMS, GUISES, opened_below, put
 
 SECONDS, MEBIBYTES = 10, 300
-"""Most of a command, interpreter and imports included."""
+"""Most of a command: processor time without imports, and memory with interpreter and imports."""
 
 PATIENCE = 120
 """Seconds on the clock of a machine that does other things as well: what waits, waits for ever."""
-
-MEASURED = """\
-import resource, subprocess, sys
-code = subprocess.run(sys.argv[1:]).returncode
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-sys.exit(code)
-"""
-"""Runs a command and prints the most memory that it held, in KiB: a process counts as its own what its parent
-held when it began, which is little here and much in a process of many tests."""
 
 CODES = (0, 2, 3, 4, 75)
 
@@ -195,6 +186,14 @@ def test_no_command_waits_for_what_is_no_file(pristine: tuple[Path, Path], name:
         signal.signal(signal.SIGALRM, before)
 
 
+@functools.lru_cache(maxsize=1)
+def forks(words: tuple[str, ...]) -> ForkedCommands:
+    """Of one command at a time, which is ended when it is forgotten."""
+    commands = ForkedCommands(words)
+    weakref.finalize(commands, commands.close)
+    return commands
+
+
 @pytest.mark.exhaustive
 @pytest.mark.process
 @pytest.mark.slow
@@ -203,25 +202,15 @@ def test_no_command_waits_for_what_is_no_file(pristine: tuple[Path, Path], name:
 def test_every_command_ends_in_little_time_and_memory(
     pristine: tuple[Path, Path], name: str, guise: str
 ) -> None:
-    for path in opened(pristine, name):
+    paths = opened(pristine, name)
+    words = tuple(placed(fresh(pristine), COMMANDS[name]))
+    commands = forks(words)
+    for path in paths:
         folder = fresh(pristine)
         if not put(folder / path, guise):
             continue
-        began = time.monotonic()
-        command = [sys.executable, "-m", "rankfold", *placed(folder, COMMANDS[name])]
-        process = subprocess.Popen(
-            [sys.executable, "-c", MEASURED, *command],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            printed, err = process.communicate(timeout=PATIENCE)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-        peak = int(printed.split()[-1])
-        said = f"{name}, {path}: {guise}: {process.returncode} after {time.monotonic() - began:.0f} s: {err}"
-        assert process.returncode in CODES and "Traceback" not in err, said
-        assert peak <= MEBIBYTES * 1024, f"{peak / 1024:.0f} MiB: {said}"
+        ended = commands.run(words, PATIENCE)
+        said = f"{name}, {path}: {guise}: {ended.code} after {ended.seconds:.1f} s: {ended.err}"
+        assert ended.code in CODES and "Traceback" not in ended.err, said
+        assert ended.seconds <= SECONDS, said
+        assert ended.peak <= MEBIBYTES * 1024, f"{ended.peak / 1024:.0f} MiB: {said}"
