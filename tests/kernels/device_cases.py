@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +36,7 @@ Case = tuple[Any, tuple[Array, ...], Callable[..., Array], float]
 """A kernel, its inputs, how it is called with them, and the largest relative error."""
 
 
-def rows_case(kernel: Any, k: int, dtype: str, rows: int) -> Case:
+def rows_case(kernel: Any, k: int, dtype: str, rows: int, **how: Any) -> Case:
     rng = np.random.default_rng([k, rows])
     factor = rng.random((k + 9, k)) + 3 * np.eye(k + 9, k)
     gram, b = (factor.T @ factor).astype(dtype), (rng.standard_normal((rows, k)) * 20).astype(dtype)
@@ -42,10 +44,25 @@ def rows_case(kernel: Any, k: int, dtype: str, rows: int) -> Case:
 
     def call(body: Any, gram: Array, b: Array, w: Array) -> Array:
         w = w.copy()
-        body(gram, b, w=w, **({} if kernel is solve_rows else {"sweeps": 2}))
+        body(gram, b, w=w, **({} if kernel is solve_rows else {"sweeps": 2}), **how)
         return w
 
     return kernel, (gram, b, w), call, 1e-4 if dtype == "float32" else 1e-10
+
+
+def steps_case(k: int, **how: Any) -> Case:
+    """Rows that the device solves without exchanges, as it does where these do not end."""
+    kernel, inputs, call, error = rows_case(solve_rows, k, "float64", 4, **how)
+
+    def by_steps(body: Any, *arrays: Array) -> Array:
+        if "cupy" not in sys.modules:
+            return call(body, *arrays)
+        from rankfold.kernels.nonnegative.gpu import nnls
+
+        with mock.patch.object(nnls, "EXCHANGES", 0):
+            return call(body, *arrays)
+
+    return kernel, inputs, by_steps, error
 
 
 def quotients_case(dtype: str) -> Case:
@@ -183,6 +200,11 @@ CASES: dict[str, Callable[[], Case]] = {
     "descend_rows 130 float64": lambda: rows_case(descend_rows, 130, "float64", 3),
     "solve_rows 7": lambda: rows_case(solve_rows, 7, "float64", 30),
     "solve_rows 40": lambda: rows_case(solve_rows, 40, "float64", 4),
+    "solve_rows 40 below a bound": lambda: rows_case(solve_rows, 40, "float64", 4, upper=0.5),
+    "solve_rows 40 on a simplex": lambda: rows_case(solve_rows, 40, "float64", 4, simplex=True),
+    "solve_rows 40 by steps": lambda: steps_case(40),
+    "solve_rows 40 below a bound by steps": lambda: steps_case(40, upper=0.5),
+    "solve_rows 40 on a simplex by steps": lambda: steps_case(40, simplex=True),
     "solve_rows 160": lambda: rows_case(solve_rows, 160, "float64", 2),
     "quotients float32": lambda: quotients_case("float32"),
     "quotients float64": lambda: quotients_case("float64"),

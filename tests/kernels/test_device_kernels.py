@@ -72,6 +72,12 @@ MISTAKES: dict[str, tuple[str, str, str, int | str]] = {
         "descend_rows 30 float64", "nnls.cu", "lane == owner ? inverse[t] : T(0)", "inverse[t]"),
     "a column is used before it is divided": ("solve_rows 40", "nnls.cu", WARP_BARRIER, 1),
     "a right side is overwritten that is read": ("solve_rows 40", "nnls.cu", WARP_BARRIER, 2),
+    "an upper bound is not seen": (
+        "solve_rows 40 below a bound", "nnls.cu", "x[c] < 0 || x[c] > upper", "x[c] < 0"),
+    "no coordinate leaves its bound": (
+        "solve_rows 40 by steps", "nnls.cu", "state[first] = FREE;", ";"),
+    "a sum is left as it is": (
+        "solve_rows 40 on a simplex", "nnls.cu", "packed[i] -= multiplier * ones[i]", "packed[i] -= 0"),
     "one infeasible coordinate is let pass": (
         "solve_rows 40", "nnls.cu", "solved = infeasible == 0", "solved = infeasible <= 1"),
     "a warp is left out": (
@@ -194,6 +200,7 @@ with installed():
     if change[0]:
         sources.source = lambda *place: read(*place).replace(change[0], change[2])
     some = "descend_rows 30 float32", "solve_rows 7", "quotients float32", "measure uint8", "add_to_buckets"
+    some += "solve_rows 40 on a simplex by steps", "solve_rows 40 below a bound"
     some += "meet_rows", "rank_rows", "move_vertices by density", "place_rows", "measure_radii"
     for name in some:
         assert agrees(name, on_device(name)), name

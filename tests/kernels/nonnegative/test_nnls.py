@@ -13,6 +13,8 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rankfold.kernels.nonnegative import nnls
+from rankfold.kernels.nonnegative.cpu import nnls as cpu
 from rankfold.kernels.nonnegative.nnls import descend_rows, solve_rows
 
 Array = npt.NDArray[Any]
@@ -51,6 +53,83 @@ def test_well_posed_rows_are_solved_to_rounding() -> None:
     for row in range(200):
         exact, _ = scipy.optimize.nnls(factor.T, np.linalg.solve(factor, b[row]))
         assert np.abs(w[row] - exact).max() <= 1e-12
+
+
+BOUNDS = pytest.mark.parametrize(
+    "how", [{}, {"upper": 0.3}, {"simplex": True}], ids=["nonnegative", "bound", "simplex"]
+)
+
+
+def best_of_all(gram: Array, b: Array, how: dict[str, Any]) -> Array:
+    """Least objective of each row, over every choice of what is at which bound."""
+    k, upper, simplex = len(gram), how.get("upper", np.inf), "simplex" in how
+    best = np.full(len(b), np.inf)
+    for at in map(np.array, itertools.product([0, 1, 2] if "upper" in how else [0, 1], repeat=k)):
+        free, w = at == 1, np.tile(np.where(at == 2, upper if at.max() == 2 else 0.0, 0.0), (len(b), 1))
+        if simplex and not free.any():
+            continue
+        inner = gram[np.ix_(free, free)]
+        right = np.linalg.solve(inner, (b - w @ gram)[:, free].T).T
+        ones = np.linalg.solve(inner, np.ones(len(inner)))
+        w[:, free] = right - ones * (right.sum(axis=1, keepdims=True) - 1) / ones.sum() if simplex else right
+        values = 0.5 * ((w @ gram) * w).sum(axis=1) - (b * w).sum(axis=1)
+        allowed = (w >= -1e-9).all(axis=1) & (w <= upper + 1e-9).all(axis=1)
+        best = np.where(allowed, np.minimum(best, values), best)
+    return best
+
+
+@BOUNDS
+@pytest.mark.parametrize("body", [solve_rows, solve_rows.reference], ids=["compiled", "reference"])  # type: ignore[attr-defined]
+@pytest.mark.parametrize("size", [1.0, 30.0, 1e4])
+@pytest.mark.parametrize("alike", [0.0, 0.95])
+def test_no_other_choice_of_bounds_is_better(
+    alike: float, size: float, body: Any, how: dict[str, Any]
+) -> None:
+    """Of components of any size, and nearly the same: alternating directions missed their rows by half."""
+    rng = np.random.default_rng(7)
+    h = (1 - alike) * rng.random((5, 12)) + alike * rng.random(12)
+    h[0], h[1] = h[0] * size, h[1] * np.sqrt(size)
+    x = np.abs(rng.dirichlet(np.ones(5), 40) @ h + 0.05 * rng.standard_normal((40, 12)))
+    gram, b, w = h @ h.T, x @ h.T, np.zeros((40, 5))
+    body(gram, b, w=w, **how)
+    assert w.min() >= 0 and w.max() <= how.get("upper", np.inf)
+    if "simplex" in how:
+        np.testing.assert_allclose(w.sum(axis=1), 1, rtol=1e-14)
+    values = 0.5 * ((w @ gram) * w).sum(axis=1) - (b * w).sum(axis=1)
+    assert (values - best_of_all(gram, b, how) <= 1e-12 * (x**2).sum(axis=1)).all()
+
+
+@BOUNDS
+@pytest.mark.parametrize("size", [1e-12, 1e12])
+def test_sizes_of_components_change_nothing(size: float, how: dict[str, Any]) -> None:
+    """Of more components than directions: a ridge of their mean size was all of the small ones."""
+    h, rng = np.random.default_rng(1).random((8, 5)), np.random.default_rng(2)
+    x, sizes = rng.random((30, 3)) @ rng.random((3, 5)), np.where(np.arange(8) % 3, 1.0, size)
+    if how:
+        sizes[:] = size  # bounds are of the numbers themselves
+        how = {"simplex": True} if "simplex" in how else {"upper": 0.3 / size}
+    plain, scaled = np.zeros((30, 8)), np.zeros((30, 8))
+    solve_rows(h @ h.T, x @ h.T, w=plain, **({"upper": 0.3} if "upper" in how else how))
+    h *= sizes[:, None]
+    x = x * size if "simplex" in how else x
+    solve_rows(h @ h.T, x @ h.T, w=scaled, **how)
+    scaled = scaled if "simplex" in how else scaled * sizes
+    np.testing.assert_allclose(scaled, plain, rtol=1e-6, atol=1e-9)
+
+
+@BOUNDS
+@pytest.mark.parametrize("start", [0.0, 0.1, 9.0])
+def test_rows_that_exchanges_do_not_solve_are_solved_by_steps(
+    start: float, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gram, b, _, _ = problem(20, 12, 3)
+    exact, steps, compiled = np.zeros((20, 12)), np.full((20, 12), start), np.full((20, 12), start)
+    solve_rows(gram, b, w=exact, **how)
+    monkeypatch.setattr(nnls, "EXCHANGES", 0)
+    solve_rows.reference(gram, b, w=steps, **how)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(steps, exact, atol=1e-9)
+    cpu._solve(gram, b, compiled, np.sqrt(np.diag(gram)), how.get("upper", np.inf), "simplex" in how, 0)
+    np.testing.assert_allclose(compiled, exact, atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -49,16 +49,16 @@ def transform(
     -------
     Result
         ``scores`` of a pca, centered, scaled and whitened as its own; ``U = x V / s`` of an svd; ``W`` of an
-        nmf, exact least squares over rows that are not negative (by block principal pivoting), penalized as
-        in the fit. What part of the samples the components leave out, as a norm, is
-        ``attrs["relative_error"]``. ``scores`` of a kernel_pca and ``features`` of a nystroem, likewise.
-        Of a layout of umap ``embedding`` (m, d) float32: a row is where it comes to in a third of the epochs
-        at a quarter of the rate, while those of the layout stay. It depends on the row alone, not on the
-        others; one at a distance of 0 from a row of the layout has its place. Of a tsne likewise, after 250
-        steps down the row's own divergence. Of an isomap
-        ``embedding``, by the shortest paths over the neighbors of each sample, with ``residual_variance`` and
-        ``standard_error`` in ``attrs``. Of ``spectral`` and ``diffusion_map`` ``embedding``, the mean over
-        neighbors by weight over the eigenvalue of the walk, with its relative ``standard_error``.
+        nmf, exact least squares over rows that are not negative, or keep the constraint of the fit (by block
+        principal pivoting), penalized as in the fit. What part of the samples the components leave out, as a
+        norm, is ``attrs["relative_error"]``. ``scores`` of a kernel_pca and ``features`` of a nystroem,
+        likewise. Of a layout of umap ``embedding`` (m, d) float32: a row is where it comes to in a third of
+        the epochs at a quarter of the rate, while those of the layout stay. It depends on the row alone, not
+        on the others; one at a distance of 0 from a row of the layout has its place. Of a tsne likewise,
+        after 250 steps down the row's own divergence. Of an isomap ``embedding``, by the shortest paths over
+        the neighbors of each sample, with ``residual_variance`` and ``standard_error`` in ``attrs``. Of
+        ``spectral`` and ``diffusion_map`` ``embedding``, the mean over neighbors by weight over the
+        eigenvalue of the walk, with its relative ``standard_error``.
 
     Raises
     ------

@@ -1,11 +1,13 @@
 """Nonnegative least squares, a row at a time: what both factors of an NMF are solved by.
 
 Rows w of W minimize |x - w H|^2 over w >= 0 without knowing each other: w G w' / 2 - b w', with G = H H' and
-b = x H'. Coordinate descent takes many rows side by side; block principal pivoting solves each exactly.
+b = x H'. Coordinate descent takes many rows side by side; block principal pivoting solves each exactly, also
+below an upper bound or on the simplex.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,9 @@ RETRIES = 3
 
 EXCHANGES = 5
 """Exchanges in all, for each coordinate, before a row counts as unsolved."""
+
+STEPS = 20
+"""Steps of an active set, for each coordinate of a row that exchanges do not solve."""
 
 
 @kernel
@@ -54,45 +59,126 @@ def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:
 
 
 @kernel
-def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> None:
-    """Solve rows exactly by block principal pivoting, from the support of what is there.
+def solve_rows(
+    gram: Float64, b: Float64, *, w: Float64, upper: float = np.inf, simplex: bool = False
+) -> None:
+    """Solve rows exactly by block principal pivoting, from the bounds that are met by what is there.
 
     Parameters
     ----------
-    gram : (k, k) float64, symmetric positive semidefinite, its diagonal of one size or zero
+    gram : (k, k) float64, symmetric positive semidefinite
     b : (r, k) float64
-    w : (r, k) float64, not negative; its zeros are where a solution is looked for first; written
+    w : (r, k) float64, not negative; written
+        A solution is looked for first where it has the zeros of these rows, and the numbers at ``upper``.
+    upper : float, > 0, may be inf
+        Rows end in ``0 <= w <= upper``.
+    simplex : bool
+        Rows end in ``w >= 0``, ``sum(w) == 1`` up to roundings; ``upper`` is inf.
 
     Notes
     -----
-    Work about k^3 / 3 flops for each exchange, 2 to 5 of them a row. A ridge of 1e-14 of the mean
-    diagonal stands in where the Gram matrix is singular. A row that ``EXCHANGES`` do not solve is left to
-    200 sweeps of coordinate descent.
+    Work about k^3 / 3 flops for each exchange, 2 to 5 of them a row, more where there are upper bounds. A
+    ridge of 1e-14 of each diagonal stands in where the Gram matrix is singular, and what counts as zero
+    follows the diagonal too: sizes of components change nothing. A row that ``EXCHANGES`` do not solve is
+    left to an active set of which one coordinate changes at a time.
 
     References
     ----------
     Kim, Park, Fast nonnegative matrix factorization: an active-set-like method and comparisons, SIAM J. Sci.
-    Comput. 33(6), 2011, algorithm 2; rows are solved one by one, since equal supports are rare.
+    Comput. 33(6), 2011, algorithm 2; rows are solved one by one, since equal supports are rare. Judice,
+    Pires, A block principal pivoting algorithm for large-scale strictly monotone linear complementarity
+    problems, Computers & Operations Research 21(5), 1994: upper bounds. The multiplier of the sum is
+    eliminated in each solve.
     """
     k = len(gram)
-    ridge_gram = gram + 1e-14 * np.trace(gram) / k * np.eye(k)
-    for row in range(len(b)):
-        tolerance = 1e-12 * np.abs(b[row]).max(initial=0.0)
-        passive, retries, fewest = w[row] > 0, RETRIES, k + 1
+    ridge_gram, sizes = gram + np.diag(ridge_of(gram)), np.sqrt(np.diag(gram) + ridge_of(gram))
+    for row, right in enumerate(b):
+        largest = np.abs(np.divide(right, sizes, out=np.zeros(k), where=sizes > 0)).max(initial=0.0)
+        zero = 1e-12 * max(largest, float(sizes.min()) if simplex else 0.0) * sizes
+        pivoting = _Row(ridge_gram, right, zero, upper, simplex)
+        if not pivoting.exchange(w[row]):
+            pivoting.step(w[row])
+
+
+def ridge_of(gram: Array) -> Array:
+    """What stands in where a Gram matrix is singular: a part of each diagonal, or of their mean for none."""
+    diagonal = gram.diagonal()
+    ridge: Array = 1e-14 * (diagonal + (diagonal <= 0) * diagonal.mean())
+    return ridge
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What a row is solved from."""
+
+    gram: Float64
+    right: Float64
+    zero: Float64
+    """Slopes of coordinates up to which they count as zero."""
+
+    upper: float
+    simplex: bool
+
+    def solve(self, free: Array, top: Array) -> tuple[Float64, Float64]:
+        """Coordinates, free ones where slopes are zero, and slopes."""
+        x = np.zeros(len(free))
+        x[top] = self.upper
+        inner, multiplier = self.gram[np.ix_(free, free)], 0.0
+        x[free] = np.linalg.solve(inner, self.right[free] - self.gram[np.ix_(free, top)] @ x[top])
+        if self.simplex:
+            ones = np.linalg.solve(inner, np.ones(len(inner)))
+            multiplier = (x.sum() - 1) / ones.sum()
+            x[free] -= multiplier * ones
+        return x, self.gram @ x - self.right + multiplier
+
+    def exchange(self, w: Float64) -> bool:
+        """Block principal pivoting from the bounds that ``w`` is at; whether it ended, at the solution."""
+        k = len(w)
+        top, free = (w > 0) & (w >= self.upper), (w > 0) & (w < self.upper)
+        retries, fewest = RETRIES, k + 1
         for _ in range(EXCHANGES * k):
-            x, y = np.zeros(k), -b[row]
-            x[passive] = np.linalg.solve(ridge_gram[np.ix_(passive, passive)], b[row, passive])
-            y = ridge_gram @ x - b[row]
-            wrong = (passive & (x < 0)) | (~passive & (y < -tolerance))
+            if self.simplex and not free.any():
+                free[self._vertex()] = True
+            x, slope = self.solve(free, top)
+            wrong = np.where(
+                free, (x < 0) | (x > self.upper), np.where(top, slope > self.zero, slope < -self.zero)
+            )
             if not wrong.any():
-                w[row] = x
-                break
+                w[...] = x
+                return True
             if wrong.sum() < fewest:
                 fewest, retries = int(wrong.sum()), RETRIES
             elif retries:
                 retries -= 1
             else:
                 wrong[: int(np.flatnonzero(wrong)[-1])] = False
-            passive = passive ^ wrong
-        else:
-            descend_rows.reference(ridge_gram, b[row : row + 1], w=w[row : row + 1], sweeps=200)  # type: ignore[attr-defined]
+            top, free = (top & ~wrong) | (wrong & free & (x > self.upper)), free ^ wrong
+        return False
+
+    def step(self, w: Float64) -> None:
+        """An active set, one coordinate at a time; ``w`` keeps its bounds and gets no worse."""
+        np.minimum(w, self.upper, out=w)
+        if self.simplex:
+            w[...] = w / w.sum() if w.sum() > 0 else np.arange(len(w)) == self._vertex()
+        top, free = (w > 0) & (w >= self.upper), (w > 0) & (w < self.upper)
+        for _ in range(STEPS * len(w)):
+            x, slope = self.solve(free, top)
+            low, high = free & (x < 0), free & (x > self.upper)
+            lengths = np.ones(len(w))
+            lengths[low] = w[low] / (w[low] - x[low])
+            lengths[high] = (self.upper - w[high]) / (x[high] - w[high])
+            first = int(np.argmin(lengths))
+            if lengths[first] < 1:
+                w[free] += lengths[first] * (x[free] - w[free])
+                w[first], free[first], top[first] = self.upper if high[first] else 0.0, False, high[first]
+                continue
+            w[...] = x
+            worst = np.where(free, 0, np.where(top, slope, -slope) - self.zero)
+            if not worst.max() > 0:
+                return
+            first = int(np.argmax(worst))
+            free[first], top[first] = True, False
+
+    def _vertex(self) -> int:
+        """The best coordinate to be one alone."""
+        return int(np.argmin(np.diag(self.gram) / 2 - self.right))

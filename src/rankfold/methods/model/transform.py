@@ -30,7 +30,7 @@ from rankfold.methods.model.sparse_transform_pass import ProjectSparseRows
 from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
 from rankfold.methods.model.transform_pass import products as inner_products
 from rankfold.methods.nmf.penalty import Penalty
-from rankfold.methods.nmf.row_solvers import NormalRows, Pivoting, RowSolver, Splitting
+from rankfold.methods.nmf.row_solvers import NormalRows, Pivoting, RowSolver
 from rankfold.methods.nmf.warm import warm_coordinates
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
@@ -64,9 +64,6 @@ from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 ROWS_BYTES = 128 * 2**20
 """Rows are swept while a segment of them takes less than this, or less than one of columns."""
-
-SPLITTING = 500
-"""Sweeps of ADMM for rows with constraints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,13 +318,11 @@ class Projection:
 
 
 def row_solver(model: FactorModel) -> RowSolver | None:
-    """What solves rows of nmf exactly, or as exactly as constraints allow; nothing for svd and pca."""
+    """What solves rows of nmf exactly; nothing for svd and pca."""
     if model.kind != "nmf":
         return None
     bound = model.result.attrs["request"]["constraint_w"]
-    if bound == "nonnegative":
-        return Pivoting()
-    return Splitting(SPLITTING, np.inf if isinstance(bound, str) else float(bound), bound == "simplex")
+    return Pivoting.within(bound)
 
 
 def row_penalty(model: FactorModel) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

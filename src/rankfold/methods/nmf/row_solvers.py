@@ -64,22 +64,24 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class Pivoting:
-    """Exact rows by block principal pivoting, in float64, whatever the sizes of components are.
+    """Exact rows by block principal pivoting, in float64, also with an upper bound or with sum one."""
 
-    Descent leaves a component of 1e15 in one factor and of 1e-15 in the other as it is. The ridge that stands
-    in for a singular Gram matrix is a part of its mean diagonal: components are brought to one size first, by
-    powers of two.
-    """
+    upper: float = np.inf
+    simplex: bool = False
 
     kernels = (solve_rows,)
 
+    @classmethod
+    def within(cls, bound: str | float) -> Pivoting:
+        """Rows that keep a constraint."""
+        return cls(np.inf if isinstance(bound, str) else float(bound), bound == "simplex")
+
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """See the protocol."""
-        halved = np.frexp(np.diag(gram).astype(np.float64))[1] // 2
-        scale = np.ldexp(np.ones_like(halved, np.float64), -halved)
-        wide = w / scale
-        solve_rows(gram * scale * scale[:, None], (b - linear) * scale, w=wide)
-        np.multiply(wide, scale, out=w, casting="same_kind")
+        wide = w.astype(np.float64)
+        right = (b - linear).astype(np.float64)
+        solve_rows(gram.astype(np.float64), right, w=wide, upper=self.upper, simplex=self.simplex)
+        w[...] = wide
 
     def clear_floor(self, w: Array) -> Array:
         """See the protocol."""

@@ -36,9 +36,8 @@ def warm_factors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int
 
 
 def warm_coordinates() -> None:
-    """Loops that find coordinates in factors."""
-    for solver in ("bpp", "admm"):
-        _SOLVERS[solver]()
+    """The loop that finds coordinates in factors."""
+    _warm_pivoting()
 
 
 def _few(dtype: np.dtype[Any]) -> tuple[np.ndarray[Any, Any], ...]:

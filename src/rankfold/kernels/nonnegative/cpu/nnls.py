@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, compile_with_contraction, contracted_part, part
-from rankfold.kernels.nonnegative.nnls import EXCHANGES, RETRIES
+from rankfold.kernels.nonnegative.nnls import EXCHANGES, RETRIES, STEPS, ridge_of
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -64,13 +64,31 @@ def _descend(gram: Array, b: Array, w: Array, sweeps: int, tile: Array, right: A
                 w[first + j, t] = tile[t, j]
 
 
+LOW, FREE, TOP = 0, 1, 2
+"""Where a coordinate is: at zero, between its bounds, at the upper one."""
+
+
 @part
-def _solve_on(gram: Float64, b: Float64, passive: Array, index: Array, factor: Float64, x: Float64) -> bool:
-    """Solve on the passive coordinates by Cholesky; False where they depend."""
+def _solve_factor(factor: Float64, index: Array, count: int, x: Float64) -> None:
+    """``L L' y = x`` at the free coordinates, in place."""
+    for i in range(count):
+        s = x[index[i]]
+        for r in range(i):
+            s -= factor[i, r] * x[index[r]]
+        x[index[i]] = s / factor[i, i]
+    for i in range(count - 1, -1, -1):
+        s = x[index[i]]
+        for r in range(i + 1, count):
+            s -= factor[r, i] * x[index[r]]
+        x[index[i]] = s / factor[i, i]
+
+
+@part
+def _factor_free(gram: Float64, state: Array, index: Array, factor: Float64) -> int:
+    """Cholesky factor at the free coordinates; how many these are, or -1 where they depend."""
     count = 0
-    for i in range(b.shape[0]):
-        x[i] = 0.0
-        if passive[i]:
+    for i in range(state.shape[0]):
+        if state[i] == FREE:
             index[count] = i
             count += 1
     for i in range(count):
@@ -80,52 +98,126 @@ def _solve_on(gram: Float64, b: Float64, passive: Array, index: Array, factor: F
                 s -= factor[i, r] * factor[j, r]
             if i == j:
                 if not s > 0:
-                    return False
+                    return -1
                 factor[i, i] = np.sqrt(s)
             else:
                 factor[i, j] = s / factor[j, j]
-    for i in range(count):
-        s = b[index[i]]
-        for r in range(i):
-            s -= factor[i, r] * x[index[r]]
-        x[index[i]] = s / factor[i, i]
-    for i in range(count - 1, -1, -1):
-        s = x[index[i]]
-        for r in range(i + 1, count):
-            s -= factor[r, i] * x[index[r]]
-        x[index[i]] = s / factor[i, i]
-    return True
+    return count
 
 
 @part
-def _mark_wrong(gram: Float64, b: Float64, passive: Array, x: Float64, wrong: Array) -> int:
+def _right_side(gram: Float64, b: Float64, state: Array, upper: float, x: Float64) -> None:
+    """What free coordinates are solved from; the others are at their bounds."""
+    k = b.shape[0]
+    for i in range(k):
+        x[i] = upper if state[i] == TOP else b[i] if state[i] == FREE else 0.0
+    for r in range(k):
+        if state[r] == TOP:
+            for i in range(k):
+                if state[i] == FREE:
+                    x[i] -= gram[i, r] * upper
+
+
+@part
+def _onto_sum(factor: Float64, index: Array, count: int, x: Float64, ones: Float64) -> float:
+    """Bring the sum of free coordinates to one; returns the multiplier."""
+    total, slope = 0.0, 0.0
+    for i in range(count):
+        ones[index[i]] = 1.0
+    _solve_factor(factor, index, count, ones)
+    for i in range(count):
+        total += x[index[i]]
+        slope += ones[index[i]]
+    multiplier = (total - 1) / slope
+    for i in range(count):
+        x[index[i]] -= multiplier * ones[index[i]]
+    return multiplier
+
+
+@part
+def _vertex(gram: Float64, b: Float64) -> int:
+    """The best coordinate to be one alone."""
+    best, least = 0, np.inf
+    for i in range(b.shape[0]):
+        if gram[i, i] / 2 - b[i] < least:
+            best, least = i, gram[i, i] / 2 - b[i]
+    return best
+
+
+@part
+def _solve_free(
+    gram: Float64,
+    b: Float64,
+    state: Array,
+    index: Array,
+    factor: Float64,
+    vectors: Float64,
+    upper: float,
+    simplex: bool,
+) -> tuple[bool, float]:
+    """The first of ``vectors`` as free coordinates are solved; whether they could be, and the multiplier."""
+    x = vectors[0]
+    count = _factor_free(gram, state, index, factor)
+    if count < 0:
+        return False, 0.0
+    _right_side(gram, b, state, upper, x)
+    _solve_factor(factor, index, count, x)
+    return True, _onto_sum(factor, index, count, x, vectors[1]) if simplex else 0.0
+
+
+@part
+def _slope(gram: Float64, b: Float64, x: Float64, multiplier: float, i: int) -> float:
+    y: float = multiplier - b[i]
+    for r in range(b.shape[0]):
+        y += gram[i, r] * x[r]
+    return y
+
+
+@part
+def _mark_wrong(
+    gram: Float64,
+    b: Float64,
+    state: Array,
+    vectors: Float64,
+    upper: float,
+    multiplier: float,
+    wrong: Array,
+) -> int:
     """Which coordinates are infeasible, and how many."""
-    k, largest, count = b.shape[0], 0.0, 0
-    for i in range(k):
-        largest = max(largest, abs(b[i]))
-    for i in range(k):
-        if passive[i]:
-            wrong[i] = x[i] < 0
+    x, zero, count = vectors[0], vectors[2], 0
+    for i in range(b.shape[0]):
+        if state[i] == FREE:
+            wrong[i] = x[i] < 0 or x[i] > upper
         else:
-            y = -b[i]
-            for r in range(k):
-                y += gram[i, r] * x[r]
-            wrong[i] = y < -1e-12 * largest
+            y = _slope(gram, b, x, multiplier, i)
+            wrong[i] = y < -zero[i] if state[i] == LOW else y > zero[i]
         count += wrong[i]
     return count
 
 
 @part
-def _pivot(
-    gram: Float64, b: Float64, passive: Array, index: Array, factor: Float64, x: Float64, wrong: Array
+def _exchange(
+    gram: Float64,
+    b: Float64,
+    state: Array,
+    index: Array,
+    factor: Float64,
+    vectors: Float64,
+    wrong: Array,
+    upper: float,
+    simplex: bool,
+    exchanges: int,
 ) -> bool:
-    """Exchange until nothing is infeasible; the solution is then in ``x``."""
-    k = b.shape[0]
+    """Exchange until nothing is infeasible; the solution is then in the first of ``vectors``."""
+    k, x = b.shape[0], vectors[0]
     retries, fewest = RETRIES, k + 1
-    for _ in range(EXCHANGES * k):
-        if not _solve_on(gram, b, passive, index, factor, x):
+    for _ in range(exchanges):
+        if simplex and not (state == FREE).any():
+            state[_vertex(gram, b)] = FREE
+        solved, multiplier = _solve_free(gram, b, state, index, factor, vectors, upper, simplex)
+        if not solved:
             return False
-        count = _mark_wrong(gram, b, passive, x, wrong)
+        count = _mark_wrong(gram, b, state, vectors, upper, multiplier, wrong)
         if count == 0:
             return True
         all_of_them = True
@@ -137,25 +229,105 @@ def _pivot(
             all_of_them = False
         for i in range(k - 1, -1, -1):
             if wrong[i]:
-                passive[i] = not passive[i]
+                state[i] = FREE if state[i] != FREE else TOP if x[i] > upper else LOW
                 if not all_of_them:
                     break
     return False
 
 
-@compile_loop
-def _solve(gram: Float64, b: Float64, w: Float64, tile: Float64, right: Float64, slope: Float64) -> None:
-    rows, k = b.shape
-    index, factor, x = np.zeros(k, np.int64), np.zeros((k, k)), np.zeros(k)
-    passive, wrong = np.zeros(k, np.bool_), np.zeros(k, np.bool_)
-    for row in range(rows):
-        for i in range(k):
-            passive[i] = w[row, i] > 0
-        if _pivot(gram, b[row], passive, index, factor, x, wrong):
+@part
+def _find_states(w: Float64, upper: float, state: Array) -> None:
+    for i in range(w.shape[0]):
+        state[i] = LOW if not w[i] > 0 else TOP if w[i] >= upper else FREE
+
+
+@part
+def _make_feasible(gram: Float64, b: Float64, w: Float64, upper: float, simplex: bool) -> None:
+    total, best = 0.0, _vertex(gram, b)
+    for i in range(w.shape[0]):
+        w[i] = min(w[i], upper)
+        total += w[i]
+    if simplex:
+        for i in range(w.shape[0]):
+            w[i] = w[i] / total if total > 0 else 1.0 if i == best else 0.0
+
+
+@part
+def _first_bound(state: Array, w: Float64, x: Float64, upper: float) -> tuple[int, float]:
+    """The free coordinate that meets a bound first on the way to ``x``, and where on the way; -1 for none."""
+    first, length = -1, 1.0
+    for i in range(w.shape[0]):
+        if state[i] == FREE:
+            own = (
+                w[i] / (w[i] - x[i]) if x[i] < 0 else (upper - w[i]) / (x[i] - w[i]) if x[i] > upper else 1.0
+            )
+            if own < length:
+                first, length = i, own
+    return first, length
+
+
+@part
+def _step(
+    gram: Float64,
+    b: Float64,
+    w: Float64,
+    state: Array,
+    index: Array,
+    factor: Float64,
+    vectors: Float64,
+    upper: float,
+    simplex: bool,
+) -> None:
+    """An active set, one coordinate at a time."""
+    k, x, zero = b.shape[0], vectors[0], vectors[2]
+    _make_feasible(gram, b, w, upper, simplex)
+    _find_states(w, upper, state)
+    for _ in range(STEPS * k):
+        solved, multiplier = _solve_free(gram, b, state, index, factor, vectors, upper, simplex)
+        if not solved:
+            return
+        first, length = _first_bound(state, w, x, upper)
+        if first >= 0:
             for i in range(k):
-                w[row, i] = x[i]
+                if state[i] == FREE:
+                    w[i] += length * (x[i] - w[i])
+            state[first] = TOP if x[first] > upper else LOW
+            w[first] = upper if x[first] > upper else 0.0
+            continue
+        worst = 0.0
+        for i in range(k):
+            w[i] = x[i]
+            if state[i] != FREE:
+                y = _slope(gram, b, x, multiplier, i)
+                over = (y if state[i] == TOP else -y) - zero[i]
+                if over > worst:
+                    first, worst = i, over
+        if first < 0:
+            return
+        state[first] = FREE
+
+
+@compile_loop
+def _solve(
+    gram: Float64, b: Float64, w: Float64, sizes: Float64, upper: float, simplex: bool, exchanges: int
+) -> None:
+    rows, k = b.shape
+    index, factor, vectors = np.zeros(k, np.int64), np.zeros((k, k)), np.zeros((3, k))
+    state, wrong = np.zeros(k, np.int8), np.zeros(k, np.bool_)
+    least = sizes.min() if simplex else 0.0
+    for row in range(rows):
+        largest = least
+        for i in range(k):
+            if sizes[i] > 0:
+                largest = max(largest, abs(b[row, i]) / sizes[i])
+        for i in range(k):
+            vectors[2, i] = 1e-12 * largest * sizes[i]
+        _find_states(w[row], upper, state)
+        if _exchange(gram, b[row], state, index, factor, vectors, wrong, upper, simplex, exchanges):
+            for i in range(k):
+                w[row, i] = vectors[0, i]
         else:
-            _descend(gram, b[row : row + 1], w[row : row + 1], 200, tile, right, slope)
+            _step(gram, b[row], w[row], state, index, factor, vectors, upper, simplex)
 
 
 def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:
@@ -163,10 +335,12 @@ def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:
     _descend(gram, b, w, sweeps, *_tiles(w))
 
 
-def solve_rows(gram: Float64, b: Float64, *, w: Float64) -> None:
+def solve_rows(
+    gram: Float64, b: Float64, *, w: Float64, upper: float = np.inf, simplex: bool = False
+) -> None:
     """See the contract; scratch 8 k^2 bytes."""
-    ridge_gram = gram + 1e-14 * np.trace(gram) / len(gram) * np.eye(len(gram))
-    _solve(ridge_gram, b, w, *_tiles(w))
+    ridge_gram = gram + np.diag(ridge_of(gram))
+    _solve(ridge_gram, b, w, np.sqrt(np.diag(ridge_gram)), float(upper), bool(simplex), EXCHANGES * len(gram))
 
 
 def _tiles(w: Array) -> tuple[Array, Array, Array]:

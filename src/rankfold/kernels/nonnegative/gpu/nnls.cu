@@ -111,24 +111,24 @@ descend_rows(const T* __restrict__ gram, const T* __restrict__ b, i64 b_pitch, T
 
 // Block principal pivoting -------------------------------------------------------------------------------
 //
-// A warp takes a row: exchanges until no coordinate is infeasible, each with a Cholesky factor of the passive part.
-// A row that is not solved within ``exchanges`` is left to 200 sweeps of coordinate descent.
+// A warp takes a row: exchanges until no coordinate is infeasible, each with a Cholesky factor of the free part.
+// A row that is not solved within ``exchanges`` is left to an active set of which one coordinate changes at a time.
 
 // The passive part of G = L L', by rows of L, which takes p (p + 1) / 2 numbers.
-__device__ __forceinline__ void factor_passive(const double* gram, double ridge, int k, const int* at, int p, double* l,
-                                               int lane) {
+__device__ __forceinline__ void factor_passive(const double* gram, const double* ridge, int k, const int* at, int p,
+                                               double* l, int lane) {
     for (int j = 0; j < p; j++) {
         double* const row_j = l + j * (j + 1) / 2;
         double pivot = 0;
         for (int i = j + lane; i < p; i += 32) {
             double* const row_i = l + i * (i + 1) / 2;
-            double rest = gram[at[i] * k + at[j]] + (i == j ? ridge : 0);
+            double rest = gram[at[i] * k + at[j]] + (i == j ? ridge[at[j]] : 0);
             for (int c = 0; c < j; c++) rest -= row_i[c] * row_j[c];
             if (i == j) pivot = rest;
             row_i[j] = rest;
         }
         pivot = __shfl_sync(WARP, pivot, 0);
-        const double root = sqrt(pivot > ridge ? pivot : ridge);
+        const double root = sqrt(pivot > ridge[at[j]] ? pivot : ridge[at[j]]);
         for (int i = j + lane; i < p; i += 32) l[i * (i + 1) / 2 + j] = i == j ? root : l[i * (i + 1) / 2 + j] / root;
         __syncwarp();
     }
@@ -158,94 +158,211 @@ __device__ __forceinline__ double sum_of_warp(double x) {
     return x;
 }
 
-__global__ void __launch_bounds__(32, 1)
-solve_rows(const double* __restrict__ gram, const double* __restrict__ ridge_of, const double* __restrict__ b,
-           i64 b_pitch, double* __restrict__ w, i64 w_pitch, i64 count, int k, int retries_at_most, int exchanges,
-           double* scratch) {
-    SHARED_MEMORY(double, room);
-    double* const x = room;                 // solution on the passive part, then as it is written
-    double* const packed = x + k;
-    int* const at = reinterpret_cast<int*>(packed + k);      // passive coordinates
-    int* const passive = at + k;
-    int* const wrong = passive + k;
-    const i64 factor_size = i64(k) * (k + 1) / 2;
-    double* const l = scratch ? scratch + blockIdx.x * factor_size
-                              : reinterpret_cast<double*>(wrong + k + (k & 1));
-    const int lane = threadIdx.x;
-    const double ridge = ridge_of[0];
+// Larger than any cost or slope.
+#define NEVER 1.7976931348623157e308
 
-    for (i64 row = blockIdx.x; row < count; row += gridDim.x) {
-        const double* const right = b + row * b_pitch;
-        double* const own = w + row * w_pitch;
-        double largest = 0;
-        for (int c = lane; c < k; c += 32) {
-            passive[c] = own[c] > 0;
-            largest = fmax(largest, fabs(right[c]));
-        }
+// The coordinate of a warp's lanes with the least value, lowest number first; -1 where all are NEVER.
+__device__ __forceinline__ int least_of_warp(double& value, int at) {
 #pragma unroll
-        for (int far = 16; far; far /= 2) largest = fmax(largest, __shfl_xor_sync(WARP, largest, far));
-        const double tolerance = 1e-12 * largest;
-        int retries = retries_at_most, fewest = k + 1;
-        bool solved = false;
+    for (int far = 16; far; far /= 2) {
+        const double other = __shfl_xor_sync(WARP, value, far);
+        const int where = __shfl_xor_sync(WARP, at, far);
+        if (other < value || (other == value && where < at)) value = other, at = where;
+    }
+    return value < NEVER ? at : -1;
+}
+
+// Where a coordinate is: at zero, between its bounds, at the upper one.
+enum { LOW = 0, FREE = 1, TOP = 2 };
+
+// A row as a warp solves it. All arrays but the first four are its own.
+struct Row {
+    const double* gram;
+    const double* ridge;
+    const double* sizes;
+    const double* right;
+    double* x;       // coordinates where free ones are solved and the others at their bounds
+    double* packed;  // free ones alone
+    double* ones;    // what they change by for a sum that is larger by one
+    double* l;
+    int* at;         // which are free
+    int* state;
+    double upper;
+    int k, lane;
+    bool bounded, simplex;
+
+    // The best coordinate to be one alone.
+    __device__ __forceinline__ int vertex() const {
+        double value = NEVER;
+        int best = k;
+        for (int c = lane; c < k; c += 32) {
+            const double cost = gram[c * k + c] / 2 - right[c];
+            if (cost < value) value = cost, best = c;
+        }
+        return least_of_warp(value, best);
+    }
+
+    // Free coordinates in their order; how many.
+    __device__ __forceinline__ int gather() const {
+        int p = 0;
+        for (int start = 0; start < k; start += 32) {
+            const int c = start + lane;
+            const bool here = c < k && state[c] == FREE;
+            const u32 those = __ballot_sync(WARP, here);
+            if (here) at[p + __popc(those & ((1u << lane) - 1))] = c;
+            p += __popc(those);
+        }
         __syncwarp();
-        for (int exchange = 0; exchange < exchanges && !solved; exchange++) {
-            int p = 0;
-            for (int start = 0; start < k; start += 32) {
-                const int c = start + lane;
-                const bool here = c < k && passive[c];
-                const u32 those = __ballot_sync(WARP, here);
-                if (here) at[p + __popc(those & ((1u << lane) - 1))] = c;
-                p += __popc(those);
+        return p;
+    }
+
+    // ``x`` with p free coordinates where their slopes are zero; returns the multiplier of the sum.
+    __device__ __forceinline__ double solve(int p) const {
+        for (int i = lane; i < p; i += 32) {
+            double rest = right[at[i]];
+            if (bounded)
+                for (int c = 0; c < k; c++)
+                    if (state[c] == TOP) rest -= gram[at[i] * k + c] * upper;
+            packed[i] = rest, ones[i] = 1;
+        }
+        factor_passive(gram, ridge, k, at, p, l, lane);
+        solve_passive(l, p, packed, lane);
+        double multiplier = 0;
+        if (simplex) {
+            solve_passive(l, p, ones, lane);
+            double total = 0, slope = 0;
+            for (int i = lane; i < p; i += 32) total += packed[i], slope += ones[i];
+            multiplier = (sum_of_warp(total) - 1) / sum_of_warp(slope);
+            for (int i = lane; i < p; i += 32) packed[i] -= multiplier * ones[i];
+        }
+        for (int c = lane; c < k; c += 32) x[c] = state[c] == TOP ? upper : 0;
+        __syncwarp();
+        for (int i = lane; i < p; i += 32) x[at[i]] = packed[i];
+        __syncwarp();
+        return multiplier;
+    }
+
+    // By how much a coordinate at a bound would gain by leaving it; below zero where it loses.
+    __device__ __forceinline__ double gain(int c, int p, double multiplier) const {
+        double slope = multiplier - right[c] + ridge[c] * x[c];
+        for (int i = 0; i < p; i++) slope += gram[c * k + at[i]] * packed[i];
+        if (bounded)
+            for (int i = 0; i < k; i++)
+                if (state[i] == TOP) slope += gram[c * k + i] * upper;
+        return state[c] == TOP ? slope : -slope;
+    }
+
+    // Block principal pivoting; whether it ended, with the solution in ``x``.
+    __device__ __forceinline__ bool exchange(double tolerance, int* wrong, int retries_at_most, int exchanges) const {
+        int retries = retries_at_most, fewest = k + 1;
+        for (int exchange = 0; exchange < exchanges; exchange++) {
+            int p = gather();
+            if (simplex && p == 0) {
+                const int best = vertex();
+                if (lane == 0) at[0] = best, state[best] = FREE;
+                p = 1;
+                __syncwarp();
             }
-            __syncwarp();
-            for (int i = lane; i < p; i += 32) packed[i] = right[at[i]];
-            factor_passive(gram, ridge, k, at, p, l, lane);
-            solve_passive(l, p, packed, lane);
-            for (int c = lane; c < k; c += 32) x[c] = 0;
-            __syncwarp();
-            for (int i = lane; i < p; i += 32) x[at[i]] = packed[i];
-            __syncwarp();
+            const double multiplier = solve(p);
             int infeasible = 0, last = -1;
             for (int start = 0; start < k; start += 32) {
                 const int c = start + lane;
                 bool bad = false;
-                if (c < k && passive[c]) bad = x[c] < 0;
-                if (c < k && !passive[c]) {
-                    double slope = -right[c];
-                    for (int i = 0; i < p; i++) slope += gram[c * k + at[i]] * packed[i];
-                    bad = slope < -tolerance;
-                }
+                if (c < k) bad = state[c] == FREE ? x[c] < 0 || x[c] > upper
+                                                  : gain(c, p, multiplier) > tolerance * sizes[c];
                 if (c < k) wrong[c] = bad;
                 const u32 those = __ballot_sync(WARP, bad);
                 infeasible += __popc(those);
                 if (those) last = start + 31 - __clz(those);
             }
             __syncwarp();
-            solved = infeasible == 0;
+            const bool solved = infeasible == 0;
+            if (solved) return true;
             bool all = true;
             if (infeasible < fewest) fewest = infeasible, retries = retries_at_most;
             else if (retries) retries--;
             else all = false;
-            if (!solved)
-                for (int c = lane; c < k; c += 32)
-                    if (wrong[c] && (all || c == last)) passive[c] = !passive[c];
+            for (int c = lane; c < k; c += 32)
+                if (wrong[c] && (all || c == last)) state[c] = state[c] != FREE ? FREE : x[c] > upper ? TOP : LOW;
             __syncwarp();
         }
-        if (!solved) {
-            for (int c = lane; c < k; c += 32) x[c] = own[c];
-            __syncwarp();
-            for (int sweep = 0; sweep < 200; sweep++)
-                for (int t = 0; t < k; t++) {
-                    double slope = 0;
-                    for (int c = lane; c < k; c += 32) slope += gram[t * k + c] * x[c];
-                    slope = sum_of_warp(slope) + ridge * x[t] - right[t];
-                    const double curvature = gram[t * k + t] + ridge, before = x[t];
-                    __syncwarp();
-                    if (lane == 0 && curvature > 0) x[t] = fmax(before - slope / curvature, 0.0);
-                    __syncwarp();
+        return false;
+    }
+
+    // An active set, one coordinate at a time, from ``own`` and into it.
+    __device__ __forceinline__ void step(double* own, double tolerance, int steps) const {
+        double total = 0;
+        for (int c = lane; c < k; c += 32) own[c] = fmin(own[c], upper), total += own[c];
+        total = sum_of_warp(total);
+        const int best = simplex ? vertex() : -1;
+        if (simplex)
+            for (int c = lane; c < k; c += 32) own[c] = total > 0 ? own[c] / total : c == best ? 1 : 0;
+        for (int c = lane; c < k; c += 32) state[c] = !(own[c] > 0) ? LOW : own[c] >= upper ? TOP : FREE;
+        __syncwarp();
+        for (int step = 0; step < steps; step++) {
+            const int p = gather();
+            const double multiplier = solve(p);
+            double length = NEVER;  // to the bound that is met first
+            int first = k;
+            for (int c = lane; c < k; c += 32) {
+                if (state[c] != FREE || (x[c] >= 0 && x[c] <= upper)) continue;
+                const double far = x[c] < 0 ? own[c] / (own[c] - x[c]) : (upper - own[c]) / (x[c] - own[c]);
+                if (far < length) length = far, first = c;
+            }
+            first = least_of_warp(length, first);
+            if (first >= 0) {
+                for (int c = lane; c < k; c += 32) {
+                    if (state[c] == FREE) own[c] += length * (x[c] - own[c]);
+                    if (c == first) state[c] = x[c] > upper ? TOP : LOW, own[c] = x[c] > upper ? upper : 0;
                 }
+                __syncwarp();
+                continue;
+            }
+            double least = NEVER;  // minus the largest gain
+            for (int c = lane; c < k; c += 32) {
+                own[c] = x[c];
+                if (state[c] == FREE) continue;
+                const double over = gain(c, p, multiplier) - tolerance * sizes[c];
+                if (over > 0 && -over < least) least = -over, first = c;
+            }
+            first = least_of_warp(least, first < 0 ? k : first);
+            __syncwarp();
+            if (first < 0) return;
+            if (lane == 0) state[first] = FREE;
+            __syncwarp();
         }
-        for (int c = lane; c < k; c += 32) own[c] = x[c];
+    }
+};
+
+__global__ void __launch_bounds__(32, 1)
+solve_rows(const double* __restrict__ gram, const double* __restrict__ ridge, const double* __restrict__ sizes,
+           double least, const double* __restrict__ b, i64 b_pitch, double* __restrict__ w, i64 w_pitch, i64 count,
+           int k, double upper, int simplex, int retries_at_most, int exchanges, int steps, double* scratch) {
+    SHARED_MEMORY(double, room);
+    int* const whole = reinterpret_cast<int*>(room + 3 * k);
+    const i64 factor_size = i64(k) * (k + 1) / 2;
+    double* const l = scratch ? scratch + blockIdx.x * factor_size
+                              : reinterpret_cast<double*>(whole + 3 * k + (k & 1));
+    const int lane = threadIdx.x;
+    Row self = {gram, ridge, sizes, nullptr, room, room + k, room + 2 * k, l, whole, whole + k,
+                upper, k, lane, upper < NEVER, simplex != 0};
+
+    for (i64 row = blockIdx.x; row < count; row += gridDim.x) {
+        double* const own = w + row * w_pitch;
+        self.right = b + row * b_pitch;
+        double largest = simplex ? least : 0;
+        for (int c = lane; c < k; c += 32) {
+            self.state[c] = !(own[c] > 0) ? LOW : own[c] >= upper ? TOP : FREE;
+            if (sizes[c] > 0) largest = fmax(largest, fabs(self.right[c]) / sizes[c]);
+        }
+#pragma unroll
+        for (int far = 16; far; far /= 2) largest = fmax(largest, __shfl_xor_sync(WARP, largest, far));
+        const double tolerance = 1e-12 * largest;
+        __syncwarp();
+        if (self.exchange(tolerance, whole + 2 * k, retries_at_most, exchanges))
+            for (int c = lane; c < k; c += 32) own[c] = self.x[c];
+        else
+            self.step(own, tolerance, steps);
         __syncwarp();
     }
 }

@@ -16,7 +16,7 @@ from rankfold.kernels.gpu.sources import (
     rows_whole,
     shared_bytes_at_most,
 )
-from rankfold.kernels.nonnegative.nnls import EXCHANGES, RETRIES
+from rankfold.kernels.nonnegative.nnls import EXCHANGES, RETRIES, STEPS, ridge_of
 
 Array = Any
 PACKAGE = __package__
@@ -90,11 +90,13 @@ SHARED_BYTES = 96 << 10
 """Of a row: beyond that its factor lies in device memory."""
 
 
-def solve_rows(gram: Array, b: Array, *, w: Array) -> None:
+def solve_rows(gram: Array, b: Array, *, w: Array, upper: float = np.inf, simplex: bool = False) -> None:
     """See the contract; a warp takes a row. Scratch ``BLOCKS`` factors, k above 130 or so."""
     rows, k = w.shape
-    ridge = cupy.trace(gram) * (1e-14 / k)
-    b, whole, vectors = rows_whole(b), rows_whole(w), 2 * 8 * k + 3 * 4 * k + 4 * (k % 2)
+    ridge = ridge_of(gram)
+    sizes = cupy.sqrt(gram.diagonal() + ridge)
+    least = float(sizes.min()) if simplex else 0.0
+    b, whole, vectors = rows_whole(b), rows_whole(w), 3 * 8 * k + 3 * 4 * k + 4 * (k % 2)
     factor_bytes = 8 * (k * (k + 1) // 2)
     scratch, shared_bytes, blocks = None, vectors + factor_bytes, rows
     if shared_bytes > SHARED_BYTES:
@@ -107,8 +109,15 @@ def solve_rows(gram: Array, b: Array, *, w: Array) -> None:
         (max(blocks, 1),),
         32,
         (
-            *(cupy.ascontiguousarray(gram), ridge, b, row_pitch(b), whole, row_pitch(whole)),
-            *(np.int64(rows), np.int32(k), np.int32(RETRIES), np.int32(EXCHANGES * k)),
+            *(cupy.ascontiguousarray(gram), ridge, sizes, np.float64(least)),
+            *(b, row_pitch(b), whole, row_pitch(whole), np.int64(rows), np.int32(k)),
+            *(
+                np.float64(upper),
+                np.int32(simplex),
+                np.int32(RETRIES),
+                np.int32(EXCHANGES * k),
+                np.int32(STEPS * k),
+            ),
             np.uint64(0) if scratch is None else scratch,
         ),
         shared_bytes=shared_bytes,
