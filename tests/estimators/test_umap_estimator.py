@@ -12,12 +12,14 @@ import scipy.sparse
 from reference import to_zarr
 from sklearn.datasets import load_digits
 from sklearn.manifold import trustworthiness
+from sklearn.metrics import pairwise_distances
+from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rankfold as rf
-from rankfold.estimators import UMAP
+from rankfold.estimators import UMAP, DiffusionMap
 
 
 @pytest.mark.slow
@@ -54,6 +56,35 @@ def test_sparse_samples_and_bits_are_taken() -> None:
     dense, sparse = (UMAP(random_state=0, n_epochs=20).fit(a) for a in (x, scipy.sparse.csr_array(x)))
     assert abs(dense.graph_ - sparse.graph_).max() < 1e-5
     assert UMAP(metric="jaccard", n_epochs=20).fit_transform(x > 7).shape == (200, 2)
+
+
+def test_distances_stand_for_samples() -> None:
+    """As in umap-learn; a graph of neighbors may have samples themselves among them, or not."""
+    x = digits()[:200]
+    plain = UMAP(random_state=0, n_epochs=20).fit(x)
+    near = NearestNeighbors(n_neighbors=40).fit(x.astype(np.float64))
+    given = {
+        "all": pairwise_distances(x.astype(np.float64)),
+        "of others": near.kneighbors_graph(mode="distance"),
+        "of all": near.kneighbors_graph(x.astype(np.float64), mode="distance"),
+    }
+    for name, distances in given.items():
+        fitted = UMAP(metric="precomputed", random_state=0, n_epochs=20).fit(distances)
+        assert abs(fitted.graph_ - plain.graph_).max() < 1e-5, name
+        maps = [
+            DiffusionMap(metric=m, random_state=0).fit_transform(d)
+            for m, d in (("euclidean", x), ("precomputed", distances))
+        ]
+        np.testing.assert_allclose(*maps, atol=1e-4 * np.abs(maps[0]).max(), err_msg=name)
+    with pytest.raises(ValueError, match="do not tell where new ones are"):
+        fitted.transform(distances)
+    with pytest.raises(ValueError, match='init="pca" cannot be used with metric="precomputed"'):
+        UMAP(metric="precomputed", init="pca").fit(distances)
+    with pytest.raises(ValueError, match="square distance matrix"):
+        UMAP(metric="precomputed").fit(x)
+    assert UMAP(metric="precomputed", n_components=3, n_epochs=5).fit_transform(
+        given["all"][:3, :3]
+    ).shape == (3, 3)
 
 
 def test_few_samples_and_columns_are_enough() -> None:

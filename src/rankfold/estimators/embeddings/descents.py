@@ -13,16 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 import rankfold
 from rankfold.api.execute import run
-from rankfold.estimators.embeddings.embedding import METRICS, STARTS, Embedding, first_positions
+from rankfold.estimators.embeddings.embedding import METRICS, STARTS, Embedding, first_positions, lists_of
 from rankfold.estimators.labels import labeled
-from rankfold.estimators.neighbors import NearestNeighbors
-from rankfold.estimators.samples import samples_of, write_facts
+from rankfold.estimators.samples import samples_of
 from rankfold.methods.knn.arguments import PRECOMPUTED, SET_NAMES
 from rankfold.methods.tsne.request import LEAST_RATE, NEIGHBORS_OF_PERPLEXITY
 from rankfold.methods.tsne.settling import NewRows
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.storage.result import write_small
-from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 GRADIENT = 4.0
 """Gradients of scikit-learn over ours: its learning rates are a quarter of those of other implementations."""
@@ -163,13 +160,12 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float32"]
-        tags.input_tags.pairwise = self.metric == PRECOMPUTED
         return tags
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None) -> TSNE:
         """Embed samples in rows, in memory or on disk; ``y`` is ignored."""
-        self._check_start()
+        self._require_start()
         X = samples_of(self, X, 2, bits=self.metric in SET_NAMES)
         seed = int(check_random_state(self.random_state).randint(2**31))
         early, rows = min(self.early_exaggeration_iter, self.max_iter), X.shape[0]
@@ -205,8 +201,6 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         One that was fitted has its own. Others do not matter: see ``rankfold.transform``.
         """
         check_is_fitted(self)
-        if self.metric == PRECOMPUTED:
-            raise ValueError("distances among samples do not tell where new ones are: fit samples instead")
         neighbors = self._lists_of_new(X, 30, self._facts["request"]["seed"])
         task = NewRows.of(neighbors, open_source(self.embedding_), self._facts)
         return np.asarray(run(task, {"memory": self.memory}).embedding[...])
@@ -214,13 +208,6 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Embed samples in rows, and where they are; ``y`` is ignored."""
         return self.fit(X).embedding_
-
-    def _check_start(self) -> None:
-        if self.metric == PRECOMPUTED and isinstance(self.init, str) and self.init == "pca":
-            raise ValueError(
-                'The parameter init="pca" cannot be used with metric="precomputed": begin at "random" or '
-                '"spectral"'
-            )
 
     def _perplexities(self, rows: int) -> Any:
         """Those that so many samples have neighbors for."""
@@ -233,23 +220,4 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         """Nearest neighbors of samples."""
         rows = X.shape[0]
         k = max(1, min(rows - 1, int(NEIGHBORS_OF_PERPLEXITY * max(self._perplexities(rows)))))
-        if self.metric == PRECOMPUTED:
-            return _stored(X, k)
-        how: dict[str, Any] = {"metric": self.metric, "min_recall": self.min_recall, "seed": seed}
-        return rankfold.knn(X, k, memory=self.memory, **how)
-
-
-def _stored(distances: Any, k: int) -> rankfold.Result:
-    """Nearest neighbors by distances that are given, as a result of ``knn`` in a temporary store."""
-    if distances.shape[0] != distances.shape[1]:
-        raise ValueError(f"X should be a square distance matrix, not {distances.shape}")
-    if (distances.data if hasattr(distances, "tocsr") else distances).min(initial=0) < 0:
-        raise ValueError("All distances should be positive, but some of those given as X are not")
-    near, names = NearestNeighbors(n_neighbors=k, metric=PRECOMPUTED).fit(distances).kneighbors()
-    folder = TemporaryFolder()
-    path = folder.path / "result.zarr"
-    arrays = {"distances": near.astype(np.float64), "indices": names.astype(np.int64)}
-    write_small(path, arrays, "row", "neighbor")
-    request = {"kind": "knn", "metric": PRECOMPUTED, "k": k}
-    write_facts(path, request, PRECOMPUTED, distances.shape)
-    return rankfold.Result(path, temporary=folder)
+        return lists_of(self, X, k, seed)

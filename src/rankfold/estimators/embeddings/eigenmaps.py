@@ -15,7 +15,7 @@ import rankfold
 from rankfold.estimators.embeddings.embedding import METRICS, Embedding, graph_of
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import is_large, samples_of
-from rankfold.methods.knn.arguments import SET_NAMES
+from rankfold.methods.knn.arguments import PRECOMPUTED, SET_NAMES
 
 
 @labeled
@@ -165,7 +165,7 @@ class DiffusionMap(Embedding):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_components": [Interval(numbers.Integral, 1, None, closed="left")],
         "n_neighbors": [Interval(numbers.Integral, 2, None, closed="left")],
-        "metric": [StrOptions(METRICS)],
+        "metric": [StrOptions({*METRICS, PRECOMPUTED})],
         "set_op_mix_ratio": [Interval(numbers.Real, 0, 1, closed="both")],
         "local_connectivity": [Interval(numbers.Real, 0, None, closed="left")],
         "alpha": [Interval(numbers.Real, 0, 1, closed="both")],

@@ -11,10 +11,10 @@ from sklearn.utils.validation import validate_data
 
 import rankfold
 from rankfold.estimators.samples import is_large
-from rankfold.methods.embedding.arguments import INITS, PCA, SPECTRAL
+from rankfold.methods.embedding.arguments import INITS, PCA, RANDOM, SPECTRAL
 from rankfold.methods.embedding.components import START_TOL, equal_rows
 from rankfold.methods.fuzzy_graph.lists import StoredLists
-from rankfold.methods.knn.arguments import ALIASES, HAVERSINE, NAMES, SET_NAMES
+from rankfold.methods.knn.arguments import ALIASES, HAVERSINE, NAMES, PRECOMPUTED, SET_NAMES
 from rankfold.pipeline.errors import NoVarianceError
 
 METRICS = {*NAMES, *SET_NAMES, HAVERSINE, *ALIASES} - {"inner_product"}
@@ -30,14 +30,25 @@ class Embedding(BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.metric == PRECOMPUTED
         return tags
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Embed samples in rows, and where they are; ``y`` is ignored."""
         return self.fit(X).embedding_
 
+    def _require_start(self) -> None:
+        """Raise ``ValueError`` for components of what has none."""
+        if self.metric == PRECOMPUTED and isinstance(self.init, str) and self.init == PCA:
+            raise ValueError(
+                'The parameter init="pca" cannot be used with metric="precomputed": begin at "random" or '
+                '"spectral"'
+            )
+
     def _lists_of_new(self, X: Any, k: int, seed: int) -> StoredLists:
         """Up to k neighbors of new samples among those that were fitted and kept."""
+        if self.metric == PRECOMPUTED:
+            raise ValueError("distances among samples do not tell where new ones are: fit samples instead")
         dtype = None if self.metric in SET_NAMES else "numeric"
         if is_large(X):
             X = rankfold.open(X)
@@ -56,14 +67,31 @@ def graph_of(estimator: Any, X: Any, seed: int, **targets: Any) -> rankfold.Resu
         value = getattr(estimator, name)
         if value > most:
             warnings.warn(f"{name}={value} is more than there are: {most} are taken", stacklevel=3)
-    how: dict[str, Any] = {"metric": estimator.metric, "min_recall": estimator.min_recall, "seed": seed}
     return rankfold.fuzzy_graph(
-        rankfold.knn(X, k, memory=estimator.memory, **how),
+        lists_of(estimator, X, k, seed),
         set_op_mix_ratio=estimator.set_op_mix_ratio,
         local_connectivity=min(estimator.local_connectivity, k),
         memory=estimator.memory,
         **targets,
     )
+
+
+def lists_of(estimator: Any, X: Any, k: int, seed: int) -> rankfold.Result:
+    """The k nearest neighbors of samples, by parameters of an estimator."""
+    if estimator.metric == PRECOMPUTED:
+        if not is_large(X):
+            _require_distances(X)
+        return rankfold.knn(X, k, metric=PRECOMPUTED, memory=estimator.memory)
+    how: dict[str, Any] = {"metric": estimator.metric, "min_recall": estimator.min_recall, "seed": seed}
+    return rankfold.knn(X, k, memory=estimator.memory, **how)
+
+
+def _require_distances(X: Any) -> None:
+    """Raise ``ValueError``, in scikit-learn's words, for what are no distances of samples from each other."""
+    if X.shape[0] != X.shape[1]:
+        raise ValueError(f"X should be a square distance matrix, not {X.shape}")
+    if (X.data if hasattr(X, "tocsr") else X).min(initial=0) < 0:
+        raise ValueError("All distances should be positive, but some of those given as X are not")
 
 
 def first_positions(estimator: Any, X: Any, seed: int) -> Any:
@@ -80,6 +108,8 @@ def first_positions(estimator: Any, X: Any, seed: int) -> Any:
         return estimator.init
     if estimator.init != PCA and not (estimator.init == SPECTRAL and estimator.n_components >= rows):
         return estimator.init
+    if estimator.metric == PRECOMPUTED:
+        return RANDOM
     rank = min(estimator.n_components, columns, rows - 1)
     samples = X.astype(np.float32) if np.dtype(X.dtype).kind == "b" else X
     try:

@@ -17,7 +17,7 @@ from rankfold.estimators.embeddings.embedding import METRICS, STARTS, Embedding,
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import samples_of
 from rankfold.methods.fuzzy_graph.new_rows import NewNeighbors
-from rankfold.methods.knn.arguments import SET_NAMES
+from rankfold.methods.knn.arguments import PRECOMPUTED, SET_NAMES
 from rankfold.methods.umap.placement import Placement
 from rankfold.pipeline.formats import open_source
 
@@ -33,7 +33,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     n_components : int, default=2
         Dimensions.
     metric : str, default="euclidean"
-        One of ``rankfold.knn`` but "inner_product".
+        One of ``rankfold.knn`` but "inner_product"; or "precomputed", for distances.
     n_epochs, learning_rate, min_dist, spread, a, b, negative_sample_rate, repulsion_strength
         As for ``rankfold.umap``.
     set_op_mix_ratio, local_connectivity, target_metric, target_weight
@@ -83,7 +83,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_neighbors": [Interval(numbers.Integral, 2, None, closed="left")],
         "n_components": [Interval(numbers.Integral, 1, None, closed="left")],
-        "metric": [StrOptions(METRICS)],
+        "metric": [StrOptions({*METRICS, PRECOMPUTED})],
         "n_epochs": [Interval(numbers.Integral, 1, None, closed="left"), None],
         "learning_rate": [Interval(numbers.Real, 0, None, closed="neither")],
         "init": [StrOptions(set(STARTS)), "array-like", HasMethods("attrs")],
@@ -170,6 +170,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         Labels are words or numbers, -1 where none is known; or numbers whose distances count, by
         ``target_metric``.
         """
+        self._require_start()
         X = samples_of(self, X, 3, bits=self.metric in SET_NAMES)
         seed = int(check_random_state(self.random_state).randint(2**31))
         beside = {"target_metric": self.target_metric, "target_weight": self.target_weight}
