@@ -78,6 +78,43 @@ def test_steps_are_taken_back_and_land_comes_back(tmp_path: Path, prepare: Any) 
         np.testing.assert_array_equal(rf.open_result(out).to_xarray()["time"], np.arange(2, 9) * 30)
 
 
+@pytest.mark.parametrize("kept", ["all", "some columns", "some columns by a mask"])
+@pytest.mark.parametrize("prepare", [None, "scale"])
+@pytest.mark.parametrize("physical", [False, True])
+def test_axes_and_names_come_back(tmp_path: Path, physical: bool, prepare: str | None, kept: str) -> None:
+    """They did where steps were taken back alone; in a file of netCDF axes were ``row`` and ``column``."""
+    xarray = pytest.importorskip("xarray", reason="pip install xarray")
+    x = np.random.default_rng(0).standard_normal((12, 5, 4)) + 18
+    coords = {"time": np.arange(12) * 30, "lat": np.linspace(-60, 60, 5)}
+    data = xarray.DataArray(x, coords, ("time", "lat", "lon"), name="sst", attrs={"units": "K"})
+    columns = {"all": {}, "some columns": {"select_columns": slice(3, 15)}}
+    how = columns.get(kept, {"mask_var": (np.arange(20) >= 3) & (np.arange(20) < 15)})
+    result = rf.pca(data, 11, row_axes="time", prepare=prepare, **how)
+    for rows in (slice(0, 12), slice(2, 5)):
+        rf.reconstruct(result, row_range=rows, physical=physical, out=tmp_path / "x", overwrite=True)
+        found = rf.open_result(tmp_path / "x").to_xarray()["X"]
+        assert found.dims == data.dims
+        np.testing.assert_array_equal(found["time"], coords["time"][rows])
+        np.testing.assert_array_equal(found["lat"], coords["lat"])
+        in_units = physical or prepare is None
+        assert found.attrs == ({"units": "K"} if in_units else {})
+        there = np.ones(20, bool) if kept == "all" else (np.arange(20) >= 3) & (np.arange(20) < 15)
+        np.testing.assert_array_equal(np.isfinite(found.values.reshape(-1, 20)), [there] * len(found))
+        if in_units:
+            np.testing.assert_allclose(found.values.reshape(-1, 20)[:, there], x.reshape(12, 20)[rows, there])
+
+
+def test_columns_that_a_step_chose_keep_their_names(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas", reason="pip install pandas")
+    counts = np.random.default_rng(0).poisson(1.0, (60, 12)) * np.arange(1, 13)
+    frame = pandas.DataFrame(counts, columns=[f"g{i}" for i in range(12)], dtype=float)
+    result = rf.pca(frame, 3, prepare="log1p, highly_variable(n_top_genes=4)")
+    rf.reconstruct(result, out=tmp_path / "x")
+    found = rf.open_result(tmp_path / "x").to_pandas()
+    assert list(found.columns) == list(result.to_pandas("components").index) and len(found) == 60
+    np.testing.assert_array_equal(found, rf.reconstruct(result))
+
+
 def test_what_cannot_be_taken_back_is_refused() -> None:
     x = np.random.default_rng(0).random((12, 5))
     weighed = rf.svd(x, 2, prepare=[{"sample_weight": {"values": np.arange(12.0)}}])

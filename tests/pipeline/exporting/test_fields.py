@@ -216,6 +216,12 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"eof.nc exists. Say overwrite=True"):
         result.to_netcdf(tmp_path / "eof.nc")
     result.to_netcdf(tmp_path / "eof.nc", overwrite=True)
+    alone = result.to_netcdf(tmp_path / "alone.nc", like=tmp_path / "sst.nc")  # it has one variable
+    with xarray.open_dataset(alone) as found:
+        xarray.testing.assert_equal(found.load(), result.to_xarray(field()))
+    alone.unlink()
+    with pytest.raises(InputError, match=r"eof.nc has not one variable; it has .*name one, as .*eof.nc::"):
+        result.to_netcdf(tmp_path / "other.nc", like=tmp_path / "eof.nc")
     with pytest.raises(InputError, match="has no variable 'ssst'; it has sst"):
         result.to_netcdf(tmp_path / "other.nc", like=f"{tmp_path / 'sst.nc'}::ssst")
     with pytest.raises(OutputError, match="cannot be written"):

@@ -44,7 +44,7 @@ from rankfold.pipeline.importing.chunking import FULL_ROWS, FULL_ROWS_BYTES
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, PanelSweeps, one_sweep, plan_task, smaller_argument
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
-from rankfold.pipeline.prepare.affine import Affine
+from rankfold.pipeline.prepare.affine import Affine, chosen_columns, keeps_numbers
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import create_matrix, write_whole_chunks
 from rankfold.pipeline.storage.result import Result, write_matrix_facts
@@ -372,7 +372,7 @@ class Reconstruction:
                 "shape": list(self.model.shape),
                 "dtype": self.model.factor_dtype.name,
                 "fingerprint": fingerprint,
-                **({} if self.before is None else self._places()),
+                **self._places(),
             },
             "version": __version__,
             "passes": 1,
@@ -382,16 +382,23 @@ class Reconstruction:
         }
 
     def _places(self) -> dict[str, Any]:
-        """Names of rows and columns, and where they lie in the array of the data."""
-        facts, name, rows = self.model.result.attrs["input"], self.model.name, self.rows
-        layout, names = facts.get("layout", {}), facts.get("names", {})
-        if rows != (0, self.model.shape[0]) and not isinstance(layout.get("rows"), str):
-            kept = np.arange(*rows)
-            own = names_of_result(name, self.model.result.attrs, 0)
-            lines = {} if own is None else {"rows": own.take(kept).as_json()}
-            names = {side: known for side, known in {**names, **lines}.items() if known}
-            places = kept if (whole := places_in_words(layout, "rows")) is None else whole[kept]
+        """Names of rows and columns, and where they lie in the array of the data; its units if they hold."""
+        result = self.model.result
+        facts = result.attrs["input"]
+        layout, names = dict(facts.get("layout", {})), dict(facts.get("names", {}))
+        if self.before is None and not keeps_numbers(facts):
+            names.pop("attributes", None)
+        chosen = chosen_columns(facts, lambda array: np.asarray(result[array][...]))
+        if chosen is not None:  # the layout is of those already, and names are of all
+            known = names_of_result(self.model.name, result.attrs, 1)
+            names["columns"] = None if known is None else known.take(chosen).as_json()
+        if self.rows != (0, self.model.shape[0]) and not isinstance(layout.get("rows"), str):
+            kept, known = np.arange(*self.rows), names_of_result(self.model.name, result.attrs, 0)
+            names["rows"] = None if known is None else known.take(kept).as_json()
+            whole = places_in_words(layout, "rows")
+            places = kept if whole is None else whole[kept]
             layout = {"shape": list(self.model.shape), **layout, "rows": runs_of(places)}
+        names = {side: known for side, known in names.items() if known}
         return {part: known for part, known in (("layout", layout), ("names", names)) if known}
 
 

@@ -28,8 +28,7 @@ from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.pipeline.exporting.outcome import Outcome, exported_facts, kept_places, layout, names_in
 from rankfold.pipeline.formats.handles import library, opened
 from rankfold.pipeline.outputs import file_output
-from rankfold.pipeline.prepare.affine import affine_of
-from rankfold.pipeline.prepare.words import parse_steps
+from rankfold.pipeline.prepare.affine import affine_of, keeps_numbers
 from rankfold.pipeline.regular import is_regular
 
 Array = npt.NDArray[Any]
@@ -177,10 +176,9 @@ def _foreign_dataset(path: Path) -> str | None:
 def _described(result: Outcome, *, physical: bool) -> dict[str, tuple[str, ...]]:
     """Which attributes of the data hold of which arrays: none where steps made other numbers of these."""
     request, units = result.attrs["request"], ("units",)
-    if request.get("physical"):
+    if request["kind"] == "reconstruct":  # it has them where its numbers are those of the data
         return {"X": DESCRIBING}
-    steps = parse_steps(result.attrs["input"].get("prepare"))
-    if not all(step.name.startswith("impute_") for step in steps):
+    if not keeps_numbers(result.attrs["input"]):
         return {"mean": DESCRIBING} if physical else {}
     columns = {"mean": DESCRIBING, "scale": units}
     if request.get("scale") or request.get("whiten"):

@@ -25,7 +25,7 @@ from rankfold.pipeline.formats.handles import library
 from rankfold.pipeline.outputs import file_output, head_of
 from rankfold.pipeline.regular import open_regular
 
-LINES = ("scores", "U", "W", "embedding", "features", "labels", "indices")
+LINES = ("scores", "U", "W", "embedding", "features", "labels", "indices", "X")
 """Arrays that stand for the rows of a result; the first that a result has is the default."""
 
 TABLES = (".csv", ".parquet")
@@ -99,7 +99,7 @@ def _named(result: Outcome, name: str | None) -> tuple[str, str | None, bool]:
     if name not in set(result):
         raise InputError(f"this result has no {name!r}; it has {', '.join(result)}")
     kinds = result.dimensions(name)
-    if kinds[-1] == "column" and len(kinds) == 2:
+    if kinds[-1] == "column" and kinds[0] != "row" and len(kinds) == 2:
         return name, "columns", True
     return name, {"row": "rows", "column": "columns"}.get(kinds[0]), False
 
@@ -220,7 +220,12 @@ def _foreign_table(path: Path, titles: list[str]) -> str | None:
 
 def _titles(result: Outcome, name: str, count: int) -> list[str]:
     """Names of the columns of a frame."""
-    if len(result.dimensions(name)) == 1:
+    kinds = result.dimensions(name)
+    if len(kinds) == 1:
         return [name]
+    if kinds == ("row", "column") and count == result.attrs["input"]["shape"][1]:
+        names = names_in(result, "columns")
+        if names is not None:
+            return [names.title(at) for at in range(count)]
     prefix = PREFIXES.get(name, "neighbor" if name in ("indices", "distances") else name)
     return [f"{prefix}{number}" for number in range(1, count + 1)]

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from rankfold.pipeline.data.names import Names, names_of_result, require_order
 from rankfold.pipeline.data.places import places_in_words
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.prepare.chosen_columns import CHOOSING
-from rankfold.pipeline.prepare.words import parse_steps
+from rankfold.pipeline.prepare.affine import chosen_columns
 
 Array = npt.NDArray[Any]
 
@@ -81,10 +80,8 @@ def names_in(result: Outcome, axis: str) -> Names | None:
     names = names_of_result("the result", result.attrs, ("rows", "columns").index(axis))
     if names is None or axis == "rows":
         return names
-    for place, step in enumerate(parse_steps(result.attrs["input"].get("prepare")), 1):
-        if step.name in CHOOSING:
-            names = names.take(np.asarray(result[f"prepare_{place}_{step.name}_columns"][...]))
-    return names
+    kept = chosen_columns(result.attrs["input"], lambda array: np.asarray(result[array][...]))
+    return names if kept is None else names.take(kept)
 
 
 def places_among(result: Outcome, axis: str, own: Names | None, name: str, what: str) -> Array | None:

@@ -219,8 +219,12 @@ def _variable(xarray: Any, place: str, files: contextlib.ExitStack) -> Any:
         dataset = files.enter_context(open_(store, group=group or None, **how))
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"xarray cannot open {store}: {error}") from error
+    if not leaf and len(dataset) == 1:
+        return dataset[next(iter(dataset))]
     if leaf not in dataset:
-        raise InputError(f"{store} has no variable {name!r}; it has {', '.join(map(str, dataset))}")
+        which = f"no variable {name!r}" if leaf else "not one variable"
+        example = "" if leaf or not len(dataset) else f": name one, as {store}::{next(iter(dataset))}"
+        raise InputError(f"{store} has {which}; it has {', '.join(map(str, dataset))}{example}")
     return dataset[leaf]
 
 

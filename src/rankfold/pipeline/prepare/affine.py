@@ -95,3 +95,22 @@ def affine_of(facts: Mapping[str, Any], array: Callable[[str], Array]) -> Affine
 
 def _measured(array: Callable[[str], Array], prefix: str, name: str) -> Float64:
     return np.asarray(array(prefix + name), np.float64)
+
+
+def chosen_columns(facts: Mapping[str, Any], array: Callable[[str], Array]) -> Array | None:
+    """Which columns of a matrix are left after the steps of a result, in order; None for all.
+
+    Parameters are those of ``affine_of``.
+    """
+    kept: Array | None = None
+    for place, step in enumerate(parse_steps(facts.get("prepare")), 1):
+        if step.name in CHOOSING:
+            own = array(f"prepare_{place}_{step.name}_columns")
+            kept = own if kept is None else kept[own]
+    return kept
+
+
+def keeps_numbers(facts: Mapping[str, Any]) -> bool:
+    """Whether numbers after the steps of a result are those of the data, where these have any."""
+    steps = parse_steps(facts.get("prepare"))
+    return all(step.name in CHOOSING or step.name.startswith("impute_") for step in steps)
