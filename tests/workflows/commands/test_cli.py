@@ -19,6 +19,7 @@ import zarr
 from command_line import PROGRESS, rankfold, refused
 
 import rankfold as rf
+from rankfold.workflows import cli
 
 ROWS, COLUMNS = 2000, 30
 
@@ -550,3 +551,19 @@ def test_neighbors_are_planned_and_wrong_requests_refused(tmp_path: Path, store:
     refused(tmp_path, 2, "symmetric must be", "knn", store, "--symmetric", "yes", *out)
     refused(tmp_path, 2, "there is no result at", "knn", store, "--base", tmp_path / "no.zarr", *out)
     refused(tmp_path, 3, "Give --memory", "knn", store, "--memory", "10MiB", *out)
+
+
+@pytest.mark.parametrize(
+    "words", [["svd"], ["import"], ["fuzzy-graph"], ["svdd"], [], ["--version"], ["--help"]], ids=str
+)
+def test_a_command_made_alone_says_what_it_says_among_all(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = []
+    for start in (cli.main, cli.app):
+        monkeypatch.setattr(sys, "argv", ["rankfold", *words, *(["--help"] if words else [])])
+        with pytest.raises(SystemExit) as ended:
+            start()
+        said.append((ended.value.code, *capsys.readouterr()))
+    assert said[0] == said[1]
+    assert len(cli.app.registered_commands) > 30
