@@ -96,6 +96,8 @@ def test_axes_and_names_come_back(tmp_path: Path, physical: bool, prepare: str |
         assert found.dims == data.dims
         np.testing.assert_array_equal(found["time"], coords["time"][rows])
         np.testing.assert_array_equal(found["lat"], coords["lat"])
+        again = rf.svd(tmp_path / "x", 1).to_xarray()
+        assert again["Vt"].dims == ("mode", "lat", "lon") and again["U"].dims == ("mode", "time")
         in_units = physical or prepare is None
         assert found.attrs == ({"units": "K"} if in_units else {})
         there = np.ones(20, bool) if kept == "all" else (np.arange(20) >= 3) & (np.arange(20) < 15)
@@ -113,6 +115,8 @@ def test_columns_that_a_step_chose_keep_their_names(tmp_path: Path) -> None:
     found = rf.open_result(tmp_path / "x").to_pandas()
     assert list(found.columns) == list(result.to_pandas("components").index) and len(found) == 60
     np.testing.assert_array_equal(found, rf.reconstruct(result))
+    again = rf.pca(tmp_path / "x", 2)  # and it is a matrix with these names
+    assert list(again.to_pandas("components").index) == list(found.columns)
 
 
 def test_what_cannot_be_taken_back_is_refused() -> None:

@@ -37,7 +37,7 @@ from rankfold.pipeline.formats.cell_frames import index_of, text_of
 from rankfold.pipeline.formats.cell_ranger import labels_of_matrix
 from rankfold.pipeline.formats.handles import open_hdf5
 from rankfold.pipeline.formats.locate import node_kind
-from rankfold.pipeline.formats.zarr.metadata import ATTRIBUTE, dimension_names
+from rankfold.pipeline.formats.zarr.metadata import dimension_names, names_among
 
 UNREADABLE = (
     *(RankfoldError, OSError, RuntimeError, LookupError, ValueError, TypeError),
@@ -124,12 +124,12 @@ def member(root: Any, path: str) -> Any:
 
 
 def written_names(store: str, array: str, axis: int) -> Names | None:
-    """Names that an import wrote into the attributes of a matrix; None if there are none."""
+    """Names that the attributes of a matrix hold, of an import or of a result; None if there are none."""
     from rankfold.pipeline.chunks.regular_store import zarr_node
 
     with contextlib.suppress(*UNREADABLE):
         node = zarr_node(os.path.join(store, array) if array else store)
-        facts: Any = node.attrs.get(ATTRIBUTE)
+        facts: Any = names_among(node.attrs)
         if facts is not None:
             return names_from(facts, axis)
         if array and _of_result(node, axis):

@@ -46,11 +46,11 @@ from rankfold.pipeline.formats.locate import zarr_refusal
 from rankfold.pipeline.formats.naming import UNREADABLE, axis_in
 from rankfold.pipeline.formats.zarr.absent_chunks import count_listed
 from rankfold.pipeline.formats.zarr.metadata import (
-    ATTRIBUTE,
     Layout,
     dimension_names,
     layout_of,
     meaning_in,
+    names_among,
     read_through_zarr,
 )
 
@@ -164,7 +164,7 @@ class RemoteVolume(Layout):
     def names(self, axis: int) -> Names | None:
         """Names of rows (0) or columns (1) that an import wrote, where this is a matrix of two axes."""
         with self._naming():
-            return names_from(self._open().attrs.get(ATTRIBUTE), axis)
+            return names_from(names_among(self._open().attrs), axis)
         return None
 
     def _open(self) -> zarr.Array[Any]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rankfold.pipeline.chunks.codecs import encoding_of
+from rankfold.pipeline.chunks.edition import ATTRIBUTE as RESULT
 from rankfold.pipeline.chunks.edition import Edition
 from rankfold.pipeline.chunks.encoding import Encoding
 from rankfold.pipeline.chunks.files import ChunkFiles
@@ -132,9 +133,18 @@ ATTRIBUTE = "rankfold_names"
 """Attribute of an imported store: names of its rows and columns, as a result keeps them."""
 
 
+def names_among(found: Mapping[str, Any]) -> Any:
+    """What an import, or a matrix that is a result, says of names among its attributes; None if nothing."""
+    facts = found.get(RESULT)
+    if ATTRIBUTE in found or not isinstance(facts, Mapping):
+        return found.get(ATTRIBUTE)
+    of = facts.get("input")
+    return of.get("names") if isinstance(of, Mapping) else None
+
+
 def attributes_among(found: Mapping[str, Any]) -> Attributes:
-    """What is said of numbers among the attributes of an array, or in what an import wrote there."""
-    written = found.get(ATTRIBUTE)
+    """What is said of numbers among the attributes of an array, or in what was written there with names."""
+    written = names_among(found)
     if written is None:
         return attributes_in(found)
     return attributes_in(written.get("attributes")) if isinstance(written, Mapping) else {}
