@@ -258,6 +258,25 @@ def test_scanpy_maps_new_cells_and_draws_loadings(file: Path, monkeypatch: pytes
     pyplot.close("all")
 
 
+def test_genes_by_counts_come_back_as_scanpy_writes_them() -> None:
+    scanpy, anndata = pytest.importorskip("scanpy"), pytest.importorskip("anndata")
+    pytest.importorskip("skmisc.loess", reason="pip install scikit-misc")
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(rng.gamma(0.5, 2, 90), (200, 90)).astype(np.float32)
+    made, theirs = (anndata.AnnData(scipy.sparse.csr_matrix(counts)) for _ in range(2))
+    scanpy.pp.highly_variable_genes(theirs, n_top_genes=25, flavor="seurat_v3")
+    rf.pca(made, 3, prepare="highly_variable(25, flavor='seurat_v3')").to_anndata(made)
+    assert set(made.var) == set(theirs.var)
+    for name in {*theirs.var} - {"highly_variable_rank"}:
+        np.testing.assert_allclose(made.var[name], theirs.var[name], rtol=1e-6, err_msg=name)
+    ranks = made.var["highly_variable_rank"]  # of variances that are equal scanpy's order is by chance
+    np.testing.assert_array_equal(ranks.isna(), theirs.var["highly_variable_rank"].isna())
+    by_rank = (each.var.sort_values("highly_variable_rank")["variances_norm"][:25] for each in (made, theirs))
+    np.testing.assert_allclose(*by_rank, rtol=1e-6)
+    assert sorted(ranks.dropna()) == list(range(25))
+    assert made.uns["hvg"] == theirs.uns["hvg"]
+
+
 @pytest.mark.slow
 def test_ingest_maps_new_cells_as_onto_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """From beginning to end: components, labels by neighbors, places in a layout, beside scanpy's own."""

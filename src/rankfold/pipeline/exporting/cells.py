@@ -219,6 +219,17 @@ MEASURES = ("means", "dispersions", "dispersions_norm", "variances", "variances_
 """By what variables are compared, as scanpy names it in ``var``."""
 
 
+COMPARED, RANK = "variances_norm", "highly_variable_rank"
+"""The measure by which variables of counts are ordered, and their order, as scanpy names them."""
+
+
+def ranks(values: Array, chosen: Array) -> Array:
+    """The order of those that were chosen, from 0 for the largest; NaN for the others."""
+    found = np.full(len(values), np.nan)
+    found[chosen[np.argsort(-values[chosen], kind="stable")]] = np.arange(len(chosen))
+    return found
+
+
 def _measures(result: Outcome, cells: Cells, prefix: str) -> dict[str, Array]:
     """By what a step compared variables; NaN for those that it did not see, nothing where it is unknown."""
     own, length = Names.of([cells.axes[1]]), cells.axes[1].length
@@ -233,6 +244,8 @@ def _measures(result: Outcome, cells: Cells, prefix: str) -> dict[str, Array]:
     }
     if places is None and any(len(values) != length for values in found.values()):
         return {}
+    if COMPARED in found:
+        found[RANK] = ranks(found[COMPARED], np.asarray(result[f"{prefix}columns"][...]))
     return {f"var/{name}": spread(values, places, length, np.nan) for name, values in found.items()}
 
 
