@@ -110,8 +110,8 @@ def _right_side(gram: Float64, b: Float64, state: Array, upper: float, x: Float6
     """What free coordinates are solved from; the others are at their bounds."""
     k = b.shape[0]
     for i in range(k):
-        x[i] = upper if state[i] == TOP else b[i] if state[i] == FREE else 0.0
-    for r in range(k):
+        x[i] = b[i] if state[i] == FREE else upper if state[i] == TOP else 0.0
+    for r in range(k if upper < np.inf else 0):
         if state[r] == TOP:
             for i in range(k):
                 if state[i] == FREE:
@@ -145,24 +145,33 @@ def _vertex(gram: Float64, b: Float64) -> int:
 
 
 @part
+def _free_one(gram: Float64, b: Float64, state: Array) -> None:
+    """Free the best coordinate to be one alone, if none is free."""
+    for i in range(b.shape[0]):
+        if state[i] == FREE:
+            return
+    state[_vertex(gram, b)] = FREE
+
+
+@part
 def _solve_free(
     gram: Float64,
     b: Float64,
     state: Array,
     index: Array,
     factor: Float64,
-    vectors: Float64,
+    x: Float64,
+    ones: Float64,
     upper: float,
     simplex: bool,
 ) -> tuple[bool, float]:
-    """The first of ``vectors`` as free coordinates are solved; whether they could be, and the multiplier."""
-    x = vectors[0]
+    """Solve free coordinates into ``x``; whether that could be done, and the multiplier of their sum."""
     count = _factor_free(gram, state, index, factor)
     if count < 0:
         return False, 0.0
     _right_side(gram, b, state, upper, x)
     _solve_factor(factor, index, count, x)
-    return True, _onto_sum(factor, index, count, x, vectors[1]) if simplex else 0.0
+    return True, _onto_sum(factor, index, count, x, ones) if simplex else 0.0
 
 
 @part
@@ -178,18 +187,21 @@ def _mark_wrong(
     gram: Float64,
     b: Float64,
     state: Array,
-    vectors: Float64,
+    x: Float64,
+    zero: Float64,
     upper: float,
     multiplier: float,
     wrong: Array,
 ) -> int:
     """Which coordinates are infeasible, and how many."""
-    x, zero, count = vectors[0], vectors[2], 0
+    count = 0
     for i in range(b.shape[0]):
         if state[i] == FREE:
             wrong[i] = x[i] < 0 or x[i] > upper
         else:
-            y = _slope(gram, b, x, multiplier, i)
+            y = multiplier - b[i]  # a call for each costs as much as the sum
+            for r in range(b.shape[0]):
+                y += gram[i, r] * x[r]
             wrong[i] = y < -zero[i] if state[i] == LOW else y > zero[i]
         count += wrong[i]
     return count
@@ -202,22 +214,24 @@ def _exchange(
     state: Array,
     index: Array,
     factor: Float64,
-    vectors: Float64,
+    x: Float64,
+    ones: Float64,
+    zero: Float64,
     wrong: Array,
     upper: float,
     simplex: bool,
     exchanges: int,
 ) -> bool:
-    """Exchange until nothing is infeasible; the solution is then in the first of ``vectors``."""
-    k, x = b.shape[0], vectors[0]
+    """Exchange until nothing is infeasible; the solution is then in ``x``."""
+    k = b.shape[0]
     retries, fewest = RETRIES, k + 1
     for _ in range(exchanges):
-        if simplex and not (state == FREE).any():
-            state[_vertex(gram, b)] = FREE
-        solved, multiplier = _solve_free(gram, b, state, index, factor, vectors, upper, simplex)
+        if simplex:
+            _free_one(gram, b, state)
+        solved, multiplier = _solve_free(gram, b, state, index, factor, x, ones, upper, simplex)
         if not solved:
             return False
-        count = _mark_wrong(gram, b, state, vectors, upper, multiplier, wrong)
+        count = _mark_wrong(gram, b, state, x, zero, upper, multiplier, wrong)
         if count == 0:
             return True
         all_of_them = True
@@ -274,16 +288,18 @@ def _step(
     state: Array,
     index: Array,
     factor: Float64,
-    vectors: Float64,
+    x: Float64,
+    ones: Float64,
+    zero: Float64,
     upper: float,
     simplex: bool,
 ) -> None:
     """An active set, one coordinate at a time."""
-    k, x, zero = b.shape[0], vectors[0], vectors[2]
+    k = b.shape[0]
     _make_feasible(gram, b, w, upper, simplex)
     _find_states(w, upper, state)
     for _ in range(STEPS * k):
-        solved, multiplier = _solve_free(gram, b, state, index, factor, vectors, upper, simplex)
+        solved, multiplier = _solve_free(gram, b, state, index, factor, x, ones, upper, simplex)
         if not solved:
             return
         first, length = _first_bound(state, w, x, upper)
@@ -312,22 +328,25 @@ def _solve(
     gram: Float64, b: Float64, w: Float64, sizes: Float64, upper: float, simplex: bool, exchanges: int
 ) -> None:
     rows, k = b.shape
-    index, factor, vectors = np.zeros(k, np.int64), np.zeros((k, k)), np.zeros((3, k))
+    index, factor = np.zeros(k, np.int64), np.zeros((k, k))
+    x, ones, zero = np.zeros(k), np.zeros(k), np.zeros(k)
     state, wrong = np.zeros(k, np.int8), np.zeros(k, np.bool_)
-    least = sizes.min() if simplex else 0.0
+    least, inverse = sizes.min() if simplex else 0.0, np.zeros(k)
+    for i in range(k):
+        inverse[i] = 1 / sizes[i] if sizes[i] > 0 else 0.0
     for row in range(rows):
         largest = least
         for i in range(k):
-            if sizes[i] > 0:
-                largest = max(largest, abs(b[row, i]) / sizes[i])
+            largest = max(largest, abs(b[row, i]) * inverse[i])
         for i in range(k):
-            vectors[2, i] = 1e-12 * largest * sizes[i]
-        _find_states(w[row], upper, state)
-        if _exchange(gram, b[row], state, index, factor, vectors, wrong, upper, simplex, exchanges):
+            zero[i] = 1e-12 * largest * sizes[i]
+        right, own = b[row], w[row]
+        _find_states(own, upper, state)
+        if _exchange(gram, right, state, index, factor, x, ones, zero, wrong, upper, simplex, exchanges):
             for i in range(k):
-                w[row, i] = vectors[0, i]
+                own[i] = x[i]
         else:
-            _step(gram, b[row], w[row], state, index, factor, vectors, upper, simplex)
+            _step(gram, right, own, state, index, factor, x, ones, zero, upper, simplex)
 
 
 def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:
