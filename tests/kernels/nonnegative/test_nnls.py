@@ -118,6 +118,26 @@ def test_sizes_of_components_change_nothing(size: float, how: dict[str, Any]) ->
 
 
 @BOUNDS
+@pytest.mark.parametrize("body", [solve_rows, solve_rows.reference], ids=["compiled", "reference"])  # type: ignore[attr-defined]
+@pytest.mark.parametrize("rank", [1, 5, 20])
+def test_many_components_of_few_directions_are_solved(rank: int, body: Any, how: dict[str, Any]) -> None:
+    """What rounding leaves of their Gram matrix is larger than a ridge."""
+    rng = np.random.default_rng(rank)
+    h = rng.random((120, rank)) @ rng.random((rank, 200))
+    x = rng.dirichlet(np.full(120, 0.05), 12) @ h + 0.01 * rng.random((12, 200))
+    gram, b, w = h @ h.T, x @ h.T, np.zeros((12, 120))
+    body(gram, b, w=w, **how)
+    slopes = (w @ gram - b) / np.linalg.norm(h, axis=1) / np.linalg.norm(x, axis=1)[:, None]
+    if "simplex" in how:
+        np.testing.assert_allclose(w.sum(axis=1), 1, rtol=1e-9)
+        slopes = (w @ gram - b) - (w * (w @ gram - b)).sum(axis=1)[:, None]
+        slopes /= np.linalg.norm(h) * np.linalg.norm(x, axis=1)[:, None]
+    upper = how.get("upper", np.inf)
+    assert slopes[w < upper].min() >= -1e-7
+    assert slopes[w > 0].max() <= 1e-7
+
+
+@BOUNDS
 @pytest.mark.parametrize("start", [0.0, 0.1, 9.0])
 def test_rows_that_exchanges_do_not_solve_are_solved_by_steps(
     start: float, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch

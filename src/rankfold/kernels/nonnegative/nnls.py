@@ -24,6 +24,9 @@ RETRIES = 3
 EXCHANGES = 5
 """Exchanges in all, for each coordinate, before a row counts as unsolved."""
 
+RIDGE = 1e-14
+"""Part of a diagonal by which a singular Gram matrix is made regular."""
+
 STEPS = 20
 """Steps of an active set, for each coordinate of a row that exchanges do not solve."""
 
@@ -103,7 +106,7 @@ def solve_rows(
 def ridge_of(gram: Array) -> Array:
     """What stands in where a Gram matrix is singular: a part of each diagonal, or of their mean for none."""
     diagonal = gram.diagonal()
-    ridge: Array = 1e-14 * (diagonal + (diagonal <= 0) * diagonal.mean())
+    ridge: Array = RIDGE * (diagonal + (diagonal <= 0) * diagonal.mean())
     return ridge
 
 

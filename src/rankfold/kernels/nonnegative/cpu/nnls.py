@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.kernels._compiled import compile_loop, compile_with_contraction, contracted_part, part
-from rankfold.kernels.nonnegative.nnls import EXCHANGES, RETRIES, STEPS, ridge_of
+from rankfold.kernels.nonnegative.nnls import EXCHANGES, RETRIES, RIDGE, STEPS, ridge_of
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -85,7 +85,7 @@ def _solve_factor(factor: Float64, index: Array, count: int, x: Float64) -> None
 
 @part
 def _factor_free(gram: Float64, state: Array, index: Array, factor: Float64) -> int:
-    """Cholesky factor at the free coordinates; how many these are, or -1 where they depend."""
+    """Cholesky factor at the free coordinates; how many these are, or -1 where one has no size."""
     count = 0
     for i in range(state.shape[0]):
         if state[i] == FREE:
@@ -97,6 +97,8 @@ def _factor_free(gram: Float64, state: Array, index: Array, factor: Float64) -> 
             for r in range(j):
                 s -= factor[i, r] * factor[j, r]
             if i == j:
+                # Of a coordinate that depends on others rounding leaves less than the ridge, or less than 0.
+                s = max(s, RIDGE * gram[index[i], index[i]])
                 if not s > 0:
                     return -1
                 factor[i, i] = np.sqrt(s)
