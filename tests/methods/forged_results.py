@@ -19,6 +19,7 @@ from typing import Any
 
 import commands_once  # noqa: F401
 import numpy as np
+import pandas
 from forgeries import Forgery, forgeries
 
 import rankfold as rf
@@ -39,6 +40,11 @@ def matrix(rows: int = ROWS, seed: int = 0, columns: int = COLUMNS) -> np.ndarra
     """Rows around three centers, none with a number below zero."""
     rng = np.random.default_rng(seed)
     return np.abs(rng.standard_normal((3, columns))[np.arange(rows) % 3] / 4 + rng.random((rows, columns)))
+
+
+def frame() -> pandas.DataFrame:
+    """The matrix with names of rows and columns."""
+    return pandas.DataFrame(matrix(), [f"r{i}" for i in range(ROWS)], list("abcde"))
 
 
 def lists(folder: Path, k: int = 6) -> Path:
@@ -117,6 +123,9 @@ CASES: dict[str, Make] = {
     "update": with_fit("update", "pca"),
     "check": with_fit("check", "svd"),
     "reconstruct": with_fit("reconstruct", "svd"),
+    "reconstruct of a frame": lambda folder: rf.reconstruct(
+        rf.svd(frame(), 2, **ONE), out=folder / "r.zarr", **ONE
+    ),
 }
 """A small result of each method, by its name."""
 
