@@ -299,6 +299,18 @@ def test_there_may_be_more_components_than_the_smaller_side() -> None:
         NMF(2, solver="mu", beta_loss="itakura-saito").fit(x + 1)
 
 
+@pytest.mark.parametrize("solver", ["full", "randomized"])
+def test_all_components_leave_no_noise(solver: str) -> None:
+    """What scikit-learn's ``test_pca_zero_noise_variance_edge_cases`` asks before it scores."""
+    x = np.random.default_rng(0).standard_normal((100, 3)) * 0.1 + [3, 4, 5]
+    ours, theirs = (kind(3, svd_solver=solver).fit(x) for kind in (PCA, decomposition.PCA))
+    assert ours.noise_variance_ == 0 and ours.score(x) == pytest.approx(theirs.score(x))
+    ours = PCA(3, svd_solver=solver).fit(x.T)
+    assert ours.noise_variance_ == 0
+    with pytest.raises(ValueError, match="no variance in 98 of 100 dimensions"):
+        ours.score(x.T)
+
+
 @pytest.mark.parametrize("k", [1, 3, 4])
 def test_samples_in_a_plane_have_no_density_to_score_by(k: int) -> None:
     """A singular matrix was inverted: LinAlgError, or a number that rounding made."""

@@ -90,6 +90,15 @@ EXCLUSIONS = (
     ),
     Exclusion(
         "scikit-learn PCA",
+        "scores by a density that three samples in a hundred dimensions do not have: scikit-learn inverts "
+        "what is singular up to rounding, and says -inf by one solver, 1602 by another; rankfold refuses",
+        (
+            "test_pca_zero_noise_variance_edge_cases?full?",
+            "test_pca_zero_noise_variance_edge_cases?randomized?",
+        ),
+    ),
+    Exclusion(
+        "scikit-learn PCA",
         "reads the private attribute _fit_svd_solver",
         ("test_pca_svd_solver_auto?*",),
     ),
