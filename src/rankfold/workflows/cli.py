@@ -16,6 +16,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", 
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command_name
 
 from rankfold._version import __version__
 from rankfold.workflows.commands import (
@@ -125,13 +126,11 @@ def main() -> None:
     if sys.stderr is None:  # closed by the caller
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     sys.stdout, sys.stderr = map(plain, (sys.stdout, sys.stderr))
-    every = app.registered_commands
-    app.registered_commands = [each for each in every if sys.argv[1:2] == [_name_of(each)]] or every
+    every: list[Any] = app.registered_commands
+    names = [each.name or get_command_name(each.callback.__name__) for each in every]
+    asked = [each for each, name in zip(every, names, strict=True) if sys.argv[1:2] == [name]]
+    app.registered_commands = asked or every
     try:  # to make them all takes a tenth of a second
         app()
     finally:
         app.registered_commands = every
-
-
-def _name_of(each: Any) -> str:
-    return str(each.name or each.callback.__name__.replace("_", "-"))

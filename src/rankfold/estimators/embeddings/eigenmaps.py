@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 import rankfold
-from rankfold.estimators.embeddings.embedding import METRICS, Embedding, graph_of
+from rankfold.estimators.embeddings.embedding import METRICS, Embedding, graph_of, lists_of
 from rankfold.estimators.labels import labeled
 from rankfold.estimators.samples import is_large, samples_of
 from rankfold.methods.knn.arguments import PRECOMPUTED, SET_NAMES
@@ -113,9 +113,7 @@ class SpectralEmbedding(Embedding):
             rows = X.shape[0]
             self.n_neighbors_ = max(rows // 10, 1) if self.n_neighbors is None else self.n_neighbors
             k = min(max(self.n_neighbors_ - 1, 1), rows - 1)  # itself alone makes no graph
-            lists = rankfold.knn(
-                X, k, metric=self.metric, min_recall=self.min_recall, seed=seed, memory=self.memory
-            )
+            lists = lists_of(self, X, k, seed)
             self.affinity_matrix_ = weights = _mean_of_both(np.asarray(lists.indices[...]))
         weights = weights - scipy.sparse.diags_array(weights.diagonal())
         tol = {} if self.eigen_tol == "auto" else {"tol": self.eigen_tol}

@@ -104,7 +104,7 @@ def solve_rows(
 
 
 def ridge_of(gram: Array) -> Array:
-    """What stands in where a Gram matrix is singular: a part of each diagonal, or of their mean for none."""
+    """(k,) what makes a singular Gram matrix regular: ``RIDGE`` of each diagonal, of their mean for 0."""
     diagonal = gram.diagonal()
     ridge: Array = RIDGE * (diagonal + (diagonal <= 0) * diagonal.mean())
     return ridge
@@ -112,7 +112,7 @@ def ridge_of(gram: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What a row is solved from."""
+    """The quadratic program of one row w: w G w' / 2 - b w' over its bounds."""
 
     gram: Float64
     right: Float64
@@ -121,6 +121,10 @@ class _Row:
 
     upper: float
     simplex: bool
+
+    def bounds_met(self, w: Float64) -> tuple[Array, Array]:
+        """Which coordinates are at the upper bound, and which are free."""
+        return (w > 0) & (w >= self.upper), (w > 0) & (w < self.upper)
 
     def solve(self, free: Array, top: Array) -> tuple[Float64, Float64]:
         """Coordinates, free ones where slopes are zero, and slopes."""
@@ -137,7 +141,7 @@ class _Row:
     def exchange(self, w: Float64) -> bool:
         """Block principal pivoting from the bounds that ``w`` is at; whether it ended, at the solution."""
         k = len(w)
-        top, free = (w > 0) & (w >= self.upper), (w > 0) & (w < self.upper)
+        top, free = self.bounds_met(w)
         retries, fewest = RETRIES, k + 1
         for _ in range(EXCHANGES * k):
             if self.simplex and not free.any():
@@ -163,7 +167,7 @@ class _Row:
         np.minimum(w, self.upper, out=w)
         if self.simplex:
             w[...] = w / w.sum() if w.sum() > 0 else np.arange(len(w)) == self._vertex()
-        top, free = (w > 0) & (w >= self.upper), (w > 0) & (w < self.upper)
+        top, free = self.bounds_met(w)
         for _ in range(STEPS * len(w)):
             x, slope = self.solve(free, top)
             low, high = free & (x < 0), free & (x > self.upper)

@@ -44,7 +44,7 @@ from rankfold.pipeline.importing.chunking import FULL_ROWS, FULL_ROWS_BYTES
 from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Outline, PanelSweeps, one_sweep, plan_task, smaller_argument
 from rankfold.pipeline.planning.seconds import NOMINAL_FLOPS, NOMINAL_READ
-from rankfold.pipeline.prepare.affine import Affine, chosen_columns, keeps_numbers
+from rankfold.pipeline.prepare.affine import Affine, columns_left, keeps_numbers
 from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.chunk_writer import create_matrix, write_whole_chunks
 from rankfold.pipeline.storage.result import Result, write_matrix_facts
@@ -388,7 +388,7 @@ class Reconstruction:
         layout, names = dict(facts.get("layout", {})), dict(facts.get("names", {}))
         if self.before is None and not keeps_numbers(facts):
             names.pop("attributes", None)
-        chosen = chosen_columns(facts, lambda array: np.asarray(result[array][...]))
+        chosen = columns_left(facts, lambda array: np.asarray(result[array][...]))
         if chosen is not None:  # the layout is of those already, and names are of all
             known = names_of_result(self.model.name, result.attrs, 1)
             names["columns"] = None if known is None else known.take(chosen).as_json()

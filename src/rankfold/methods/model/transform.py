@@ -30,7 +30,7 @@ from rankfold.methods.model.sparse_transform_pass import ProjectSparseRows
 from rankfold.methods.model.transform_pass import ProjectColumns, ProjectRows
 from rankfold.methods.model.transform_pass import products as inner_products
 from rankfold.methods.nmf.penalty import Penalty
-from rankfold.methods.nmf.row_solvers import NormalRows, Pivoting, RowSolver
+from rankfold.methods.nmf.row_solvers import NormalRows, Pivoting, RowSolver, limits_of
 from rankfold.methods.nmf.warm import warm_coordinates
 from rankfold.methods.parts.finite import refuse_bad
 from rankfold.methods.parts.outputs import create_output, write_outputs
@@ -318,11 +318,11 @@ class Projection:
 
 
 def row_solver(model: FactorModel) -> RowSolver | None:
-    """What solves rows of nmf exactly; nothing for svd and pca."""
+    """The exact solver of rows of W under the constraint of an nmf; None for svd and pca."""
     if model.kind != "nmf":
         return None
     bound = model.result.attrs["request"]["constraint_w"]
-    return Pivoting.within(bound)
+    return Pivoting(*limits_of(bound))
 
 
 def row_penalty(model: FactorModel) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:

@@ -20,7 +20,15 @@ from rankfold.methods.nmf.passes.frobenius import NmfIteration
 from rankfold.methods.nmf.passes.sparse import DivergenceIteration
 from rankfold.methods.nmf.penalty import Penalty, Sizes, penalty, weights
 from rankfold.methods.nmf.request import FactorRequest
-from rankfold.methods.nmf.row_solvers import FILL, Descent, Multiplicative, Pivoting, RowSolver, Splitting
+from rankfold.methods.nmf.row_solvers import (
+    FILL,
+    Descent,
+    Multiplicative,
+    Pivoting,
+    RowSolver,
+    Splitting,
+    limits_of,
+)
 from rankfold.methods.parts.finite import refuse_bad, refuse_negative
 from rankfold.methods.svd.operator import refuse_overflow
 from rankfold.methods.svd.strategy import Strategy
@@ -147,8 +155,7 @@ class Model:
         if self.parameters.solver == "bpp":
             return Pivoting()
         if self.parameters.solver == "admm":
-            upper = bound if isinstance(bound, float) else np.inf
-            return Splitting(sweeps, upper, bound == "simplex")
+            return Splitting(sweeps, *limits_of(bound))
         return Multiplicative(sweeps, scale) if self.parameters.solver == "mu" else Descent(sweeps)
 
     def round_to_type(self, short: Float64) -> Float64:

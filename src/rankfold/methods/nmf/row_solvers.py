@@ -29,6 +29,11 @@ SLACK = 1e3
 """Multiple of the least number of multiplicative updates up to which one counts as zero."""
 
 
+def limits_of(bound: str | float) -> tuple[float, bool]:
+    """Upper bound of the numbers in a row under a constraint, and whether they sum to one."""
+    return (np.inf, bound == "simplex") if isinstance(bound, str) else (float(bound), False)
+
+
 class RowSolver(Protocol):
     """A way to improve rows of one factor while the other stands."""
 
@@ -70,11 +75,6 @@ class Pivoting:
     simplex: bool = False
 
     kernels = (solve_rows,)
-
-    @classmethod
-    def within(cls, bound: str | float) -> Pivoting:
-        """Rows that keep a constraint."""
-        return cls(np.inf if isinstance(bound, str) else float(bound), bound == "simplex")
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
         """See the protocol."""

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rankfold.pipeline.data.names import Names, names_of_result, require_order
 from rankfold.pipeline.data.places import places_in_words
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.prepare.affine import chosen_columns
+from rankfold.pipeline.prepare.affine import columns_left
 
 Array = npt.NDArray[Any]
 
@@ -80,7 +80,7 @@ def names_in(result: Outcome, axis: str) -> Names | None:
     names = names_of_result("the result", result.attrs, ("rows", "columns").index(axis))
     if names is None or axis == "rows":
         return names
-    kept = chosen_columns(result.attrs["input"], lambda array: np.asarray(result[array][...]))
+    kept = columns_left(result.attrs["input"], lambda array: np.asarray(result[array][...]))
     return names if kept is None else names.take(kept)
 
 

@@ -97,7 +97,7 @@ def _measured(array: Callable[[str], Array], prefix: str, name: str) -> Float64:
     return np.asarray(array(prefix + name), np.float64)
 
 
-def chosen_columns(facts: Mapping[str, Any], array: Callable[[str], Array]) -> Array | None:
+def columns_left(facts: Mapping[str, Any], array: Callable[[str], Array]) -> Array | None:
     """Which columns of a matrix are left after the steps of a result, in order; None for all.
 
     Parameters are those of ``affine_of``.
@@ -111,6 +111,6 @@ def chosen_columns(facts: Mapping[str, Any], array: Callable[[str], Array]) -> A
 
 
 def keeps_numbers(facts: Mapping[str, Any]) -> bool:
-    """Whether numbers after the steps of a result are those of the data, where these have any."""
+    """Whether the steps of a result left numbers as they are: they filled gaps, or chose columns, at most."""
     steps = parse_steps(facts.get("prepare"))
     return all(step.name in CHOOSING or step.name.startswith("impute_") for step in steps)

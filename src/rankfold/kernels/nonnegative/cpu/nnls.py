@@ -65,7 +65,7 @@ def _descend(gram: Array, b: Array, w: Array, sweeps: int, tile: Array, right: A
 
 
 LOW, FREE, TOP = 0, 1, 2
-"""Where a coordinate is: at zero, between its bounds, at the upper one."""
+"""States of a coordinate: held at zero, free between its bounds, held at the upper bound."""
 
 
 @part
@@ -109,7 +109,7 @@ def _factor_free(gram: Float64, state: Array, index: Array, factor: Float64) -> 
 
 @part
 def _right_side(gram: Float64, b: Float64, state: Array, upper: float, x: Float64) -> None:
-    """What free coordinates are solved from; the others are at their bounds."""
+    """Write right sides of free coordinates, less what those at bounds give, and bounds into ``x``."""
     k = b.shape[0]
     for i in range(k):
         x[i] = b[i] if state[i] == FREE else upper if state[i] == TOP else 0.0
@@ -201,9 +201,7 @@ def _mark_wrong(
         if state[i] == FREE:
             wrong[i] = x[i] < 0 or x[i] > upper
         else:
-            y = multiplier - b[i]  # a call for each costs as much as the sum
-            for r in range(b.shape[0]):
-                y += gram[i, r] * x[r]
+            y = _slope(gram, b, x, multiplier, i)
             wrong[i] = y < -zero[i] if state[i] == LOW else y > zero[i]
         count += wrong[i]
     return count

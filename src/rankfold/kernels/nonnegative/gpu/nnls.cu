@@ -114,8 +114,8 @@ descend_rows(const T* __restrict__ gram, const T* __restrict__ b, i64 b_pitch, T
 // A warp takes a row: exchanges until no coordinate is infeasible, each with a Cholesky factor of the free part.
 // A row that is not solved within ``exchanges`` is left to an active set of which one coordinate changes at a time.
 
-// The passive part of G = L L', by rows of L, which takes p (p + 1) / 2 numbers.
-__device__ __forceinline__ void factor_passive(const double* gram, const double* ridge, int k, const int* at, int p,
+// The free part of G = L L', by rows of L, which takes p (p + 1) / 2 numbers.
+__device__ __forceinline__ void factor_free(const double* gram, const double* ridge, int k, const int* at, int p,
                                                double* l, int lane) {
     for (int j = 0; j < p; j++) {
         double* const row_j = l + j * (j + 1) / 2;
@@ -135,7 +135,7 @@ __device__ __forceinline__ void factor_passive(const double* gram, const double*
 }
 
 // L L' x = x, in place.
-__device__ __forceinline__ void solve_passive(const double* l, int p, double* x, int lane) {
+__device__ __forceinline__ void solve_free(const double* l, int p, double* x, int lane) {
     for (int j = 0; j < p; j++) {
         const double found = x[j] / l[j * (j + 1) / 2 + j];
         __syncwarp();
@@ -225,11 +225,11 @@ struct Row {
                     if (state[c] == TOP) rest -= gram[at[i] * k + c] * upper;
             packed[i] = rest, ones[i] = 1;
         }
-        factor_passive(gram, ridge, k, at, p, l, lane);
-        solve_passive(l, p, packed, lane);
+        factor_free(gram, ridge, k, at, p, l, lane);
+        solve_free(l, p, packed, lane);
         double multiplier = 0;
         if (simplex) {
-            solve_passive(l, p, ones, lane);
+            solve_free(l, p, ones, lane);
             double total = 0, slope = 0;
             for (int i = lane; i < p; i += 32) total += packed[i], slope += ones[i];
             multiplier = (sum_of_warp(total) - 1) / sum_of_warp(slope);

@@ -134,7 +134,7 @@ ATTRIBUTE = "rankfold_names"
 
 
 def names_among(found: Mapping[str, Any]) -> Any:
-    """What an import, or a matrix that is a result, says of names among its attributes; None if nothing."""
+    """Names of rows and columns, as JSON, that an import or ``reconstruct`` wrote in attributes; or None."""
     facts = found.get(RESULT)
     if ATTRIBUTE in found or not isinstance(facts, Mapping):
         return found.get(ATTRIBUTE)
@@ -143,7 +143,7 @@ def names_among(found: Mapping[str, Any]) -> Any:
 
 
 def attributes_among(found: Mapping[str, Any]) -> Attributes:
-    """What is said of numbers among the attributes of an array, or in what was written there with names."""
+    """Units and long names of an array: those written with its names, or else its own attributes."""
     written = names_among(found)
     if written is None:
         return attributes_in(found)
