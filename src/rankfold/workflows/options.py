@@ -263,9 +263,9 @@ def output_of(method: Method) -> Callable[..., dict[str, Any]]:
     return growing_output if method.growth else output
 
 
-Store = Annotated[
-    str, typer.Argument(help="STORE.zarr, STORE.zarr::array, s3://..., or a .npy, .h5, .nc, .csv file")
-]
+STORE = "STORE.zarr, STORE.zarr::array, s3://..., or a .npy, .h5, .nc, .csv file"
+
+Store = Annotated[str, typer.Argument(metavar="STORE", help=STORE)]
 
 
 def store(store: Store) -> str:

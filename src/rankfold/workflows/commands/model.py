@@ -16,7 +16,7 @@ from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
 from rankfold.methods.tsne.arguments import TSNE
 from rankfold.methods.umap.arguments import UMAP
 from rankfold.pipeline.text import Lines, json_text
-from rankfold.workflows.options import Json, arguments, command, output, place, store, view
+from rankfold.workflows.options import Json, arguments, command, output, place, view
 from rankfold.workflows.reporting import say, say_warning
 from rankfold.workflows.results import headline, is_unchanged, last_attempt, residuals, took
 
@@ -101,13 +101,26 @@ def _of_what(facts: Mapping[str, Any], physical: bool) -> str:
     return words + (f"; {whole - columns} of {whole} columns were left out" if whole != columns else "")
 
 
-@command(fit, store, view, place, reads_results=True)
-def check(fit: Path, store: str, view: dict[str, Any], place: dict[str, Any], as_json: Json = False) -> None:
+def fitted(
+    store: Annotated[str | None, typer.Argument(metavar="STORE", help="the matrix that it was made of")] = None,
+) -> str | None:
+    """The matrix of a result, which is asked for in words where it is not said."""
+    return store
+
+
+@command(fit, fitted, view, place, reads_results=True)
+def check(
+    fit: Path, fitted: str | None, view: dict[str, Any], place: dict[str, Any], as_json: Json = False
+) -> None:
     """Residuals and orthogonality of a result, by one more pass over its matrix."""
     import rankfold
+    from rankfold.pipeline.errors import InputError
 
+    if fitted is None:
+        made_of = rankfold.open_result(fit).attrs["input"]["name"]
+        raise InputError(f"say which matrix to compare with: rankfold check {fit} STORE. It was made of {made_of}")
     with _show_progress() as bar:
-        facts = rankfold.check(fit, rows_of(store, view), progress=bar, **place).attrs
+        facts = rankfold.check(fit, rows_of(fitted, view), progress=bar, **place).attrs
     if as_json:
         say(json_text(dict(facts), indent=1))
         return
