@@ -8,14 +8,17 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from rankfold.workflows.cli import app
+from rankfold.workflows.cli import app, making
 
 PROGRESS = re.compile(r"[\w ]+: [\d,]+ of [\d,]+ (rows|columns)")
 """A plain line of progress."""
 
 
 def rankfold(*arguments: object) -> Any:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    """A command as the console script makes it: alone."""
+    words = [str(argument) for argument in arguments]
+    with making(words):
+        return CliRunner().invoke(app, words)
 
 
 def refused(folder: Path, code: int, message: str, *arguments: object) -> None:

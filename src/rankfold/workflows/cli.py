@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 # One thread for every library below, before any is loaded: parallelism is that of the sweeps.
@@ -16,7 +17,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", 
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_command_name
+from typer.main import get_command, get_command_name
 
 from rankfold._version import __version__
 from rankfold.workflows.commands import (
@@ -50,6 +51,12 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         with quoting_words():
             return super().invoke(ctx)
+
+    def every(self) -> dict[str, Any]:
+        """All commands by name, of which one alone may have been made to be run."""
+        with making(()):
+            group: Any = get_command(app)
+        return dict(group.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a list of commands for each heading, in the order in which they are registered."""
@@ -121,16 +128,26 @@ for _command in (
     app.command(rich_help_panel=PLACES)(_command)
 
 
+EVERY = tuple(app.registered_commands)
+
+
+@contextlib.contextmanager
+def making(words: Sequence[str]) -> Iterator[None]:
+    """Have a command line with the command alone that is asked for: to make them all takes a tenth of a second."""
+    before = app.registered_commands
+    names = [each.name or get_command_name(each.callback.__name__) for each in EVERY if each.callback]
+    asked = [each for each, name in zip(EVERY, names, strict=True) if [*words[:1]] == [name]]
+    app.registered_commands = asked or [*EVERY]
+    try:
+        yield
+    finally:
+        app.registered_commands = before
+
+
 def main() -> None:
     """Entry point of the ``rankfold`` command."""
     if sys.stderr is None:  # closed by the caller
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     sys.stdout, sys.stderr = map(plain, (sys.stdout, sys.stderr))
-    every: list[Any] = app.registered_commands
-    names = [each.name or get_command_name(each.callback.__name__) for each in every]
-    asked = [each for each, name in zip(every, names, strict=True) if sys.argv[1:2] == [name]]
-    app.registered_commands = asked or every
-    try:  # to make them all takes a tenth of a second
+    with making(sys.argv[1:]):
         app()
-    finally:
-        app.registered_commands = every

@@ -554,14 +554,26 @@ def test_neighbors_are_planned_and_wrong_requests_refused(tmp_path: Path, store:
 
 
 @pytest.mark.parametrize(
-    "words", [["svd"], ["import"], ["fuzzy-graph"], ["svdd"], [], ["--version"], ["--help"]], ids=str
+    "words",
+    [
+        *(["svd", "--help"], ["import", "--help"], ["fuzzy-graph", "--help"], ["svdd", "--help"]),
+        *([], ["--version"], ["--help"], ["check", "no.zarr"]),
+        ["submit", "--print", "--", "pca", "x.npy", "--rank", "2", "--memory", "200MiB", "--out", "s.zarr"],
+        ["submit", "--", "transform", "x.npy"],
+        ["submit", "--", "doctor"],
+        ["mpi", "--", "info", "x.npy"],
+        ["pca", "x.npy", "--rank", "2", "--cluster", "slurm", "--print", "--out", "s.zarr"],
+    ],
+    ids=" ".join,
 )
 def test_a_command_made_alone_says_what_it_says_among_all(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.random.default_rng(0).random((300, 8)))
     said = []
     for start in (cli.main, cli.app):
-        monkeypatch.setattr(sys, "argv", ["rankfold", *words, *(["--help"] if words else [])])
+        monkeypatch.setattr(sys, "argv", ["rankfold", *words])
         with pytest.raises(SystemExit) as ended:
             start()
         said.append((ended.value.code, *capsys.readouterr()))

@@ -102,7 +102,9 @@ def _of_what(facts: Mapping[str, Any], physical: bool) -> str:
 
 
 def fitted(
-    store: Annotated[str | None, typer.Argument(metavar="STORE", help="the matrix that it was made of")] = None,
+    store: Annotated[
+        str | None, typer.Argument(metavar="STORE", help="the matrix that it was made of")
+    ] = None,
 ) -> str | None:
     """The matrix of a result, which is asked for in words where it is not said."""
     return store
@@ -118,7 +120,9 @@ def check(
 
     if fitted is None:
         made_of = rankfold.open_result(fit).attrs["input"]["name"]
-        raise InputError(f"say which matrix to compare with: rankfold check {fit} STORE. It was made of {made_of}")
+        raise InputError(
+            f"say which matrix to compare with: rankfold check {fit} STORE. It was made of {made_of}"
+        )
     with _show_progress() as bar:
         facts = rankfold.check(fit, rows_of(fitted, view), progress=bar, **place).attrs
     if as_json:

@@ -143,7 +143,7 @@ def _require_command(
     """The options of a command; raises for what it does not take, now and not after a night in the queue."""
     from rankfold.pipeline.errors import InputError
 
-    commands = submit.find_root().command.commands  # type: ignore[attr-defined]
+    commands = submit.find_root().command.every()  # type: ignore[attr-defined]
     name, *arguments = what
     cluster_commands = {
         key for key, each in commands.items() if any("--cluster" in option.opts for option in each.params)
