@@ -133,7 +133,7 @@ EVERY = tuple(app.registered_commands)
 
 @contextlib.contextmanager
 def making(words: Sequence[str]) -> Iterator[None]:
-    """Have a command line with the command alone that is asked for: to make them all takes a tenth of a second."""
+    """Build the command alone that is asked for: to build all takes a tenth of a second."""
     before = app.registered_commands
     names = [each.name or get_command_name(each.callback.__name__) for each in EVERY if each.callback]
     asked = [each for each, name in zip(EVERY, names, strict=True) if [*words[:1]] == [name]]
