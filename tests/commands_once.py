@@ -1,7 +1,7 @@
 """The commands of an application are built once, not anew by each call of Typer's test runner.
 
-So is each that is made alone. To build all takes 60 ms, several times what most commands take. Importing this is
-all.
+So is each that is made alone. To build all takes 60 ms, several times what most commands take. To import this
+is enough.
 """
 
 from __future__ import annotations
