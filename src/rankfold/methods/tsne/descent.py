@@ -71,6 +71,11 @@ class State:
         motion = arrays["positions"], arrays["velocities"], arrays["gains"]
         return cls(*motion, step, history, bool(over))
 
+    def rest(self) -> None:
+        """Stop all vertices where they are, with gains as at the start."""
+        self.velocities[...] = 0
+        self.gains[...] = 1
+
     def arrays(self) -> dict[str, Array]:
         """For a checkpoint."""
         return {
@@ -174,6 +179,8 @@ class Walk:
 
     def _step(self, mover: _Mover, now: Descent, *, whole: bool) -> None:
         state, own = self.state, slice(mover.first, mover.last)
+        if self.request.rests_before(state.step, len(state.positions)):
+            state.rest()
         after = np.empty_like(state.positions)
         mover.move(state.positions, now, Motion(state.velocities[own], state.gains[own]), after[own])
         self._exchange(after)

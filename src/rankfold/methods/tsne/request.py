@@ -78,6 +78,16 @@ class TsneRequest:
         exaggeration = self.exaggeration_of(step)
         return max(LEAST_RATE, rows / exaggeration if exaggeration > 0 else float(rows))
 
+    def rests_before(self, step: int, rows: int) -> bool:
+        """Whether the descent begins anew before a step, as in scikit-learn: the first one after early steps.
+
+        Steps longer than rows over exaggeration swing from side to side, which leaves gains near their least.
+        Of more rows the descent goes on as it moves, as in openTSNE.
+        """
+        if not step or step != self.early_exaggeration_iter:
+            return False
+        return self.rate_of(step - 1, rows) * self.early_exaggeration > rows
+
     def momentum_of(self, step: int) -> float:
         """Of a step."""
         return self.initial_momentum if step < self.early_exaggeration_iter else self.final_momentum
