@@ -20,8 +20,8 @@ __all__ = ["neighbors", "pca"]
 
 Array = npt.NDArray[Any]
 
-TOL = 1e-6
-"""Estimated relative error of singular values, near what ARPACK leaves of float32."""
+TOL = 1e-8
+"""Estimated relative error of singular values: vectors of values that lie close are then off by some 1e-6."""
 
 ROUNDING = "rounding errors of float32 products"
 """What a warning says of estimates that no more passes would bring below ``TOL``."""

@@ -108,10 +108,10 @@ def test_a_layout_is_where_scanpy_draws_it(file: Path) -> None:
     assert set(after.obsm) == {"X_umap", "again"} and set(after.uns) == {"umap", "again", "rankfold"}
     np.testing.assert_array_equal(after.obsm["X_umap"], result.embedding[:])
     assert after.uns["umap"]["params"]["min_dist"] == 0.1
-    for make, name in ((rf.spectral, "X_spectral"), (rf.diffusion_map, "X_diffmap"), (rf.isomap, "X_isomap")):
+    for make in (rf.spectral, rf.diffusion_map, rf.isomap):
         other = make(rf.knn(x, 20))
         other.to_anndata(file)
-        np.testing.assert_array_equal(_read(file).obsm[name], other.embedding[:])
+        np.testing.assert_array_equal(_read(file).obsm[f"X_{make.__name__}"], other.embedding[:])
     with pytest.raises(InputError, match="has 300 observations, but the result is of a matrix with 299"):
         rf.umap(rf.knn(x[1:], 6), n_epochs=5).to_anndata(file)
 
@@ -171,11 +171,17 @@ def test_scanpy_goes_on_with_a_file(file: Path) -> None:
     scanpy = pytest.importorskip("scanpy")
     result = rf.pca(_read(file).X, 4)
     result.to_anndata(file)
-    rf.knn(result.scores[:], 9).to_anndata(file)
+    lists = rf.knn(result.scores[:], 9)
+    lists.to_anndata(file)
+    rf.diffusion_map(lists, n_components=3).to_anndata(
+        file
+    )  # which must not stand where scanpy's is looked for
     adata = _read(file)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         scanpy.tl.diffmap(adata, n_comps=4)
+        adata.uns["iroot"] = 0
+        scanpy.tl.dpt(adata, n_dcs=3)
         scanpy.pp.neighbors(adata, n_pcs=3, key_added="again")
     assert adata.obsm["X_diffmap"].shape == (300, 4)
 

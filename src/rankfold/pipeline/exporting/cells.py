@@ -11,7 +11,7 @@ knn    ``obsp["distances"]``,                                        ``uns["neig
 umap   ``obsm["X_umap"]``                                            ``uns["umap"]``
 tsne   ``obsm["X_tsne"]``                                            ``uns["tsne"]``
 others ``obsm["X_spectral"]``,                                       ``uns["spectral"]``, and so on
-       ``"X_diffmap"``, ``"X_isomap"``
+       ``"X_diffusion_map"``, and so on
 kmeans ``obs["kmeans"]``, categories                                 ``uns["kmeans"]``
 ====== ============================== ============================== =================================
 
@@ -76,10 +76,13 @@ PICTURES = {
     "umap": "X_umap",
     "tsne": "X_tsne",
     "spectral": "X_spectral",
-    "diffusion_map": "X_diffmap",
+    "diffusion_map": "X_diffusion_map",
     "isomap": "X_isomap",
 }
-"""Where coordinates in few dimensions go, for the observations alone."""
+"""Where coordinates in few dimensions go, for the observations alone.
+
+Not ``"X_diffmap"``: of that scanpy takes the first column for the steady state, and asks for eigenvalues beside it.
+"""
 
 ROWS = {"pca": "scores", "svd": "U", "nmf": "W"}
 COLUMNS = {"pca": "components", "svd": "Vt", "nmf": "H"}
