@@ -12,6 +12,7 @@ import scipy.sparse
 from reference import to_zarr
 from sklearn import decomposition
 
+from rankfold import estimators
 from rankfold.estimators import (
     NMF,
     PCA,
@@ -139,6 +140,37 @@ def test_frames_come_out_with_names(tmp_path: Path, make: str, kind: str, contai
         if container == "pandas" and kind != "polars":
             assert list(frame.index) == ROWS
     np.testing.assert_allclose(np.asarray(frames[0]), np.asarray(frames[1]), atol=1e-5)
+
+
+def transformers() -> list[str]:
+    """Estimators that may give frames; graphs of neighbors are sparse, which scikit-learn refuses."""
+    names = [name for name in estimators.__all__ if hasattr(getattr(estimators, name), "set_output")]
+    return [name for name in names if not name.endswith("NeighborsTransformer")]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", transformers())
+def test_each_transformer_gives_frames(tmp_path: Path, make: str) -> None:
+    frame = named("pandas", tmp_path)
+    settings = {
+        "n_components": 2,
+        "random_state": 0,
+        "max_iter": 250,
+        "perplexity": 5,
+        "n_epochs": 20,
+        "tol": 0.01,
+    }
+    for container in ("pandas", "polars"):
+        pytest.importorskip(container)
+        estimator = getattr(estimators, make)()
+        known = estimator.get_params()
+        estimator.set_params(**{name: value for name, value in settings.items() if name in known})
+        estimator.set_output(transform=container)
+        frames = [estimator.fit_transform(frame), estimator.fit(frame).transform(frame)]
+        for found in frames:
+            assert type(found).__module__.startswith(container)
+            assert list(found.columns) == list(estimator.get_feature_names_out())
+            assert container == "polars" or list(found.index) == ROWS
 
 
 @pytest.mark.parametrize("make", ["PCA", "IncrementalPCA"])

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 from sklearn import cluster
-from sklearn.base import _fit_context
+from sklearn.base import TransformerMixin, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -29,8 +29,12 @@ STARTS = {"k-means++": "k-means||", "random": "sample"}
 DTYPES = [np.float64, np.float32]
 
 
-class CentersOfSamples:
-    """What estimators share that find centers."""
+class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
+    """What estimators share that find centers.
+
+    A ``TransformerMixin``, since scikit-learn makes frames of what ``transform`` gives only where the class
+    that defines it is one.
+    """
 
     n_clusters: int
     init: Any
