@@ -187,11 +187,108 @@ def test_frames_of_dask() -> None:
 def test_objects_of_arrow_are_answered_with_how_they_become_arrays() -> None:
     arrow = pytest.importorskip("pyarrow")
     for given, words in (
-        (arrow.table({"a": [1.0]}), r"cannot read a pyarrow\.Table; pass x\.to_pandas\(\), or"),
+        (arrow.array([1.0]), r"cannot read a pyarrow\.DoubleArray; pass x\.to_pandas\(\), or"),
         (arrow.Tensor.from_numpy(np.eye(2)), r"cannot read a pyarrow\.Tensor; pass x\.to_numpy\(\), or"),
     ):
         with pytest.raises(InputError, match=words):
             open_source(given)
+
+
+def lists_of(kind: str, x: Any) -> Any:
+    """A matrix as a column of lists."""
+    library, _, kind = kind.partition(" ")
+    module = pytest.importorskip(library)
+    if library == "pandas":
+        column = module.Series([row.tolist() for row in x] if kind == "lists" else list(x), name="emb")
+        return column.to_frame() if kind == "frame" else column
+    if library == "polars":
+        frame = module.DataFrame({"emb": x if kind == "array" else list(x)})
+        return frame["emb"] if kind == "series" else frame
+    if kind == "large":
+        return module.table({"emb": module.array(list(x), module.large_list(module.float64()))})
+    if kind in ("array", "fixed"):
+        parts = module.array(list(x), module.list_(module.float64(), 4 if kind == "fixed" else -1))
+        return parts if kind == "array" else module.table({"emb": parts})
+    if kind == "tensor":
+        return module.table({"emb": module.FixedShapeTensorArray.from_numpy_ndarray(x)})
+    return module.concat_tables([module.table({"emb": list(x[:2])}), module.table({"emb": list(x[2:])})])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("pandas series", "pandas lists", "pandas frame", "polars series", "polars frame", "polars array"),
+        *("pyarrow table", "pyarrow large", "pyarrow fixed", "pyarrow tensor", "pyarrow array"),
+    ],
+)
+def test_a_column_of_lists_is_a_matrix(kind: str) -> None:
+    x = np.random.default_rng(0).standard_normal((7, 4))
+    np.testing.assert_array_equal(whole(lists_of(kind, x)), x)
+    np.testing.assert_array_equal(rf.pca(lists_of(kind, x), 2).scores[...], rf.pca(x, 2).scores[...])
+
+
+def test_a_column_of_lists_keeps_its_type_its_gaps_and_the_names_of_its_rows() -> None:
+    pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    lists = [[1, None], [3, 4]]
+    for column in (pd.Series(lists), pl.Series(lists), pa.array(lists)):
+        np.testing.assert_array_equal(whole(column), [[1, np.nan], [3, 4]])
+    truth = [[True, None], [False, True]]
+    for column in (pd.Series(truth), pl.Series(truth), pa.array(truth)):
+        np.testing.assert_array_equal(whole(column), [[1, np.nan], [0, 1]])
+    x = np.ones((2, 3), np.float32)
+    assert open_source(pd.Series(list(x))).dtype == np.float32
+    named = open_source(pd.Series(list(x), ["a", "b"]))
+    assert names_of(named, 0).labels.tolist() == ["a", "b"]  # type: ignore[union-attr]
+    for frame in (pd, pl):
+        chosen = open_source(frame.DataFrame({"id": ["a", "b"], "emb": list(x)}), index_col="id")
+        assert chosen.shape == (2, 3) and names_of(chosen, 0).labels.tolist() == ["a", "b"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("lists", "message"),
+    [
+        ([[1, 2], [3, 4], [5]], "column 'emb' has a list of 1 numbers at row 2, where the first list has 2"),
+        ([None, [3, 4]], "column 'emb' has no list at row 0, where the first list has 2"),
+        ([["a", "b"], ["c", "d"]], "column 'emb' has no list"),
+        ([[2**60 + 1, None], [1, 2]], "column 'emb' .*1152921504606846977"),
+        ([[], []], "column 'emb' has no list with numbers in it"),
+    ],
+)
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_lists_that_are_no_rows_are_named(library: str, lists: Any, message: str) -> None:
+    module = pytest.importorskip(library)
+    table = (module.table if library == "pyarrow" else module.DataFrame)({"emb": lists})
+    with pytest.raises(RankfoldError, match=message):
+        open_source(table)
+
+
+def test_a_cell_that_is_no_list_of_numbers_is_named() -> None:
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    for cell, words in (("abc", "but 'abc'"), (np.eye(2), "shape"), (["a", 1], "but "), ([1j, 2], "but ")):
+        with pytest.raises(RankfoldError, match=f"column 'emb' has no list of numbers at row 1, .*{words}"):
+            open_source(pd.Series([[1, 2], cell], name="emb"))
+    with pytest.raises(RankfoldError, match="no lists of numbers, but of Array"):
+        open_source(pl.DataFrame({"emb": np.zeros((2, 2, 2))}))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_column_of_lists_among_others_is_answered_with_how_to_take_it(library: str) -> None:
+    module = pytest.importorskip(library)
+    make = module.table if library == "pyarrow" else module.DataFrame
+    x = make({"n": [1.0, 2.0], "emb": [[1, 2], [3, 4]]})
+    with pytest.raises(InputError, match=r"Lists of one length are a matrix .*: pass x\['emb'\]"):
+        open_source(x)
+    np.testing.assert_array_equal(whole(x["emb"]), [[1, 2], [3, 4]])
+
+
+def test_tables_of_arrow() -> None:
+    arrow, pd = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
+    x = arrow.table({"a": [1, None, 3], "b": [0.5, 1.5, 2.5], "c": [True, False, True]})
+    np.testing.assert_array_equal(whole(x), [[1, 0.5, 1], [np.nan, 1.5, 0], [3, 2.5, 1]])
+    np.testing.assert_array_equal(whole(x.to_batches()[0]), whole(x))
+    assert names_of(open_source(x), 1).labels.tolist() == ["a", "b", "c"]  # type: ignore[union-attr]
+    named = arrow.Table.from_pandas(pd.DataFrame(np.eye(2), ["p", "q"], ["a", "b"]))
+    assert names_of(open_source(named), 0).labels.tolist() == ["p", "q"]  # type: ignore[union-attr]
 
 
 def test_objects_of_h5py(tmp_path: Path) -> None:

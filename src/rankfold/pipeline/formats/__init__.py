@@ -3,6 +3,7 @@
     locate     STORE::array, or what is there
     arrays     NumPy and SciPy arrays, lists, tensors, AnnData objects
     frames     frames of pandas, polars and Dask
+    vectors    columns of lists in memory, tables of Arrow
     zarr       Zarr arrays in a folder
     csr        sparse groups in Zarr
     remote     Zarr in object stores
@@ -91,6 +92,7 @@ from rankfold.pipeline.formats.series import series
 from rankfold.pipeline.formats.tables.options import name_rows
 from rankfold.pipeline.formats.tables.several import TABLE_ENDINGS, is_table_file, table_paths
 from rankfold.pipeline.formats.tables.source import table_source
+from rankfold.pipeline.formats.vectors import array_of_vectors, frame_of_arrow, is_arrow, vector_column
 from rankfold.pipeline.formats.zarr.layout import matrix_at, matrix_of
 from rankfold.pipeline.prepare.chosen_columns import choose_columns
 from rankfold.pipeline.prepare.given_weights import Coslat
@@ -163,7 +165,8 @@ def open_source(
         ``.bed`` (PLINK 1), HDF5 or netCDF file (``FILE.nc::variable``), a table of up to 32 MiB of numbers
         (``.csv``, ``.tsv``, ``.txt``, ``.parquet``), a list of rows, a NumPy, SciPy, Zarr, Dask or xarray
         array, a tensor of PyTorch on the CPU, an h5py dataset, a pandas, polars or Dask DataFrame of numbers,
-        an AnnData object (its X), a ``Source``. Several files are one matrix, rows of one below those of the
+        a table of pyarrow, a column of lists of one length (a Series, or the only column of a frame), an
+        AnnData object (its X), a ``Source``. Several files are one matrix, rows of one below those of the
         other: a list of paths, or a name with ``*`` (``"days-*.nc::t2m"``), sorted.
     missing_chunks : {"fill", "error"}
         What a Zarr or HDF5 chunk, or an inner chunk of a shard, is that the store does not hold: its fill
@@ -384,10 +387,14 @@ def _table(x: object, rows: Rows, numeric: bool, index_col: str | None) -> Sourc
         _refuse_axes(locations[0], rows)
         name = _name_of_several(locations)
         return table_source(name, locations, numeric=numeric, index_col=index_col)
-    module = _library(x)
+    x = frame_of_arrow(x) if is_arrow(x) else x
     if not is_frame(x):
         return None
     frame, names = split_names(x, index_col)
+    if (column := vector_column(frame)) is not None:
+        array = array_of_vectors(column)
+        return _named(_of_numpy(array, rows), axes_of_frame(column, array.shape, names))
+    module = _library(x)
     frame = numeric_frame(frame) if numeric else frame
     if module == "dask":
         blocks = dask_array_of_frame(frame)

@@ -22,6 +22,7 @@ from rankfold.pipeline.formats.arrays import axes_of
 from rankfold.pipeline.formats.tables.columns import MOST_COLUMNS, index_names
 from rankfold.pipeline.formats.tables.options import ReadOptions, choose_columns, name_rows
 from rankfold.pipeline.formats.tables.row_names import RowNames, texts_of_values
+from rankfold.pipeline.formats.vectors import holds_lists
 
 LOG = logging.getLogger("rankfold")
 
@@ -82,8 +83,8 @@ def numeric_frame(frame: Any) -> Any:
         return frame
     kept = list(dict.fromkeys(name for name in frame.columns if name not in wrong))
     if not kept:
-        raise InputError(f"no column holds numbers: {_in_words(wrong)}")
-    LOG.warning("left out: %s", _in_words(wrong))
+        raise InputError(f"no column holds numbers: {_in_words(wrong)}{_way_to_lists(frame, wrong)}")
+    LOG.warning("left out: %s%s", _in_words(wrong), _way_to_lists(frame, wrong))
     return frame[kept]
 
 
@@ -135,8 +136,16 @@ def _require_all_numbers(frame: Any) -> None:
         raise InputError(
             f"{_in_words(wrong)}; supported are {SUPPORTED_DTYPES}.{named} Keep columns of numbers alone "
             f"with rankfold.open(x, numeric=True), leave {it} out, as x.drop(columns={[*wrong]!r}), or "
-            "convert"
+            f"convert{_way_to_lists(frame, wrong)}"
         )
+
+
+def _way_to_lists(frame: Any, wrong: dict[Any, Any]) -> str:
+    """How to take the first column of lists of a frame, where there is one."""
+    names = () if _library(frame) == "dask" else tuple(wrong)
+    lists = (name for name in names if list(frame.columns).count(name) == 1 and holds_lists(frame[name]))
+    name = next(lists, None)
+    return "" if name is None else f". Lists of one length are a matrix by themselves: pass x[{name!r}]"
 
 
 def _in_words(columns: dict[Any, Any]) -> str:
@@ -190,15 +199,16 @@ def _names_in(column: Any) -> list[str]:
 def axes_of_frame(frame: Any, shape: tuple[int, ...], names: Axis | None = None) -> tuple[Axis, Axis]:
     """Index and columns of a frame, with their names; numbers that pandas counts by itself name nothing.
 
-    The index of a Dask frame is not computed. ``names`` are the rows with names of a column.
+    The index of a Dask frame is not computed. ``names`` are the rows with names of a column. Columns of a
+    Series of lists are counted.
     """
-    index, columns = getattr(frame, "index", None), frame.columns
+    index, columns = getattr(frame, "index", None), getattr(frame, "columns", None)
     given = [
         None if _library(frame) in ("dask", "polars") else labels_of_index(index),
-        labels_of_index(columns),
+        None if columns is None else labels_of_index(columns),
     ]
-    titles = [
-        each.name if isinstance(getattr(each, "name", None), str) else usual
+    titles: list[str] = [
+        name if isinstance(name := getattr(each, "name", None), str) else usual
         for each, usual in zip((index, columns), ("row", "column"), strict=True)
     ]
     row, column = (
@@ -211,7 +221,8 @@ def axes_of_frame(frame: Any, shape: tuple[int, ...], names: Axis | None = None)
 def array_of_polars(frame: Any) -> npt.NDArray[Any]:
     """The numbers of a polars frame in a type that holds all its columns; missing ones are NaN."""
     if type(frame).__name__ != "DataFrame":
-        raise InputError(f"cannot read a polars {type(frame).__name__}; pass a DataFrame, as x.collect()")
+        way = "x.collect()" if hasattr(frame, "collect") else "x.to_frame()"
+        raise InputError(f"cannot read a polars {type(frame).__name__}; pass a DataFrame, as {way}")
     _require_all_numbers(frame)
     if not frame.width:
         raise InputError("the DataFrame has no columns: a matrix without columns cannot be reduced")

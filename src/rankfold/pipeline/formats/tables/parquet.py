@@ -198,7 +198,7 @@ def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> Par
         names = [schema.names[i] for i in choose_columns(schema.names, options, path)]
         if options.index_col is not None:
             kind = schema.field(options.index_col).type
-            if hasattr(_storage(kind), "num_fields") and _storage(kind).num_fields:
+            if hasattr(storage_of(kind), "num_fields") and storage_of(kind).num_fields:
                 raise InputError(f"{path}: column {options.index_col!r} holds {kind}, which names no rows")
             title = "row" if INDEX_NAME.fullmatch(options.index_col) else options.index_col
             row_names = RowNames(options.index_col, path, title=title, because=because if by_itself else "")
@@ -233,7 +233,7 @@ def _reader_of(
             ]:
                 notes = (*notes, left_out_of(each, extra, paths[0]))
             if place == 0:
-                is_vector = len(names) == 1 and _is_list(schema.field(names[0]).type)
+                is_vector = len(names) == 1 and is_list(schema.field(names[0]).type)
             types += _types(path, each, file, names, is_vector=is_vector)
             lacks = lacks or _has_missing(file.metadata, names)
             if place == 0 and is_vector:
@@ -274,7 +274,7 @@ def _look(paths: Sequence[str], names: Sequence[str]) -> Look:
                 kinds.setdefault(name, str(kind))
                 if _type(kind) is None and name not in obstacles:
                     obstacles[name] = str(kind) + _first_value(file, name, kind)
-                    if _is_list(kind) and _type(_storage(kind).value_type) is not None:
+                    if is_list(kind) and _type(storage_of(kind).value_type) is not None:
                         vectors[name] = _length(file, schema.field(name))
     columns = tuple(
         TableColumn(name, kinds[name], obstacles.get(name), vectors.get(name, 0)) for name in names
@@ -311,9 +311,9 @@ def _types(
     """Types of numbers of columns of a file."""
     schema, found, wrong = file.schema_arrow, [], []
     for each in map(schema.field, names):
-        of_lists = is_vector and _is_list(each.type)
+        of_lists = is_vector and is_list(each.type)
         kind = (
-            _type(_storage(each.type).value_type if of_lists else each.type)
+            _type(storage_of(each.type).value_type if of_lists else each.type)
             if of_lists == is_vector
             else None
         )
@@ -340,13 +340,14 @@ def open_parquet(path: str, buffer_bytes: int) -> Iterator[Any]:
         raise ChunkError(f"{path} is not a whole Parquet file: {error}. Restore the file") from error
 
 
-def _storage(kind: Any) -> Any:
+def storage_of(kind: Any) -> Any:
     """What a type is stored as, where it is an extension of another one, such as tensors of one shape."""
     return getattr(kind, "storage_type", kind)
 
 
-def _is_list(kind: Any) -> bool:
-    return str(_storage(kind)).startswith(("list<", "fixed_size_list<", "large_list<"))
+def is_list(kind: Any) -> bool:
+    """Whether a type of Arrow is one of lists, or of tensors, which are stored as such."""
+    return str(storage_of(kind)).startswith(("list<", "fixed_size_list<", "large_list<"))
 
 
 def _type(kind: Any) -> np.dtype[Any] | None:
@@ -362,14 +363,14 @@ def _type(kind: Any) -> np.dtype[Any] | None:
 def _no_numbers(location: str, path: str, file: Any, fields: Sequence[Any]) -> Exception:
     """The error for columns that hold no numbers, all at once, each with its first value."""
     place = location.partition("::")[0]
-    lists = [each for each in fields if _is_list(each.type)]
+    lists = [each for each in fields if is_list(each.type)]
     if len(lists) == len(fields) == 1:
         name = lists[0].name
         return InputError(
             f"{path}: column {name!r} holds lists ({lists[0].type}), which is a matrix by itself. Take it "
             f"alone: {place}::{name}"
         )
-    vectors = [each.name for each in file.schema_arrow if _is_list(each.type)]
+    vectors = [each.name for each in file.schema_arrow if is_list(each.type)]
     other = f", or take the column of lists alone: {place}::{vectors[0]}" if vectors else ""
     names = [each.name for each in fields]
     words = [
@@ -386,7 +387,7 @@ def _no_numbers(location: str, path: str, file: Any, fields: Sequence[Any]) -> E
 
 def _first_value(file: Any, name: str, kind: Any) -> str:
     """Words for the first value of a column, where it is short."""
-    if _is_list(kind):
+    if is_list(kind):
         return ""
     batch = next(file.iter_batches(batch_size=1, columns=[name], use_threads=False), None)
     return f", its first value is {cut(repr(batch.column(0)[0].as_py()))}" if batch and batch.num_rows else ""
@@ -394,7 +395,7 @@ def _first_value(file: Any, name: str, kind: Any) -> str:
 
 def _length(file: Any, field_: Any) -> int:
     """Length of the lists of a column, by its type or by the first that is there."""
-    kind = _storage(field_.type)
+    kind = storage_of(field_.type)
     if str(kind).startswith("fixed_size_list<"):
         return int(kind.list_size)
     for batch in file.iter_batches(batch_size=1, columns=[field_.name], use_threads=False):
