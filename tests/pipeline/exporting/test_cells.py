@@ -122,7 +122,8 @@ def test_clusters_are_a_column_of_categories(file: Path) -> None:
     result = rf.kmeans(adata[10:], 12, seed=0)
     result.to_anndata(file)
     with pytest.raises(OutputError, match="obs/kmeans, uns/kmeans are there already"):
-        result.to_anndata(file)
+        rf.kmeans(adata[10:], 11, seed=0).to_anndata(file)
+    result.to_anndata(file)
     result.to_anndata(file, overwrite=True)
     result.to_anndata(adata, key_added="groups")
     after = _read(file)
@@ -387,6 +388,23 @@ def test_what_is_there_is_replaced_only_when_asked(file: Path) -> None:
     with pytest.raises(OutputError, match="are there already"):
         rf.pca(x, 5).to_anndata(adata)
     assert adata.obsm["X_pca"].shape == (300, 4)
+
+
+def test_the_same_result_is_there_already_unless_somebody_has_changed_it(file: Path) -> None:
+    x = _read(file).X
+    for make in (lambda: rf.pca(x, 4), lambda: rf.kmeans(x, 4), lambda: rf.knn(x, 5)):
+        result = make()
+        first = cell_files.write_into(file, result, None, overwrite=False, in_place=False)
+        again = cell_files.write_into(file, result, None, overwrite=False, in_place=False)
+        assert not first.already_there and again == (first.elements, True)
+        assert result.to_anndata(file) == file
+    result = rf.pca(x, 4)
+    result.to_anndata(file, key_added="mine")
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(file, "r+") if file.suffix == ".h5ad" else contextlib.nullcontext(zarr.open(file)) as root:
+        root["obsm/mine"][0] = 7
+    with pytest.raises(OutputError, match="obsm/mine, uns/mine are there already"):
+        result.to_anndata(file, key_added="mine")
 
 
 def test_wrong_uses_are_told_in_one_sentence(file: Path, tmp_path: Path) -> None:

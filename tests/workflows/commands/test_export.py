@@ -29,9 +29,14 @@ def test_a_result_goes_into_a_file(tmp_path: Path, result: Path) -> None:
     written = "varm['PCs'], obsm['X_pca'], uns['pca'], uns['rankfold']['pca']"
     assert run.exit_code == 0
     assert run.stdout == f"{file}: pca of array float32 (50, 8) added as {written}\n"
+    before = file.stat().st_mtime_ns
+    run = rankfold("export", result, "--into", file)
+    assert run.exit_code == 0 and file.stat().st_mtime_ns == before
+    assert run.stdout == f"{file}: pca of array float32 (50, 8) already there as {written}\n"
     run = rankfold("export", result, "--into", file, "--key-added", "mine", "--json")
     elements = ["varm/mine", "obsm/mine", "uns/mine", "uns/rankfold/mine"]
-    assert json.loads(run.stdout) == {"result": str(result), "into": str(file), "elements": elements}
+    facts = {"result": str(result), "into": str(file), "elements": elements}
+    assert json.loads(run.stdout) == {**facts, "already_done": False}
     assert set(anndata.read_h5ad(file).obsm) == {"X_pca", "mine"}
     run = rankfold("export", result, "--into", tmp_path / "r.nc")
     assert run.exit_code == 0 and (tmp_path / "r.nc").exists()
@@ -48,4 +53,5 @@ def test_wrong_uses_change_nothing(tmp_path: Path, result: Path) -> None:
     refused(tmp_path, 2, "--physical is for .nc files", "export", result, "--into", file, "--physical")
     refused(tmp_path, 2, "are for files of AnnData", "export", result, "--into", "r.nc", "--key-added", "k")
     assert rankfold("export", result, "--into", file).exit_code == 0
-    refused(tmp_path, 2, "obsm/X_pca, uns/pca are there already", "export", result, "--into", file)
+    other = rf.pca(np.random.default_rng(1).random((50, 8)), 2, out=tmp_path / "other.zarr").path
+    refused(tmp_path, 2, "obsm/X_pca, uns/pca are there already", "export", other, "--into", file)

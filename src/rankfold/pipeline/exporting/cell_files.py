@@ -42,9 +42,17 @@ Elements = Callable[[Cells], Mapping[str, Any]]
 """Elements for an object of so many observations and variables."""
 
 
-def write_into(
-    path: Path, result: Outcome, key: str | None, *, overwrite: bool, in_place: bool
-) -> tuple[str, ...]:
+class Added(NamedTuple):
+    """Elements of a result in a file."""
+
+    elements: tuple[str, ...]
+    """Such as ``obsm/X_pca``."""
+
+    already_there: bool = False
+    """Whether an earlier call wrote them, so that nothing was left to do."""
+
+
+def write_into(path: Path, result: Outcome, key: str | None, *, overwrite: bool, in_place: bool) -> Added:
     """Add a result to a file or store.
 
     Parameters
@@ -54,14 +62,14 @@ def write_into(
     result, key
         See ``cells_of``.
     overwrite : bool
-        Whether elements of these names are replaced.
+        Whether elements of these names are replaced; those of the same result are left as they are without.
     in_place : bool
         Whether a file is changed where it lies, without a copy: a kill may then leave it damaged.
 
     Returns
     -------
-    tuple of str
-        Elements that were written, such as ``obsm/X_pca``.
+    Added
+        Elements that were written, or were there.
 
     Raises
     ------
@@ -155,6 +163,14 @@ def _held(root: Any, key: str, paths: Sequence[str]) -> Held:
     return Held(None if claim is None else claim.digest, present, changed)
 
 
+def _is_written(root: Any, elements: Mapping[str, Any]) -> bool:
+    """Whether these elements are there, of the same result and as rankfold wrote them."""
+    (facts,) = (name for name in elements if name.startswith(FACTS))
+    held = _held(root, facts.removeprefix(FACTS), sorted(elements))
+    same = Claim.of(_look(root, facts)) == Claim.of(elements[facts])
+    return same and set(elements) <= held.present and not held.changed
+
+
 def _require_ours(root: Any, elements: Mapping[str, Any], path: Path) -> None:
     """Raise ``OutputError`` for elements that no result of ours has put there, or that have changed since."""
     (key,) = (name.removeprefix(FACTS) for name in elements if name.startswith(FACTS))
@@ -181,20 +197,22 @@ def _reading(path: Path) -> Iterator[Any]:
 # HDF5 ---------------------------------------------------------------------------------------------
 
 
-def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_place: bool) -> tuple[str, ...]:
+def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_place: bool) -> Added:
     if in_place:
         close(path)
     with _locked(path, os.O_RDWR, fcntl.LOCK_EX if in_place else fcntl.LOCK_SH):
         unlocked = {"locking": False} if in_place else {}  # HDF5 would wait for our own lock
         with _opened(path, "r", **unlocked) as file:
             found = elements(_cells_in(file, str(path)))
+            if not overwrite and _is_written(file, found):
+                return Added(tuple(found), already_there=True)
             require_free(found, lambda part, name: part in file and name in file[part], overwrite=overwrite)
             _require_ours(file, found, path)
         if in_place:
             with _opened(path, "r+", locking=False) as file:
                 _write_elements(file, found)
             flush(path)
-            return tuple(found)
+            return Added(tuple(found))
         copy = path.with_name(f".{path.name}{WORK}")
         _require_room(path)
         with _locked(copy, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX):
@@ -207,7 +225,7 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
                 rename_durably(copy, path)
             finally:
                 remove(copy)
-    return tuple(found)
+    return Added(tuple(found))
 
 
 @contextlib.contextmanager
@@ -251,7 +269,7 @@ def _require_room(path: Path) -> None:
 # Zarr ---------------------------------------------------------------------------------------------
 
 
-def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> tuple[str, ...]:
+def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Added:
     import zarr
 
     from rankfold.pipeline.chunks.regular_store import RegularStore
@@ -260,6 +278,8 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> tup
         raise InputError(f"{path} is no Zarr group, so AnnData did not write it")
     root = zarr.open_group(RegularStore(path), mode="r+", use_consolidated=False)
     found = elements(_cells_in(root, str(path)))
+    if not overwrite and _is_written(root, found):
+        return Added(tuple(found), already_there=True)
     require_free(found, lambda part, name: f"{part}/{name}" in root, overwrite=overwrite)
     _require_ours(root, found, path)
     work = path / WORK
@@ -278,7 +298,7 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> tup
     if _is_consolidated(path):
         zarr.consolidate_metadata(RegularStore(path), zarr_format=root.metadata.zarr_format)
         flush(path)
-    return tuple(found)
+    return Added(tuple(found))
 
 
 def _replace(source: Path, target: Path, work: Path) -> None:

@@ -35,7 +35,8 @@ class Exports:
         key_added : str, optional
             In place of ``X_pca``, ``PCs``, ``pca``, and the like.
         overwrite : bool
-            Whether elements of these names are replaced.
+            Whether elements of these names are replaced. In a file or store those of the same result are left
+            as they are without.
         in_place : bool
             Whether a ``.h5ad`` file is changed where it lies. By default a copy is, which takes its name when
             it is whole, so that a kill leaves the file as it was.

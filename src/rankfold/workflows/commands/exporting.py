@@ -49,7 +49,7 @@ def export(
     from rankfold.pipeline.exporting.cell_files import subscripted, write_into
     from rankfold.pipeline.exporting.frames import TABLES
 
-    elements: tuple[str, ...] = ()
+    elements, already_there = tuple[str, ...](), False
     found = rankfold.open_result(result)
     if array is not None and into.suffix not in TABLES:
         raise InputError(f"--array is for {' and '.join(TABLES)} files, and {into} is none")
@@ -67,10 +67,11 @@ def export(
         option = "--physical" if like is None else "--like"
         raise InputError(f"{option} is for .nc files, and {into} is none")
     else:
-        elements = write_into(into, found, key_added, overwrite=overwrite, in_place=in_place)
-        made, done = into, f"added as {', '.join(map(subscripted, elements))}"
+        elements, already_there = write_into(into, found, key_added, overwrite=overwrite, in_place=in_place)
+        how = "already there" if already_there else "added"
+        made, done = into, f"{how} as {', '.join(map(subscripted, elements))}"
     if as_json:
-        facts = {"elements": elements} if elements else {}
+        facts = {"elements": elements, "already_done": already_there} if elements else {}
         say(json_text({"result": str(result), "into": str(made), **facts}))
         return
     say(f"{made}: {found.attrs['kind']} of {found.attrs['input']['name']} {done}")
