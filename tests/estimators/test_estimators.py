@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,15 @@ from sklearn import decomposition
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rankfold as rf
-from rankfold.estimators import NMF, PCA, IncrementalPCA, MiniBatchNMF, TruncatedSVD
+from rankfold.estimators import (
+    NMF,
+    PCA,
+    IncrementalPCA,
+    MiniBatchNMF,
+    TruncatedSVD,
+)
+from rankfold.estimators.embeddings.eigenmaps import WORDS
+from rankfold.estimators.samples import in_own_words, words_of_components
 
 SHARED = ("mean_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "noise_variance_")
 
@@ -317,3 +327,44 @@ def test_samples_in_a_plane_have_no_density_to_score_by(k: int) -> None:
     x = np.random.default_rng(2).standard_normal((50, 2)) @ np.ones((2, 4))
     with pytest.raises(ValueError, match=r"no variance in 3 of 4 dimensions"):
         PCA(k).fit(x).score(x)
+
+
+@pytest.mark.filterwarnings("always")
+@pytest.mark.parametrize(
+    ("make", "parameter"),
+    [
+        (lambda: NMF(3, max_iter=2, tol=1e-12, random_state=0), "iterations 2 reached. Increase it"),
+        (
+            lambda: PCA(3, svd_solver="randomized", iterated_power=1, tol=1e-13),
+            "allow more with iterated_power=, or raise tol",
+        ),
+        (lambda: TruncatedSVD(3, n_iter=1, tol=1e-13), "allow more with n_iter=, or raise tol"),
+    ],
+    ids=["NMF", "PCA", "TruncatedSVD"],
+)
+def test_warnings_name_parameters_of_the_estimator(
+    make: Any, parameter: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    make().fit(np.random.default_rng(0).random((300, 40)))
+    said = [str(each.message) for each in recwarn]
+    assert any(parameter in each for each in said), said
+    assert not any("passes=" in each for each in said)
+
+
+@pytest.mark.filterwarnings("always")
+@pytest.mark.parametrize(
+    ("words", "said", "expected"),
+    [
+        (
+            words_of_components(None),
+            "after 9 passes: allow more with passes=, take solver='gram' or tsqr, or raise tol",
+            "after 9 passes: take svd_solver='covariance_eigh' or 'full', or raise tol",
+        ),
+        (words_of_components(None), "allow more with passes=, or raise tol", "raise tol"),
+        (words_of_components("n_iter"), "allow more with passes=, or", "allow more with n_iter=, or"),
+        (WORDS, "allow more passes, or a larger tol", "give a larger tol"),
+    ],
+)
+def test_arguments_of_functions_become_parameters(words: Any, said: str, expected: str) -> None:
+    with pytest.warns(rf.RankfoldWarning, match=f"^{re.escape(expected)}$"), in_own_words(words):
+        warnings.warn(said, rf.RankfoldWarning, stacklevel=1)

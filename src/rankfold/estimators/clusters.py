@@ -107,11 +107,11 @@ class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit to samples in rows, and their clusters; ``y`` is ignored."""
-        return self.fit(X, sample_weight=sample_weight).labels_  # type: ignore[attr-defined]
+        return self.fit(X, sample_weight=sample_weight).labels_
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Fit to samples in rows, and their distances from all centers; ``y`` is ignored."""
-        return self.fit(X, sample_weight=sample_weight).transform(X)  # type: ignore[attr-defined]
+        return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def predict(self, X: Any) -> Any:
         """The nearest center of each sample."""
@@ -120,7 +120,7 @@ class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
     def transform(self, X: Any) -> Any:
         """(m, k) distances of samples in memory from all centers."""
         self._require_memory(X)
-        X = self._check_test_data(X)  # type: ignore[attr-defined]
+        X = self._check_test_data(X)
         centers, out = self.cluster_centers_, np.empty((X.shape[0], len(self.cluster_centers_)), X.dtype)
         out[...] = cluster._kmeans.euclidean_distances(X, centers.astype(X.dtype))
         return out

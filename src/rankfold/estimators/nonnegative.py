@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative, valida
 
 import rankfold
 from rankfold.estimators.labels import labeled
-from rankfold.estimators.samples import forget_names, is_large, require_plain_output
+from rankfold.estimators.samples import MORE_PASSES, forget_names, is_large, require_plain_output
 from rankfold.methods.nmf.row_solvers import Pivoting
 
 FROBENIUS, KULLBACK_LEIBLER = 2, 1
@@ -148,20 +148,22 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
         start = self._start(x, W, H)
         if self._n_components == "auto":
             self._n_components = x.shape[1]
-        self.result_ = rankfold.nmf(
-            x,
-            self._n_components,
-            loss="frobenius" if self._beta_loss == FROBENIUS else "kullback-leibler",
-            solver="hals" if self.solver == "cd" else "mu",
-            init=start,
-            alpha_W=self.alpha_W,
-            alpha_H=self.alpha_H,
-            l1_ratio=self.l1_ratio,
-            tol=min(self.tol, 0.999),
-            passes=self.max_iter + (0 if start == "random" or not isinstance(start, str) else 1),
-            seed=int(check_random_state(self.random_state).randint(2**31)),
-            memory=self.memory,
-        )
+        with warnings.catch_warnings():  # of iterations the estimator warns below
+            warnings.filterwarnings("ignore", f".*{MORE_PASSES}", rankfold.RankfoldWarning)
+            self.result_ = rankfold.nmf(
+                x,
+                self._n_components,
+                loss="frobenius" if self._beta_loss == FROBENIUS else "kullback-leibler",
+                solver="hals" if self.solver == "cd" else "mu",
+                init=start,
+                alpha_W=self.alpha_W,
+                alpha_H=self.alpha_H,
+                l1_ratio=self.l1_ratio,
+                tol=min(self.tol, 0.999),
+                passes=self.max_iter + (0 if start == "random" or not isinstance(start, str) else 1),
+                seed=int(check_random_state(self.random_state).randint(2**31)),
+                memory=self.memory,
+            )
         facts, self.components_ = self.result_.attrs, np.asarray(self.result_.H)
         self.n_components_, self.n_iter_ = self._n_components, len(facts["errors"])
         self.reconstruction_err_ = facts["relative_error"] * float(np.sqrt(facts["squared_norm"]))

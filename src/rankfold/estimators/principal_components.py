@@ -19,6 +19,7 @@ from rankfold.estimators.samples import (
     arpack_solver,
     coordinates,
     forget_names,
+    in_own_words,
     is_large,
     require_plain_output,
     store_components,
@@ -26,6 +27,7 @@ from rankfold.estimators.samples import (
     unasked_of_rounding,
     weighted,
     weights_of,
+    words_of_components,
 )
 
 ROUNDING = 1e-6
@@ -194,7 +196,8 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         if large and every and self.n_components != "mle":  # no more than it takes
             rank, every, tol = None, False, min(float(1 - self.n_components) ** 0.5, 1 - 1e-12)
             method = "auto" if self.svd_solver == "auto" else method
-        with unasked_of_rounding(self.tol):
+        words = words_of_components("iterated_power" if self.svd_solver == "randomized" else None)
+        with in_own_words(words), unasked_of_rounding(self.tol):
             self.result_ = rankfold.pca(
                 x if weights is None else weighted(x, weights),
                 rank,

@@ -6,7 +6,7 @@ import math
 import numbers
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,38 @@ def unasked_of_rounding(tol: float) -> Iterator[None]:
         if not tol:
             warnings.filterwarnings("ignore", ROUNDING_IS_LEFT, rankfold.RankfoldWarning)
         yield
+
+
+MORE_PASSES = "allow more with passes="
+"""What a warning of a method that reads the matrix several times advises."""
+
+
+def words_of_components(passes: str | None) -> dict[str, str]:
+    """Advice of ``rankfold.pca`` in parameters of estimators, of which ``passes`` limits reads."""
+    more = {"passes=": f"{passes}="} if passes else {f"{MORE_PASSES}, or ": "", f"{MORE_PASSES}, ": ""}
+    return {
+        **more,
+        "solver='gram' or tsqr": "svd_solver='covariance_eigh' or 'full'",
+        "solver='tsqr'": "svd_solver='full'",
+        "solver='krylov'": "svd_solver='randomized'",
+        "rank=": "n_components=",
+        "say precision='float64'": "give samples in float64",
+    }
+
+
+@contextmanager
+def in_own_words(words: Mapping[str, str]) -> Iterator[None]:
+    """Warnings of rankfold with the parameters of an estimator, by the arguments that they name."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", rankfold.RankfoldWarning)
+        yield
+    for each in said:
+        message: Warning | str = each.message
+        if issubclass(each.category, rankfold.RankfoldWarning):
+            message = str(each.message)
+            for argument, parameter in words.items():
+                message = message.replace(argument, parameter)
+        warnings.warn_explicit(message, each.category, each.filename, each.lineno, source=each.source)
 
 
 def whitened(estimator: Any, scores: Any, samples: int) -> Any:

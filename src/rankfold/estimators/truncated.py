@@ -21,12 +21,14 @@ from rankfold.estimators.samples import (
     MOST_PASSES,
     arpack_solver,
     forget_names,
+    in_own_words,
     is_large,
     require_plain_output,
     tolerance,
     unasked_of_rounding,
     weighted,
     weights_of,
+    words_of_components,
 )
 from rankfold.pipeline.errors import DataError
 
@@ -122,7 +124,8 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         rank, solver = min(self.n_components, *x.shape), "krylov"
         if self.algorithm == "arpack":
             solver = arpack_solver(x, rank, self.memory)
-        with unasked_of_rounding(self.tol):
+        words = words_of_components("n_iter" if self.algorithm == "randomized" else None)
+        with in_own_words(words), unasked_of_rounding(self.tol):
             self.result_ = rankfold.pca(
                 x if weights is None else weighted(x, weights, center=False),
                 rank,

@@ -14,8 +14,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 import rankfold
 from rankfold.estimators.embeddings.embedding import METRICS, Embedding, graph_of, lists_of
 from rankfold.estimators.labels import labeled
-from rankfold.estimators.samples import is_large, samples_of
+from rankfold.estimators.samples import in_own_words, is_large, samples_of
 from rankfold.methods.knn.arguments import PRECOMPUTED, SET_NAMES
+
+WORDS = {"allow more passes, or": "give", "Ask knn for more neighbors": "Raise n_neighbors"}
+"""Advice of ``rankfold.spectral`` in parameters of estimators."""
 
 
 @labeled
@@ -118,7 +121,8 @@ class SpectralEmbedding(Embedding):
         weights = weights - scipy.sparse.diags_array(weights.diagonal())
         tol = {} if self.eigen_tol == "auto" else {"tol": self.eigen_tol}
         how: dict[str, Any] = {"seed": seed, "memory": self.memory, **tol}
-        found = rankfold.spectral(scipy.sparse.csr_array(weights), self.n_components, **how)
+        with in_own_words({**WORDS, "tol ": "eigen_tol ", "a larger tol": "a larger eigen_tol"}):
+            found = rankfold.spectral(scipy.sparse.csr_array(weights), self.n_components, **how)
         single = np.dtype(X.dtype) == np.float32
         self.embedding_ = np.asarray(found.embedding[...], np.float32 if single else np.float64)
         self.eigenvalues_ = np.asarray(found.eigenvalues)
@@ -208,7 +212,8 @@ class DiffusionMap(Embedding):
         seed = int(check_random_state(self.random_state).randint(2**31))
         weights = graph_of(self, X, seed)
         how: dict[str, Any] = {"alpha": self.alpha, "t": self.t, "tol": self.tol}
-        found = rankfold.diffusion_map(weights, self.n_components, seed=seed, memory=self.memory, **how)
+        with in_own_words(WORDS):
+            found = rankfold.diffusion_map(weights, self.n_components, seed=seed, memory=self.memory, **how)
         self.embedding_, self.eigenvalues_ = np.asarray(found.embedding[...]), np.asarray(found.eigenvalues)
         self.graph_ = weights.graph
         return self

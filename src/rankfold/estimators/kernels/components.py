@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_psd_eigenvalues, check_is_fitted, va
 import rankfold
 from rankfold.estimators.kernels.functions import all_pairs, choice_of, in_rows, transformed
 from rankfold.estimators.labels import labeled
-from rankfold.estimators.samples import forget_names, is_large, require_plain_output
+from rankfold.estimators.samples import forget_names, in_own_words, is_large, require_plain_output
 from rankfold.kernels.linear.dense import fix_signs, leading_eigenpairs
 from rankfold.kernels.similarity.tiles import multiply
 from rankfold.methods.similarity.arguments import ALIASES, KERNELS
@@ -224,7 +224,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _fit_rows(self, source: Any, choice: KernelChoice, wanted: int, on_disk: bool) -> None:
         """By rankfold."""
-        with warnings.catch_warnings():
+        with in_own_words({"allow more passes, or": "give"}), warnings.catch_warnings():
             for words in ("no variance beyond rounding", "rounding hides what is left"):
                 warnings.filterwarnings("ignore", f".*{words}", rankfold.RankfoldWarning)
             result = rankfold.kernel_pca(
