@@ -143,6 +143,7 @@ def cells(request: Any, tmp_path: Path) -> Any:
     adata.var["perhaps"] = pandas.array([True, None, False] * 10, dtype="boolean")
     adata.var["mean"] = 1.5
     adata.obs["kept"] = np.arange(200) % 5 > 0
+    adata.obs["type"] = pandas.Categorical(["B", "T"] * 100)
     if request.param == "object":
         return adata
     if request.param == "raw":
@@ -173,6 +174,7 @@ def test_masks_have_names_in_anndata(cells: Any) -> None:
         ({"mask_var": "mien"}, r"var of .* has no column 'mien'. Did you mean mine\?"),
         ({"mask_var": "xyz"}, r"var of .* has no column 'xyz'; it has mine, perhaps, mean"),
         ({"mask_obs": "mine"}, r"obs of .* has no column 'mine'; it has kept"),
+        ({"mask_obs": "type"}, "mask_obs='type' is a column of category, not of True and False"),
         ({"mask_var": "mean"}, "mask_var='mean' is a column of float64, not of True and False"),
     ],
 )

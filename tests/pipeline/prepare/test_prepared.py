@@ -115,6 +115,7 @@ def test_steps_are_said_in_several_ways() -> None:
             "log2p",
             "no step 'log2p' .did you mean 'log1p'.*; there are normalize_total, log1p, sqrt, arcsinh",
         ),
+        ("take_colums", "no step 'take_colums'; there are .*coslat, sample_weight, mark_missing$"),
         ("log1p(2, 3)", "log1p takes base"),
         ("log1p(bas=2)", "log1p takes base"),
         ("normalize_total(-1)", "target_sum must be a number above 0, not -1"),

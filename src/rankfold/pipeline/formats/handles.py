@@ -32,7 +32,7 @@ from rankfold.pipeline.errors import (
     SeveralArraysError,
     SourceNotFoundError,
 )
-from rankfold.pipeline.formats.cell_frames import column_of, columns_of
+from rankfold.pipeline.formats.cell_frames import column_of, columns_of, text_of
 from rankfold.pipeline.formats.locate import (
     is_address,
     matching_files,
@@ -260,8 +260,8 @@ def plane_of(x: Any, name: str) -> tuple[tuple[str, ...], npt.NDArray[np.float64
     return None
 
 
-def annotation_of(x: Any, part: str, name: str) -> npt.NDArray[Any]:
-    """A column of ``obs`` or ``var`` of AnnData, of an object or of the file or store at a path."""
+def annotation_of(x: Any, part: str, name: str) -> tuple[npt.NDArray[Any], str]:
+    """A column of ``obs`` or ``var`` of AnnData, of an object or of a file or store, and what it is of."""
     if not isinstance(x, str | os.PathLike):
         frame: Any = getattr(x, part, None)
         if not hasattr(frame, "columns"):
@@ -271,7 +271,8 @@ def annotation_of(x: Any, part: str, name: str) -> npt.NDArray[Any]:
             )
         _require_column(f"the {type(x).__qualname__}", part, name, frame.columns)
         column = frame[name]
-        return np.asarray(column.fillna(False).to_numpy(bool) if str(column.dtype) == "boolean" else column)
+        kind = str(column.dtype)
+        return np.asarray(column.fillna(False).to_numpy(bool) if kind == "boolean" else column), kind
     store, array = split_location(os.fsdecode(x))
     require_path(store)
     part = f"raw/{part}" if array.startswith("raw/") and part == "var" else part
@@ -284,10 +285,14 @@ def annotation_of(x: Any, part: str, name: str) -> npt.NDArray[Any]:
         _require_column(store, part, name, columns_of(frame))
         column = column_of(frame, name)
         if hasattr(column, "shape"):
-            return np.asarray(column[...])
+            is_category = "categories" in getattr(column, "attrs", ())  # before AnnData 0.8
+            return np.asarray(column[...]), "category" if is_category else str(column.dtype)
         if {"values", "mask"} <= set(column):  # of pandas' nullable types
-            return np.asarray(column["values"][...]) & ~np.asarray(column["mask"][...], np.bool_)
-        return np.empty(0, object)
+            values = np.asarray(column["values"][...])
+            absent = np.asarray(column["mask"][...], np.bool_)
+            return values & ~absent if values.dtype == np.bool_ else values, str(values.dtype)
+        kind = text_of(column.attrs.get("encoding-type")) or "a group"
+        return np.empty(0, object), "category" if "categories" in column else kind
 
 
 @contextlib.contextmanager
@@ -335,9 +340,9 @@ def mask_of(x: Any, part: str, mask: Any, source: Source) -> npt.NDArray[np.bool
     axis = ("obs", "var").index(part)
     what, length = ("rows", "columns")[axis], source.shape[axis]
     if isinstance(mask, str):
-        values = annotation_of(x, part, mask)
+        values, kind = annotation_of(x, part, mask)
         if values.dtype != np.bool_:
-            raise InputError(f"mask_{part}={mask!r} is a column of {values.dtype}, not of True and False")
+            raise InputError(f"mask_{part}={mask!r} is a column of {kind}, not of True and False")
     else:
         values = by_name(mask, source, axis, f"mask_{part}")
         if values.dtype != np.bool_ or values.ndim != 1:

@@ -40,6 +40,9 @@ STEPS: dict[str, type[Any]] = {
     )
 }
 
+UNASKED = (TakeColumns.name, ImputeLowRank.name)
+"""Steps that arguments ask for, ``mask_var`` and ``missing``, and results name."""
+
 Steps = tuple[Any, ...]
 """Of ``Step``, or of ``MeasuredStep``."""
 
@@ -112,8 +115,9 @@ def _parameters(name: object, values: Any) -> dict[str, Any]:
 def _step(name: object, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
     kind = STEPS.get(str(name))
     if kind is None:
+        names = [each for each in STEPS if each not in UNASKED]
         raise InputError(
-            f"prepare: there is no step {name!r}{suggest_name(name, STEPS)}; there are {', '.join(STEPS)}"
+            f"prepare: there is no step {name!r}{suggest_name(name, names)}; there are {', '.join(names)}"
         )
     fields = [each.name for each in dataclasses.fields(kind) if each.init]
     unknown = [each for each in named if each not in fields]
