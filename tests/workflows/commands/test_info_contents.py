@@ -81,3 +81,25 @@ def test_arrays_that_are_not_read_say_why(tmp_path: Path) -> None:
     dataset.to_netcdf(tmp_path / "f.nc")
     run = rankfold("info", tmp_path / "f.nc")
     assert run.exit_code == 0 and re.search(r"^array +word: .*word", run.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("ending", ["h5ad", "zarr"])
+def test_layers_and_names_of_cells_are_shown(ending: str, tmp_path: Path) -> None:
+    anndata = pytest.importorskip("anndata", reason="pip install anndata")
+    sparse = pytest.importorskip("scipy.sparse")
+    cells = anndata.AnnData(sparse.csr_matrix(np.random.default_rng(0).poisson(1.0, (30, 8)).astype("f4")))
+    cells.obs_names, cells.var_names = [f"c{i}" for i in range(30)], [f"g{i}" for i in range(8)]
+    path = tmp_path / f"cells.{ending}"
+    write = cells.write_h5ad if ending == "h5ad" else cells.write_zarr
+    if ending == "h5ad":
+        write(path)
+        assert rankfold("info", path).stdout.startswith(f"{path}::X: 30 x 8 float32, CSR")
+    cells.layers["counts"], cells.obsm["X_pca"] = cells.X.copy(), np.ones((30, 3))
+    cells.raw = cells.copy()
+    write(path)
+    run = rankfold("info", path)
+    assert run.exit_code == 0 and "4 arrays of two axes or more" in run.stdout
+    names = re.findall(r"^array +([\w/]+):", run.stdout, re.MULTILINE)
+    assert names[0] == "X" and set(names) == {"X", "layers/counts", "obsm/X_pca", "raw/X"}
+    assert "obs 30 (c0 to c29), var 8 (g0 to g7)" in run.stdout
+    assert run.stdout.strip().endswith(f"rankfold pca {path}::X --rank K --out RESULT.zarr")

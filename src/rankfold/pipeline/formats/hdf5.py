@@ -42,7 +42,13 @@ from rankfold.pipeline.formats.handles import (
     refuse_damage,
     require_regular_parts,
 )
-from rankfold.pipeline.formats.hdf5_contents import Found, find_matrix
+from rankfold.pipeline.formats.hdf5_contents import (
+    HDF5_SUFFIXES,
+    Found,
+    find_matrix,
+    matrices_beside,
+)
+from rankfold.pipeline.formats.locate import split_location
 from rankfold.pipeline.formats.naming import UNREADABLE, hdf5_axis
 from rankfold.pipeline.formats.zarr.vector import Vector
 from rankfold.pipeline.regular import open_regular
@@ -218,6 +224,22 @@ _FILL = (
     "HDF5 would read them as fill value. If that is meant, say missing_chunks='fill' (--missing-chunks "
     "fill); else restore the file"
 )
+
+
+def hdf5_arrays(location: str) -> tuple[str, ...]:
+    """Arrays of a whole HDF5 file, first the matrix that is meant; none where that cannot be said.
+
+    Of such files that hold several, one is meant without a name by what wrote them, as ``X`` of AnnData.
+    """
+    path, array = split_location(location)
+    if array or not path.lower().endswith(HDF5_SUFFIXES) or not os.path.isfile(path):
+        return ()
+    h5py = library("h5py", extra="formats", what=f"reading {path}")
+    with contextlib.suppress(RankfoldError, *DAMAGE):  # which opening the matrix says
+        require_hdf5(path)
+        with open_hdf5(path) as file:
+            return matrices_beside(h5py, file, path)
+    return ()
 
 
 def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None) -> Source:

@@ -155,6 +155,13 @@ def find_matrix(h5py: Any, file: Any, path: str, text: str) -> Found:
     return Found(name, grows=grows)
 
 
+def matrices_beside(h5py: Any, file: Any, path: str) -> tuple[str, ...]:
+    """Arrays of two axes or more in a file that is open: the one that its kind of file means, and others."""
+    meant = find_matrix(h5py, file, path, "").path
+    wide = [name for name, shape in _matrices(h5py, file).items() if len(shape) >= 2 and name != meant]
+    return (meant, *wide)
+
+
 def _in_words(chosen: npt.NDArray[np.bool_]) -> str:
     """Runs of those that are chosen.
 

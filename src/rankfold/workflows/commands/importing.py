@@ -109,6 +109,7 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
     from rankfold.pipeline.errors import SeveralArraysError, SeveralAxesError
     from rankfold.pipeline.formats import open_source
     from rankfold.pipeline.formats.contents import describe_contents
+    from rankfold.pipeline.formats.hdf5 import hdf5_arrays
     from rankfold.pipeline.formats.locate import is_address
     from rankfold.pipeline.formats.tables.overview import describe_table
     from rankfold.pipeline.outputs import is_unfinished
@@ -126,6 +127,8 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
         say(json_text(table.as_dict(), indent=1) if as_json else in_command(str(table)))
         return
     try:
+        if as_it_lies and len(arrays := hdf5_arrays(store)) > 1:
+            raise SeveralArraysError.of(f"{store} holds several arrays", arrays)
         source = open_source(store, **view)
     except (SeveralArraysError, SeveralAxesError) as error:
         arrays = error.arrays if isinstance(error, SeveralArraysError) else ()
