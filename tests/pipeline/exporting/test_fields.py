@@ -12,7 +12,10 @@ import numpy.typing as npt
 import pytest
 
 import rankfold as rf
+from rankfold.methods.registry import METHODS
 from rankfold.pipeline.errors import InputError, OutputError
+from rankfold.pipeline.exporting.fields import dataset_of
+from rankfold.pipeline.law import result_law
 
 xarray = pytest.importorskip("xarray", reason="pip install xarray")
 
@@ -247,6 +250,56 @@ def test_units_are_those_of_what_the_numbers_are() -> None:
 def test_neighbors_have_the_axes_of_the_rows() -> None:
     found = rf.knn(rf.open(field(land=False), row_axes="lat,lon"), 3).to_xarray()
     assert found["indices"].dims == found["distances"].dims == ("lat", "lon", "neighbor")
+
+
+@pytest.mark.parametrize("kind", METHODS.ours)
+def test_declared_arrays_of_every_method_are_on_the_axes_of_the_data(kind: str) -> None:
+    data, rng = field(), np.random.default_rng(3)
+    fit = rf.pca(rf.open(data, row_axes="time", drop_missing_columns=True), 2)
+    lengths = {"row": TIME, "column": fit.components.shape[1], "component": 2, "neighbor": 3}
+    arrays, axes = {}, {}
+    for said in METHODS[kind].arrays:
+        name = said.rstrip("?").partition(" if ")[0]
+        declared = result_law(kind).of(name).axes
+        if name != "graph" and declared is not None:  # a graph is a group
+            axes[name] = declared
+            numbers = [lengths.setdefault(axis, 4 + len(lengths)) for axis in declared]
+            arrays[name] = rng.standard_normal(numbers)
+
+    class Made(dict[str, Any]):
+        attrs = {"request": {"kind": kind}, "input": fit.attrs["input"]}
+
+        def dimensions(self, name: str) -> tuple[str, ...]:
+            return axes[name]
+
+    found = dataset_of(Made(arrays))
+    sea = ~np.isnan(data.values[0])
+    parts = {"row": ("time",), "column": ("lat", "lon"), "component": ("mode",)}
+    for name, declared in axes.items():
+        places = sorted(range(len(declared)), key=lambda place: declared[place] != "component")
+        dims = [dim for place in places for dim in parts.get(declared[place], (declared[place],))]
+        assert found[name].dims == tuple(dims), name
+        values = found[name].transpose(..., *(("lat", "lon") if "column" in declared else ())).values
+        if "column" in declared:
+            assert np.isnan(values[..., ~sea]).all()
+            values = values[..., sea]
+        np.testing.assert_array_equal(values, arrays[name].transpose(places))
+
+
+def test_centers_of_clusters_are_fields() -> None:
+    data = field()
+    result = rf.kmeans(rf.open(data, row_axes="time", drop_missing_columns=True), 3)
+    found = result.to_xarray()
+    assert found["centers"].dims == ("cluster", "lat", "lon") and found["labels"].dims == ("time",)
+    expected = data.groupby(found["labels"].rename("cluster")).mean()
+    np.testing.assert_allclose(found["centers"], expected, rtol=1e-6)
+
+
+def test_rows_that_were_asked_about_are_no_rows_of_the_data() -> None:
+    data = field()
+    how: dict[str, Any] = {"row_axes": "time", "drop_missing_columns": True}
+    found = rf.knn(data, 3, queries=rf.open(data[:7], **how), **how).to_xarray()
+    assert found["indices"].dims == ("row", "neighbor") and "time" not in found.coords
 
 
 def test_what_is_no_array_of_xarray_is_refused() -> None:

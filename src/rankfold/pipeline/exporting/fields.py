@@ -200,26 +200,28 @@ def facts_in_dataset(path: Path) -> dict[str, Any] | None:
 
 
 def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple[str, ...], Array]:
-    """Dimensions and values, modes first."""
-    values, kinds = np.asarray(result[name][...]), result.dimensions(name)
-    side = next((sides[kind] for kind in kinds if kind in sides), None)
-    modes = ("mode",) * ("component" in kinds)
-    if {"row", "column"} <= {*kinds}:
-        places = np.moveaxis(sides["column"].unstack(values.T), -1, 0)
-        return (*sides["row"].axes, *sides["column"].axes), sides["row"].unstack(places)
-    if side is not None and "neighbor" in kinds:
-        return (*side.axes, "neighbor"), side.unstack(values)
-    if side is None:
-        return (*modes, *(kind for kind in kinds if kind != "component")), values
-    lines = values.T if modes and kinds[0] == "component" else values
-    unstacked = side.unstack(lines)
-    others = () if modes else kinds[1:]
-    return (*modes, *side.axes, *others), np.moveaxis(unstacked, -1, 0) if modes else unstacked
+    """Dimensions and values: components first, rows and columns as axes of the data wherever they stand."""
+    values, kinds = np.asarray(result[name][...]), list(result.dimensions(name))
+    if "component" in kinds:
+        place = kinds.index("component")
+        values, kinds = np.moveaxis(values, place, 0), ["mode", *kinds[:place], *kinds[place + 1 :]]
+    for kind, side in sides.items():
+        if kind not in kinds:
+            continue
+        place, count = kinds.index(kind), len(side.axes)
+        values = side.unstack(np.moveaxis(values, place, 0))
+        values = np.moveaxis(values, range(count), range(place, place + count))
+        kinds[place : place + 1] = side.axes
+    return tuple(kinds), values
 
 
 def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
     """What rows and columns are, by what the result says and ``like`` is called."""
     sides = _sides_by_name(result) or _sides_by_layout(result, like)
+    asked = result.attrs["request"]
+    if asked.get("targets") is not None or asked.get("queries") not in (None, "input"):
+        count = next((result[name].shape[0] for name in result if result.dimensions(name)[0] == "row"), 0)
+        sides = Side(("row",), (count,), None), sides[1]  # the data have other rows
     axes = {name: length for side in sides for name, length in zip(side.axes, side.lengths, strict=True)}
     if like is not None:
         theirs = {str(name): int(length) for name, length in zip(like.dims, like.shape, strict=True)}
