@@ -302,6 +302,17 @@ def test_rows_that_were_asked_about_are_no_rows_of_the_data() -> None:
     assert found["indices"].dims == ("row", "neighbor") and "time" not in found.coords
 
 
+@pytest.mark.parametrize("kind", ["array", "dask", "nc"])
+@pytest.mark.parametrize("how", [{}, {"row_axes": "time"}, {"select_columns": "2:9"}])
+def test_two_axes_keep_their_names(tmp_path: Path, kind: str, how: dict[str, Any]) -> None:
+    data = field(land=False).isel(lat=2, drop=True).rename(lon="station").drop_vars(["station", "cell"])
+    found = rf.pca(
+        placed(tmp_path, kind, data.isel(station=[0, 1, 2, 3, 4, 0, 2, 1, 4])), 2, **how
+    ).to_xarray()
+    assert found["components"].dims == ("mode", "station") and found["scores"].dims == ("mode", "time")
+    np.testing.assert_array_equal(found["time"], data["time"])
+
+
 def test_what_is_no_array_of_xarray_is_refused() -> None:
     data = field(land=False)
     result = rf.pca(rf.open(data, row_axes="time"), 2)

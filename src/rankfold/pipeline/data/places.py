@@ -83,8 +83,8 @@ MOST_RUNS = 2**16
 def layout_of(source: Source) -> dict[str, Any]:
     """Where the rows and columns of a matrix lie in the array that it was taken from, for JSON.
 
-    Nothing where the matrix is all of an array of two axes. Else ``shape`` of the whole matrix, ``axes``
-    with their ``lengths`` and the ``row_axes`` where some are stacked, and ``rows`` and ``columns`` as runs
+    Nothing where the matrix is all of an array of two axes without names. Else ``shape`` of the whole matrix, ``axes``
+    with their ``lengths`` and the ``row_axes`` where they have names or are stacked, and ``rows`` and ``columns`` as runs
     of first place, count and step where not all are kept. ``missing_rows`` is how many rows without a number
     were left out, where that was asked for and there were some.
     """
@@ -95,6 +95,8 @@ def layout_of(source: Source) -> dict[str, Any]:
         axes = inner.inner.axes
         layout = {"axes": list(axes), "lengths": [int(n) for n in inner.inner.shape]}
         layout["row_axes"] = [axes[i] for i in inner.row_axes]
+    elif dims := getattr(inner, "dims", ()):
+        layout = {"axes": list(dims), "lengths": [int(n) for n in inner.shape], "row_axes": [dims[0]]}
     layout |= {axis: _in_words(places) for axis, places in kept.items() if places is not None}
     layout |= {"missing_rows": sum(gone)} if gone else {}
     return {"layout": {"shape": [int(n) for n in inner.shape], **layout}} if layout else {}
@@ -113,12 +115,13 @@ def places_in_words(layout: Mapping[str, Any], axis: str) -> npt.NDArray[np.int6
 def column_coordinates(source: Source, axis: str) -> npt.NDArray[np.int64] | None:
     """Index along an axis of the array of each column; None if no column axis has that name."""
     inner, kept = _kept(source)
-    if not isinstance(inner, StackedSource):
-        return None
-    names = [inner.inner.axes[i] for i in inner.column_axes]
+    if isinstance(inner, StackedSource):
+        names = [inner.inner.axes[i] for i in inner.column_axes]
+        lengths = [inner.inner.shape[i] for i in inner.column_axes]
+    else:
+        names, lengths = list(getattr(inner, "dims", ())[1:]), [inner.shape[1]]
     if axis not in names:
         return None
-    lengths = [inner.inner.shape[i] for i in inner.column_axes]
     places = np.arange(inner.shape[1]) if kept["columns"] is None else kept["columns"]
     return np.asarray(np.unravel_index(places, lengths)[names.index(axis)])
 

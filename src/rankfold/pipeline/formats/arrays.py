@@ -78,6 +78,8 @@ class ArraySource(Readable, InMemory):
     array: npt.NDArray[Any]
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
     attributes: Attributes = field(default_factory=dict, kw_only=True)
+    dims: tuple[str, ...] = field(default=(), kw_only=True)
+    """Names of both axes of a DataArray; frames have labels alone."""
 
     format = "NumPy array"
 

@@ -40,6 +40,8 @@ class DaskBlocks(Named):
     array: Any
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
     attributes: Attributes = field(default_factory=dict, kw_only=True)
+    dims: tuple[str, ...] = field(default=(), kw_only=True)
+    """Names of both axes of a DataArray; frames have labels alone."""
 
     codec = "computed"
     path = None

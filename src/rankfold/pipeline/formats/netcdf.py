@@ -19,7 +19,7 @@ import math
 import os
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
@@ -324,7 +324,10 @@ def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
         )
     if not hasattr(x, "dims") or not hasattr(x, "variable"):
         raise InputError(f"cannot read an xarray {type(x).__name__}; pass a DataArray")
-    return cast(Source, with_axes(_of_array(x, rows), axes_of_array(x), attributes_in(x.attrs)))
+    found = with_axes(_of_array(x, rows), axes_of_array(x), attributes_in(x.attrs))
+    if not isinstance(found, StackedSource):
+        found = replace(found, dims=tuple(map(str, x.dims)))
+    return cast(Source, found)
 
 
 def _shapes(dataset: Any, group: str) -> dict[str, tuple[int, ...]]:
