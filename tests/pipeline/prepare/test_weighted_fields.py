@@ -127,6 +127,33 @@ def test_latitudes_of_a_curvilinear_grid_are_weights(tmp_path: Path, kind: str) 
     np.testing.assert_allclose(result.singular_values, s[:3], rtol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+@pytest.mark.parametrize("dims", [("time", "cell"), ("time", "level", "cell"), ("cell", "time", "level")])
+@pytest.mark.parametrize("kind", ["array", "dask", "x.nc", "x.nc::sst", "lazy", "x.zarr::sst"])
+def test_latitudes_of_an_unstructured_grid_are_weights(
+    tmp_path: Path, dims: tuple[str, ...], kind: str
+) -> None:
+    lengths, latitudes = {"time": 20, "level": 2, "cell": 20}, np.linspace(-80, 70, 20)
+    x = np.random.default_rng(2).standard_normal([lengths[dim] for dim in dims])
+    data = xarray.DataArray(x, dims=dims, coords={"lat": ("cell", latitudes)}, name="sst")
+    if kind.startswith("x.nc") or kind == "lazy":
+        data.to_netcdf(tmp_path / "x.nc")
+    if ".zarr" in kind:
+        data.to_dataset().to_zarr(tmp_path / "x.zarr")
+    placed = {"array": data, "dask": data.chunk(time=7)}
+    if kind == "lazy":
+        placed["lazy"] = xarray.open_dataset(tmp_path / "x.nc")["sst"]
+    weights = np.sqrt(np.cos(np.deg2rad(data["lat"])))
+    for cut in (slice(None), slice(3, 20, 4)):
+        chosen = {} if cut == slice(None) else {"select_columns": cut}
+        source = rf.open(placed.get(kind, str(tmp_path / kind)), row_axes="time", prepare="coslat", **chosen)
+        expected = (data * weights).transpose("time", *(dim for dim in dims if dim != "time"))
+        found = rf.pca(source, 2, tol=1e-10)
+        np.testing.assert_allclose(found["mean"], expected.values.reshape(20, -1)[:, cut].mean(0), atol=1e-12)
+    with pytest.raises(InputError, match="lat goes along cell, not all of which are columns"):
+        rf.open(data, row_axes="cell", prepare="coslat")
+
+
 def test_latitudes_that_are_not_of_the_columns_or_not_known_are_refused() -> None:
     data = curvilinear()
     with pytest.raises(InputError, match="lat goes along y, x, not all of which are columns"):

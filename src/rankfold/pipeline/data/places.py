@@ -119,7 +119,8 @@ def column_coordinates(source: Source, axis: str) -> npt.NDArray[np.int64] | Non
         names = [inner.inner.axes[i] for i in inner.column_axes]
         lengths = [inner.inner.shape[i] for i in inner.column_axes]
     else:
-        names, lengths = list(getattr(inner, "dims", ())[1:]), [inner.shape[1]]
+        column = inner.axis(1) if hasattr(inner, "axis") else None
+        names, lengths = ([] if column is None else [column.name]), [inner.shape[1]]
     if axis not in names:
         return None
     places = np.arange(inner.shape[1]) if kept["columns"] is None else kept["columns"]

@@ -295,7 +295,7 @@ def _with_latitudes(x: object, source: Source, steps: Steps) -> Steps:
 def _of_plane(
     source: Source, name: str, axes: tuple[str, ...], values: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """(n,) a coordinate of each column that has its values along several axes."""
+    """(n,) a coordinate of each column that has its values along axes of other names."""
     places = [column_coordinates(source, axis) for axis in axes]
     if any(place is None for place in places):
         raise InputError(

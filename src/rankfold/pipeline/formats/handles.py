@@ -240,7 +240,9 @@ def coordinate_of(x: Any, axis: str) -> npt.NDArray[np.float64]:
 
 
 def plane_of(x: Any, name: str) -> tuple[tuple[str, ...], npt.NDArray[np.float64]] | None:
-    """Axes and values of a coordinate along several axes, as of curvilinear grids; None where there is none.
+    """Axes and values of a coordinate along axes of other names, as of curvilinear or unstructured grids.
+
+    None where there is none.
 
     ``x`` is a DataArray, a path or several, of which the first counts; other objects have no such coordinate.
     """
@@ -248,13 +250,13 @@ def plane_of(x: Any, name: str) -> tuple[tuple[str, ...], npt.NDArray[np.float64
         return plane_of(x[0], name) if x and isinstance(x[0], str | os.PathLike) else None
     if isinstance(x, str | os.PathLike):
         place = (matching_files(os.fsdecode(x)) or [os.fsdecode(x)])[0]
-        if "::" not in place or is_address(place):
+        if is_address(place) or ("::" not in place and not place.endswith((".nc", ".nc4"))):
             return None
         x = place
     elif not hasattr(x, "coords"):
         return None
     with contextlib.suppress(InputError), opened(x) as data:  # what xarray cannot open has none
-        if name in data.coords and data.coords[name].ndim > 1:
+        if name in data.coords and data.coords[name].ndim and data.coords[name].dims != (name,):
             found = data.coords[name]
             return tuple(map(str, found.dims)), np.asarray(found.values, np.float64)
     return None

@@ -209,7 +209,7 @@ class Coslat:
     """Columns times the root of the cosine of their latitude, so that squares count by area."""
 
     latitude: str = "lat"
-    """Axis of the data, whose coordinate is in degrees, or a coordinate along several axes."""
+    """Axis of the data, whose coordinate is in degrees, or a coordinate along other axes."""
 
     values: Any = None
     """Latitude of each column, which is found when the data are opened."""
@@ -221,7 +221,7 @@ class Coslat:
         if self.values is None:
             raise InputError(
                 f"{self.name} takes data with an axis {self.latitude!r} among the columns and a coordinate "
-                "of that name, or a coordinate along several of them: a DataArray, or a file that xarray "
+                "of that name, or a coordinate along others of them: a DataArray, or a file that xarray "
                 "opens, as FILE.nc::variable. Say coslat(latitude='...'), or give weights"
             )
         latitudes = np.asarray(self.values)

@@ -307,7 +307,11 @@ class ZarrSource(Readable, Matrix, ZarrArray):
     def names(self, axis: int) -> Names | None:
         """What the rows (0) or columns (1) are called; see ``places.names_of``."""
         written = written_names(self.path, self.array, axis)
-        return written or Names.of([zarr_axis(self.path, self.array, axis, None, self.shape[axis])])
+        return written or Names.of([self.axis(axis)])
+
+    def axis(self, number: int) -> Axis:
+        """An axis with its labels."""
+        return zarr_axis(self.path, self.array, number, None, self.shape[number])
 
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into`` besides ``out``.
