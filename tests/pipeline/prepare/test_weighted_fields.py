@@ -154,6 +154,32 @@ def test_latitudes_of_an_unstructured_grid_are_weights(
         rf.open(data, row_axes="cell", prepare="coslat")
 
 
+@pytest.mark.parametrize("units", ["radians", "radian", "rad", "Degrees_North", "degree", ""])
+@pytest.mark.parametrize("kind", ["array", "nc", "h5", "zarr"])
+@pytest.mark.parametrize("grid", [field, curvilinear])
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+def test_units_of_latitudes_are_heeded(tmp_path: Path, units: str, kind: str, grid: Any) -> None:
+    data = field() if kind == "h5" else grid()  # HDF5 has coordinates of axes alone
+    weights = np.sqrt(np.cos(np.deg2rad(data["lat"])))
+    said = data.assign_coords(lat=np.deg2rad(data["lat"]) if units.startswith("rad") else data["lat"])
+    said["lat"].attrs = {"units": units} if units else {}
+    if kind == "zarr":
+        said.to_dataset(name="sst").to_zarr(tmp_path / "x.zarr")
+    elif kind != "array":
+        said.rename("sst").to_netcdf(tmp_path / f"x.{kind}", engine="netcdf4")
+    result = rf.pca(opened(said if kind == "array" else f"{tmp_path}/x.{kind}::sst", "coslat"), 2)
+    expected = (data * weights).mean("time").values.ravel()
+    np.testing.assert_allclose(result["mean"], expected[~np.isnan(expected)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("grid", [field, curvilinear])
+def test_units_that_are_no_angles_are_refused(grid: Any) -> None:
+    data = grid()
+    data["lat"].attrs = {"units": "km"}
+    with pytest.raises(InputError, match="lat is in units of 'km', which are neither degrees nor radians"):
+        opened(data, "coslat")
+
+
 def test_latitudes_that_are_not_of_the_columns_or_not_known_are_refused() -> None:
     data = curvilinear()
     with pytest.raises(InputError, match="lat goes along y, x, not all of which are columns"):

@@ -83,10 +83,10 @@ MOST_RUNS = 2**16
 def layout_of(source: Source) -> dict[str, Any]:
     """Where the rows and columns of a matrix lie in the array that it was taken from, for JSON.
 
-    Nothing where the matrix is all of an array of two axes without names. Else ``shape`` of the whole matrix, ``axes``
-    with their ``lengths`` and the ``row_axes`` where they have names or are stacked, and ``rows`` and ``columns`` as runs
-    of first place, count and step where not all are kept. ``missing_rows`` is how many rows without a number
-    were left out, where that was asked for and there were some.
+    Nothing where the matrix is all of an array of two axes without names. Else ``shape`` of the whole matrix,
+    ``axes`` with their ``lengths`` and the ``row_axes`` where they have names or are stacked, and ``rows``
+    and ``columns`` as runs of first place, count and step where not all are kept. ``missing_rows`` is how
+    many rows without a number were left out, where that was asked for and there were some.
     """
     inner, kept = _kept(source)
     gone = [w.inner.shape[0] - w.shape[0] for w in wrappers(source) if isinstance(w, PresentRows)]

@@ -31,7 +31,6 @@ of their type.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, TypeGuard, cast
@@ -45,7 +44,7 @@ from rankfold.pipeline.data.missing_columns import without_missing_columns
 from rankfold.pipeline.data.missing_rows import without_missing_rows
 from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.picks import Selection
-from rankfold.pipeline.data.places import column_coordinate, column_coordinates, names_of
+from rankfold.pipeline.data.places import names_of
 from rankfold.pipeline.data.selection import select
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.stacked import Rows, axis_names, row_axes, stack_volume, with_axes
@@ -73,9 +72,10 @@ from rankfold.pipeline.formats.frames import (
     numeric_frame,
     split_names,
 )
-from rankfold.pipeline.formats.handles import by_name, coordinate_of, mask_of, plane_of
+from rankfold.pipeline.formats.handles import by_name, mask_of
 from rankfold.pipeline.formats.hdf5 import hdf5_matrix
 from rankfold.pipeline.formats.hdf5_contents import HDF5_SUFFIXES
+from rankfold.pipeline.formats.latitudes import with_latitudes
 from rankfold.pipeline.formats.locate import (
     is_address,
     matching_files,
@@ -95,9 +95,8 @@ from rankfold.pipeline.formats.tables.source import table_source
 from rankfold.pipeline.formats.vectors import array_of_vectors, frame_of_arrow, is_arrow, vector_column
 from rankfold.pipeline.formats.zarr.layout import matrix_at, matrix_of
 from rankfold.pipeline.prepare.chosen_columns import choose_columns
-from rankfold.pipeline.prepare.given_weights import Coslat
 from rankfold.pipeline.prepare.prepared import PreparedSource, prepare_source, select_prepared
-from rankfold.pipeline.prepare.words import Prepare, Steps, parse_steps
+from rankfold.pipeline.prepare.words import Prepare, parse_steps
 from rankfold.pipeline.text import shell_words
 
 __all__ = ["ViewOptions", "open_source"]
@@ -248,7 +247,7 @@ def open_source(
         source = without_missing_columns(source) if drop_missing_columns else source
     if mask_var is not None:
         steps = choose_columns(steps, mask_of(x, "var", mask_var, source))
-    return prepare_source(source, _with_latitudes(x, source, steps))
+    return prepare_source(source, with_latitudes(x, source, steps))
 
 
 def _by_name(selection: Selection, source: Source, axis: int) -> Selection:
@@ -274,35 +273,6 @@ def require_choice(x: object, missing_chunks: str | None) -> str | None:
 def _require_one_choice(what: str, selection: Selection, name: str, mask: Mask) -> None:
     if selection is not None and mask is not None:
         raise InputError(f"select_{what}= and {name}= both choose {what}: say one of them")
-
-
-def _with_latitudes(x: object, source: Source, steps: Steps) -> Steps:
-    """Steps, those that need latitudes of the columns with them where they can be had."""
-    found = []
-    for step in steps:
-        if isinstance(step, Coslat):
-            values = column_coordinate(source, step.latitude)
-            index = column_coordinates(source, step.latitude) if values is None else None
-            if index is not None and not isinstance(x, Source):
-                values = coordinate_of(x, step.latitude)[index]
-            elif values is None and (plane := plane_of(x, step.latitude)) is not None:
-                values = _of_plane(source, step.latitude, *plane)
-            step = dataclasses.replace(step, values=values)
-        found.append(step)
-    return tuple(found)
-
-
-def _of_plane(
-    source: Source, name: str, axes: tuple[str, ...], values: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """(n,) a coordinate of each column that has its values along axes of other names."""
-    places = [column_coordinates(source, axis) for axis in axes]
-    if any(place is None for place in places):
-        raise InputError(
-            f"{name} goes along {', '.join(axes)}, not all of which are columns of {source.name}: give a "
-            "coordinate along the columns alone, for instance with x.assign_coords, or weights"
-        )
-    return np.asarray(values[tuple(cast(Any, places))])
 
 
 def _matrix(

@@ -16,6 +16,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -228,19 +229,34 @@ def _variable(xarray: Any, place: str, files: contextlib.ExitStack) -> Any:
     return dataset[leaf]
 
 
-def coordinate_of(x: Any, axis: str) -> npt.NDArray[np.float64]:
-    """Values of the coordinate of an axis: of a DataArray, or of what lies at a path, as xarray has it."""
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    """A coordinate of a DataArray: its axes, its numbers and the units that are said of them."""
+
+    axes: tuple[str, ...]
+    values: npt.NDArray[np.float64]
+    units: str
+
+    @classmethod
+    def of(cls, found: Any) -> Coordinate:
+        """That of xarray."""
+        units = found.attrs.get("units", "")
+        return cls(tuple(map(str, found.dims)), np.asarray(found.values, np.float64), str(units))
+
+
+def coordinate_of(x: Any, axis: str) -> Coordinate:
+    """The coordinate of an axis: of a DataArray, or of what lies at a path, as xarray has it."""
     place = os.fsdecode(x) if isinstance(x, str | os.PathLike) else None
     with opened(x) as data:
         coordinates = getattr(data, "coords", {})
         if axis not in coordinates:
             names = ", ".join(map(str, coordinates)) or "none"
             raise InputError(f"{place or 'the data'} has no coordinate {axis!r}; it has {names}")
-        return np.asarray(coordinates[axis].values, np.float64)
+        return Coordinate.of(coordinates[axis])
 
 
-def plane_of(x: Any, name: str) -> tuple[tuple[str, ...], npt.NDArray[np.float64]] | None:
-    """Axes and values of a coordinate along axes of other names, as of curvilinear or unstructured grids.
+def plane_of(x: Any, name: str) -> Coordinate | None:
+    """A coordinate along axes of other names, as of curvilinear or unstructured grids.
 
     None where there is none.
 
@@ -257,8 +273,7 @@ def plane_of(x: Any, name: str) -> tuple[tuple[str, ...], npt.NDArray[np.float64
         return None
     with contextlib.suppress(InputError), opened(x) as data:  # what xarray cannot open has none
         if name in data.coords and data.coords[name].ndim and data.coords[name].dims != (name,):
-            found = data.coords[name]
-            return tuple(map(str, found.dims)), np.asarray(found.values, np.float64)
+            return Coordinate.of(data.coords[name])
     return None
 
 

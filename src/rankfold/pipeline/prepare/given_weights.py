@@ -209,10 +209,10 @@ class Coslat:
     """Columns times the root of the cosine of their latitude, so that squares count by area."""
 
     latitude: str = "lat"
-    """Axis of the data, whose coordinate is in degrees, or a coordinate along other axes."""
+    """Axis of the data, or a coordinate along other axes, in degrees or, by its units, in radians."""
 
     values: Any = None
-    """Latitude of each column, which is found when the data are opened."""
+    """Latitude of each column in degrees, which is found when the data are opened."""
 
     name: ClassVar[str] = "coslat"
 

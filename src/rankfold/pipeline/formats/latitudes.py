@@ -1,0 +1,88 @@
+"""Latitudes of the columns of a field, for weights by area: their name, their axes, their units.
+
+A grid has them along an axis of their own; a curvilinear or unstructured one along axes of other names, such
+as ``lat(y, x)`` or ``lat(ncells)``.
+
+The trap: numbers say nothing of their units. Models write radians too, all of which are small degrees.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from rankfold.pipeline.data.names import Axis
+from rankfold.pipeline.data.places import column_coordinate, column_coordinates, names_of
+from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.formats.handles import Coordinate, coordinate_of, plane_of
+from rankfold.pipeline.prepare.given_weights import Coslat
+from rankfold.pipeline.prepare.words import Steps
+
+Float64 = npt.NDArray[np.float64]
+
+DEGREES = ("deg", "degree", "degrees", "degreen", "degreesn", "degreenorth", "degreesnorth", "°", "°n")
+"""Units in degrees, as CF conventions and others spell them, without spaces, underscores and capitals."""
+
+RADIANS = ("rad", "rads", "radian", "radians")
+
+
+def with_latitudes(x: object, source: Source, steps: Steps) -> Steps:
+    """Steps, those that need latitudes of the columns with them where they can be had."""
+    return tuple(_found(x, source, step) if isinstance(step, Coslat) else step for step in steps)
+
+
+def _found(x: object, source: Source, step: Coslat) -> Coslat:
+    """The step with the latitude of each column in degrees; without any where there are none."""
+    name = step.latitude
+    values, units = column_coordinate(source, name), _units_along(source, name)
+    index = column_coordinates(source, name) if values is None else None
+    if index is not None and not isinstance(x, Source):
+        found = coordinate_of(x, name)
+        values, units = found.values[index], found.units
+    elif values is None and (plane := plane_of(x, name)) is not None:
+        values, units = _of_plane(source, name, plane), plane.units
+    if values is not None:
+        values = in_degrees(values, units, name)
+    return dataclasses.replace(step, latitude=name, values=values)
+
+
+def _axes(source: Source) -> tuple[Axis, ...]:
+    """Axes of the columns, as far as they have names."""
+    names = names_of(source, 1)
+    return () if names is None else names.axes
+
+
+def _units_along(source: Source, name: str) -> str:
+    return next((axis.attributes.get("units", "") for axis in _axes(source) if axis.name == name), "")
+
+
+def in_degrees(values: Float64, units: str, name: str) -> Float64:
+    """Latitudes in degrees, by the units that are said of them; without units they are in degrees.
+
+    >>> in_degrees(np.array([np.pi / 4]), "radians", "lat").tolist()
+    [45.0]
+    """
+    spelled = units.casefold().replace("_", "").replace(" ", "")
+    if spelled in RADIANS:
+        return np.rad2deg(values)
+    if spelled and spelled not in DEGREES:
+        raise InputError(
+            f"coslat: {name} is in units of {units!r}, which are neither degrees nor radians. Convert it, "
+            "and say units of degrees_north, or give weights"
+        )
+    return values
+
+
+def _of_plane(source: Source, name: str, plane: Coordinate) -> Float64:
+    """(n,) a coordinate of each column that has its values along axes of other names."""
+    places = [column_coordinates(source, axis) for axis in plane.axes]
+    if any(place is None for place in places):
+        raise InputError(
+            f"{name} goes along {', '.join(plane.axes)}, not all of which are columns of {source.name}: give "
+            "a coordinate along the columns alone, for instance with x.assign_coords, or weights"
+        )
+    return np.asarray(plane.values[tuple(cast(Any, places))])
