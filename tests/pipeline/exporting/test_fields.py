@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -267,7 +267,7 @@ def test_declared_arrays_of_every_method_are_on_the_axes_of_the_data(kind: str) 
             arrays[name] = rng.standard_normal(numbers)
 
     class Made(dict[str, Any]):
-        attrs = {"request": {"kind": kind}, "input": fit.attrs["input"]}
+        attrs: ClassVar = {"request": {"kind": kind}, "input": fit.attrs["input"]}
 
         def dimensions(self, name: str) -> tuple[str, ...]:
             return axes[name]

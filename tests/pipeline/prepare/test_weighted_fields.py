@@ -172,6 +172,45 @@ def test_units_of_latitudes_are_heeded(tmp_path: Path, units: str, kind: str, gr
     np.testing.assert_allclose(result["mean"], expected[~np.isnan(expected)], rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["array", "nc", "before", "imported"])
+@pytest.mark.parametrize("grid", [field, curvilinear])
+@pytest.mark.parametrize("name", ["latitude", "rlat", "nav"])
+def test_latitudes_of_other_names_are_known(tmp_path: Path, kind: str, grid: Any, name: str) -> None:
+    if kind in ("before", "imported") and grid is curvilinear:
+        grid = field  # a matrix has coordinates of axes alone
+    data = grid()
+    weights = np.sqrt(np.cos(np.deg2rad(data["lat"])))
+    said = data.rename(lat=name)
+    said[name].attrs = {} if name == "latitude" else {"standard_name": "latitude"}
+    if kind == "nc":
+        said.rename("sst").to_netcdf(tmp_path / "x.nc")
+    if kind == "imported":
+        rf.import_array(said, tmp_path / "x.zarr", row_axes="time", drop_missing_columns=True)
+    places = {"nc": f"{tmp_path}/x.nc::sst", "before": opened(said, None), "array": said}
+    source = (
+        rf.open(tmp_path / "x.zarr", prepare="coslat")
+        if kind == "imported"
+        else rf.open(places[kind], prepare="coslat")
+        if kind == "before"
+        else opened(places[kind], "coslat")
+    )
+    result = rf.pca(source, 2)
+    assert f"coslat(latitude={name!r})" in result.attrs["input"]["prepare"]
+    expected = (data * weights).mean("time").values.ravel()
+    np.testing.assert_allclose(result["mean"], expected[~np.isnan(expected)], rtol=1e-6)
+
+
+def test_several_latitudes_or_one_of_another_name_are_named() -> None:
+    data = curvilinear().rename(lat="rlat")
+    data["rlat"].attrs = {"standard_name": "latitude"}
+    data = data.assign_coords(plat=data["rlat"] + 1)
+    with pytest.raises(InputError, match=r"rlat and plat are latitudes .*coslat\(latitude='rlat'\)"):
+        opened(data, "coslat")
+    opened(data, "coslat(latitude='plat')")
+    with pytest.raises(InputError, match=r"Did you mean coslat\(latitude='LAT'\)"):
+        opened(field().rename(lat="LAT"), "coslat")
+
+
 @pytest.mark.parametrize("grid", [field, curvilinear])
 def test_units_that_are_no_angles_are_refused(grid: Any) -> None:
     data = grid()

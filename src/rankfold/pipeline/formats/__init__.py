@@ -23,6 +23,7 @@
     series     several files as one matrix
     contents   what a store of several arrays, or an array of several axes, holds
     naming     what containers call rows and columns
+    latitudes  where latitudes of the columns of a field lie
     open_like  rows that come to a result, opened as its rows were
 
 No optional library, nor Zarr nor Dask, is imported before it is needed: objects are known by the module

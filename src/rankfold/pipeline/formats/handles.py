@@ -256,25 +256,35 @@ def coordinate_of(x: Any, axis: str) -> Coordinate:
 
 
 def plane_of(x: Any, name: str) -> Coordinate | None:
-    """A coordinate along axes of other names, as of curvilinear or unstructured grids.
+    """A coordinate along axes of other names, as of curvilinear or unstructured grids; None without one."""
+    with _coordinates(x) as known:
+        found = known.get(name)
+        return None if found is None or found.dims in ((), (name,)) else Coordinate.of(found)
 
-    None where there is none.
 
-    ``x`` is a DataArray, a path or several, of which the first counts; other objects have no such coordinate.
-    """
-    if isinstance(x, list | tuple):
-        return plane_of(x[0], name) if x and isinstance(x[0], str | os.PathLike) else None
+def coordinates_of(x: Any) -> dict[str, str]:
+    """The ``standard_name`` of each coordinate along an axis, by its name; empty text without one."""
+    with _coordinates(x) as known:
+        return {
+            str(name): str(each.attrs.get("standard_name", "")) for name, each in known.items() if each.dims
+        }
+
+
+@contextlib.contextmanager
+def _coordinates(x: Any) -> Iterator[Mapping[Any, Any]]:
+    """Coordinates of a DataArray, or at a path or the first of several; none of other objects."""
+    if isinstance(x, list | tuple) and x and isinstance(x[0], str | os.PathLike):
+        x = x[0]
     if isinstance(x, str | os.PathLike):
-        place = (matching_files(os.fsdecode(x)) or [os.fsdecode(x)])[0]
-        if is_address(place) or ("::" not in place and not place.endswith((".nc", ".nc4"))):
-            return None
-        x = place
-    elif not hasattr(x, "coords"):
-        return None
-    with contextlib.suppress(InputError), opened(x) as data:  # what xarray cannot open has none
-        if name in data.coords and data.coords[name].ndim and data.coords[name].dims != (name,):
-            return Coordinate.of(data.coords[name])
-    return None
+        x = (matching_files(os.fsdecode(x)) or [os.fsdecode(x)])[0]
+        if is_address(x) or ("::" not in x and not x.endswith((".nc", ".nc4"))):
+            x = None
+    with contextlib.ExitStack() as files:
+        data = None
+        if isinstance(x, str) or hasattr(x, "coords"):
+            with contextlib.suppress(InputError):  # what xarray cannot open has none
+                data = files.enter_context(opened(x))
+        yield getattr(data, "coords", {})
 
 
 def annotation_of(x: Any, part: str, name: str) -> tuple[npt.NDArray[Any], str]:

@@ -9,6 +9,7 @@ The trap: numbers say nothing of their units. Models write radians too, all of w
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from typing import Any, cast
 
 import numpy as np
@@ -18,11 +19,14 @@ from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.places import column_coordinate, column_coordinates, names_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
-from rankfold.pipeline.formats.handles import Coordinate, coordinate_of, plane_of
+from rankfold.pipeline.formats.handles import Coordinate, coordinate_of, coordinates_of, plane_of
 from rankfold.pipeline.prepare.given_weights import Coslat
 from rankfold.pipeline.prepare.words import Steps
 
 Float64 = npt.NDArray[np.float64]
+
+LATITUDE, LONG = "lat", "latitude"
+"""What latitudes are called by default, and what else, which is their standard name in CF conventions too."""
 
 DEGREES = ("deg", "degree", "degrees", "degreen", "degreesn", "degreenorth", "degreesnorth", "°", "°n")
 """Units in degrees, as CF conventions and others spell them, without spaces, underscores and capitals."""
@@ -37,7 +41,7 @@ def with_latitudes(x: object, source: Source, steps: Steps) -> Steps:
 
 def _found(x: object, source: Source, step: Coslat) -> Coslat:
     """The step with the latitude of each column in degrees; without any where there are none."""
-    name = step.latitude
+    name = _called(x, source) if step.latitude == LATITUDE else step.latitude
     values, units = column_coordinate(source, name), _units_along(source, name)
     index = column_coordinates(source, name) if values is None else None
     if index is not None and not isinstance(x, Source):
@@ -47,7 +51,38 @@ def _found(x: object, source: Source, step: Coslat) -> Coslat:
         values, units = _of_plane(source, name, plane), plane.units
     if values is not None:
         values = in_degrees(values, units, name)
+    elif near := _near(name, [*(axis.name for axis in _axes(source)), *coordinates_of(x)]):
+        raise InputError(f"{step.missing()}. Did you mean coslat(latitude={near!r})?")
     return dataclasses.replace(step, latitude=name, values=values)
+
+
+def _called(x: object, source: Source) -> str:
+    """What latitudes are called: lat, or latitude, or what has that as its standard name."""
+    axes = {axis.name: axis.attributes.get("standard_name", "") for axis in _axes(source)}
+    if LATITUDE in axes or column_coordinates(source, LATITUDE) is not None:
+        return LATITUDE
+    coordinates = coordinates_of(x)
+    if LATITUDE in coordinates:
+        return LATITUDE
+    for known in (axes, coordinates):
+        if LONG in known:
+            return LONG
+        standard = [name for name, said in known.items() if said == LONG]
+        if len(standard) > 1:
+            raise InputError(
+                f"coslat: {' and '.join(standard)} are latitudes by their standard_name. Say which: "
+                f"coslat(latitude={standard[0]!r})"
+            )
+        if standard:
+            return standard[0]
+    return LATITUDE
+
+
+def _near(name: str, known: list[str]) -> str | None:
+    """One of the names that are there that may have been meant."""
+    others = [each for each in known if each != name]
+    alike = [each for each in others if each.casefold().startswith("lat") or each == "nav_lat"]
+    return next(iter(alike or difflib.get_close_matches(name, others, n=1)), None)
 
 
 def _axes(source: Source) -> tuple[Axis, ...]:

@@ -216,14 +216,18 @@ class Coslat:
 
     name: ClassVar[str] = "coslat"
 
+    def missing(self) -> str:
+        """Message about data without latitudes."""
+        return (
+            f"{self.name} takes data with an axis {self.latitude!r} among the columns and a coordinate "
+            "of that name, or a coordinate along others of them: a DataArray, or a file that xarray "
+            "opens, as FILE.nc::variable. Say coslat(latitude='...'), or give weights"
+        )
+
     def measure(self, source: Source) -> dict[str, Array]:
         """Weights, 0 at the poles and beyond."""
         if self.values is None:
-            raise InputError(
-                f"{self.name} takes data with an axis {self.latitude!r} among the columns and a coordinate "
-                "of that name, or a coordinate along others of them: a DataArray, or a file that xarray "
-                "opens, as FILE.nc::variable. Say coslat(latitude='...'), or give weights"
-            )
+            raise InputError(self.missing())
         latitudes = np.asarray(self.values)
         if unknown := int((~np.isfinite(latitudes)).sum()):
             raise InputError(
