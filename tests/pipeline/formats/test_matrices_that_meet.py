@@ -486,6 +486,25 @@ def test_files_of_a_series_in_another_order_are_said_once(
     assert " and 1 more are put in the order of " in said
 
 
+def test_columns_in_the_order_of_a_result_are_not_said_to_be_in_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    x = field().copy()
+    x[:, 1, 2] = np.nan
+    result = rf.pca(x, 3, row_axes="time", drop_missing_columns=True)
+    rf.transform(result, x)
+    rf.check(result, x)
+    assert caplog.messages == []
+    rf.transform(result, x[:, ::-1])
+    (said,) = caplog.messages
+    assert " are put in the order of " in said and "and 1 left out" in said
+    caplog.clear()
+    wide = table()
+    rf.transform(rf.pca(wide[NAMES[1:]], 3), wide)
+    (said,) = caplog.messages
+    assert f"1 of {len(NAMES)} columns of " in said and "does not have, are left out" in said
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_weights_of_columns_follow_their_names() -> None:
     x, weights = table(), pd.Series(np.arange(1.0, len(NAMES) + 1), NAMES)

@@ -349,6 +349,10 @@ class Names:
             return True
         return np.array_equal(self._lines(), other._lines())
 
+    def is_on_axes_of(self, other: Names) -> bool:
+        """Whether both are places along the same axes, such as a field with land and without."""
+        return Names(self.axes).is_like(Names(other.axes))
+
     def _lines(self) -> Int64:
         """Places of all, in the order of the matrix."""
         return np.arange(self._whole) if self.places is None else self.places

@@ -62,7 +62,7 @@ def columns_among(own: Names | None, wanted: Names | None, name: str, whose: str
     places = find_places(own, wanted, "column", name, whose, _REMEDY)
     if places is None or own is None or wanted is None:
         return None
-    _say_order(own, wanted, name, whose)
+    _say_order(own, wanted, places, name, whose)
     return places
 
 
@@ -80,7 +80,7 @@ def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
 
 def all_with_columns(sources: Sequence[Source], wanted: Names | None, whose: str) -> list[Source]:
     """The same of several matrices, such as the files of a series, with one warning for all of them."""
-    found, others = [], list[tuple[Names, str]]()
+    found, others = [], list[tuple[Names, Int64, str]]()
     for source in sources:
         own = column_names(source)
         places = find_places(own, wanted, "column", source.name, whose, _REMEDY)
@@ -92,15 +92,27 @@ def all_with_columns(sources: Sequence[Source], wanted: Names | None, whose: str
                 f"columns of {source.name} went through steps already, in another order than those of "
                 f"{whose}: {_first(own, wanted)}. Open it without prepare: the steps of the result are taken"
             )
-        others.append((own, source.name))
+        others.append((own, places, source.name))
         found.append(select(source, rows=None, columns=places))
     if others and wanted is not None:
-        _say_order(others[0][0], wanted, _and_more(*(name for _, name in others)), whose)
+        own, places, _ = next((each for each in others if not _in_order(each[1])), others[0])
+        _say_order(own, wanted, places, _and_more(*(name for *_, name in others)), whose)
     return found
 
 
-def _say_order(own: Names, wanted: Names, name: str, whose: str) -> None:
+def _in_order(places: Int64) -> bool:
+    return bool((np.diff(places) > 0).all())
+
+
+def _say_order(own: Names, wanted: Names, places: Int64, name: str, whose: str) -> None:
+    """Warn of columns in another order, and of those left out unless both are on the same grid."""
     more = len(own) - len(wanted)
+    if _in_order(places):
+        if not own.is_on_axes_of(wanted):
+            LOG.warning(
+                "%d of %d columns of %s, which %s does not have, are left out", more, len(own), name, whose
+            )
+        return
     done = f"are put in the order of {whose} by name" + (f", and {more} left out" if more else "")
     LOG.warning("columns of %s %s: %s", name, done, _first(own, wanted))
 
