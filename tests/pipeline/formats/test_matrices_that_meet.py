@@ -505,6 +505,27 @@ def test_columns_in_the_order_of_a_result_are_not_said_to_be_in_another(
     assert f"1 of {len(NAMES)} columns of " in said and "does not have, are left out" in said
 
 
+@pytest.mark.parametrize("named", ["lon", "longitude", "x"])
+@pytest.mark.parametrize("order", ["sorted", "as they are"])
+def test_longitudes_meet_modulo_360(named: str, order: str, caplog: pytest.LogCaptureFixture) -> None:
+    x = field().rename(lon=named)
+    units = {"units": "degrees_east"} if named == "x" else {}
+    x[named].attrs = units
+    x[:, 1, 2] = np.nan
+    result = rf.pca(x, 3, row_axes="time", drop_missing_columns=True)
+    west = x.assign_coords({named: ((x[named] + 180) % 360 - 180).assign_attrs(units)})
+    west = west.sortby(named) if order == "sorted" else west
+    found = rf.transform(result, west)
+    np.testing.assert_allclose(found.scores[:], result.scores[:], atol=1e-10)
+    (said,) = caplog.messages
+    assert f", {named} modulo 360" in said
+    back = result.to_xarray(west)["components"]
+    np.testing.assert_array_equal(np.isnan(back[0]), np.isnan(x.values[0]))
+    radians = west.assign_coords({named: west[named].assign_attrs(units="radians")})
+    with pytest.raises(RankfoldError, match="has no column"):
+        rf.transform(result, radians)
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_weights_of_columns_follow_their_names() -> None:
     x, weights = table(), pd.Series(np.arange(1.0, len(NAMES) + 1), NAMES)

@@ -11,12 +11,13 @@ within what 32 bits hold.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,12 @@ MOST_LABELS = 2**16
 
 MOST_TEXT = 2**20
 """Characters of all labels along an axis that are held."""
+
+LONGITUDES = ("lon", "long", "longitude", "nav_lon")
+"""What axes of longitudes are called."""
+
+DEGREES_EAST = ("degreeseast", "degreeeast", "degreee", "degreese")
+"""Units of longitudes in CF conventions, without underscores and capitals."""
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Part of the largest number along an axis by which two coordinates that are the same may differ."""
@@ -139,6 +146,24 @@ class Axis:
         if self.labels is None or other.labels is None:
             return self.mark == other.mark
         return bool((self.find(other.labels) == np.arange(self.length)).all())
+
+    @property
+    def is_longitude(self) -> bool:
+        """Whether labels are degrees of longitude, by their units or, without units, by its name."""
+        if self.labels is None or self.labels.dtype.kind == "U":
+            return False
+        said = {name: text.casefold().replace("_", "") for name, text in self.attributes.items()}
+        units = said.get("units", "")
+        if units in DEGREES_EAST:
+            return True
+        called = self.name.casefold() in LONGITUDES or said.get("standard_name") == "longitude"
+        return called and units in ("", "degree", "degrees", "deg")
+
+    @property
+    def degrees_east(self) -> Array:
+        """Labels of an axis of longitudes from 0 to 360."""
+        labels = np.mod(np.asarray(self.labels, np.float64), 360.0)
+        return np.where(labels > 360.0 * (1 - ROUNDING), 0.0, labels)
 
     def find(self, labels: Array) -> Int64:
         """Place of each of some labels, -1 of those that are not there, -2 of those that come twice.
@@ -378,7 +403,7 @@ class Names:
         lost = np.zeros(len(lines), np.int64)
         for axis, along in zip(wanted.axes, np.unravel_index(lines, lengths), strict=True):
             number = 0 if single else own[axis.name]
-            found = _along(self.axes[number], axis)[along]
+            found = find_along(self.axes[number], axis)[along]
             lost = np.minimum(lost, found)
             indices[number] = np.maximum(found, 0)
         places = np.ravel_multi_index(indices, [axis.length for axis in self.axes])
@@ -414,15 +439,37 @@ def _number(label: object) -> str:
     return f"{label:.6g}" if isinstance(label, float) and len(str(label)) > 8 else str(label)
 
 
-def _along(own: Axis, wanted: Axis) -> Int64:
-    """Place along an axis of each place along another one."""
+def find_along(own: Axis, wanted: Axis) -> Int64:
+    """Place along an axis of each place along another one; longitudes, where they differ, modulo 360."""
     if own.is_like(wanted):
         return np.arange(wanted.length)
     if own.labels is not None and wanted.labels is not None:
-        return own.find(wanted.labels)
+        found = own.find(wanted.labels)
+        return (
+            replace(own, labels=own.degrees_east).find(wanted.degrees_east)
+            if _is_turned(own, wanted, found)
+            else found
+        )
     if not (own.is_labeled and wanted.is_labeled):
         raise ValueError(f"{own.length} along {own.name} are not {wanted.length}")
     raise ValueError(f"the {own.length} labels along {own.name} are others, or in another order")
+
+
+def _is_turned(own: Axis, wanted: Axis, found: Int64) -> bool:
+    """Whether longitudes of one axis are not all found along the other, but are modulo 360."""
+    if not ((found < 0).any() and own.is_longitude and wanted.is_longitude):
+        return False
+    return bool((replace(own, labels=own.degrees_east).find(wanted.degrees_east) >= 0).all())
+
+
+def turned_axis(own: Names, wanted: Names) -> str | None:
+    """Name of the axis of longitudes that meet those of another matrix modulo 360 alone; None without one."""
+    for axis, other in itertools.product(own.axes, wanted.axes):
+        if axis.name != other.name or axis.labels is None or other.labels is None:
+            continue
+        if _is_turned(axis, other, axis.find(other.labels)):
+            return axis.name
+    return None
 
 
 def _axes_in_words(names: Names) -> str:

@@ -22,6 +22,7 @@ from rankfold.pipeline.data.names import (
     Axis,
     attributes_in,
     attributes_of_result,
+    find_along,
     names_of_result,
 )
 from rankfold.pipeline.errors import InputError, OutputError
@@ -278,10 +279,12 @@ def _in_order(result: Outcome, like: Any) -> Any:
             if axis.labels is None or axis.name not in like.dims or axis.name not in like.coords:
                 continue
             place = like.dims.index(axis.name)
-            own = Axis.of(axis.name, like.shape[place], like.coords[axis.name].values)
+            own = Axis.of(
+                axis.name, like.shape[place], like.coords[axis.name].values, like.coords[axis.name].attrs
+            )
             if own.labels is None or own.is_like(axis):
                 continue
-            found = own.find(axis.labels)
+            found = find_along(own, axis)
             if (found < 0).any():
                 first = int(np.argmax(found < 0))
                 raise InputError(

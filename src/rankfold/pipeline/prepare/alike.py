@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.names import Attributes, Names, find_places, names_as_json
+from rankfold.pipeline.data.names import Attributes, Names, find_places, names_as_json, turned_axis
 from rankfold.pipeline.data.places import attributes_of, names_of, wrappers
 from rankfold.pipeline.data.selection import SelectedSource, select
 from rankfold.pipeline.data.source import Source
@@ -106,14 +106,18 @@ def _in_order(places: Int64) -> bool:
 
 def _say_order(own: Names, wanted: Names, places: Int64, name: str, whose: str) -> None:
     """Warn of columns in another order, and of those left out unless both are on the same grid."""
-    more = len(own) - len(wanted)
-    if _in_order(places):
+    more, turned = len(own) - len(wanted), turned_axis(own, wanted)
+    modulo = "" if turned is None else f", {turned} modulo 360"
+    if _in_order(places) and not more:
+        LOG.warning("columns of %s are those of %s%s", name, whose, modulo)
+        return
+    if _in_order(places) and turned is None:
         if not own.is_on_axes_of(wanted):
             LOG.warning(
                 "%d of %d columns of %s, which %s does not have, are left out", more, len(own), name, whose
             )
         return
-    done = f"are put in the order of {whose} by name" + (f", and {more} left out" if more else "")
+    done = f"are put in the order of {whose} by name{modulo}" + (f", and {more} left out" if more else "")
     LOG.warning("columns of %s %s: %s", name, done, _first(own, wanted))
 
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 Float64 = npt.NDArray[np.float64]
 
 LATITUDES = ("lat", "latitude", "nav_lat")
-LONGITUDES = ("lon", "long", "longitude", "nav_lon")
 
 ROUND = (1, 1.5, 2, 3, 4.5, 6, 9, 10)
 """Steps between ticks in degrees, as in 30 and 45."""

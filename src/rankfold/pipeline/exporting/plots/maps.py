@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.names import LONGITUDES
 from rankfold.pipeline.exporting.fields import Side, sides_of
 from rankfold.pipeline.exporting.outcome import Outcome, names_in
 from rankfold.pipeline.exporting.plots.canvas import BAR_WIDTH, LIGHT, WIDTH, Theme, color_bar, drawn, inset
 from rankfold.pipeline.exporting.plots.coordinates import MOST_COMPONENTS, share_of
 from rankfold.pipeline.exporting.plots.geography import (
     LATITUDES,
-    LONGITUDES,
     ROUND,
     coastlines,
     in_degrees,
