@@ -526,6 +526,12 @@ def test_longitudes_meet_modulo_360(named: str, order: str, caplog: pytest.LogCa
         rf.transform(result, radians)
 
 
+def test_the_coordinate_of_an_axis_is_refused_as_one(tmp_path: Path) -> None:
+    place = str(in_file(field(), tmp_path / "x.nc")).partition("::")[0]
+    with pytest.raises(RankfoldError, match=r"::lat is the coordinate of an axis, 4 values; .*::sst"):
+        rf.open(f"{place}::lat")
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_weights_of_columns_follow_their_names() -> None:
     x, weights = table(), pd.Series(np.arange(1.0, len(NAMES) + 1), NAMES)

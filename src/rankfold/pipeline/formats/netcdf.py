@@ -43,7 +43,14 @@ from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.formats.arrays import array_source, array_volume
 from rankfold.pipeline.formats.dask import dask_source, dask_volume
-from rankfold.pipeline.formats.handles import Handles, choose, file_fingerprint, file_version, library
+from rankfold.pipeline.formats.handles import (
+    Handles,
+    choose,
+    file_fingerprint,
+    file_version,
+    library,
+    list_names,
+)
 from rankfold.pipeline.formats.hdf5 import require_hdf5
 from rankfold.pipeline.formats.naming import UNREADABLE, coordinate
 from rankfold.pipeline.regular import open_regular
@@ -297,6 +304,7 @@ def netcdf_matrix(path: str, text: str, *, rows: Rows = None) -> StackedSource:
                 among = _shapes_in_groups(path)
                 if among.keys() - shapes.keys():
                     return netcdf_matrix(path, choose(path, text, among), rows=rows)
+            _require_no_coordinate(path, text, dataset, shapes)
             name = choose(path, text, shapes).rpartition("/")[2]
             variable = FileVariable(os.path.abspath(path), group, name)
             volume = _volume(f"{path}::{text or name}", dataset[name].variable, variable)
@@ -311,6 +319,17 @@ def netcdf_matrix(path: str, text: str, *, rows: Rows = None) -> StackedSource:
     except (OSError, EOFError, RuntimeError, LookupError) as error:
         raise ChunkError(f"{path} cannot be opened: {error}. Is it complete?") from error
     return stack_volume(volume, rows)
+
+
+def _require_no_coordinate(path: str, text: str, dataset: Any, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Raise ``InputError`` where the coordinate of an axis is named, which is no matrix."""
+    leaf = text.rpartition("/")[2]
+    if text not in shapes and leaf in dataset.coords:
+        count = math.prod(dataset.coords[leaf].shape)
+        raise InputError(
+            f"{path}::{text} is the coordinate of an axis, {count} values; a matrix has two axes. "
+            f"{list_names(path, shapes)}"
+        )
 
 
 def xarray_matrix(x: Any, *, rows: Rows = None) -> Source:
