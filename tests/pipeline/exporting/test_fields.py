@@ -313,6 +313,22 @@ def test_two_axes_keep_their_names(tmp_path: Path, kind: str, how: dict[str, Any
     np.testing.assert_array_equal(found["time"], data["time"])
 
 
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part")
+@pytest.mark.parametrize("kind", ["nc", "h5", "zarr", "array"])
+def test_times_that_are_not_decoded_stay_numbers_with_their_units(tmp_path: Path, kind: str) -> None:
+    data = field(land=False).drop_vars(["month", "cell", "depth"]).assign_coords(time=np.arange(TIME) + 0.5)
+    data["time"].attrs = {"units": "months since 2000-01-01", "calendar": "noleap", "long_name": "time"}
+    x = placed(tmp_path, kind, data)
+    result = rf.pca(x, 2, row_axes="time")
+    for like in [None, data, *([x] if kind in ("nc", "zarr") else [])]:
+        found = result.to_xarray(like)
+        np.testing.assert_array_equal(found["time"], data["time"])
+        assert found["time"].attrs == data["time"].attrs
+    result.to_netcdf(tmp_path / "out.nc")
+    with xarray.open_dataset(tmp_path / "out.nc", decode_times=False) as found:
+        assert found["time"].attrs["units"] == "months since 2000-01-01"
+
+
 def test_what_is_no_array_of_xarray_is_refused() -> None:
     data = field(land=False)
     result = rf.pca(rf.open(data, row_axes="time"), 2)

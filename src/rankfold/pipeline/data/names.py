@@ -75,6 +75,18 @@ def attributes_in(values: Mapping[str, Any] | None) -> dict[str, str]:
     }
 
 
+def _counted_from(values: Mapping[str, Any] | None) -> dict[str, str]:
+    """Units that count from a date, and their calendar, of numbers that were not decoded to dates."""
+    found = {name: (values or {}).get(name) for name in ("units", "calendar")}
+    texts = {
+        name: value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        for name, value in found.items()
+        if value is not None
+    }
+    is_time = " since " in texts.get("units", "")
+    return {name: text for name, text in texts.items() if is_time and len(text) <= LONGEST_ATTRIBUTE}
+
+
 def labels_of(values: Any) -> Array | None:
     """Labels of an axis as text or real numbers; None for what names nothing.
 
@@ -121,6 +133,8 @@ class Axis:
             if labels is None:
                 return cls(name, length)
             _add(mark, labels)
+        if labels is not None and labels.dtype.kind != "U":
+            said |= _counted_from(attributes)
         if length <= MOST_LABELS and labels is not None and labels.nbytes <= 4 * MOST_TEXT:
             return cls(name, length, labels, attributes=said)
         return cls(name, length, digest=mark.hexdigest(), attributes=said)

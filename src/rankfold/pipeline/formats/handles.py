@@ -217,7 +217,10 @@ def _variable(xarray: Any, place: str, files: contextlib.ExitStack) -> Any:
     # xarray goes by the end of the name, and netCDF is HDF5 under whatever name.
     how = {"engine": "netcdf4"} if os.path.splitext(store)[1] in (".h5", ".hdf5") else {}
     try:
-        dataset = files.enter_context(open_(store, group=group or None, **how))
+        try:
+            dataset = files.enter_context(open_(store, group=group or None, **how))
+        except ValueError:  # times in units that xarray does not decode, such as months, stay numbers
+            dataset = files.enter_context(open_(store, group=group or None, decode_times=False, **how))
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"xarray cannot open {store}: {error}") from error
     if not leaf and len(dataset) == 1:

@@ -145,13 +145,17 @@ def _of_result(node: Any, axis: int) -> bool:
 
 
 def coordinate(values: Any, attributes: Mapping[str, Any]) -> Any:
-    """Values of a coordinate: times as dates, where they count from one."""
+    """Values of a coordinate: times as dates, where they count from one in units that xarray decodes."""
     units, calendar = (text_of(attributes.get(each)) for each in ("units", "calendar"))
     if " since " not in units or len(np.shape(values)) != 1:
         return values
     from xarray.coding.times import decode_cf_datetime
 
-    return decode_cf_datetime(np.asarray(values[:]), units, calendar or None)
+    numbers = np.asarray(values[:])
+    try:
+        return decode_cf_datetime(numbers, units, calendar or None)
+    except (ValueError, OverflowError):  # such as months, which are of no one length
+        return numbers
 
 
 def index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | None:
