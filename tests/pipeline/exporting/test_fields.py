@@ -329,6 +329,28 @@ def test_times_that_are_not_decoded_stay_numbers_with_their_units(tmp_path: Path
         assert found["time"].attrs["units"] == "months since 2000-01-01"
 
 
+@pytest.mark.parametrize("calendar", ["noleap", "360_day", "julian"])
+@pytest.mark.parametrize("kind", ["array", "nc", "years", "imported"])
+def test_times_of_other_calendars_come_back(tmp_path: Path, calendar: str, kind: str) -> None:
+    cftime = pytest.importorskip("cftime")
+    first = cftime.datetime(1850, 1, 30, 12, calendar=calendar)
+    hours = [np.timedelta64(720 * number, "h").astype(object) for number in range(TIME)]
+    data = field(land=False).drop_vars(["month", "cell", "depth"])
+    data = data.assign_coords(time=[first + each for each in hours])
+    if kind == "imported":
+        rf.import_array(data, tmp_path / "x.zarr", row_axes="time")
+        result = rf.pca(tmp_path / "x.zarr", 2)
+    else:
+        result = rf.pca(placed(tmp_path, kind, data), 2, row_axes="time")
+    found = result.to_xarray()
+    assert found.indexes["time"].calendar == calendar and "calendar" not in found["time"].attrs
+    np.testing.assert_array_equal(found["time"], data["time"])
+    result.to_netcdf(tmp_path / "out.nc")
+    with xarray.open_dataset(tmp_path / "out.nc") as again:
+        assert again["time"].encoding["calendar"] == calendar
+        np.testing.assert_array_equal(again["time"], data["time"])
+
+
 def test_what_is_no_array_of_xarray_is_refused() -> None:
     data = field(land=False)
     result = rf.pca(rf.open(data, row_axes="time"), 2)

@@ -5,6 +5,7 @@ They are known by what they have, so neither pandas nor xarray is ever imported.
 
 from __future__ import annotations
 
+import importlib
 import re
 from typing import Any
 
@@ -17,6 +18,9 @@ Array = npt.NDArray[Any]
 
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{9})?")
 """A label that was a date."""
+
+TIME = re.compile(r"(-?\d+)-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{6}))?")
+"""A label that was a time of cftime."""
 
 
 def is_counted(index: Any) -> bool:
@@ -60,6 +64,23 @@ def names_along(values: Any, axis: int) -> Names | None:
         return Names.of([Axis.of("label", len(labels), labels_of_index(labels))])
     is_labeled = hasattr(values, "dims") and hasattr(values, "coords") and len(values.dims) == 2
     return Names.of([axes_of_array(values)[axis]]) if is_labeled else None
+
+
+def times_of_calendar(labels: Array, calendar: str) -> Array:
+    """Labels that were times of cftime, as ``labels_of`` writes these, as such; others as they are."""
+    found = [TIME.fullmatch(each) for each in labels] if labels.dtype.kind == "U" else [None]
+    try:
+        cftime = importlib.import_module("cftime")
+    except ImportError:
+        return labels
+    numbers = [[int(each or 0) for each in one.groups()] for one in found if one is not None]
+    if len(numbers) < len(labels):
+        return labels
+    try:
+        times = [cftime.datetime(*each, calendar=calendar) for each in numbers]
+    except (ValueError, TypeError):  # a calendar, or a date of it, that cftime does not know
+        return labels
+    return np.array(times, object)
 
 
 def dates_among(labels: Array) -> Array:

@@ -87,6 +87,13 @@ def _counted_from(values: Mapping[str, Any] | None) -> dict[str, str]:
     return {name: text for name, text in texts.items() if is_time and len(text) <= LONGEST_ATTRIBUTE}
 
 
+def _calendar_of(values: Any) -> str | None:
+    """Calendar of times of cftime, which NumPy has no type for; None of other labels."""
+    values = np.asarray(values)
+    found = getattr(values.flat[0], "calendar", None) if values.dtype.kind == "O" and values.size else None
+    return found if isinstance(found, str) and found else None
+
+
 def labels_of(values: Any) -> Array | None:
     """Labels of an axis as text or real numbers; None for what names nothing.
 
@@ -135,6 +142,8 @@ class Axis:
             _add(mark, labels)
         if labels is not None and labels.dtype.kind != "U":
             said |= _counted_from(attributes)
+        elif calendar := _calendar_of(values[:1]):
+            said |= {"calendar": calendar}
         if length <= MOST_LABELS and labels is not None and labels.nbytes <= 4 * MOST_TEXT:
             return cls(name, length, labels, attributes=said)
         return cls(name, length, digest=mark.hexdigest(), attributes=said)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.named_objects import dates_among
+from rankfold.pipeline.data.named_objects import dates_among, times_of_calendar
 from rankfold.pipeline.data.names import (
     DESCRIBING,
     Axis,
@@ -311,7 +311,10 @@ def _own_coordinates(result: Outcome, rows: Side, columns: Side) -> dict[str, An
             () if names is None else names.axes, side.axes, side.shape, strict=False
         ):
             if axis.labels is not None and axis.length == length:
-                found[name] = (name, dates_among(axis.labels), dict(axis.attributes))
+                said, values = dict(axis.attributes), dates_among(axis.labels)
+                if "calendar" in said and axis.labels.dtype.kind == "U":
+                    values = times_of_calendar(axis.labels, said.pop("calendar"))
+                found[name] = (name, values, said)
     return found
 
 

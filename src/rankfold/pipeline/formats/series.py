@@ -110,7 +110,8 @@ class Series(Readable):
         if len(labels) < len(self.parts) or found[0] is None:
             return None
         first = found[0].axes[0]
-        return Names.of([Axis.of(first.name, self.shape[0], np.concatenate(labels), first.attributes)])
+        whole = Axis.of(first.name, self.shape[0], np.concatenate(labels))
+        return Names.of([dataclasses.replace(whole, attributes=first.attributes)])
 
     @property
     def attributes(self) -> Attributes:
