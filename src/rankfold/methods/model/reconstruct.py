@@ -30,8 +30,9 @@ from rankfold.methods.task import Output, count
 from rankfold.pipeline.blas import one_blas_thread
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.names import names_of_result, runs_of
+from rankfold.pipeline.data.names import names_of_result
 from rankfold.pipeline.data.places import places_in_words
+from rankfold.pipeline.data.runs import runs_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut, grain_rows, grains

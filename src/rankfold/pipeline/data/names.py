@@ -24,6 +24,14 @@ import numpy as np
 import numpy.typing as npt
 
 from rankfold.pipeline.data.alleles import SAME_ALLELES, other_allele
+from rankfold.pipeline.data.attributes import (
+    Attributes,
+    attributes_from,
+    attributes_in,
+    calendar_of,
+    counted_from,
+)
+from rankfold.pipeline.data.runs import of_runs, runs_of
 from rankfold.pipeline.errors import DataError, InputError
 
 Array = npt.NDArray[Any]
@@ -46,52 +54,6 @@ DEGREES_EAST = ("degreeseast", "degreeeast", "degreee", "degreese")
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Part of the largest number along an axis by which two coordinates that are the same may differ."""
-
-
-DESCRIBING = ("units", "long_name", "standard_name", "positive", "axis")
-"""Attributes of an array or a coordinate that go where its numbers go, as CF conventions name them."""
-
-LONGEST_ATTRIBUTE = 256
-"""Characters of such an attribute; a longer one stays where it is."""
-
-Attributes = Mapping[str, str]
-
-
-def attributes_in(values: Mapping[str, Any] | None) -> dict[str, str]:
-    """What attributes say of numbers: short text alone, and no units that count from a date.
-
-    >>> attributes_in({"units": "K", "long_name": b"temperature", "axis": 3, "history": "x"})
-    {'units': 'K', 'long_name': 'temperature'}
-    """
-    found = {name: values[name] for name in DESCRIBING if name in values} if values else {}
-    texts = {
-        name: value.decode(errors="replace") if isinstance(value, bytes) else value
-        for name, value in found.items()
-    }
-    return {
-        name: str(text)
-        for name, text in texts.items()
-        if isinstance(text, str) and len(text) <= LONGEST_ATTRIBUTE and " since " not in text
-    }
-
-
-def _counted_from(values: Mapping[str, Any] | None) -> dict[str, str]:
-    """Units that count from a date, and their calendar, of numbers that were not decoded to dates."""
-    found = {name: (values or {}).get(name) for name in ("units", "calendar")}
-    texts = {
-        name: value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-        for name, value in found.items()
-        if value is not None
-    }
-    is_time = " since " in texts.get("units", "")
-    return {name: text for name, text in texts.items() if is_time and len(text) <= LONGEST_ATTRIBUTE}
-
-
-def _calendar_of(values: Any) -> str | None:
-    """Calendar of times of cftime, which NumPy has no type for; None of other labels."""
-    values = np.asarray(values)
-    found = getattr(values.flat[0], "calendar", None) if values.dtype.kind == "O" and values.size else None
-    return found if isinstance(found, str) and found else None
 
 
 def labels_of(values: Any) -> Array | None:
@@ -141,8 +103,8 @@ class Axis:
                 return cls(name, length)
             _add(mark, labels)
         if labels is not None and labels.dtype.kind != "U":
-            said |= _counted_from(attributes)
-        elif calendar := _calendar_of(values[:1]):
+            said |= counted_from(attributes)
+        elif calendar := calendar_of(values[:1]):
             said |= {"calendar": calendar}
         if length <= MOST_LABELS and labels is not None and labels.nbytes <= 4 * MOST_TEXT:
             return cls(name, length, labels, attributes=said)
@@ -454,7 +416,7 @@ class Names:
             raise ValueError("axes that are too long")
         if "places" not in facts:
             return names
-        return cls(names.axes, _of_runs(facts["places"], names._whole))
+        return cls(names.axes, of_runs(facts["places"], names._whole))
 
 
 def _number(label: object) -> str:
@@ -565,16 +527,6 @@ def names_as_json(
     return {side: facts for side, facts in found.items() if facts}
 
 
-def attributes_from(facts: Any) -> dict[str, str]:
-    """Attributes among facts; ``ValueError`` for what is none."""
-    texts = facts is None or (
-        isinstance(facts, Mapping) and all(isinstance(each, str) for each in (*facts, *facts.values()))
-    )
-    if not texts:
-        raise ValueError("attributes that are no text")
-    return dict(facts or {})
-
-
 def names_from(facts: Any, axis: int) -> Names | None:
     """Names of one side among those of both; ``ValueError`` for what is none."""
     if facts is None:
@@ -640,35 +592,3 @@ class Named:
         if not any(marks):
             return digest
         return hashlib.blake2b(f"{digest} {marks}".encode(), digest_size=16).hexdigest()
-
-
-# Places as runs -----------------------------------------------------------------------------------
-
-
-def runs_of(places: Array) -> list[list[int]]:
-    """First place, count and step of each run.
-
-    >>> runs_of(np.array([0, 2, 4])), runs_of(np.array([0, 1, 7]))
-    ([[0, 3, 2]], [[0, 2, 1], [7, 1, 1]])
-    """
-    step = int(places[1] - places[0]) if len(places) > 1 else 1
-    if step and (np.diff(places) == step).all():
-        return [[int(places[0]), len(places), step]]
-    firsts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
-    counts = np.diff(np.append(firsts, len(places)))
-    return [[int(places[at]), int(count), 1] for at, count in zip(firsts, counts, strict=True)]
-
-
-def _of_runs(runs: Any, length: int) -> Int64:
-    good = isinstance(runs, list) and all(
-        isinstance(run, list) and len(run) == 3 and all(type(each) is int for each in run) for run in runs
-    )
-    if not good or not runs:
-        raise ValueError("places that are no runs")
-    parts, total = [], 0
-    for first, count, step in runs:
-        last, total = first + (count - 1) * step, total + max(count, 0)
-        if count < 1 or total > length or not (0 <= first < length and 0 <= last < length):
-            raise ValueError(f"places beyond the {length} that there are")
-        parts.append(first + step * np.arange(count))
-    return np.concatenate(parts)

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.attributes import DESCRIBING, attributes_in
 from rankfold.pipeline.data.named_objects import dates_among, times_of_calendar
 from rankfold.pipeline.data.names import (
-    DESCRIBING,
     Axis,
-    attributes_in,
     attributes_of_result,
     find_along,
     names_of_result,

@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 
 from rankfold.pipeline.chunks.geometry import Piece, requests
+from rankfold.pipeline.data.attributes import Attributes, attributes_in
 from rankfold.pipeline.data.decoded import decode_volume
 from rankfold.pipeline.data.dtypes import native, require_numbers
 from rankfold.pipeline.data.grid import Grid, regular_grids
@@ -37,7 +38,7 @@ from rankfold.pipeline.data.meaning import (
     meaning_of,
 )
 from rankfold.pipeline.data.named_objects import axes_of_array
-from rankfold.pipeline.data.names import Attributes, Axis, Named, attributes_in
+from rankfold.pipeline.data.names import Axis, Named
 from rankfold.pipeline.data.source import Source, Volume
 from rankfold.pipeline.data.stacked import Rows, StackedSource, axis_names, row_axes, stack_volume, with_axes
 from rankfold.pipeline.errors import ChunkError, InputError

@@ -17,9 +17,10 @@ import numpy.typing as npt
 from rankfold.pipeline.chunks.absence import Absence, sum_absences
 from rankfold.pipeline.chunks.geometry import Span
 from rankfold.pipeline.chunks.row_marks import RowMarks, digest_of
+from rankfold.pipeline.data.attributes import Attributes
 from rankfold.pipeline.data.decoded import DecodedVolume
 from rankfold.pipeline.data.grid import Grid
-from rankfold.pipeline.data.names import Attributes, Axis, Names
+from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.data.places import attributes_of, names_of
 from rankfold.pipeline.data.selection import Readable
 from rankfold.pipeline.data.source import (

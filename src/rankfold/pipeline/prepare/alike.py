@@ -14,7 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.names import Attributes, Names, find_places, names_as_json, turned_axis
+from rankfold.pipeline.data.attributes import Attributes
+from rankfold.pipeline.data.names import (
+    Names,
+    find_places,
+    names_as_json,
+    turned_axis,
+)
 from rankfold.pipeline.data.places import attributes_of, names_of, wrappers
 from rankfold.pipeline.data.selection import SelectedSource, select
 from rankfold.pipeline.data.source import Source

@@ -21,9 +21,9 @@ from rankfold.pipeline.chunks.edition import Edition
 from rankfold.pipeline.chunks.encoding import Encoding
 from rankfold.pipeline.chunks.files import ChunkFiles
 from rankfold.pipeline.chunks.geometry import Piece
+from rankfold.pipeline.data.attributes import Attributes, attributes_in
 from rankfold.pipeline.data.dtypes import native
 from rankfold.pipeline.data.meaning import SCALES, Meaning, meaning_of, say_fill
-from rankfold.pipeline.data.names import Attributes, attributes_in
 from rankfold.pipeline.errors import DataError, InputError, SourceNotFoundError
 from rankfold.pipeline.regular import read_bounded
 

@@ -1,0 +1,63 @@
+"""What is said of numbers: units and names, and of times a calendar, as CF conventions have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+DESCRIBING = ("units", "long_name", "standard_name", "positive", "axis")
+"""Attributes of an array or a coordinate that go where its numbers go, as CF conventions name them."""
+
+LONGEST_ATTRIBUTE = 256
+"""Characters of such an attribute; a longer one stays where it is."""
+
+Attributes = Mapping[str, str]
+
+
+def attributes_in(values: Mapping[str, Any] | None) -> dict[str, str]:
+    """What attributes say of numbers: short text alone, and no units that count from a date.
+
+    >>> attributes_in({"units": "K", "long_name": b"temperature", "axis": 3, "history": "x"})
+    {'units': 'K', 'long_name': 'temperature'}
+    """
+    found = {name: values[name] for name in DESCRIBING if name in values} if values else {}
+    texts = {
+        name: value.decode(errors="replace") if isinstance(value, bytes) else value
+        for name, value in found.items()
+    }
+    return {
+        name: str(text)
+        for name, text in texts.items()
+        if isinstance(text, str) and len(text) <= LONGEST_ATTRIBUTE and " since " not in text
+    }
+
+
+def counted_from(values: Mapping[str, Any] | None) -> dict[str, str]:
+    """Units that count from a date, and their calendar, of numbers that were not decoded to dates."""
+    found = {name: (values or {}).get(name) for name in ("units", "calendar")}
+    texts = {
+        name: value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        for name, value in found.items()
+        if value is not None
+    }
+    is_time = " since " in texts.get("units", "")
+    return {name: text for name, text in texts.items() if is_time and len(text) <= LONGEST_ATTRIBUTE}
+
+
+def calendar_of(values: Any) -> str | None:
+    """Calendar of times of cftime, which NumPy has no type for; None of other labels."""
+    values = np.asarray(values)
+    found = getattr(values.flat[0], "calendar", None) if values.dtype.kind == "O" and values.size else None
+    return found if isinstance(found, str) and found else None
+
+
+def attributes_from(facts: Any) -> dict[str, str]:
+    """Attributes among facts; ``ValueError`` for what is none."""
+    texts = facts is None or (
+        isinstance(facts, Mapping) and all(isinstance(each, str) for each in (*facts, *facts.values()))
+    )
+    if not texts:
+        raise ValueError("attributes that are no text")
+    return dict(facts or {})
