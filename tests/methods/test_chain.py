@@ -45,7 +45,7 @@ def chain_of(*plans: Plan) -> Chain:
 
 @pytest.mark.parametrize("smaller_first", [True, False])
 @pytest.mark.parametrize(
-    "most", ["peak_bytes", "driver_bytes", "checkpoint_bytes", "useful_workers", "most_passes"]
+    "most", ["peak_bytes", "driver_bytes", "scratch_bytes", "useful_workers", "most_passes"]
 )
 def test_a_chain_is_planned_for_its_largest_link(most: str, smaller_first: bool) -> None:
     plan: Any = rf.plan("pca", X, rank=3, memory="1GiB", threads=1)
@@ -64,12 +64,12 @@ def test_a_chain_is_refused_for_all_of_its_links_at_once(columns: int) -> None:
     assert words is not None and plan(memory=words[1]).peak_bytes == refused.value.need_bytes
 
 
-def test_results_of_links_count_as_scratch_until_the_last_has_read_them() -> None:
+def test_results_of_links_lie_beside_the_result_until_the_last_has_read_them() -> None:
     plan: Any = rf.plan("pca", X, rank=3, memory="1GiB", threads=1)
-    first = dataclasses.replace(plan, result_bytes=100, scratch_bytes=40)
-    last = dataclasses.replace(plan, result_bytes=7, scratch_bytes=20)
+    first = dataclasses.replace(plan, result_bytes=100, scratch_bytes=40, checkpoint_bytes=2)
+    last = dataclasses.replace(plan, result_bytes=7, scratch_bytes=20, checkpoint_bytes=3)
     chain = chain_of(first, last).plan(BUDGET)
-    assert chain.scratch_bytes == 140 and chain.result_bytes == 7
+    assert chain.scratch_bytes == 40 and chain.checkpoint_bytes == 103 and chain.result_bytes == 7
     assert len(chain.passes) == 2 * len(plan.passes)
 
 

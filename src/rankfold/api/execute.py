@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import sys
 import time
 import warnings
@@ -128,7 +127,7 @@ def _execute(
         lacking = absences_of(task, MOST_FILES)
         executor = _with_work(executor, plan)
         executor.check()
-        check_disk(plan, _free(folder.scratch), folder.scratch, folder.stored_bytes)
+        check_disk(plan, folder.scratch, folder.folder)
         with folder.claim(identity, overwrite=overwrite) as held:
             if not is_there:
                 held = held.replacing()
@@ -139,7 +138,7 @@ def _execute(
                 task = _last_link(task, held, executor, scratch, fingerprint, listen or False)
                 plan = task.plan(executor.budget)
                 executor = _with_work(executor, plan)
-                check_disk(plan, _free(folder.scratch), folder.scratch, folder.stored_bytes)
+                check_disk(plan, folder.scratch, folder.folder)
             with listener(listen or False, lambda: plan) as hear:
                 facts = _carry_out(task, held, plan, executor, fingerprint, lacking, hear)
         return Result(output, temporary=temporary, facts=None if temporary is None else facts)
@@ -181,7 +180,7 @@ def worker_jobs(
     _, identity, folder = _begun(task, executor, output, scratch, resumable=True)
     if os.path.lexists(output) and finished_result(folder, identity, overwrite=overwrite) is not None:
         return []
-    check_disk(plan, _free(folder.scratch), folder.scratch, folder.stored_bytes)
+    check_disk(plan, folder.scratch, folder.folder)
     return jobs_of(task, _with_work(executor, plan), folder, what)
 
 
@@ -408,10 +407,3 @@ def _require_place(source: Source, output: Path, run: Path, *scratch: Path) -> N
                 f"{location} would lie in, on or around its own input {path}. Choose another "
                 f"{argument(name)}."
             )
-
-
-def _free(folder: Path) -> int:
-    """Bytes free where a folder is or will be."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return shutil.disk_usage(folder).free

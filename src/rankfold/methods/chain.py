@@ -89,9 +89,9 @@ class Chain:
             likely_passes=sum(plan.likely_passes for plan in plans),
             peak_bytes=max(plan.peak_bytes for plan in plans),
             driver_bytes=max(plan.driver_bytes for plan in plans),
-            scratch_bytes=sum(plan.result_bytes for plan in plans[:-1])
-            + max(plan.scratch_bytes for plan in plans),
-            checkpoint_bytes=max(plan.checkpoint_bytes for plan in plans),
+            scratch_bytes=max(plan.scratch_bytes for plan in plans),
+            checkpoint_bytes=sum(plan.result_bytes for plan in plans[:-1])  # in the state of the run
+            + max(plan.checkpoint_bytes for plan in plans),
             useful_workers=max(plan.useful_workers for plan in plans),
         )
 

@@ -14,6 +14,7 @@
     outputs     what may be written under a name that a user gives, and giving it that name
     machine     where an attempt at a run is made, when, and by which command
     removal     the only module that removes files and folders
+    disk        room on file systems: what is free, and what folders take
     text        what others chose, shown and not obeyed
     wording     arguments in messages, as Python or the command line names them
     notebook    tables of HTML that fit any width

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 
 import rankfold as rf
 from rankfold.pipeline.errors import DataError, DiskSpaceError, OutputError
+from rankfold.pipeline.planning import plan
 from rankfold.pipeline.planning.plan import check_disk
 from rankfold.pipeline.storage.checkpoint import (
     State,
@@ -337,18 +339,56 @@ def test_an_output_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         pass
 
 
-def test_what_an_earlier_attempt_has_left_counts_as_room(tmp_path: Path) -> None:
+def test_what_an_earlier_attempt_has_left_counts_as_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = rf.plan("pca", np.ones((500, 20)), rank=3, solver="krylov")
     need = made.scratch_bytes + made.result_bytes + made.checkpoint_bytes
-    with pytest.raises(DiskSpaceError, match="scratch and result take"):
-        check_disk(made, need - 10, tmp_path, lambda: 9)
-    check_disk(made, need - 10, tmp_path, lambda: 10)
     for scratch in (None, tmp_path / "elsewhere"):
         run = RunDirectory.beside(tmp_path / f"{scratch is None}.zarr", scratch, "hash")
         for folder in (run.state, run.scratch, run.result):
             folder.mkdir(parents=True)
             (folder / "part").write_bytes(bytes(7))
-        assert run.stored_bytes() == 21
+        with_room(monkeypatch, {tmp_path: need - 22})
+        with pytest.raises(DiskSpaceError, match=r"scratch and result take .* scratch=.* result, out="):
+            check_disk(made, run.scratch, run.folder)
+        with_room(monkeypatch, {tmp_path: need - 21})
+        check_disk(made, run.scratch, run.folder)
+
+
+def with_room(monkeypatch: pytest.MonkeyPatch, free: dict[Path, int]) -> None:
+    """Have each of these folders be a file system with so many bytes free."""
+
+    def place(folder: Path) -> Path:
+        return next(each for each in (folder, *folder.parents) if each in free)
+
+    monkeypatch.setattr(plan, "device_of", place)
+    monkeypatch.setattr(plan, "free_bytes", lambda folder: free[place(folder)])
+
+
+def test_scratch_and_the_result_take_room_where_they_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, local, shared = np.random.default_rng(0).random((500, 20)), tmp_path / "local", tmp_path / "shared"
+    for folder in (local, shared):
+        folder.mkdir()
+    made = rf.plan("pca", x, rank=3, solver="krylov")
+    scratch, kept = made.scratch_bytes, made.result_bytes + made.checkpoint_bytes
+    where: Any = {"rank": 3, "solver": "krylov", "out": shared / "r.zarr", "scratch": local}
+    with_room(monkeypatch, {local: 10 * (scratch + kept), shared: kept - 1})
+    with pytest.raises(DiskSpaceError) as refused:
+        rf.pca(x, **where)
+    said = str(refused.value)
+    assert re.match(r"the result and its checkpoints take .*, but \S+/shared has .* free\. .* out=\.$", said)
+    assert "scratch=" not in said and not any(shared.iterdir())
+    with_room(monkeypatch, {local: scratch - 1, shared: 10 * (scratch + kept)})
+    with pytest.raises(DiskSpaceError, match=r"^scratch takes .*, but \S+/local has .* scratch="):
+        rf.pca(x, **where)
+    with_room(monkeypatch, {local: 0, shared: 0})
+    with pytest.raises(DiskSpaceError, match=r"^scratch takes .*local.* the result and .*shared.* out="):
+        rf.pca(x, **where)
+    with_room(monkeypatch, {local: scratch, shared: kept})
+    assert rf.pca(x, **where).path == shared / "r.zarr"
 
 
 def test_a_result_that_lost_chunks_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

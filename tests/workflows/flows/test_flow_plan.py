@@ -181,7 +181,7 @@ def document(flow: Path) -> Any:
 def test_scratch_elsewhere_is_looked_at_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "fast").mkdir()
     flow = begun(tmp_path)
-    monkeypatch.setattr(space, "_device", lambda folder: folder.name)
+    monkeypatch.setattr(space, "device_of", lambda folder: folder.name)
     monkeypatch.setattr(
         shutil, "disk_usage", lambda folder: SimpleNamespace(free=0 if folder.name == "fast" else 9 * MIB)
     )
@@ -190,6 +190,10 @@ def test_scratch_elsewhere_is_looked_at_there(tmp_path: Path, monkeypatch: pytes
         rf.RankfoldError, match=rf":6: resources.scratch: scratch of a takes 8 MiB, but {tmp_path}/fast"
     ):
         space.require_room([demand], tmp_path, document(flow))
+    for left in (tmp_path / "a.run" / "state-0", tmp_path / "fast" / "rankfold-0"):
+        left.mkdir(parents=True)
+    (tmp_path / "fast" / "rankfold-0" / "part").write_bytes(bytes(8 * MIB))  # of an attempt that goes on
+    space.require_room([demand], tmp_path, document(flow))
     demand = space.Demand("a", tmp_path / "a", tmp_path, 8 * MIB, 0, 8 * MIB)
     with pytest.raises(rf.RankfoldError, match="results of 1 stage take 8 MiB"):
         space.require_room([demand], tmp_path, document(flow))

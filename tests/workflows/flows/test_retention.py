@@ -21,7 +21,7 @@ from reference import same_bytes
 
 import rankfold as rf
 from rankfold.pipeline import outputs
-from rankfold.pipeline.storage.run_directory import bytes_under
+from rankfold.pipeline.disk import bytes_under
 from rankfold.workflows.flows.retention import duplicate, earlier
 from rankfold.workflows.flows.retention.earlier import EarlierResults
 

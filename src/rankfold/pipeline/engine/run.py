@@ -15,6 +15,7 @@ import numpy.typing as npt
 from rankfold._version import __version__
 from rankfold.pipeline.data.places import layout_of
 from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.disk import bytes_under
 from rankfold.pipeline.engine.fold import Fold
 from rankfold.pipeline.engine.keeping import Keeping
 from rankfold.pipeline.engine.pair_sweep import PairFold, PairSweep
@@ -34,7 +35,6 @@ from rankfold.pipeline.storage.checkpoint import (
 from rankfold.pipeline.storage.journal import FOLDER, Journal
 from rankfold.pipeline.storage.ledger import Ledger, record_writes
 from rankfold.pipeline.storage.result import LAZY_BYTES, write_group, write_small
-from rankfold.pipeline.storage.run_directory import bytes_under
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 T = TypeVar("T")

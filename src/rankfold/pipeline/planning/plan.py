@@ -7,7 +7,6 @@ does not fit with the number that is missing and the change that would do.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from rankfold.pipeline.data.source import Source
+from rankfold.pipeline.disk import bytes_under, device_of, free_bytes, nearest_folder
 from rankfold.pipeline.errors import DiskSpaceError
 from rankfold.pipeline.planning.passes import Pass
 from rankfold.pipeline.planning.scaling import Scaling, scaling_of
@@ -22,6 +22,7 @@ from rankfold.pipeline.planning.seconds import Rates, Seconds, predicted_seconds
 from rankfold.pipeline.planning.table import passes_note, table
 from rankfold.pipeline.planning.traffic import Traffic
 from rankfold.pipeline.units import format_bytes
+from rankfold.pipeline.wording import argument
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,6 +61,8 @@ class Plan:
     scratch_bytes: int
     result_bytes: int
     checkpoint_bytes: int
+    """Checkpoints and results of links of a chain: they lie beside the result until it is complete."""
+
     useful_workers: int
     """Most that have something to do; see also ``scaling``."""
 
@@ -149,17 +152,57 @@ class Plan:
         return table(self)
 
 
-def check_disk(plan: Plan, free_bytes: int, folder: Path, reusable: Callable[[], int] = lambda: 0) -> None:
-    """Raise ``DiskSpaceError`` when scratch, checkpoints and result exceed what is free, and what an earlier
-    attempt has left of them.
+def check_disk(plan: Plan, scratch: Path, run: Path) -> None:
+    """Raise ``DiskSpaceError`` where a file system has too little room for what a plan puts there.
+
+    Parameters
+    ----------
+    plan
+        What is to be written: scratch, checkpoints and the result.
+    scratch
+        Folder of scratch, which need not exist.
+    run
+        Folder beside the output, in which checkpoints and the result grow. It need not exist.
+
+    Notes
+    -----
+    Scratch on the file system of that folder takes from the same room. What an earlier attempt has left in
+    these folders counts as room.
     """
-    need = plan.scratch_bytes + plan.result_bytes + plan.checkpoint_bytes
-    if need > free_bytes and need > free_bytes + reusable():  # a look at every file, only where it matters
-        raise DiskSpaceError(
-            f"scratch and result take {format_bytes(need)}, but {folder} has {format_bytes(free_bytes)} "
-            "free. Free some space, or move scratch, scratch= "
-            f"(--scratch){_narrower(plan, need - free_bytes)}."
-        )
+    kept, lines = plan.result_bytes + plan.checkpoint_bytes, []
+    if device_of(scratch) == device_of(run):
+        folders = (run,) if run in scratch.parents else (run, scratch)
+        if missing := _missing_bytes(plan.scratch_bytes + kept, *folders):
+            lines.append(
+                f"scratch and result take {format_bytes(plan.scratch_bytes + kept)}, but {_room(run)}. Free "
+                f"some space, or move scratch, {argument('scratch')}, or the result, {argument('out')}"
+                f"{_narrower(plan, missing)}."
+            )
+    else:
+        if missing := _missing_bytes(plan.scratch_bytes, scratch):
+            lines.append(
+                f"scratch takes {format_bytes(plan.scratch_bytes)}, but {_room(scratch)}. Free some "
+                f"space, or move scratch, {argument('scratch')}{_narrower(plan, missing)}."
+            )
+        if _missing_bytes(kept, run):
+            lines.append(
+                f"the result and its checkpoints take {format_bytes(kept)}, but {_room(run)}. Free some "
+                f"space, or move the result, {argument('out')}."
+            )
+    if lines:
+        raise DiskSpaceError(" ".join(lines))
+
+
+def _missing_bytes(need: int, *folders: Path) -> int:
+    """Bytes by which a need exceeds the room for folders of one file system; 0 where it fits."""
+    missing = need - free_bytes(folders[0])
+    if missing > 0:  # a look at every file, only where it matters
+        missing -= sum(map(bytes_under, folders))
+    return max(0, missing)
+
+
+def _room(folder: Path) -> str:
+    return f"{nearest_folder(folder)} has {format_bytes(free_bytes(folder))} free"
 
 
 def _narrower(plan: Plan, missing: int) -> str:

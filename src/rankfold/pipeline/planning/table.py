@@ -35,7 +35,7 @@ def table(plan: Plan) -> Lines:
         f"memory of a worker       {format_bytes(plan.peak_bytes)} of {format_bytes(plan.budget_bytes)}, "
         f"{plan.concurrency} segments at once, {_reading(plan)}",
         *_device(plan),
-        f"scratch, result          {format_bytes(plan.scratch_bytes)} at most, "
+        f"scratch, result          {format_bytes(plan.scratch_bytes + plan.checkpoint_bytes)} at most, "
         f"{format_bytes(plan.result_bytes)}",
         f"tasks, useful workers    {plan.tasks} at most, {plan.scaling}",
     ]

@@ -95,7 +95,7 @@ class RunDirectory:
         """The run of an output; scratch within it, or in a folder of its own under ``scratch``."""
         folder = output.with_name(output.name + ".run")
         narrow = (
-            folder / f"scratch-{request_hash}" if scratch is None else scratch / f"rankfold-{request_hash}"
+            folder / f"scratch-{request_hash}" if scratch is None else _scratch_within(scratch, request_hash)
         )
         return cls(output, folder, narrow, request_hash, resumable)
 
@@ -322,12 +322,6 @@ class RunDirectory:
     def _own(self, attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [facts for facts in attempts if facts.get("run") == self.request]
 
-    def stored_bytes(self) -> int:
-        """What an unfinished run has on the disk."""
-        return bytes_under(self.folder) + (
-            0 if self.folder in self.scratch.parents else bytes_under(self.scratch)
-        )
-
     def discard(self) -> None:
         """Remove a run that cannot lead to a result; what a result that stays in place knows is not of it."""
         self.require_held()
@@ -366,17 +360,19 @@ class RunDirectory:
         save_json(self.record, record, durable=False)
 
 
+def scratch_of_runs(folder: Path, scratch: Path) -> list[Path]:
+    """Folders under ``scratch`` of unfinished runs in a folder of a run; they need not exist."""
+    return [_scratch_within(scratch, state.name.removeprefix("state-")) for state in folder.glob("state-*")]
+
+
+def _scratch_within(scratch: Path, request_hash: str) -> Path:
+    return scratch / f"rankfold-{request_hash}"
+
+
 def lies_in(path: str | Path, folder: str | Path) -> bool:
     """Whether a path is a folder or lies in it; links are followed, also those that lead round."""
     inner, outer = (Path(os.path.realpath(each)) for each in (path, folder))
     return inner == outer or outer in inner.parents
-
-
-def bytes_under(folder: Path) -> int:
-    """Sizes of all files in a folder; 0 if there is none."""
-    return sum(
-        os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(folder) for name in names
-    )
 
 
 def _difference(earlier: dict[str, Any], mine: dict[str, Any]) -> str:

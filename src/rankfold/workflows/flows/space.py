@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankfold.pipeline.disk import bytes_under, device_of, free_bytes, nearest_folder
 from rankfold.pipeline.errors import DiskSpaceError, OutputError
-from rankfold.pipeline.storage.run_directory import bytes_under
+from rankfold.pipeline.storage.run_directory import scratch_of_runs
 from rankfold.pipeline.units import format_bytes
 from rankfold.settings.yaml_file import Document
 
@@ -61,7 +61,10 @@ def require_room(demands: Sequence[Demand], outputs: Path, document: Document) -
             )
         )
     for one in demands:
-        if _device(one.scratch) != _device(outputs) and one.scratch_bytes > free_bytes(one.scratch):
+        if device_of(one.scratch) == device_of(outputs):
+            continue
+        missing = one.scratch_bytes - free_bytes(one.scratch)
+        if missing > 0 and missing > _scratch_left(one):
             raise DiskSpaceError(
                 document.message_at(
                     ("resources", "scratch"),
@@ -73,21 +76,15 @@ def require_room(demands: Sequence[Demand], outputs: Path, document: Document) -
 
 def writable(folder: Path) -> bool:
     """Whether files can be made in a folder that is there or will be."""
-    return os.access(_there(folder), os.W_OK | os.X_OK)
+    return os.access(nearest_folder(folder), os.W_OK | os.X_OK)
 
 
 def require_writable(outputs: Path, document: Document) -> None:
     """Raise ``OutputError`` where nothing can be written, before anything is computed."""
     if not writable(outputs):
-        message = (
-            f"results go to {outputs}, but {_there(outputs)} cannot be written to. Name outputs elsewhere"
-        )
+        folder = nearest_folder(outputs)
+        message = f"results go to {outputs}, but {folder} cannot be written to. Name outputs elsewhere"
         raise OutputError(document.message_at(("outputs",), message))
-
-
-def free_bytes(folder: Path) -> int:
-    """Bytes free where a folder is or will be."""
-    return shutil.disk_usage(_there(folder)).free
 
 
 def _most(demands: Sequence[Demand], outputs: Path, leftovers: Sequence[tuple[int, int]]) -> int:
@@ -101,22 +98,20 @@ def _most(demands: Sequence[Demand], outputs: Path, leftovers: Sequence[tuple[in
 
 def _beside(one: Demand, outputs: Path) -> int:
     """What a stage needs on the disk of the outputs while it runs."""
-    elsewhere = _device(one.scratch) != _device(outputs)
+    elsewhere = device_of(one.scratch) != device_of(outputs)
     return one.checkpoint_bytes + (0 if elsewhere else one.scratch_bytes)
 
 
 def _leftovers_of(one: Demand) -> tuple[int, int]:
-    """Bytes of an earlier attempt, and of results that will be gone."""
+    """Bytes on the disk of the outputs of an earlier attempt, and of results that will be gone."""
     gone = (one.path,) if one.surplus is None else one.surplus
-    return bytes_under(one.path.with_name(one.path.name + ".run")), sum(map(bytes_under, gone))
+    attempt = bytes_under(one.path.with_name(one.path.name + ".run"))
+    if device_of(one.scratch) == device_of(one.path):
+        attempt += _scratch_left(one)
+    return attempt, sum(map(bytes_under, gone))
 
 
-def _device(folder: Path) -> int:
-    return os.stat(_there(folder)).st_dev
-
-
-def _there(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder
+def _scratch_left(one: Demand) -> int:
+    """Bytes that an earlier attempt has left in a folder of scratch that lies elsewhere."""
+    run = one.path.with_name(one.path.name + ".run")
+    return sum(map(bytes_under, scratch_of_runs(run, one.scratch)))

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rankfold.pipeline.disk import free_bytes
 from rankfold.pipeline.planning.seconds import Rates
 from rankfold.pipeline.text import Lines, printable
 from rankfold.pipeline.units import about, format_bytes
 from rankfold.workflows.flows.cost import import_seconds
 from rankfold.workflows.flows.importing import Importing
 from rankfold.workflows.flows.plan import StagePlan
-from rankfold.workflows.flows.space import free_bytes
 from rankfold.workflows.wording import columns
 
 WIDTH = 120

@@ -17,11 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankfold.pipeline.disk import free_bytes
 from rankfold.pipeline.errors import RankfoldError
 from rankfold.pipeline.regular import TABLE_BYTES, is_regular, read_bounded
 from rankfold.pipeline.storage.checkpoint import atomic_file
 from rankfold.workflows.flows.retention.earlier import EarlierResults
-from rankfold.workflows.flows.space import free_bytes
 from rankfold.workflows.monitoring.openmetrics import Metric, Sample, text_of
 
 if TYPE_CHECKING:

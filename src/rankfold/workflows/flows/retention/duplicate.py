@@ -10,9 +10,9 @@ import os
 import shutil
 from pathlib import Path
 
+from rankfold.pipeline.disk import bytes_under
 from rankfold.pipeline.durable import flush, flush_all
 from rankfold.pipeline.errors import DiskSpaceError
-from rankfold.pipeline.storage.run_directory import bytes_under
 from rankfold.pipeline.units import format_bytes
 
 NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)

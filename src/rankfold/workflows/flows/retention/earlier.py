@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rankfold.pipeline.disk import bytes_under
 from rankfold.pipeline.durable import flush, rename_durably
 from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError
 from rankfold.pipeline.regular import TABLE_BYTES, read_bounded
@@ -32,7 +33,6 @@ from rankfold.pipeline.storage.checkpoint import load_json, load_with_checksum, 
 from rankfold.pipeline.storage.manifest import DRAFT_NAME, damage_of, foreign_entries
 from rankfold.pipeline.storage.manifest import NAME as MANIFEST
 from rankfold.pipeline.storage.result import Result
-from rankfold.pipeline.storage.run_directory import bytes_under
 from rankfold.workflows.flows.retention.duplicate import duplicate
 
 LOG = logging.getLogger("rankfold")
