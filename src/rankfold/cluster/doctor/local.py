@@ -24,7 +24,7 @@ from typing import Literal
 from rankfold.cluster.local.threads import usable_cores
 from rankfold.pipeline.blas import core_type, one_blas_thread
 from rankfold.pipeline.durable import rename
-from rankfold.pipeline.engine.memory import available_bytes
+from rankfold.pipeline.engine.memory import available_bytes, memory_limit
 from rankfold.pipeline.errors import DeviceError
 from rankfold.pipeline.gpu import require_device
 from rankfold.pipeline.regular import read_bounded
@@ -143,8 +143,10 @@ def check_open_files() -> Finding:
 
 def check_cores_and_memory() -> Finding:
     """What a run without options has."""
-    there = available_bytes()
+    there, limit = available_bytes(), memory_limit()
     capacity = f"{usable_cores()} cores of {os.cpu_count()}, {format_bytes(there)} of memory are free"
+    if limit is not None:
+        capacity += f", within a limit of {format_bytes(limit.limit_bytes)} on this process"
     if there < MEMORY_BYTES:
         return Finding("cores and memory", "warning", capacity, "Give a small --memory, or free some")
     return Finding("cores and memory", "ok", capacity)

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rankfold.pipeline.engine.control_groups import MemoryLimit, tightest_limit
+
 _STATUS = Path("/proc/self/status")
 _MEMINFO = Path("/proc/meminfo")
 FIELDS_BYTES = 2**16
@@ -51,15 +53,22 @@ def bytes_above_baseline() -> int:
 
 
 def available_bytes() -> int:
-    """Memory that this process could still take, within its control group."""
+    """Memory that this process could still take, within its control groups."""
     available = _field(_MEMINFO, "MemAvailable:")
     if available is None:
-        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    with contextlib.suppress(OSError, ValueError):
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-        available = min(available, max(limit - used, 0))
-    return available
+        available = _machine_bytes() // 2
+    limit = memory_limit()
+    return available if limit is None else min(available, limit.room_bytes)
+
+
+def memory_limit() -> MemoryLimit | None:
+    """What the control groups of this process allow, as a SLURM job's do; None where they limit nothing."""
+    return tightest_limit(_machine_bytes())
+
+
+@functools.cache
+def _machine_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
