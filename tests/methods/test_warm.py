@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -147,6 +148,40 @@ def test_a_process_that_compiles_leaves_the_bytes_of_those_that_do_not(
     ]
     assert outputs[0].stdout == outputs[1].stdout != ""
     assert any(tmp_path.rglob("*.nbc"))
+
+
+TIMES = """\
+import json, os, sys, time
+import numpy as np
+import rankfold as rf
+from rankfold.workflows.results import took
+
+x = np.random.default_rng(0).random((1500, 30)).astype(np.float32)
+out = os.path.join(os.environ["NUMBA_CACHE_DIR"], sys.argv[1])
+start = time.perf_counter()
+(attempt,) = rf.knn(x, 5, out=out).run["attempts"]
+whole = time.perf_counter() - start
+parts = [attempt[name] for name in ("compile_seconds", "load_seconds", "seconds")]
+print(json.dumps([*parts, whole, *took(rf.open_result(out))]))
+"""
+
+
+def test_only_what_is_compiled_counts_as_compiling(tmp_path: Path) -> None:
+    """Importing numba, and reading loops that were kept, take seconds in every process."""
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    told = [
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", TIMES, name], capture_output=True, text=True, check=True, env=env
+            ).stdout
+        )
+        for name in ("first.zarr", "second.zarr")
+    ]
+    for compiling, loading, seconds, whole, _ in told:
+        assert loading > 0 and compiling + loading + seconds < whole
+    assert told[0][0] > 1 and " of it compiling" in told[0][4]
+    assert told[1][0] == 0 and "compiling" not in told[1][4]
+    assert ("loading kernels" in told[1][4]) == (told[1][1] >= 1)
 
 
 SIGNATURES = """\

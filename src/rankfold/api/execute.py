@@ -282,10 +282,9 @@ def _carry_out(
     bound_heaps()
     loops = task.loops() if hasattr(task, "loops") else {}
     kernels = MethodWarmup(task.source.dtype, {**task.request(), **loops}, task.source.shape)
-    compiling = time.perf_counter()
-    kernels.warm()
+    compiling, loading = kernels.timed()
     facts = {**machine_facts(), "place": executor.facts(), "plan": plan.as_dict()}
-    facts["compile_seconds"] = time.perf_counter() - compiling
+    facts |= {"compile_seconds": compiling, "load_seconds": loading}
     start = time.perf_counter()
     folder.log_attempt(facts)
     try:

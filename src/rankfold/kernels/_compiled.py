@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
 
@@ -34,6 +35,14 @@ KERNELS = Path(__file__).parent
 
 SIGNATURES: list[str] = []
 """What this process has compiled, or is compiling: loops that were not kept."""
+
+_COMPILING = event.TimingListener()  # type: ignore[no-untyped-call]
+event.register("numba:compile", _COMPILING)  # type: ignore[no-untyped-call]
+
+
+def compile_seconds() -> float:
+    """Time that this process has spent on compiling loops; reading those that were kept is no part of it."""
+    return float(_COMPILING.duration) if _COMPILING.done else 0.0
 
 
 def compile_loop(function: Loop, *, fastmath: Any = False, called_from_python: bool = True) -> Loop:

@@ -10,6 +10,7 @@ import functools
 import logging
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -49,6 +50,13 @@ class MethodWarmup:
 
     request: dict[str, Any]
     shape: tuple[int, int]
+
+    def timed(self) -> tuple[float, float]:
+        """Warm this process; seconds of it that loops were compiled, and seconds of all else: of loading."""
+        began, compiled = time.perf_counter(), _compile_seconds()
+        self.warm()
+        compiling = _compile_seconds() - compiled
+        return compiling, max(0.0, time.perf_counter() - began - compiling)
 
     def warm(self) -> None:
         """Run each loop once, and say so where that takes time."""
@@ -91,6 +99,12 @@ def _compilations() -> int:
     """Loops that were compiled so far. Where numba is not loaded, it is not loaded to ask."""
     loops = sys.modules.get("rankfold.kernels._compiled")
     return len(getattr(loops, "SIGNATURES", ()))
+
+
+def _compile_seconds() -> float:
+    """Time that compiling them took; 0 where numba is not loaded."""
+    loops = sys.modules.get("rankfold.kernels._compiled")
+    return 0.0 if loops is None else float(loops.compile_seconds())
 
 
 def announce(news: str) -> None:

@@ -172,15 +172,15 @@ def residuals(facts: dict[str, Any]) -> str:
 def took(result: Result) -> list[str]:
     """Time of all attempts, and memory of those that finished, steps before it too, if that was kept."""
     from rankfold.pipeline.units import format_bytes
-    from rankfold.workflows.reports.history import History
+    from rankfold.workflows.reports.history import History, preparation
 
     last = (result.run.get("attempts") or [{}])[-1]
     if not last.get("finished"):
         return []
     history = History.of(result.path)
     attempts = f" in {len(history.attempts)} attempts" if len(history.attempts) > 1 else ""
-    seconds, compiling = history.seconds or last.get("seconds", 0.0), history.compile_seconds
-    attempts += f", {compiling:.3g} s of it compiling" if compiling >= 1 else ""
+    seconds = history.seconds or last.get("seconds", 0.0)
+    attempts += preparation(history.compile_seconds, history.load_seconds, "{:.3g} s".format)
     peak = history.peak
     measured = "not measured" if peak is None else format_bytes(peak.measured_bytes)
     planned_bytes = last.get("planned_bytes", 0) if peak is None else peak.planned_bytes

@@ -244,9 +244,8 @@ PLAN: dict[str, Callable[[Any], bool]] = {
 
 ATTEMPT: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("run", "host", "command", "folder", "python", "system", "blas"), is_text),
-    **dict.fromkeys(
-        ("seconds", "wait_seconds", "compile_seconds", "planned_bytes", "passes", "pid"), _is_amount
-    ),
+    **dict.fromkeys(("seconds", "wait_seconds", "compile_seconds", "load_seconds"), _is_amount),
+    **dict.fromkeys(("planned_bytes", "passes", "pid"), _is_amount),
     **dict.fromkeys(("measured_bytes", "baseline_bytes", "peak_bytes"), _is_amount_or_none),
     "started": _is_moment,
     "place": lambda value: isinstance(value, dict) and all(PLACE.get(k, _is_any)(value[k]) for k in value),

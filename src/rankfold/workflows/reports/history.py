@@ -9,7 +9,7 @@ import bisect
 import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,6 +75,11 @@ class RunAttempt:
     def compile_seconds(self) -> float:
         """What compiling took before the work began: it is done once after an installation."""
         return float(self.facts.get("compile_seconds", 0.0))
+
+    @property
+    def load_seconds(self) -> float:
+        """What loading kernels that were compiled before took, and their libraries, before the work began."""
+        return float(self.facts.get("load_seconds", 0.0))
 
 
 class Peak(NamedTuple):
@@ -200,7 +205,7 @@ class History:
 
     @property
     def seconds(self) -> float | None:
-        """Of all attempts together, compiling and those at its steps included: of one that was cut off up to
+        """Of all attempts together, with compiling, loading, and those at its steps: of one that was cut off up to
         the last line of its journal. None before there was any.
         """
         if not self.attempts:
@@ -210,7 +215,7 @@ class History:
             + [one.at for one in self.events]
         )
         nexts = [*(one.began for one in self.attempts[1:]), math.inf]
-        total = self.compile_seconds + sum(one.seconds or 0.0 for one in self.steps)
+        total = self.compile_seconds + self.load_seconds + sum(one.seconds or 0.0 for one in self.steps)
         for one, following in zip(self.attempts, nexts, strict=True):
             last = bisect.bisect_left(signs, following) - 1
             cut_off = max(0.0, signs[last] - one.began) if last >= 0 else 0.0
@@ -221,6 +226,11 @@ class History:
     def compile_seconds(self) -> float:
         """What compiling took, of the time of all attempts."""
         return sum(one.compile_seconds for one in (*self.steps, *self.attempts))
+
+    @property
+    def load_seconds(self) -> float:
+        """What loading kernels took, of the time of all attempts."""
+        return sum(one.load_seconds for one in (*self.steps, *self.attempts))
 
     def goes_on(self, segment: Segment) -> bool:
         """Whether a segment without an end still runs, as far as can be told."""
@@ -255,6 +265,17 @@ class History:
         """The numbers of a sweep in the plan; those of its kind, where the plan has one for all of them."""
         passes = {one["name"]: one for one in self.plan.get("passes", [])}
         return passes.get(name) or passes.get(re.sub(r"-\d+(-\d+)?$", "", name)) or {}
+
+
+def preparation(compile_seconds: float, load_seconds: float, write: Callable[[float], str]) -> str:
+    """What of a time went into kernels before the work began, in words; nothing where that took no second.
+
+    >>> preparation(0.2, 1.5, "{:.3g} s".format)
+    ', 1.5 s of it loading kernels'
+    """
+    kinds = ((compile_seconds, "compiling"), (load_seconds, "loading kernels"))
+    shares = [(write(seconds), what) for seconds, what in kinds if seconds >= 1]
+    return "".join(f", {seconds} {'' if i else 'of it '}{what}" for i, (seconds, what) in enumerate(shares))
 
 
 def _segments(lines: list[dict[str, Any]]) -> Iterator[Segment]:

@@ -113,6 +113,7 @@ def _measurements(stage: History) -> dict[str, Any]:
         "seconds": facts["seconds"],
         "wait_seconds": facts.get("wait_seconds"),
         "compile_seconds": stage.compile_seconds,
+        "load_seconds": stage.load_seconds,
         "all_attempts_seconds": stage.seconds,
         **quality,
     }

@@ -43,7 +43,7 @@ from rankfold.workflows.reports.charts import (
     timeline,
     under_roof,
 )
-from rankfold.workflows.reports.history import History
+from rankfold.workflows.reports.history import History, preparation
 from rankfold.workflows.reports.measures import report_facts, scaling_of, segment_counts
 from rankfold.workflows.reports.page import NARROW, Fact, Picture, draw_picture
 
@@ -178,8 +178,10 @@ def _headline(facts: dict[str, Any]) -> list[Fact]:
     )
     peaks = [one["peak_bytes"] for one in measurements if one["peak_bytes"]]
     loss_count = sum(stage["segments"]["lost"] for stage in facts["stages"])
-    compiling = sum(one["compile_seconds"] for one in measurements)
-    work = f"of work, {tables.time_of(compiling)} of it compiling" if compiling >= 1 else "of work"
+    compiling, loading = (
+        sum(one[kind] for one in measurements) for kind in ("compile_seconds", "load_seconds")
+    )
+    work = f"of work{preparation(compiling, loading, tables.time_of)}"
     lines = [
         Fact(work, tables.time_of(seconds)),
         Fact("read of matrices" if is_noted else "to be read of matrices, as planned", format_bytes(read)),

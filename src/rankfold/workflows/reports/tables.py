@@ -14,6 +14,7 @@ from typing import Any
 from rankfold.api.identity import argument_of
 from rankfold.methods.registry import METHODS
 from rankfold.pipeline.units import format_bytes
+from rankfold.workflows.reports.history import preparation
 from rankfold.workflows.reports.measures import group_sweeps
 
 EVENTS = 40
@@ -219,10 +220,10 @@ def bytes_of(count: int | None) -> str:
 
 def _total_time(stage: dict[str, Any]) -> str:
     """The time of all attempts at a stage, in words."""
-    count, compiling = len(stage["attempts"]), stage["measured"]["compile_seconds"]
+    count, measured = len(stage["attempts"]), stage["measured"]
     attempts = f" in {count} attempts" if count > 1 else ""
-    compiled = f", {time_of(compiling)} of it compiling" if compiling >= 1 else ""
-    return time_of(stage["measured"]["all_attempts_seconds"]) + attempts + compiled
+    before = preparation(measured["compile_seconds"], measured["load_seconds"], time_of)
+    return time_of(measured["all_attempts_seconds"]) + attempts + before
 
 
 def time_of(seconds: float) -> str:
