@@ -19,7 +19,7 @@ import typer
 from rankfold.api.where import ARGUMENTS
 from rankfold.methods.argument import Parameter
 from rankfold.methods.registry import Method
-from rankfold.workflows.reporting import report_errors
+from rankfold.workflows.reporting import RESUME_HINT, report_errors
 
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
@@ -37,14 +37,20 @@ Verify = Annotated[bool, typer.Option("--verify", help="read results that are th
 
 
 def command(
-    *groups: Callable[..., Any], reads_results: bool = False, shows_progress: bool = False
+    *groups: Callable[..., Any],
+    reads_results: bool = False,
+    shows_progress: bool = False,
+    keeps_state: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a function of one argument for each group, and options of its own after them.
 
     Commands that read results, or may find their own, take ``--verify``. Those of them that have a ``place``
     may submit jobs, and take ``--print``. Those that show progress, and these among them, take ``--quiet``.
+    Those that have an output, or say so, keep what they finished when they are stopped.
     """
-    reads_results |= output in groups or growing_output in groups
+    has_output = output in groups or growing_output in groups
+    reads_results |= has_output
+    hint = RESUME_HINT if has_output or keeps_state else ""
     may_submit = reads_results and place in groups
     shows_progress |= may_submit
 
@@ -54,7 +60,7 @@ def command(
 
         def run(*, debug: bool, verify: bool = False, **values: Any) -> None:
             silent = shows_progress and values.pop("quiet")
-            with report_errors(debug), compare_checksums(verify), silence(silent):
+            with report_errors(debug, hint), compare_checksums(verify), silence(silent):
                 if may_submit and values.pop("show"):
                     SHOW_JOBS.get()(run.__name__, values)
                     return

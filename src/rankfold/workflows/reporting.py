@@ -22,6 +22,8 @@ AGAIN_SECONDS = 0.05
 """After which a signal comes again that a callback has swallowed."""
 
 
+RESUME_HINT = "what was finished is kept, and the same command goes on from there"
+
 KEYBOARD = 130
 """Exit code after Ctrl-C, as shells have it."""
 
@@ -82,8 +84,12 @@ def exit_code_of(error: BaseException) -> int:
 
 
 @contextlib.contextmanager
-def report_errors(debug: bool) -> Iterator[None]:
-    """Turn errors into one message on stderr and an exit code; signals into orderly ends."""
+def report_errors(debug: bool, hint: str = RESUME_HINT) -> Iterator[None]:
+    """Turn errors into one message on stderr and an exit code; signals into orderly ends.
+
+    ``hint`` says what is left of a command that was stopped; it is empty where nothing is kept.
+    """
+    hint = f"; {hint}" if hint else ""
     for number in DRAINS:
         signal.signal(number, _drain)
     unraisable, sys.unraisablehook = sys.unraisablehook, _resend_signal
@@ -93,15 +99,15 @@ def report_errors(debug: bool) -> Iterator[None]:
         yield
         _disregard(*DRAINS)  # all is done: nothing is left to stop
     except Stop as stop:
-        _fail(f"stopped by {stop}; {RESUME_HINT}", exit_code_of(stop), None)
+        _fail(f"stopped by {stop}{hint}", exit_code_of(stop), None)
     except KeyboardInterrupt as stop:
-        _fail(f"interrupted; {RESUME_HINT}", exit_code_of(stop), None)
+        _fail(f"interrupted{hint}", exit_code_of(stop), None)
     except BrokenPipeError:
         # Only closing lines are written to stdout: what they tell of is done.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except (RankfoldError, OSError, MemoryError) as error:
-        _fail(_in_words(error), exit_code_of(error), error if debug else None)
+        _fail(_in_words(error, hint), exit_code_of(error), error if debug else None)
     finally:
         sys.unraisablehook = unraisable
         sys.stdout, sys.stderr = streams
@@ -136,9 +142,6 @@ def quoting_words() -> Iterator[None]:
         raise
 
 
-RESUME_HINT = "what was finished is kept, and the same command goes on from there"
-
-
 STALE = "a file server forgot a file while it was read (stale file handle)"
 
 FILE_ERRORS: dict[type[BaseException], str] = {
@@ -171,9 +174,9 @@ def _is_nowhere() -> bool:
     return False
 
 
-def _in_words(error: BaseException) -> str:
+def _in_words(error: BaseException, hint: str) -> str:
     if _is_stale(error):
-        return f"{STALE}; {RESUME_HINT}"
+        return f"{STALE}{hint or '. Give the command again'}"
     if isinstance(error, RankfoldError):
         return in_command(error.message)
     if isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere():

@@ -414,6 +414,14 @@ def test_whoever_follows_may_stop(flow: Path, written_logs: Path, monkeypatch: p
     assert shown.exit_code == 130 and not shown.stderr
 
 
+def test_a_command_that_only_looks_has_nothing_to_go_on_from(
+    flow: Path, written_logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs.Follower, "follow", lambda self: signal.raise_signal(signal.SIGTERM))
+    shown = rankfold("logs", flow, "--follow")
+    assert shown.exit_code == 75 and shown.stderr == "rankfold: stopped by SIGTERM\n"
+
+
 # Cancel --------------------------------------------------------------------------------------------
 
 

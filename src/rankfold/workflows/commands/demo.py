@@ -10,7 +10,7 @@ import typer
 from rankfold.workflows.options import command
 
 
-@command(shows_progress=True)
+@command(shows_progress=True, keeps_state=True)
 def demo(
     folder: Annotated[Path, typer.Option("--out", help="folder for data, result and pictures")] = Path(
         "demo-output"

@@ -76,7 +76,7 @@ class WarningListener(ConsoleListener):
         return contextlib.nullcontext(lambda sweep, units, total: None)
 
 
-@command(flow, reads_results=True)
+@command(flow, reads_results=True, keeps_state=True)
 def run(
     flow: Path,
     first: Annotated[

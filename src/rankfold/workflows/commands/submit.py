@@ -44,7 +44,7 @@ def submit(
         _submit_command(_require_command(what, context), what, cluster or "slurm", show=show)
 
 
-@command()
+@command(keeps_state=True)
 def mpi(
     context: typer.Context,
     what: Annotated[

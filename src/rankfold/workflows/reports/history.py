@@ -205,7 +205,7 @@ class History:
 
     @property
     def seconds(self) -> float | None:
-        """Of all attempts together, with compiling, loading, and those at its steps: of one that was cut off up to
+        """Of all attempts together, with compiling, loading and its steps: of one that was cut off up to
         the last line of its journal. None before there was any.
         """
         if not self.attempts:
