@@ -60,6 +60,17 @@ def test_an_unfinished_run_of_another_version_is_refused_with_both(
     assert rf.svd(X, 3, out=tmp_path / "r.zarr", overwrite=True).s.shape == (3,)
 
 
+def test_an_unfinished_run_of_another_request_is_told_as_a_result_is(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        rf.svd(X, 3, out=tmp_path / "r.zarr", progress=interrupt)
+    with pytest.raises(OutputError, match=r"unfinished run that differs in rank \(3 there, 4 now\)\. Give "):
+        rf.svd(X, 4, out=tmp_path / "r.zarr")
+    with pytest.raises(
+        OutputError, match=r"differs in data that has changed since, or another matrix\. Give "
+    ):
+        rf.svd(X + 1, 3, out=tmp_path / "r.zarr")
+
+
 def test_a_result_without_a_manifest_is_read_and_its_chunks_are_counted(tmp_path: Path) -> None:
     made = rf.svd(X, 3, out=tmp_path / "r.zarr")
     values = np.asarray(made.Vt)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rankfold.api.finished import finished_result, result_that_came
+from rankfold.api.identity import difference_of_runs
 from rankfold.api.where import Growable, Where
 from rankfold.cluster.executor import Executor, choose_executor
 from rankfold.methods.chain import Chain
@@ -128,7 +129,7 @@ def _execute(
         executor = _with_work(executor, plan)
         executor.check()
         check_disk(plan, folder.scratch, folder.folder)
-        with folder.claim(identity, overwrite=overwrite) as held:
+        with folder.claim(identity, overwrite=overwrite, difference=difference_of_runs) as held:
             if not is_there:
                 held = held.replacing()
                 finished = result_that_came(held, identity, overwrite=overwrite)

@@ -57,13 +57,31 @@ def difference_of(attrs: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
         if old.get(name) != new.get(name) and (line := _of(name, old, new))
     ]
     if data.get("fingerprint") != identity["input"]:
-        parts.append(f"data that has changed since, or another matrix ({data.get('name', 'unknown')} there)")
+        name = f" ({data['name']} there)" if data.get("name") else ""
+        parts.append(f"data that has changed since, or another matrix{name}")
     devices = attrs.get("device", "cpu"), identity.get("device", "cpu")
     if devices[0] != devices[1]:
         parts.append(f"device ({devices[0]} there, {devices[1]} now)")
     if attrs.get("edition", 1) != identity["edition"]:
         parts.append(f"edition of {kind} ({attrs.get('edition', 1)} there, {identity['edition']} now)")
     return "; ".join(parts)
+
+
+def difference_of_runs(earlier: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
+    """What sets an unfinished run apart from another, for a message; see ``difference_of``.
+
+    >>> old = {"request": {"kind": "svd", "rank": 4}, "input": "a", "edition": 1, "version": "1.2"}
+    >>> difference_of_runs(old, {**old, "request": {"kind": "svd", "rank": 5}, "version": "1.3"})
+    'rank (4 there, 5 now); version (1.2 there, 1.3 now)'
+    """
+    parts = [difference_of({**earlier, "input": {"fingerprint": earlier.get("input")}}, mine)]
+    names = sorted({*earlier, *mine} - {"request", "input", "edition", "device"})
+    parts += [
+        f"{name} ({earlier.get(name)} there, {mine.get(name)} now)"
+        for name in names
+        if earlier.get(name) != mine.get(name)
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def argument_of(name: str, kind: str) -> str:

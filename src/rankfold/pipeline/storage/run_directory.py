@@ -15,7 +15,7 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,8 @@ _OF_DRIVER = re.compile(rf"{KEYS}[a-z0-9_]{{8}}")
 
 _OF_RUN = ("lock", "run.json", "request.json", "jobs.json", "submitted.json", "journal.jsonl", "report.html")
 """Files by which the folder of a run is known."""
+
+Difference = Callable[[dict[str, Any], dict[str, Any]], str]
 
 STATE_VERSION = 4
 """Of everything under a run folder; another version cannot go on from it."""
@@ -128,8 +130,13 @@ class RunDirectory:
         return replace(self, replaces=(about.st_dev, about.st_ino))
 
     @contextlib.contextmanager
-    def claim(self, identity: dict[str, Any], *, overwrite: bool) -> Iterator[RunDirectory]:
-        """Hold the run for this process, ready to start or to go on; as it is held, it can be published."""
+    def claim(
+        self, identity: dict[str, Any], *, overwrite: bool, difference: Difference | None = None
+    ) -> Iterator[RunDirectory]:
+        """Hold the run for this process, ready to start or to go on; as it is held, it can be published.
+
+        ``difference`` says in words in what an unfinished run of another request differs.
+        """
         with disk_errors(self.folder):
             if os.path.lexists(self.folder) and not self.folder.is_dir():
                 self._make_way(overwrite=overwrite)
@@ -138,7 +145,7 @@ class RunDirectory:
         require_own(self.folder)
         with hold_lock(self.folder / "lock", self.output) as lock:
             self._put_back()
-            self._accept(identity, overwrite=overwrite)
+            self._accept(identity, difference or _difference, overwrite=overwrite)
             self._join_scratch()
             if not (self.state / FOLDER).is_dir():
                 remove(self.state / FOLDER)
@@ -212,7 +219,7 @@ class RunDirectory:
         """Folders that workers must see, and what must stand in them."""
         return {str(folder): load_json(folder / MARK, str) or "" for folder in (self.state, self.scratch)}
 
-    def _accept(self, identity: dict[str, Any], *, overwrite: bool) -> None:
+    def _accept(self, identity: dict[str, Any], difference: Difference, *, overwrite: bool) -> None:
         path = self.folder / "request.json"
         earlier = load_with_checksum(path)
         if earlier is None and (os.path.lexists(path) or any(self.folder.glob("state-*"))):
@@ -223,7 +230,7 @@ class RunDirectory:
         if earlier is not None and earlier != mine:
             if not overwrite:
                 raise OutputError(
-                    f"{self.folder} holds an unfinished run that differs in {_difference(earlier, mine)}. "
+                    f"{self.folder} holds an unfinished run that differs in {difference(earlier, mine)}. "
                     "Give the command that started it to go on, choose another out= (--out), or discard it "
                     "with overwrite=True (--overwrite)."
                 )
