@@ -21,6 +21,7 @@ from rankfold.pipeline.durable import exchange, flush, flush_names, rename, rena
 from rankfold.pipeline.errors import OutputError, RankfoldError, SourceNotFoundError
 from rankfold.pipeline.regular import open_regular
 from rankfold.pipeline.removal import remove
+from rankfold.pipeline.text import shell_words
 
 HEAD_BYTES = 2**16
 """Within these a mark stands."""
@@ -101,7 +102,7 @@ def require_finished(path: str | Path) -> None:
     if is_unfinished(path):
         raise SourceNotFoundError(
             f"{path} is not finished: the command or call that writes it goes on from what there is, when it "
-            f"is given again. `rankfold info {path}` says how far it is"
+            f"is given again. `rankfold info {shell_words([str(path)])}` says how far it is"
         )
 
 

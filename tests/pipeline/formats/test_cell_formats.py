@@ -200,6 +200,15 @@ def test_of_features_of_several_types_those_of_genes_are_taken_and_it_is_said(
         import_array(f"{place}::matrix/Anti", tmp_path / "y.zarr")
 
 
+def test_a_folder_with_a_blank_is_quoted_in_what_is_suggested(tmp_path: Path) -> None:
+    place = folder(tmp_path / "cr out")
+    with pytest.raises(InputError, match=rf"import it first: rankfold import '{place}' STORE\.zarr$"):
+        open_source(str(place))
+    np.savez_compressed(tmp_path / "x y.npz", x=X)
+    with pytest.raises(InputError, match=rf"rankfold import '{tmp_path}/x y\.npz::x' STORE\.zarr$"):
+        open_source(f"{tmp_path}/x y.npz::x")
+
+
 def test_files_of_cell_ranger_are_known_by_what_lies_beside(tmp_path: Path) -> None:
     for name, options in (("old", {"old": True}), ("geo", {"prefix": "GSM1_"})):
         place = folder(tmp_path / name, **options)

@@ -404,7 +404,7 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
     suffix = os.path.splitext(store)[1].lower()
     if suffix not in OPENERS:
         hint = (
-            f"; import it first: rankfold import {store} STORE.zarr"
+            f"; import it first: rankfold import {shell_words([store])} STORE.zarr"
             if store.endswith(IMPORT_SUFFIXES)
             else ""
         )
@@ -425,7 +425,8 @@ def _refuse_files(folder: str) -> None:
     """Raise ``InputError`` for a folder of files that are read otherwise, with what to give instead."""
     if files_at(folder) is not None:
         raise InputError(
-            f"{folder} is a folder of Cell Ranger; import it first: rankfold import {folder} STORE.zarr"
+            f"{folder} is a folder of Cell Ranger; import it first: rankfold import {shell_words([folder])} "
+            "STORE.zarr"
         )
     with os.scandir(folder) as entries:
         files = [entry.name for entry in entries if not entry.name.startswith(".")]

@@ -27,6 +27,7 @@ from rankfold.pipeline.formats.csr import CsrSource
 from rankfold.pipeline.formats.npy import NO_HEADER, NpySource, header_in, matrix_in, vector_in
 from rankfold.pipeline.formats.zarr.vector import Vector
 from rankfold.pipeline.regular import open_regular, require_regular
+from rankfold.pipeline.text import shell_words
 
 LOCAL_HEADER = struct.Struct("<4s22xHH")
 """Of a member: its signature, and the lengths of the name and of the extra field that follow."""
@@ -114,7 +115,7 @@ def _require_stored(name: str, member: Member, whole: str) -> None:
     if not member.stored:
         raise InputError(
             f"{name} is compressed, so it can only be read from its beginning. Import it first: "
-            f"rankfold import {whole} STORE.zarr"
+            f"rankfold import {shell_words([whole])} STORE.zarr"
         )
 
 
@@ -161,7 +162,7 @@ def sparse_npz(path: str) -> CsrSource:
     if by is None or not set(names) <= set(members):
         raise InputError(
             f"{path} is a sparse matrix, but not one of compressed rows or columns. Import it first: "
-            f"rankfold import {path} STORE.zarr"
+            f"rankfold import {shell_words([path])} STORE.zarr"
         )
     for name in names:
         _require_stored(path, members[name], path)

@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 
 from rankfold.pipeline.errors import OutputError
+from rankfold.pipeline.text import shell_words
 
 
 def make_own_folder(path: Path) -> None:
@@ -60,7 +61,7 @@ def require_own(path: Path, option: str = "--out") -> None:
         raise OutputError(
             f"{path} may be written by everybody (mode {stat.S_IMODE(about.st_mode):o}): what lies in it "
             f"decides the result, and may be anybody's. Remove it; or, if nobody else was there, give the "
-            f"same command again after chmod -R o-w {path}"
+            f"same command again after chmod -R o-w {shell_words([str(path)])}"
         )
 
 

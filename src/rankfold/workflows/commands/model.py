@@ -15,7 +15,7 @@ from rankfold.methods.registry import Method
 from rankfold.methods.spectral.arguments import DIFFUSION_MAP, SPECTRAL
 from rankfold.methods.tsne.arguments import TSNE
 from rankfold.methods.umap.arguments import UMAP
-from rankfold.pipeline.text import Lines, json_text
+from rankfold.pipeline.text import Lines, json_text, shell_words
 from rankfold.workflows.options import Json, arguments, command, output, place, view
 from rankfold.workflows.reporting import say, say_warning
 from rankfold.workflows.results import headline, is_unchanged, last_attempt, residuals, took
@@ -121,7 +121,8 @@ def check(
     if fitted is None:
         made_of = rankfold.open_result(fit).attrs["input"]["name"]
         raise InputError(
-            f"say which matrix to compare with: rankfold check {fit} STORE. It was made of {made_of}"
+            f"say which matrix to compare with: rankfold check {shell_words([str(fit)])} STORE. It was made "
+            f"of {made_of}"
         )
     with _show_progress() as bar:
         facts = rankfold.check(fit, rows_of(fitted, view), progress=bar, **place).attrs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankfold.pipeline.text import Lines
+from rankfold.pipeline.text import Lines, shell_words
 from rankfold.workflows.options import Print, command
 from rankfold.workflows.reporting import say
 
@@ -94,10 +94,18 @@ def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
     say(
         Lines(
             _about(submission.job, workflow.profile),
-            f"follow it:  rankfold logs {path} --follow   or   rankfold status {path}",
-            f"cancel it:  rankfold cancel {path}   (the same command goes on from what it leaves)",
+            *_to_go_on(path),
         )
     )
+
+
+def _to_go_on(place: str | Path) -> list[str]:
+    """Commands that look at what was submitted, or end it."""
+    words = shell_words([str(place)])
+    return [
+        f"follow it:  rankfold logs {words} --follow   or   rankfold status {words}",
+        f"cancel it:  rankfold cancel {words}   (the same command goes on from what it leaves)",
+    ]
 
 
 def _submit_command(values: dict[str, Any], what: list[str], cluster: str, *, show: bool) -> None:
@@ -122,8 +130,7 @@ def _submit_command(values: dict[str, Any], what: list[str], cluster: str, *, sh
     say(
         Lines(
             _about(submission.job, profile),
-            f"follow it:  rankfold logs {out} --follow   or   rankfold status {out}",
-            f"cancel it:  rankfold cancel {out}   (the same command goes on from what it leaves)",
+            *_to_go_on(out),
         )
     )
 

@@ -133,5 +133,5 @@ def chain_script(workflow: InOneJob, schedule: Schedule) -> str:
         first=SUCCESSOR.format(name=PREFIX + name, command=shell_words(when), local=LOCAL).splitlines(),
     )
     shebang, _, rest = script.partition("\n")
-    head = CHAIN.format(workflow=workflow.flow.workflow, schedule=schedule, path=path)
+    head = CHAIN.format(workflow=workflow.flow.workflow, schedule=schedule, path=shell_words([str(path)]))
     return f"{shebang}\n{head}\n{rest}"

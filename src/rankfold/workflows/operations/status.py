@@ -12,7 +12,7 @@ from typing import Any
 from rankfold.cluster.slurm.queue import list_jobs
 from rankfold.pipeline.planning.sweep_words import words_of
 from rankfold.pipeline.regular import read_last_lines
-from rankfold.pipeline.text import Lines
+from rankfold.pipeline.text import Lines, shell_words
 from rankfold.pipeline.units import format_bytes
 from rankfold.workflows.flows.record import LOCK, Record
 from rankfold.workflows.flows.retention.earlier import EarlierResults
@@ -116,7 +116,9 @@ def output_lines(work: Work) -> list[str]:
     if result := result_at(out):
         return [description(result)]
     if out.exists():
-        return [f"{work.target}: finished, a matrix: rankfold info {work.target} tells of it"]
+        return [
+            f"{work.target}: finished, a matrix: rankfold info {shell_words([str(work.target)])} tells of it"
+        ]
     began = f"{count} attempt{'s' * (count != 1)}, {seconds:.3g} s" if count else "nothing was computed yet"
     if history.bars:
         began += f", in {words_of(max(history.bars, key=lambda each: each.began).sweep)}"

@@ -23,6 +23,7 @@ from rankfold.cluster.slurm.shell_lines import log_pattern, require_one_line
 from rankfold.pipeline.errors import ClusterError, OutputError
 from rankfold.pipeline.storage.checkpoint import disk_errors, load_json, save_json
 from rankfold.pipeline.storage.lock import hold_lock
+from rankfold.pipeline.text import shell_words
 from rankfold.workflows.flows.flow_file import HERE
 from rankfold.workflows.flows.graph import StageNode
 from rankfold.workflows.flows.plan import Workflow
@@ -163,5 +164,5 @@ def require_no_job(name: str, target: Path) -> None:
     if there := [job for job in jobs if job.name == PREFIX + name]:
         raise OutputError(
             f"{target} is submitted already: {there[0]}. Wait for it, or end it first: "
-            f"rankfold cancel {target}"
+            f"rankfold cancel {shell_words([str(target)])}"
         )
