@@ -111,6 +111,45 @@ def test_text_is_read_as_it_comes(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     np.testing.assert_array_equal(whole(tmp_path / "y.zarr"), numbers)
 
 
+BELOW_NO_NAME = {
+    "wavelengths": ("x.csv", ",400.5,401.5\na,1,2\nb,4,5\n", ["a", "b"], ["400.5", "401.5"], ""),
+    "in quotes": ("x.csv", '"","2019","2020"\n"a",1,2\n"b",4,5\n', ["a", "b"], ["2019", "2020"], ""),
+    "blank": ("x.csv", " ,5,3\na,1,2\nb,4,5\n", ["a", "b"], ["5", "3"], ""),
+    "commas": ("x.csv", ";400,5;401,5\na;1,0;2\nb;4;5\n", ["a", "b"], ["400,5", "401,5"], ""),
+    "tabs": ("x.tsv", "\t400.5\t401.5\na\t1\t2\nb\t4\t5\n", ["a", "b"], ["400.5", "401.5"], ""),
+    "no cell": ("x.tsv", "2019\t2020\na\t1\t2\nb\t4\t5\n", ["a", "b"], ["2019", "2020"], "one cell fewer"),
+    "numbers": ("x.csv", ",400.5,401.5\n7,1,2\n9,4,5\n", [7, 9], ["400.5", "401.5"], "with an empty cell"),
+}
+
+
+@pytest.mark.parametrize("case", BELOW_NO_NAME)
+def test_numbers_after_an_empty_cell_name_columns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, case: str
+) -> None:
+    name, text, rows, columns, said = BELOW_NO_NAME[case]
+    (tmp_path / name).write_text(text)
+    found, titles, notes = opened(tmp_path / name, caplog)
+    np.testing.assert_array_equal(found, [[1, 2], [4, 5]])
+    assert titles == columns
+    assert labels_of_rows(tmp_path / name) == rows
+    assert said in notes
+    assert ("--header no" in notes) == bool(said)
+
+
+@pytest.mark.parametrize("text", [",1,2\n,4,5\n3,4,5\n", ",1,2\n"])
+def test_a_column_with_gaps_names_no_rows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    found, _, _ = opened(tmp_path / "x.csv", caplog)
+    np.testing.assert_array_equal(found[0], [NAN, 1, 2])
+
+
+def labels_of_rows(path: Path) -> list[Any]:
+    names = names_of(open_source(str(path)), 0)
+    return [] if names is None or names.labels is None else names.labels.tolist()
+
+
 @pytest.mark.parametrize("name", ["", "Unnamed: 0"])
 def test_an_index_that_came_back_as_a_column_is_no_number(tmp_path: Path, caplog: Any, name: str) -> None:
     (tmp_path / "x.csv").write_text(f"{name},a\n0,1.5\n1,3\n")

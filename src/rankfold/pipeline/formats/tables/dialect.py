@@ -4,7 +4,8 @@ Looked at are its first lines. What holds for them alone shows later, when a cel
 in two ways.
 
 The trap: nothing in a file says whether its first line holds names. It does where a cell of it is no
-number, or where it counts 0, 1, 2, ... as pandas does for lack of names.
+number, where it counts 0, 1, 2, ... as pandas does for lack of names, or where it begins with an empty cell as
+pandas and R write it above names of rows.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.formats.packed import UNPACK_ERRORS, open_text, plain_name
 from rankfold.pipeline.formats.tables.cells import FALSE, ODD, PLAIN, TRUE, Style, is_number
 from rankfold.pipeline.formats.tables.options import ReadOptions, list_names
+from rankfold.pipeline.wording import argument
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": None}
 """What separates cells as a rule, by the end of the name; in a .csv and a .txt the lines decide."""
@@ -246,8 +249,8 @@ def _style(
     notes = []
     if with_point and not with_comma and all(map(GROUPED.fullmatch, with_point)):
         notes.append(
-            f"numbers of {path} such as {with_point[0]!r} were read with a point before the fraction; say "
-            "thousands='.' (--thousands .) where it separates thousands"
+            f"numbers of {path} such as {with_point[0]!r} were read with a point before the fraction; "
+            "import it with thousands='.' (--thousands .) where it separates thousands"
         )
     return Style(".", options.thousands), notes
 
@@ -262,42 +265,57 @@ def _names(
     cells = records[0]
     if options.header != "no" and (names := _names_in_comment(path, head, cells, separator, style)):
         return names, head.lines - 1, [f"columns of {path} have their names from a line that begins with #"]
-    notes = list[str]()
-    comes_again = options.header == "auto" and _comes_again(records, style)
-    if comes_again:
-        notes.append(
-            f"the first line of {path} holds numbers, and words that come again below, so it was taken for a "
-            "row; say header='yes' (--header yes) if it names columns"
-        )
-    if (
-        options.header == "no"
-        or comes_again
-        or (
-            options.header == "auto"
-            and all(is_number(cell, style) for cell in cells)
-            and not (_counts(cells) or _rows_are_counted(records))
-        )
-    ):
-        if options.header == "auto" and _may_be_names(cells[not cells[0].strip() :], style):
-            notes.append(
-                f"the first line of {path} is numbers in order, {list_names(cells, 3)}, and was taken for a "
-                "row; say header='yes' (--header yes) if they are names of columns, as years or wavelengths "
-                "are"
-            )
+    is_row, notes = options.header == "no", list[str]()
+    if options.header == "auto":
+        is_row, notes = _first_line(path, head, records, separator, style)
+    if is_row:
         return [str(position) for position in range(len(cells))], 0, notes
-    if options.header == "auto" and _counts(cells):
-        notes.append(
-            f"the first line of {path} counts {list_names([each for each in cells if each], 3)}, so it was "
-            "taken for names; say header='no' (--header no) if it is data"
-        )
-    elif options.header == "auto" and (numbers := [cell for cell in cells if _is_digits(cell, style)]):
-        notes.append(
-            f"the first line of {path} holds words and numbers such as {numbers[0]!r}, and was taken for "
-            "names; say header='no' (--header no) if it is data"
-        )
-    if len(records) > 1 and {len(record) for record in records[1:]} == {len(cells) + 1}:
+    if _is_short(records):
         cells = ["", *cells]  # as R writes names of rows
     return cells, head.lines, notes
+
+
+def _first_line(
+    path: str, head: _Head, records: list[list[str]], separator: str, style: Style
+) -> tuple[bool, list[str]]:
+    """Whether the first record is a row by itself and those below it, and what to say of that."""
+    cells = records[0]
+    are_names, are_row = [
+        f"; import it with {argument('header', said)} if {what}"
+        for said, what in (("no", "it is data"), ("yes", "it names columns"))
+    ]
+    if _comes_again(records, style):
+        return True, [
+            f"the first line of {path} holds numbers, and words that come again below, so it was taken for a "
+            f"row{are_row}"
+        ]
+    if _counts(cells):
+        counted = list_names([each for each in cells if each], 3)
+        return False, [f"the first line of {path} counts {counted}, so it was taken for names{are_names}"]
+    if not all(is_number(cell, style) for cell in cells):
+        numbers = [cell for cell in cells if _is_digits(cell, style)]
+        said = f"the first line of {path} holds words and numbers such as {numbers[0]!r}" if numbers else ""
+        return False, [f"{said}, and was taken for names{are_names}"] if numbers else []
+    if _is_short(records):
+        said = f"the first line of {path} has one cell fewer than those below it"
+        return False, [f"{said}, so it was taken for names{are_names}"]
+    if _begins_with_no_name(records, style):
+        is_sure = _rows_are_counted(records) or not all(is_number(row[0], style) for row in records[1:] if row)
+        said = f"the first line of {path} begins with an empty cell, so it was taken for names"
+        return False, [] if is_sure else [f"{said}{are_names}"]
+    if _may_be_names(cells[not cells[0].strip() :], style):
+        said = f"the first line of {path} is numbers in order, {list_names(cells, 3)}"
+    else:
+        return True, []
+    return True, [
+        f"{said}, and was taken for a row; import it with {argument('header', 'yes')} if they are names of "
+        "columns, as years or wavelengths are"
+    ]
+
+
+def _is_short(records: list[list[str]]) -> bool:
+    """Whether the first record has one cell fewer than all others, as R writes names of columns."""
+    return len(records) > 1 and {len(record) for record in records[1:]} == {len(records[0]) + 1}
 
 
 def _names_in_comment(
@@ -323,12 +341,20 @@ def _is_digits(cell: str, style: Style) -> bool:
     return cell.strip() not in (*PLAIN, *ODD, *TRUE, *FALSE) and is_number(cell, style)
 
 
+def _are_digits(cells: list[str], style: Style) -> bool:
+    return all(_is_digits(cell, style) for cell in cells)
+
+
+def _numbers(cells: list[str], style: Style) -> npt.NDArray[np.float64]:
+    return np.array([float(style.plain(cell.strip())) for cell in cells])
+
+
 def _may_be_names(cells: list[str], style: Style) -> bool:
     """Whether numbers rise or fall from the first to the last, as those that name columns do."""
-    if len(cells) < 3 or not all(_is_digits(cell, style) for cell in cells):
+    if len(cells) < 3 or not _are_digits(cells, style):
         return False
     with np.errstate(invalid="ignore"):
-        steps = np.diff([float(style.plain(cell.strip())) for cell in cells])
+        steps = np.diff(_numbers(cells, style))
     return bool((steps > 0).all() or (steps < 0).all())
 
 
@@ -342,3 +368,11 @@ def _rows_are_counted(records: list[list[str]]) -> bool:
     """Whether the first record begins with an empty cell, and those below it count as an index does."""
     first, *below = records
     return not first[0].strip() and _counts(["", *(record[0] for record in below if record)])
+
+
+def _begins_with_no_name(records: list[list[str]], style: Style) -> bool:
+    """Whether the first cell is empty, and those below it are names: words, or numbers without a gap."""
+    names = [record[0].strip() for record in records[1:] if record]
+    if len(records[0]) < 2 or records[0][0].strip() or not names:
+        return False
+    return all(names) or not all(is_number(name, style) for name in names)
