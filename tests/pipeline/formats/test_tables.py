@@ -136,6 +136,32 @@ def test_numbers_after_an_empty_cell_name_columns(
     assert ("--header no" in notes) == bool(said)
 
 
+@pytest.mark.parametrize(
+    ("text", "rows", "said"),
+    {
+        "in quotes": ('"400","401"\n1,2\n4,5\n', 2, "is quoted"),
+        "in quotes, unordered": ('"5","3"\n1,2\n4,5\n', 2, "is quoted"),
+        "all in quotes": ('"5","3"\n"1","2"\n4,5\n', 3, ""),
+        "years": ("2019,2020\n1,2\n4,5\n", 3, "unlike those below"),
+        "years, unordered": ("2020,2010,2019\n1,2,0\n4,5,0\n", 3, "unlike those below"),
+        "one row below": ("2019,2020\n1,2\n", 2, ""),
+        "near one column": ("2019,5\n1,2\n4,5\n", 3, ""),
+        "the same twice": ("100,100\n1,2\n4,5\n", 3, ""),
+        "constant below": ("7,3\n0,0\n0,0\n", 3, ""),
+        "data": ("5.1,3.5\n4.9,3.0\n4.7,3.2\n", 3, ""),
+    }.values(),
+)
+def test_names_of_columns_that_are_numbers_are_noticed_or_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, rows: int, said: str
+) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    found, titles, notes = opened(tmp_path / "x.csv", caplog)
+    assert len(found) == rows
+    assert len(titles) == (2 if rows == 2 and said else 0)
+    assert said in notes
+    assert bool(notes) == bool(said)
+
+
 @pytest.mark.parametrize("text", [",1,2\n,4,5\n3,4,5\n", ",1,2\n"])
 def test_a_column_with_gaps_names_no_rows(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str

@@ -4,8 +4,8 @@ Looked at are its first lines. What holds for them alone shows later, when a cel
 in two ways.
 
 The trap: nothing in a file says whether its first line holds names. It does where a cell of it is no
-number, where it counts 0, 1, 2, ... as pandas does for lack of names, or where it begins with an empty cell as
-pandas and R write it above names of rows.
+number, where it counts 0, 1, 2, ... as pandas does for lack of names, where it begins with an empty cell as
+pandas and R write it above names of rows, or where it alone is in quotes.
 """
 
 from __future__ import annotations
@@ -284,7 +284,8 @@ def _first_line(
         f"; import it with {argument('header', said)} if {what}"
         for said, what in (("no", "it is data"), ("yes", "it names columns"))
     ]
-    if _comes_again(records, style):
+    is_quoted = _is_quoted_alone(head.records, separator)
+    if not is_quoted and _comes_again(records, style):
         return True, [
             f"the first line of {path} holds numbers, and words that come again below, so it was taken for a "
             f"row{are_row}"
@@ -300,11 +301,17 @@ def _first_line(
         said = f"the first line of {path} has one cell fewer than those below it"
         return False, [f"{said}, so it was taken for names{are_names}"]
     if _begins_with_no_name(records, style):
-        is_sure = _rows_are_counted(records) or not all(is_number(row[0], style) for row in records[1:] if row)
+        is_sure = _rows_are_counted(records) or not all(
+            is_number(row[0], style) for row in records[1:] if row
+        )
         said = f"the first line of {path} begins with an empty cell, so it was taken for names"
         return False, [] if is_sure else [f"{said}{are_names}"]
+    if is_quoted:
+        return False, [f"the first line of {path} is quoted, so it was taken for names{are_names}"]
     if _may_be_names(cells[not cells[0].strip() :], style):
         said = f"the first line of {path} is numbers in order, {list_names(cells, 3)}"
+    elif _is_unlike_others(records, style):
+        said = f"the first line of {path} is numbers unlike those below it, {list_names(cells, 3)}"
     else:
         return True, []
     return True, [
@@ -376,3 +383,30 @@ def _begins_with_no_name(records: list[list[str]], style: Style) -> bool:
     if len(records[0]) < 2 or records[0][0].strip() or not names:
         return False
     return all(names) or not all(is_number(name, style) for name in names)
+
+
+def _is_quoted_alone(texts: list[str], separator: str) -> bool:
+    """Whether all cells of the first record are in quotes, and of no other: names, as R writes them."""
+    quoted = [
+        all(cell.strip() == "q" for cell in re.sub(r'"(?:[^"]|"")*"', "q", text).split(separator))
+        for text in texts
+    ]
+    return len(quoted) > 1 and quoted[0] and '"' in texts[0] and not any(quoted[1:])
+
+
+UNLIKE = 10
+"""Times the range of a column that names are away from its numbers, where nothing else shows them."""
+
+
+def _is_unlike_others(records: list[list[str]], style: Style) -> bool:
+    """Whether the numbers of the first record differ, and are far from those below them in every column."""
+    first, *below = records
+    if len({*first}) < len(first) or len(first) < 2 or not _are_digits(first, style):
+        return False
+    if len(below) < 2 or any(len(row) != len(first) or not _are_digits(row, style) for row in below):
+        return False
+    cells, rows = _numbers(first, style), np.array([_numbers(row, style) for row in below])
+    least, most = rows.min(axis=0), rows.max(axis=0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        away = np.maximum(least - cells, cells - most)
+        return bool((away > UNLIKE * (most - least)).all() and (most > least).any())
