@@ -11,6 +11,7 @@ import pytest
 from plotted import result_with
 
 import rankfold as rf
+from rankfold.pipeline.data.names import Axis, Names
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.plots import row_colors
 from rankfold.pipeline.exporting.plots.row_colors import Labels, Values, colors_of
@@ -61,6 +62,37 @@ def test_tables(tmp_path: Path) -> None:
     assert name_of(place + "type") == "type" and name_of(tmp_path / "one.tsv") == "one"
     (tmp_path / "t.txt.gz").write_bytes(gzip.compress((tmp_path / "t.csv").read_bytes().replace(b",", b";")))
     assert labels_in(f"{tmp_path}/t.txt.gz::type") == WORDS.tolist()
+
+
+@pytest.mark.parametrize("end", ["csv", "tsv", "parquet", "R.txt"])
+def test_columns_of_tables_go_to_the_rows_of_their_names(tmp_path: Path, end: str) -> None:
+    """By an index that names rows by itself; one that counts them, or is colored by, names none."""
+    pandas = pytest.importorskip("pandas")
+    names = [f"r{i}" for i in range(ROWS)]
+    rows = Names.of([Axis.of("row", ROWS, np.array(names))])
+    table = pandas.DataFrame({"type": WORDS, "value": np.arange(ROWS) / 3}, index=names)
+    path = str(tmp_path / f"t.{end}")
+
+    def write(frame: Any) -> None:
+        if end == "parquet":
+            frame.to_parquet(path)
+        elif end == "R.txt":
+            lines = frame.to_csv(sep=" ", na_rep="NA").splitlines()
+            Path(path).write_text("\n".join([lines[0].strip(), *lines[1:], ""]))
+        else:
+            frame.to_csv(path, sep="\t" if end == "tsv" else ",")
+
+    write(table.sample(frac=1, random_state=1))
+    colors = colors_of(f"{path}::type", ROWS, rows)
+    assert isinstance(colors, Labels)
+    assert [colors.names[code] for code in colors.read(0, ROWS)] == WORDS.tolist()
+    values = colors_of(f"{path}::value", ROWS, rows)
+    np.testing.assert_array_equal(values.read(0, ROWS), table.value)
+    write(table.iloc[1:])
+    with pytest.raises(InputError, match="has no row 'r0', which is row 0"):
+        colors_of(f"{path}::value", ROWS, rows)
+    write(table[["value"]].reset_index(drop=True))
+    np.testing.assert_array_equal(colors_of(path, ROWS, rows).read(0, ROWS), table.value)
 
 
 def test_columns_of_parquet(tmp_path: Path) -> None:

@@ -171,6 +171,16 @@ def test_a_column_with_gaps_names_no_rows(
     np.testing.assert_array_equal(found[0], [NAN, 1, 2])
 
 
+def test_one_column_of_a_table_has_the_names_of_its_rows(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"a": [1, 2, 3], "b": [4, 5, 9]}, index=["z", "x", "y"])
+    table.to_csv(tmp_path / "t.csv")
+    table.to_parquet(tmp_path / "t.parquet")
+    for name in ("t.csv::b", "t.parquet::b"):
+        np.testing.assert_array_equal(whole(tmp_path / name), [[4], [5], [9]])
+        assert labels_of_rows(tmp_path / name) == ["z", "x", "y"]
+
+
 def labels_of_rows(path: Path) -> list[Any]:
     names = names_of(open_source(str(path)), 0)
     return [] if names is None or names.labels is None else names.labels.tolist()

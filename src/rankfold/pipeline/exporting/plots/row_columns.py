@@ -8,8 +8,9 @@ from __future__ import annotations
 import array
 import csv
 import io
+import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,13 +31,17 @@ from rankfold.pipeline.formats.handles import open_hdf5, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
 from rankfold.pipeline.formats.naming import UNREADABLE, index_of_frame
 from rankfold.pipeline.formats.packed import open_text
+from rankfold.pipeline.formats.tables.columns import index_names
 from rankfold.pipeline.formats.tables.dialect import separator_of
 from rankfold.pipeline.formats.tables.parquet import (
     STREAM_BYTES,
+    index_columns,
+    names_in,
     open_parquet,
     parquet_paths,
     require_columns,
 )
+from rankfold.pipeline.formats.tables.row_names import RowNames
 from rankfold.pipeline.formats.tables.several import is_text_table
 from rankfold.pipeline.regular import bounded_lines, require_regular
 from rankfold.pipeline.text import suggest_name
@@ -45,6 +50,9 @@ Array = npt.NDArray[Any]
 
 GENE_ROWS = 2**14
 """Rows of which the numbers of a gene are read together."""
+
+NAMED_ROWS = 2**16
+"""Names of rows that are looked at together."""
 
 MOST_NAMES = 8
 """Most columns that a message names."""
@@ -349,14 +357,18 @@ def _words(categories: Any) -> tuple[str, ...]:
 
 
 def _table(store: str, name: str) -> Column:
-    """A column of a table below a line of names: numbers if all are, else words."""
+    """A column of a table below a line of names: numbers if all are, else words; with names of rows."""
     separator = separator_of(store)
     with _opened(store) as file:
-        header = next(csv.reader(bounded_lines(file, store), delimiter=separator), [])
-    at = header.index(_column_name(store, name, header))
+        lines = csv.reader(bounded_lines(file, store), delimiter=separator)
+        header, first = next(lines, []), next(filter(None, lines), [])
+    if len(first) == len(header) + 1:
+        header = ["", *header]  # as R writes names of rows
+    index = index_names(header)
+    at = header.index(_column_name(store, name, header, index))
     place = f"{store}::{name}" if name else store
 
-    def fields() -> Iterator[str]:
+    def fields(at: int = at) -> Iterator[str]:
         with _opened(store) as file:
             lines = csv.reader(bounded_lines(file, store), delimiter=separator)
             next(lines)
@@ -364,9 +376,23 @@ def _table(store: str, name: str) -> Column:
                 if line and at >= len(line):
                     raise InputError(f"{store}, line {lines.line_num}: there is no column {at + 1}")
                 if line or len(header) == 1:
-                    yield line[at].strip() if line else ""
+                    yield line[at] if line else ""
 
-    return replace(_numbers(fields, place) or _coded(fields, place), has_header=True)
+    def cells() -> Iterator[str]:
+        return map(str.strip, fields())
+
+    names = _names_of_rows(store, [fields(0)]) if len(index) == 1 and at else None
+    return replace(_numbers(cells, place) or _coded(cells, place), has_header=True, names=names)
+
+
+def _names_of_rows(store: str, parts: Iterable[Iterable[str]]) -> Names | None:
+    """Names in the index of a table, which it has by itself; none where it only counts the rows."""
+    names = RowNames("index", store, title="row", because="index")
+    for part in parts:
+        before, rest = names.rows, iter(part)
+        while block := list(itertools.islice(rest, NAMED_ROWS)):
+            names.add(block, names.rows - before)
+    return Names.of([names.axis()])
 
 
 @contextmanager
@@ -375,8 +401,11 @@ def _opened(store: str) -> Iterator[Any]:
         yield file
 
 
-def _column_name(store: str, name: str, header: Sequence[str]) -> str:
-    """The column that is meant: one that is named, or the only one."""
+def _column_name(store: str, name: str, header: Sequence[str], index: Sequence[str] = ()) -> str:
+    """The column that is meant: one that is named, or the only one beside the index."""
+    others = [each for each in header if each not in index]
+    if not name and len(others) == 1:
+        return others[0]
     shown = ", ".join(header[:MOST_NAMES]) or "none"
     if not name and len(header) != 1:
         raise InputError(f"{store} has {len(header)} columns: name one after ::, of {shown}")
@@ -388,19 +417,27 @@ def _column_name(store: str, name: str, header: Sequence[str]) -> str:
 def _parquet(store: str, paths: Sequence[str], name: str) -> Column:
     """A column of Parquet files, some rows at a time: numbers, else words."""
     with open_parquet(paths[0], STREAM_BYTES[0]) as file:
-        name = _column_name(store, name, file.schema_arrow.names)
+        index = index_columns(file.schema_arrow)
+        name = _column_name(store, name, file.schema_arrow.names, index)
     place = f"{store}::{name}"
 
-    def values() -> Iterator[Any]:
-        for path in paths:
-            with open_parquet(path, STREAM_BYTES[0]) as file:
-                require_columns(path, paths[0], [name], file.schema_arrow.names)
-                for batch in file.iter_batches(columns=[name], use_threads=False):
-                    yield from batch.column(0).to_pylist()
+    def batches(path: str, name: str) -> Iterator[Any]:
+        with open_parquet(path, STREAM_BYTES[0]) as file:
+            require_columns(path, paths[0], [name], file.schema_arrow.names)
+            for batch in file.iter_batches(columns=[name], use_threads=False):
+                yield batch.column(0)
 
+    def values() -> Iterator[Any]:
+        return (value for path in paths for part in batches(path, name) for value in part.to_pylist())
+
+    def labels(path: str) -> Iterator[str]:
+        return (label for part in batches(path, index[0]) for label in names_in(part))
+
+    names = _names_of_rows(store, map(labels, paths)) if len(index) == 1 and name not in index else None
     with suppress(ValueError, TypeError):
-        return Column(place, np.frombuffer(array.array("d", map(_real, values()))), has_header=True)
-    return replace(_coded(lambda: map(_text, values()), place), has_header=True)
+        numbers = np.frombuffer(array.array("d", map(_real, values())))
+        return Column(place, numbers, has_header=True, names=names)
+    return replace(_coded(lambda: map(_text, values()), place), has_header=True, names=names)
 
 
 def _numbers(fields: Callable[[], Iterator[str]], place: str) -> Column | None:

@@ -421,7 +421,7 @@ def delimited_reader(path: str, options: ReadOptions) -> DelimitedReader:
     names = [name or f"column {position + 1}" for position, name in enumerate(whole.names)]
     index = index_names(whole.names)
     called = " and ".join(f"the name {name!r}" if name.strip() else "no name" for name in index)
-    by_itself = len(index) == 1 and not options.selects and options.index_col is None
+    by_itself = len(index) == 1 and options.may_name_rows(names[0])
     if by_itself:
         options = replace(options, index_col=names[0])
     elif index and not options.selects and not options.numeric and options.index_col is None:

@@ -46,6 +46,9 @@ class ReadOptions:
     index_col: str | None = None
     """Name of the column that names the rows, and is no number of the matrix."""
 
+    of_one: bool = False
+    """Whether the column that is taken was named as ``TABLE::COLUMN``: an index beside it names rows."""
+
     @property
     def selects(self) -> bool:
         """Whether columns are chosen by name."""
@@ -59,7 +62,12 @@ class ReadOptions:
             raise InputError(
                 f"::{name} is one column of a table: leave out columns= (--columns) and without= (--without)"
             )
-        return replace(self, columns=(name,))
+        return replace(self, columns=(name,), of_one=True)
+
+    def may_name_rows(self, index: str) -> bool:
+        """Whether an index of this name names rows by itself, of the columns that are taken."""
+        by_itself = not self.selects or (self.of_one and self.columns != (index,))
+        return self.index_col is None and by_itself
 
     @property
     def of_text(self) -> bool:

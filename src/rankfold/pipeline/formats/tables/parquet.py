@@ -113,7 +113,7 @@ class ParquetReader(NumericTable):
                             names = (
                                 None
                                 if self.row_names is None
-                                else _names(batch.column(self.row_names.column))
+                                else names_in(batch.column(self.row_names.column))
                             )
                             yield Batch(columns, path, first, before + size * row // max(1, total), names)
                 except (arrow.ArrowException, OSError) as error:
@@ -140,7 +140,7 @@ class ParquetReader(NumericTable):
         return [column.flatten()]
 
 
-def _names(column: Any) -> list[str]:
+def names_in(column: Any) -> list[str]:
     """Names of rows in a column of any type that has no parts."""
     column = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
     if str(column.type).startswith(("timestamp", "date")):
@@ -187,12 +187,13 @@ def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> Par
         )
     with open_parquet(paths[0], STREAM_BYTES[0]) as file:
         schema = file.schema_arrow
-        row_names, index = None, () if options.selects else _index_columns(schema)
+        row_names, index = None, index_columns(schema)
         because = f"{list_names(index)} of {path} names rows, as pandas wrote it"
-        by_itself = len(index) == 1 and options.index_col is None
+        by_itself = len(index) == 1 and options.may_name_rows(index[0])
         if by_itself:
             options = replace(options, index_col=index[0])
-        if others := [name for name in index if name != options.index_col]:
+        others = [] if options.selects else [name for name in index if name != options.index_col]
+        if others:
             options = replace(options, without=others)
             notes.append(f"{because}, and was left out")
         names = [schema.names[i] for i in choose_columns(schema.names, options, path)]
@@ -229,7 +230,7 @@ def _reader_of(
             require_columns(each, paths[0], names, schema.names)
             firsts = schema.names if place == 0 else firsts
             if extra := [
-                name for name in schema.names if name not in firsts and name not in _index_columns(schema)
+                name for name in schema.names if name not in firsts and name not in index_columns(schema)
             ]:
                 notes = (*notes, left_out_of(each, extra, paths[0]))
             if place == 0:
@@ -251,7 +252,7 @@ def _reader_of(
 def look_at_parquet(paths: Sequence[str]) -> Look:
     """What the columns of files hold, by what these say of themselves."""
     with open_parquet(paths[0], STREAM_BYTES[0]) as file:
-        names, index = file.schema_arrow.names, _index_columns(file.schema_arrow)
+        names, index = file.schema_arrow.names, index_columns(file.schema_arrow)
     look = _look(paths, names)
     columns = tuple(
         each._replace(obstacle="it names rows, as pandas wrote it", names_rows=len(index) == 1)
@@ -293,7 +294,7 @@ def require_columns(path: str, first: str, wanted: Sequence[str], names: Sequenc
         )
 
 
-def _index_columns(schema: Any) -> tuple[str, ...]:
+def index_columns(schema: Any) -> tuple[str, ...]:
     """Columns that pandas wrote as names of the rows: by its metadata, ``index_columns``, or their names."""
     try:
         said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
