@@ -235,6 +235,29 @@ def test_every_kind_of_stage_is_planned() -> None:
     assert set(models.STAGES) == KINDS | of_unknown_size
 
 
+@pytest.mark.parametrize("steps", ["", "scale", "log1p, highly_variable(3)"])
+def test_new_rows_are_matched_by_name_before_the_result_is_there(tmp_path: Path, steps: str) -> None:
+    """As they are afterwards: columns in another order, and more of them, are planned and run."""
+    x = np.random.default_rng(0).poisson(3, (30, 5)) + np.arange(30)[:, None] % 7
+    for name, order in (("old", "abcde"), ("new", "edcbaz")):
+        columns = [x[:, "abcde".index(each)] if each != "z" else x[:, 0] for each in order]
+        np.savetxt(
+            tmp_path / f"{name}.csv", np.transpose(columns), "%d", ",", header=",".join(order), comments=""
+        )
+    old = f"{{store: old.csv, prepare: '{steps}'}}" if steps else "old.csv"
+    (tmp_path / "flow.yaml").write_text(
+        f"workflow: w\ninputs: {{old: {old}, new: new.csv}}\noutputs: out\nstages:\n"
+        "  fit: {method: pca, input: old, rank: 1}\n"
+        "  more: {method: transform, result: fit, input: new}\n"
+    )
+    rankfold("run", tmp_path / "flow.yaml")
+    np.testing.assert_allclose(
+        rf.open_result(tmp_path / "out/more.zarr").scores[...],
+        rf.open_result(tmp_path / "out/fit.zarr").scores[...],
+        rtol=1e-10,
+    )
+
+
 def test_imports_are_made_anew_where_what_they_are_of_has_changed(flow: Path) -> None:
     with_more_inputs(
         flow,

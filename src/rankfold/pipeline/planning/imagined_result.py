@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy.typing as npt
 
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.planning.shape_only import ShapeOnly
@@ -12,11 +14,28 @@ from rankfold.pipeline.storage.result import Result
 
 
 class ImaginedResult(Result):
-    """A result that is to come: where it will be, shapes of its matrices, and facts that are known."""
+    """A result that is to come: where it will be, shapes of its matrices, and facts that are known.
 
-    def __init__(self, path: Path, facts: Mapping[str, Any], matrices: Mapping[str, ShapeOnly]) -> None:
+    Of its arrays it holds what was measured for the steps of its matrix.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        facts: Mapping[str, Any],
+        matrices: Mapping[str, ShapeOnly],
+        fitted: Mapping[str, npt.NDArray[Any]] | None = None,
+    ) -> None:
         self._path, self._in_memory, self._facts = path, False, dict(facts)
-        self._matrices = matrices
+        self._matrices, self._fitted = matrices, dict(fitted or {})
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the arrays that are known."""
+        return iter(self._fitted)
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        """See ``Result``."""
+        return self._fitted[name]
 
     def matrix(self, name: str) -> Source:
         """Shape and type of a matrix of the result, by its name."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from rankfold.methods.kmeans.kmeans import Clustering
 from rankfold.methods.model.model import FactorModel
@@ -22,12 +23,16 @@ from rankfold.methods.nmf.nmf import Nonnegative
 from rankfold.methods.registry import METHODS, Input, Method
 from rankfold.methods.task import Output, Task
 from rankfold.methods.umap.umap import TO_COME
+from rankfold.pipeline.data.places import layout_of
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError, RankfoldError
 from rankfold.pipeline.formats import open_source
+from rankfold.pipeline.formats.open_like import open_like
 from rankfold.pipeline.formats.zarr.source import ZarrSource
 from rankfold.pipeline.planning.imagined_result import ImaginedResult
 from rankfold.pipeline.planning.shape_only import ShapeOnly, StoredOnly
+from rankfold.pipeline.prepare.alike import named
+from rankfold.pipeline.prepare.prepared import described, fitted_of
 from rankfold.settings.yaml_file import Document
 from rankfold.workflows.flows.flow_file import Flow
 from rankfold.workflows.flows.graph import Reference, resolve, words_for
@@ -55,6 +60,9 @@ class StageResult:
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What attributes of the result will say, as far as tasks ask."""
+
+    fitted: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    """What was measured for the steps of its matrix."""
 
     to_come: bool = False
     """Whether it will be made before anything is made from it, though its shape may not be known."""
@@ -227,13 +235,22 @@ def expected_result(name: str, path: Path, task: Task) -> StageResult:
     facts = {
         "kind": request["kind"],
         "request": request,
-        "input": {"shape": [rows, columns], "fingerprint": ""},
+        "input": {"shape": [rows, columns], "fingerprint": "", **_known_of(task)},
     }
     arrays = {each.name: each for each in task.outputs() if len(each.shape) == 2}
     matrices = {
         array: _shape_of(f"{name}.{array}".rstrip("."), each, request) for array, each in arrays.items()
     }
-    return StageResult(path, False, matrices, facts, to_come=True)
+    return StageResult(path, False, matrices, facts, fitted_of(task.source), to_come=True)
+
+
+def _known_of(task: Task) -> dict[str, Any]:
+    """What a result will say of its matrix: steps, layout and names, by which new rows are opened."""
+    if isinstance(task, Update):
+        facts = task.model.result.attrs["input"]
+        names = {name: said for name, said in facts.get("names", {}).items() if name != "rows"}
+        return {"names": names} if names else {}
+    return {**described(task.source), **layout_of(task.source), **named(task.source)}
 
 
 def _shape_of(name: str, array: Output, request: Mapping[str, Any]) -> ShapeOnly:
@@ -260,8 +277,8 @@ class ImaginedModel(FactorModel):
         return cast(ZarrSource, self.outcome.matrices[self.left_name])
 
     def source(self, x: object) -> Source:
-        """The rows as they are: what steps make of them changes no number of a plan."""
-        return open_source(x)
+        """See ``FactorModel``. Rows that are to come stay as they are: nothing is known of their columns."""
+        return x if isinstance(x, ShapeOnly) else open_like(x, self.result, self.name)
 
     def digest(self) -> str:
         """None: nothing is known of its numbers."""
@@ -295,4 +312,4 @@ def imagined_model(outcome: StageResult) -> FactorModel:
 
 def _imagined(outcome: StageResult) -> ImaginedResult:
     """A result that does not exist yet, to make plans with."""
-    return ImaginedResult(outcome.path, outcome.facts, outcome.matrices or {})
+    return ImaginedResult(outcome.path, outcome.facts, outcome.matrices or {}, outcome.fitted)
