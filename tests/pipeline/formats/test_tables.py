@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import logging
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -438,6 +439,35 @@ def test_columns_of_numbers_are_kept_everywhere(tmp_path: Path, caplog: pytest.L
 def table_of(path: Path, **columns: Any) -> Path:
     pq.write_table(pa.table(columns), path)
     return path
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "dask"])
+def test_decimals_and_categories_of_numbers_are_numbers_as_in_parquet(tmp_path: Path, library: str) -> None:
+    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    values = [Decimal("1.5"), None, Decimal("3")]
+    frame = pandas.DataFrame({"x": [1, 2, 3], "word": pandas.Categorical(["a", "b", "a"])})
+    if library != "polars":
+        frame["whole"] = pandas.Categorical([10, 20, 10])
+        frame["gap"] = pandas.Categorical([0.5, None, 7])
+        frame["arrow"] = pandas.array(values, dtype=pandas.ArrowDtype(arrow.decimal128(10, 2)))
+    if library != "dask":  # which makes text of objects
+        frame["decimal"] = values
+    frame.to_parquet(tmp_path / "x.parquet")
+    if library == "polars":
+        frame = pytest.importorskip("polars").read_parquet(tmp_path / "x.parquet")
+    elif library == "dask":
+        frame = pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=2)
+    expected, found = (open_source(x, numeric=True) for x in (str(tmp_path / "x.parquet"), frame))
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+    assert names_of(found, 1).labels.tolist() == names_of(expected, 1).labels.tolist()
+
+
+def test_decimals_keep_their_digits_or_are_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(
+        DataError, match="column 'id' of the DataFrame holds whole numbers such as 9007199254740993"
+    ):
+        open_source(pandas.DataFrame({"id": [Decimal(2**53 + 1), None], "x": [1, 2]}))
 
 
 def test_requests_of_before_say_nothing_of_what_came_later() -> None:

@@ -155,7 +155,7 @@ def _beyond_digits(numbers: npt.NDArray[Any]) -> int | None:
     Looks at the least and the most alone, which takes no memory. A power of two, as -2**63 that marks what is
     missing, is held.
     """
-    if numbers.dtype.kind not in "iu" or numbers.dtype.itemsize < 8 or not numbers.size:
+    if numbers.dtype.kind not in "iuO" or numbers.dtype.itemsize < 8 or not numbers.size:
         return None
     ends = (int(numbers.min()), int(numbers.max()))
     return next((each for each in ends if abs(each) > LARGEST_WHOLE and int(float(each)) != each), None)

@@ -71,6 +71,7 @@ from rankfold.pipeline.formats.frames import (
     dask_array_of_frame,
     is_frame,
     numeric_frame,
+    plain_columns,
     split_names,
 )
 from rankfold.pipeline.formats.handles import by_name, mask_of
@@ -366,6 +367,7 @@ def _table(x: object, rows: Rows, numeric: bool, index_col: str | None) -> Sourc
         array = array_of_vectors(column)
         return _named(_of_numpy(array, rows), axes_of_frame(column, array.shape, names))
     module = _library(x)
+    frame = plain_columns(frame)
     frame = numeric_frame(frame) if numeric else frame
     if module == "dask":
         blocks = dask_array_of_frame(frame)

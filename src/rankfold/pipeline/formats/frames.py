@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 import sys
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.dtypes import SUPPORTED_DTYPES, require_digits
+from rankfold.pipeline.data.dtypes import LARGEST_WHOLE, SUPPORTED_DTYPES, require_digits
 from rankfold.pipeline.data.named_objects import is_counted, labels_of_index
 from rankfold.pipeline.data.names import Axis
 from rankfold.pipeline.data.pandas_index import attributes_of_index
@@ -71,6 +72,58 @@ def _require_digits(frame: Any) -> Any:
             column = frame.iloc[:, place].dropna().to_numpy(dtype=_plain_type(dtype))
             require_digits(f"column {frame.columns[place]!r} of the DataFrame", column)
     return frame
+
+
+def plain_columns(frame: Any) -> Any:
+    """A frame whose categories of numbers, and decimals, are plain numbers, as Parquet has them."""
+    if type(frame).__name__ != "DataFrame":
+        return frame
+    library = _library(frame)
+    if library == "polars":
+        decimals = [name for name, dtype in frame.schema.items() if dtype.is_decimal()]
+        for name in decimals:
+            _require_decimals(name, frame[name].drop_nulls())
+        float64 = sys.modules["polars"].Float64  # whose object this is
+        return frame.with_columns(frame[name].cast(float64) for name in decimals) if decimals else frame
+    if library == "dask":
+        types = {name: kind for name, dtype in frame.dtypes.items() if (kind := _type_of_numbers(dtype))}
+        return frame.astype(types) if types else frame
+    plain = frame.copy(deep=False)
+    for place, dtype in enumerate(frame.dtypes):
+        kind, column = _type_of_numbers(dtype), frame.iloc[:, place]
+        if str(dtype).startswith("decimal") or _are_decimals(column):
+            kind, values = "float64", column.dropna()
+            _require_decimals(frame.columns[place], values)
+            column = column.astype(object).where(column.notna(), np.nan)
+        if kind is not None:
+            plain.isetitem(place, column.astype(kind))
+    return plain
+
+
+def _type_of_numbers(dtype: Any) -> str | None:
+    """The type of pandas that holds numbers which are categories or decimals; None of other columns."""
+    if str(dtype).startswith("decimal"):
+        return "float64"
+    kind = _plain_type(getattr(getattr(dtype, "categories", None), "dtype", None))
+    if not isinstance(kind, np.dtype) or kind.kind not in "iufb":
+        return None
+    nullable = {"b": "boolean", "i": f"Int{8 * kind.itemsize}", "u": f"UInt{8 * kind.itemsize}"}
+    return nullable.get(kind.kind, kind.name)
+
+
+def _are_decimals(column: Any) -> bool:
+    """Whether a column of objects holds decimals, and nothing else but what is missing."""
+    if column.dtype != object:
+        return False
+    values = column.dropna()
+    return len(values) > 0 and all(isinstance(each, Decimal) for each in values)
+
+
+def _require_decimals(name: Any, values: Any) -> None:
+    """Raise ``DataError`` for decimals without a fraction that a float of 64 bits does not hold."""
+    for each in values:
+        if each.is_finite() and abs(each) > LARGEST_WHOLE and each == each.to_integral_value():
+            require_digits(f"column {name!r} of the DataFrame", np.array([int(each)], object))
 
 
 def numeric_frame(frame: Any) -> Any:
