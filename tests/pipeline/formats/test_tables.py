@@ -163,6 +163,24 @@ def test_names_of_columns_that_are_numbers_are_noticed_or_said(
     assert bool(notes) == bool(said)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1990,1991,1992\n1,2,3\n4,5,7\n",
+        "0,1\n3,4\n",
+        "a,7\n3,4\n",
+        "5.1,setosa\n4.9,setosa\n",
+        "a;b\n1.234;2\n5.678;3\n",
+    ],
+)
+def test_notes_name_options_of_an_import_as_such(tmp_path: Path, caplog: Any, text: str) -> None:
+    """Commands of methods have none of them."""
+    (tmp_path / "x.csv").write_text(text)
+    _, _, notes = opened(tmp_path / "x.csv", caplog, numeric=True)
+    assert re.search(r"import it with (header|thousands)='", notes)
+    assert not re.search(r"say (header|thousands)", notes)
+
+
 @pytest.mark.parametrize("text", [",1,2\n,4,5\n3,4,5\n", ",1,2\n"])
 def test_a_column_with_gaps_names_no_rows(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str

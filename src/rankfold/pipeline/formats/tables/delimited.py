@@ -428,9 +428,9 @@ def delimited_reader(path: str, options: ReadOptions) -> DelimitedReader:
         without = ",".join(names[: len(index)])
         raise InputError(
             f"the first column of {path} has {called}, as where pandas or R write the names of rows. Leave "
-            f"it out with numeric=True (--numeric) or without={names[: len(index)]} (--without '{without}'), "
-            f"take one of them for the names with {name_rows(names[0])}, or say which to take with columns= "
-            "(--columns)"
+            "it out with numeric=True (--numeric), take one of them for the names with "
+            f"{name_rows(names[0])}, or import it with without={names[: len(index)]} (--without '{without}') "
+            "or columns= (--columns)"
         )
     positions, notes = choose_columns(names, options, path), list[str]()
     because = f"the first column of {path} has {called}, so it names rows"
@@ -483,8 +483,8 @@ def _of_numbers(reader: DelimitedReader, options: ReadOptions) -> DelimitedReade
     kept = [place for place, column in enumerate(look.columns) if column.obstacle is None]
     if not kept:
         raise DataError(
-            f"{reader.name} has no column of numbers: {look.left_out()}. Say header='no' (--header no) if "
-            "its first line is data"
+            f"{reader.name} has no column of numbers: {look.left_out()}. Import it with header='no' "
+            "(--header no) if its first line is data"
         )
     if len(kept) == len(look.columns):
         return reader

@@ -81,7 +81,9 @@ class TableInfo:
             name = name if len(self.columns) == 1 else f"{name}::{widest.name}"
             numbers, option = widest.vector, ""
         if not numbers:
-            return "no column holds numbers; say header='no' (--header no) if the first line is data"
+            return (
+                "no column holds numbers; import it with header='no' (--header no) if the first line is data"
+            )
         place = shell_words([name])
         size = 8 * self.rows * numbers
         if self.whole and size <= LARGEST_TABLE and self.stored_bytes <= LARGEST_FILES:
