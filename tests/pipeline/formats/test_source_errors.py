@@ -220,12 +220,16 @@ def test_files_that_are_not_what_they_seem(tmp_path: Path) -> None:
         ("x.csv.xz", "unpack it first: `xz --decompress --keep"),
         ("x.zarr.zip", "unpack it first: `unzip .*/x.zarr.zip -d .*/x.zarr`$"),
         ("x.feather", "write it as Parquet first: pandas.read_feather"),
+        ("x.dat", "is neither a Zarr store"),
     ],
 )
-def test_files_of_other_kinds_say_what_to_do_first(tmp_path: Path, name: str, step: str) -> None:
+@pytest.mark.parametrize("options", [{}, {"numeric": True}, {"index_col": "id"}])
+def test_files_of_other_kinds_say_what_to_do_first(
+    tmp_path: Path, name: str, step: str, options: dict[str, Any]
+) -> None:
     (tmp_path / name).write_bytes(b"?")
     with pytest.raises(InputError, match=step):
-        open_source(tmp_path / name)
+        open_source(tmp_path / name, **options)
 
 
 @pytest.mark.parametrize("method", [rf.knn, rf.kmeans])

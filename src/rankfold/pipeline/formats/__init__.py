@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, TypeGuard, cast
+from typing import Any, NoReturn, TypedDict, TypeGuard, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -283,15 +283,10 @@ def _matrix(
     """All of ``x`` as a matrix."""
     if (table := _table(x, rows, numeric, index_col)) is not None:
         return table
-    if index_col is not None:
-        raise InputError(
-            f"{name_rows(index_col)} is a column of a table or a DataFrame that names rows, and this is none"
-        )
-    if numeric:
-        raise InputError(
-            "numeric=True (--numeric) leaves out columns of tables and DataFrames, and this is none; choose "
-            "columns with select_columns= (--select-columns)"
-        )
+    if numeric or index_col is not None:
+        if isinstance(x, str | os.PathLike):
+            _require_readable(os.fsdecode(x))
+        _refuse_choice_of_columns(index_col)
     if isinstance(x, str | os.PathLike):
         return _at(os.fsdecode(x), missing, rows)
     if isinstance(x, np.ndarray):
@@ -332,6 +327,18 @@ def _matrix(
     raise InputError(
         f"cannot read a {module}.{type(x).__qualname__}; {first}give the path of a Zarr store or .npy file, "
         "or a list of rows, a NumPy, SciPy, Zarr, Dask or xarray array, a DataFrame, an AnnData object"
+    )
+
+
+def _refuse_choice_of_columns(index_col: str | None) -> NoReturn:
+    """Raise ``InputError`` for columns that are chosen of what is no table."""
+    if index_col is not None:
+        raise InputError(
+            f"{name_rows(index_col)} is a column of a table or a DataFrame that names rows, and this is none"
+        )
+    raise InputError(
+        "numeric=True (--numeric) leaves out columns of tables and DataFrames, and this is none; choose "
+        "columns with select_columns= (--select-columns)"
     )
 
 
@@ -403,24 +410,44 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
         if node_kind(store) is None:
             _refuse_files(store)
         return matrix_at(store, array, missing=missing, rows=rows)
-    suffix = os.path.splitext(store)[1].lower()
-    if suffix not in OPENERS:
-        hint = (
-            f"; import it first: rankfold import {shell_words([store])} STORE.zarr"
-            if store.endswith(IMPORT_SUFFIXES)
-            else ""
-        )
-        step = next((step for end, step in FIRST_STEPS.items() if store.lower().endswith(end)), None)
-        if step is not None:
-            stem = os.path.splitext(store)[0]
-            words, folder = shell_words([store]), shell_words([stem])
-            done = step.format(path=store, words=words, folder=folder, parquet=f"{stem}.parquet")
-            raise InputError(f"{store} is not read as it is; {done}")
-        raise InputError(
-            f"{store} is neither a Zarr store (a folder) nor a file that is read in place, "
-            f"{', '.join(OPENERS)}, nor a table, {', '.join(TABLE_ENDINGS)}{hint}"
-        )
-    return OPENERS[suffix](store, array, missing, rows)
+    _refuse_unread(store)
+    return OPENERS[_suffix(store)](store, array, missing, rows)
+
+
+def _require_readable(location: str) -> None:
+    """Raise what opening a place would, where nothing is there that is read in place."""
+    store, array = split_location(location)
+    if matching_files(location) is not None or is_address(store):
+        return
+    require_path(store)
+    if compressed_kind(os.path.join(store, array)):
+        return
+    if not os.path.isdir(store):
+        _refuse_unread(store)
+    elif node_kind(store) is None:
+        _refuse_files(store)
+
+
+def _suffix(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
+
+
+def _refuse_unread(store: str) -> None:
+    """Raise ``InputError`` for a file that is not read in place, with what to do first."""
+    if _suffix(store) in OPENERS:
+        return
+    importable = store.endswith(IMPORT_SUFFIXES)
+    hint = f"; import it first: rankfold import {shell_words([store])} STORE.zarr" if importable else ""
+    step = next((step for end, step in FIRST_STEPS.items() if store.lower().endswith(end)), None)
+    if step is not None:
+        stem = os.path.splitext(store)[0]
+        words, folder = shell_words([store]), shell_words([stem])
+        done = step.format(path=store, words=words, folder=folder, parquet=f"{stem}.parquet")
+        raise InputError(f"{store} is not read as it is; {done}")
+    raise InputError(
+        f"{store} is neither a Zarr store (a folder) nor a file that is read in place, "
+        f"{', '.join(OPENERS)}, nor a table, {', '.join(TABLE_ENDINGS)}{hint}"
+    )
 
 
 def _refuse_files(folder: str) -> None:
