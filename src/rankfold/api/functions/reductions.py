@@ -120,7 +120,8 @@ def pca(
     center : bool
         Subtract the mean of each column.
     scale : bool
-        Divide each column by its standard deviation (of m - 1; its root mean square if not centered).
+        Divide each column by its standard deviation (its root mean square if not centered), of m - 1, that
+        is ``ddof=1`` as R and pandas have it; ``StandardScaler`` of scikit-learn has ``ddof=0``.
         Takes one more pass for a tall matrix, unless under ``solver="gram"``.
     whiten : bool
         Scores of unit variance.
