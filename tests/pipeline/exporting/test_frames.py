@@ -107,6 +107,31 @@ def test_polars_goes_in_and_out() -> None:
         rf.pca(data.with_columns(polars.lit("x").alias("e")), 2)
 
 
+def test_a_frame_of_polars_begins_with_the_names_that_a_table_has(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    result = rf.pca(frame(), 2)
+    found = result.to_polars()
+    result.to_table(tmp_path / "t.parquet")
+    assert found.equals(polars.read_parquet(tmp_path / "t.parquet"))
+    assert found[found.columns[0]].to_list() == [f"s{i}" for i in range(30)]
+    assert result.to_polars("components").columns[1:] == ["PC1", "PC2"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_lazy_frame_is_refused_without_a_word_of_polars() -> None:
+    polars = pytest.importorskip("polars")
+    with pytest.raises(InputError, match=r"cannot read a polars LazyFrame; .*x\.collect\(\)"):
+        rf.open(polars.LazyFrame({"a": [1, 2]}), numeric=True)
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_columns_without_numbers_are_named(missing: str) -> None:
+    data = frame().astype(float)
+    data["gone"] = np.nan
+    with pytest.raises(rf.RankfoldError, match="'gone'"):
+        rf.pca(data, 2, missing=missing)
+
+
 def test_wrong_names_and_lengths_are_told() -> None:
     result = rf.pca(frame(), 2)
     with pytest.raises(InputError, match="has no 'score'; it has"):

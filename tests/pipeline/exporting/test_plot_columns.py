@@ -95,6 +95,12 @@ def test_columns_of_tables_go_to_the_rows_of_their_names(tmp_path: Path, end: st
     np.testing.assert_array_equal(colors_of(path, ROWS, rows).read(0, ROWS), table.value)
 
 
+def test_columns_that_a_message_leaves_out_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(",".join(f"v{i}" for i in range(15)) + "\n")
+    with pytest.raises(InputError, match=r"no column 'nope'; it has v0, .*, v7 and 7 more$"):
+        open_column(f"{tmp_path}/t.csv::nope")
+
+
 def test_columns_of_parquet(tmp_path: Path) -> None:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     counts = arrow.array([None, *range(1, ROWS)], arrow.int32())

@@ -6,7 +6,7 @@ a number needs the place that it has in the array.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,6 +80,14 @@ def wrappers(source: Source) -> Iterator[Source]:
 
 MOST_RUNS = 2**16
 """Runs of places that are kept in words: more are left out."""
+
+
+def columns_in_words(source: Source, columns: Sequence[int]) -> str:
+    """Some columns for a message: by name where they have names, else by number."""
+    names = names_of(source, 1)
+    if names is None or (len(names.axes) == 1 and names.labels is None):
+        return f"{', '.join(map(str, columns))} (from 0)"
+    return ", ".join(map(names.word, columns))
 
 
 def layout_of(source: Source) -> dict[str, Any]:

@@ -75,10 +75,15 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
 
 
 def polars_frame(result: Outcome, name: str | None = None) -> Any:
-    """The same as a ``polars.DataFrame``, which has no index."""
+    """The same as a ``polars.DataFrame``, which has no index: its first columns name the lines."""
     polars = library("polars", extra="frames", what="a frame of polars")
-    name, values, _ = _lines(result, name)
-    return polars.DataFrame(np.ascontiguousarray(values), schema=_titles(result, name, values.shape[1]))
+    name, values, side = _lines(result, name)
+    titles = _titles(result, name, values.shape[1])
+    numbers = polars.DataFrame(np.ascontiguousarray(values), schema=titles)
+    names = names_in(result, side) if side is not None else None
+    if names is None:
+        return numbers
+    return polars.DataFrame(_names_of_lines(names, 0, len(values), titles)).hstack(numbers)
 
 
 def _lines(result: Outcome, name: str | None) -> tuple[str, Any, str | None]:

@@ -213,6 +213,8 @@ def split_names(frame: Any, index_col: str | None) -> tuple[Any, Axis | None]:
     By itself it is a first column without a name, of a frame of pandas or polars whose index names nothing.
     A column of a Dask frame is computed, partition by partition.
     """
+    if _library(frame) == "polars" and hasattr(frame, "collect"):  # whose columns take work
+        raise InputError(f"cannot read a polars {type(frame).__name__}; pass a DataFrame, as x.collect()")
     if not hasattr(frame, "columns"):
         return frame, None
     library, index, unnamed = _library(frame), getattr(frame, "index", None), index_names(list(frame.columns))
@@ -274,8 +276,7 @@ def axes_of_frame(frame: Any, shape: tuple[int, ...], names: Axis | None = None)
 def array_of_polars(frame: Any) -> npt.NDArray[Any]:
     """The numbers of a polars frame in a type that holds all its columns; missing ones are NaN."""
     if type(frame).__name__ != "DataFrame":
-        way = "x.collect()" if hasattr(frame, "collect") else "x.to_frame()"
-        raise InputError(f"cannot read a polars {type(frame).__name__}; pass a DataFrame, as {way}")
+        raise InputError(f"cannot read a polars {type(frame).__name__}; pass a DataFrame, as x.to_frame()")
     _require_all_numbers(frame)
     if not frame.width:
         raise InputError("the DataFrame has no columns: a matrix without columns cannot be reduced")

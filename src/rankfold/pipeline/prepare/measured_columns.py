@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from rankfold.pipeline.data.places import columns_in_words
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.prepare.measured_rows import Fitted
@@ -226,8 +227,8 @@ class ImputeMean:
         if not (moments.count > 0).all():
             empty = int(np.flatnonzero(moments.count == 0)[0])
             raise DataError(
-                f"column {empty} (from 0) of {source.name} holds no number, so it has no mean. Leave it out, "
-                "with select_columns= or drop_missing_columns=True"
+                f"column {columns_in_words(source, [empty])} of {source.name} holds no number, so it has no "
+                "mean. Leave it out, with select_columns= or drop_missing_columns=True"
             )
         return {"mean": moments.mean, "count": moments.count}
 

@@ -27,6 +27,7 @@ from rankfold.methods.svd.completion.low_rank_model import BLOCK_BYTES, as_array
 from rankfold.methods.svd.request import Request
 from rankfold.methods.task import Output
 from rankfold.pipeline.blas import one_blas_thread
+from rankfold.pipeline.data.places import columns_in_words
 from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.data.view import Orientation, View
 from rankfold.pipeline.engine.blocks import Cut, cut
@@ -368,11 +369,11 @@ def _refuse(state: State, plan: Completion) -> None:
     if len(empty) == source.shape[1]:
         raise DataError(f"{source.name} holds no number at all: everything is missing. Give another matrix")
     if len(empty):
-        names = ", ".join(str(int(column)) for column in empty[:MOST_NAMES])
+        names = columns_in_words(source, empty[:MOST_NAMES].tolist())
         more = f" and {len(empty) - MOST_NAMES} more" if len(empty) > MOST_NAMES else ""
         raise DataError(
             f"{len(empty)} columns of {source.name} hold no number, so that nothing tells what is missing "
-            f"there: {names}{more} (from 0). Leave them out, with drop_missing_columns=True "
+            f"there: {names}{more}. Leave them out, with drop_missing_columns=True "
             "(--drop-missing-columns) or select_columns= (--select-columns)"
         )
 

@@ -406,7 +406,8 @@ def _column_name(store: str, name: str, header: Sequence[str], index: Sequence[s
     others = [each for each in header if each not in index]
     if not name and len(others) == 1:
         return others[0]
-    shown = ", ".join(header[:MOST_NAMES]) or "none"
+    more = f" and {len(header) - MOST_NAMES} more" if len(header) > MOST_NAMES else ""
+    shown = (", ".join(header[:MOST_NAMES]) or "none") + more
     if not name and len(header) != 1:
         raise InputError(f"{store} has {len(header)} columns: name one after ::, of {shown}")
     if name and name not in header:
