@@ -36,3 +36,15 @@ def test_an_option_that_a_refusal_names_gets_further(
     value = dict(found)[option]
     again = rankfold(*COMMANDS[option], f"--{option}", *([value] if value else []))
     assert again.exit_code == 0, again.stderr
+
+
+def test_names_of_columns_with_commas_stand_in_quotes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text('"a,b",c,"d, e"\n1,2,oak\n3,5,elm\n')
+    run = rankfold("import", "t.csv", "x.zarr")
+    assert """--without '"d, e"'""" in run.stderr
+    for number, options in enumerate((("--without", '"d, e"'), ("--columns", '"a,b", c'))):
+        run = rankfold("import", "t.csv", f"y{number}.zarr", *options)
+        assert run.exit_code == 0 and ": 2 x 2 " in run.stdout, run.stderr

@@ -43,14 +43,12 @@ def form(
     layout: Annotated[str, typer.Option(help="auto, or dense to write a sparse matrix out")] = "auto",
 ) -> dict[str, Any]:
     """What is taken and how it is written."""
-
-    def names(text: str | None) -> list[str] | None:
-        return None if text is None else [name.strip() for name in text.split(",")]
+    from rankfold.pipeline.formats.tables.options import names_in_line
 
     return {
         "dtype": dtype,
-        "columns": names(columns),
-        "without": names(without),
+        "columns": None if columns is None else names_in_line(columns),
+        "without": None if without is None else names_in_line(without),
         "header": header,
         "decimal": decimal,
         "thousands": thousands,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -153,5 +154,20 @@ def name_rows(name: str) -> str:
 
 
 def without_columns(names: Sequence[str]) -> str:
-    """How columns are left out by name, on the command line and in Python."""
-    return f"without={[*names]!r} (--without {','.join(names)!r})"
+    """How columns are left out by name, on the command line and in Python.
+
+    >>> print(without_columns(["a,b", "c"]))
+    without=['a,b', 'c'] (--without '"a,b",c')
+    """
+    line = ",".join('"' + name.replace('"', '""') + '"' if {*',"'} & {*name} else name for name in names)
+    return f"without={[*names]!r} (--without {line!r})"
+
+
+def names_in_line(text: str) -> list[str]:
+    """Names between commas, as of an option; one that has a comma stands in quotes, as in a .csv.
+
+    >>> names_in_line('"a,b", c'), names_in_line("")
+    (['a,b', 'c'], [''])
+    """
+    names = next(csv.reader([text], skipinitialspace=True)) if '"' in text else text.split(",")
+    return [name.strip() for name in names]
