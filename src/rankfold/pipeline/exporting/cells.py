@@ -81,7 +81,8 @@ PICTURES = {
 }
 """Where coordinates in few dimensions go, for the observations alone.
 
-Not ``"X_diffmap"``: there scanpy takes the first column for the steady state, and looks for eigenvalues beside it.
+Not ``"X_diffmap"``: there scanpy takes the first column for the steady state, and looks for eigenvalues in
+``uns``.
 """
 
 ROWS = {"pca": "scores", "svd": "U", "nmf": "W"}
