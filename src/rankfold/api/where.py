@@ -125,7 +125,7 @@ class OfMatrix(Where, total=False):
         "bool",
         Argument(
             "leave out columns of NaN, such as land",
-            "Leave out columns that are NaN in the first row, such as places on land.",
+            "Leave out columns that are NaN in the first rows, 64 MiB of them, such as places on land.",
         ),
     ]
     drop_missing_rows: Annotated[

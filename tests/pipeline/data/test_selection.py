@@ -188,7 +188,40 @@ def test_panels_along_the_grid_read_every_chunk_once(tmp_path: Path) -> None:
     assert set(spans[1:-1]) <= set(range(10, COLUMNS, 10)) and len(spans) == len(set(spans))
 
 
-def test_a_number_in_a_column_left_out_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most", [2**26, 3 * 45 * 4, 1])
+def test_columns_are_left_out_that_are_nan_in_all_rows_looked_at(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gaps of clouds beside land: the first row has both."""
+    monkeypatch.setattr("rankfold.pipeline.data.missing_columns.LOOKED_BYTES", most)
+    monkeypatch.setattr("rankfold.pipeline.data.missing_columns.FETCH_BYTES", 2 * 45 * 4)
+    values, sea = ocean()
+    values[:2, np.flatnonzero(sea)[::3]] = np.nan
+    path = zarr_store(tmp_path / "x.zarr", values, chunks=(7, 10))
+    rows = max(1, min(ROWS, most // (45 * 4)))
+    expected = ~np.isnan(values[:rows]).all(axis=0)
+    source: Any = open_source(path, drop_missing_columns=True)
+    np.testing.assert_array_equal(source.chosen.mask(0, COLUMNS), expected)
+    assert (expected == sea).all() == (rows > 2)
+    if rows > 2:
+        np.testing.assert_array_equal(read(source, (0, ROWS), (0, int(sea.sum()))), values[:, sea])
+
+
+def test_land_beside_gaps_is_completed(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 30))
+    gaps = rng.random(values.shape) < 0.2
+    gaps[0, :9] = True
+    holes = np.where(gaps, np.nan, values)
+    holes[:, 9:14] = np.nan
+    sea = np.r_[0:9, 14:30]
+    found = rf.pca(holes, 2, drop_missing_columns=True, missing="em", passes=60)
+    expected = rf.pca(holes[:, sea], 2, missing="em", passes=60)
+    np.testing.assert_allclose(found.scores[...], expected.scores[...], atol=1e-10)
+
+
+def test_a_number_in_a_column_left_out_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rankfold.pipeline.data.missing_columns.LOOKED_BYTES", 1)
     values, sea = ocean()
     column = int(np.flatnonzero(~sea)[-1])
     values[33, column] = 5
@@ -219,7 +252,7 @@ def test_where_nothing_is_missing_nothing_changes() -> None:
     for dtype in ("f4", "i2"):
         plain = open_source(x(dtype))
         assert open_source(plain, drop_missing_columns=True) is plain
-    with pytest.raises(DataError, match=r"all 45 columns are NaN in row 0.*select_rows="):
+    with pytest.raises(DataError, match=r"all 45 columns are NaN in rows 0 to 2.*select_rows="):
         open_source(np.full((3, 45), np.nan), drop_missing_columns=True)
 
 

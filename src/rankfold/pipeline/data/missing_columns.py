@@ -1,8 +1,8 @@
 """A matrix without the columns that hold nothing, as places on land do in data of the ocean.
 
-Which columns these are is taken from the first row alone, and held as one bit each. So every read also
-looks at the columns left out: a number in one of them is an error, never silently lost. Columns that are
-kept may hold NaN; what is to be done about that, the reductions say.
+Which columns these are is taken from the first rows, ``LOOKED_BYTES`` of them, and held as one bit each. So
+every read also looks at the columns left out: a number in one of them is an error, never silently lost.
+Columns that are kept may hold NaN; what is to be done about that, the reductions say.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ BLOCK = 4096
 """Columns between two counts of how many were kept so far."""
 
 FIRST_ROW = 2**20
-"""Numbers of the first row that are read at once."""
+"""Numbers of a row that are read at once."""
+
+LOOKED_BYTES = 64 * 2**20
+"""Of the first rows, in which numbers are looked for; one row at the least."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,10 +77,12 @@ class ColumnMask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WithoutMissing(Wrapper):
-    """The columns of another matrix that its first row has numbers in."""
+    """The columns of another matrix that its first rows have numbers in."""
 
     inner: Source
     chosen: ColumnMask
+    looked: int = 1
+    """Rows that were looked at."""
 
     @property
     def name(self) -> str:
@@ -188,28 +193,41 @@ class WithoutMissing(Wrapper):
 
     def _complaint(self, row: int, column: int, value: Any) -> str:
         return (
-            f"{self.inner.name}: column {column} is NaN in row 0, so drop_missing_columns leaves it out, but "
-            f"row {row} holds {value} in it. Fill or remove its gaps, select columns yourself "
-            "with select_columns= (--select-columns), or start at a row where it is not missing with "
+            f"{self.inner.name}: column {column} is NaN in {_first_rows(self.looked)}, so "
+            f"drop_missing_columns leaves it out, but row {row} holds {value} in it. Fill or remove its gaps, "
+            "select columns yourself with select_columns= (--select-columns), or start at a row where it is not missing with "
             "select_rows= (--select-rows)"
         )
 
 
 def without_missing_columns(source: Source) -> Source:
-    """The matrix without columns that are NaN in its first row; itself if there are none. Reads that row."""
+    """The matrix without columns that are NaN in its first rows; itself if there are none.
+
+    Reads one row, and ``LOOKED_BYTES`` of rows where that one is not full.
+    """
     if source.dtype.kind != "f":
         return source
-    mask = np.empty(source.shape[1], bool)
-    for left, right in steps((0, len(mask)), source.column_grid, FIRST_ROW):
-        row = np.empty((1, right - left), source.dtype)
-        source.read_into(row, (0, 1), (left, right))
-        mask[left:right] = ~np.isnan(row[0])
+    rows, columns = source.shape
+    row_bytes = max(1, columns) * source.dtype.itemsize
+    mask, looked = np.zeros(columns, bool), max(1, min(rows, LOOKED_BYTES // row_bytes))
+    for left, right in steps((0, columns), source.column_grid, FIRST_ROW):
+        some, most = mask[left:right], max(1, FETCH_BYTES // ((right - left) * source.dtype.itemsize))
+        for top in (0, *range(1, looked, most)):
+            if some.all():
+                break
+            part = np.empty((min(looked - top, most) if top else 1, right - left), source.dtype)
+            source.read_into(part, (top, top + len(part)), (left, right))
+            some |= ~np.isnan(part).all(axis=0)
     if mask.all():
         return source
     if not mask.any():
         raise DataError(
-            f"{source.name}: all {len(mask)} columns are NaN in row 0, so drop_missing_columns would leave "
-            "nothing. Leave out rows that hold no number with drop_missing_rows=True (--drop-missing-rows), "
-            "or start at one that does with select_rows= (--select-rows)"
+            f"{source.name}: all {columns} columns are NaN in {_first_rows(looked)}, so drop_missing_columns "
+            "would leave nothing. Leave out rows that hold no number with drop_missing_rows=True "
+            "(--drop-missing-rows), or start at one that does with select_rows= (--select-rows)"
         )
-    return WithoutMissing(source, ColumnMask.of(mask))
+    return WithoutMissing(source, ColumnMask.of(mask), looked)
+
+
+def _first_rows(count: int) -> str:
+    return "row 0" if count == 1 else f"rows 0 to {count - 1}"

@@ -179,8 +179,8 @@ def open_source(
     select_rows, select_columns : str, slice or list, optional
         What is kept of the rows and columns, in this order, as ``"0:1000"`` or ``"0:50,60,70:80"``.
     drop_missing_columns : bool
-        Leave out columns that are NaN in the first row kept, as places on land are; a number in one of
-        them later on is an error when it is read.
+        Leave out columns that are NaN in the first rows kept, 64 MiB of them, as places on land are; a number
+        in one of them later on is an error when it is read.
     drop_missing_rows : bool
         Leave out rows that are NaN throughout, as months without a measurement are. The matrix is read for
         that here, as far as it takes to see a number in each row, and how many are left out is said.
@@ -216,9 +216,9 @@ def open_source(
 
     Notes
     -----
-    Reads metadata alone; of ``drop_missing_columns`` one row, of ``drop_missing_rows`` at most the matrix, of
-    sparse matrices where rows begin. Measured steps, and columns of a sparse matrix that are selected, read
-    the matrix once each.
+    Reads metadata alone; of ``drop_missing_columns`` the first rows, of ``drop_missing_rows`` at most the
+    matrix, of sparse matrices where rows begin. Measured steps, and columns of a sparse matrix that are
+    selected, read the matrix once each.
 
     Examples
     --------
