@@ -194,9 +194,9 @@ class WithoutMissing(Wrapper):
     def _complaint(self, row: int, column: int, value: Any) -> str:
         return (
             f"{self.inner.name}: column {column} is NaN in {_first_rows(self.looked)}, so "
-            f"drop_missing_columns leaves it out, but row {row} holds {value} in it. Fill or remove its gaps, "
-            "select columns yourself with select_columns= (--select-columns), or start at a row where it is not missing with "
-            "select_rows= (--select-rows)"
+            f"drop_missing_columns leaves it out, but row {row} holds {value} in it. Fill or remove its "
+            "gaps, select columns yourself with select_columns= (--select-columns), or start at a row where "
+            "it is not missing with select_rows= (--select-rows)"
         )
 
 
