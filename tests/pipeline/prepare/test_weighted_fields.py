@@ -89,6 +89,21 @@ def test_weights_of_the_whole_grid_go_with_the_columns_that_are_kept() -> None:
     np.testing.assert_allclose(result.singular_values[:], s[:3], rtol=1e-8)
 
 
+def test_weights_along_some_axes_count_for_all_places_along_the_others() -> None:
+    data = field()
+    weights = np.sqrt(np.cos(np.deg2rad(data["lat"])))
+    expected = rf.pca(opened(data, "coslat"), 3, tol=1e-10)
+    for some in (weights, weights[::-1], weights.broadcast_like(data[0]).where(data[0].notnull())):
+        found = rf.pca(opened(data, [{"weights": {"values": some}}]), 3, tol=1e-10)
+        np.testing.assert_allclose(found.scores[:], expected.scores[:], atol=1e-8)
+    with pytest.raises(InputError, match=r"no number for lat -?[\d.]+, lon"):
+        opened(data, [{"weights": {"values": weights[1:]}}])
+    with pytest.raises(InputError, match="are not finite"):
+        opened(data, [{"weights": {"values": weights.where(weights["lat"] > 0)}}])
+    with pytest.raises(InputError, match=r"lat2 .* are not lat"):
+        opened(data, [{"weights": {"values": weights.rename(lat="lat2")}}])
+
+
 def test_latitudes_that_are_none_are_refused() -> None:
     data = field()
     with pytest.raises(InputError, match=r"the data has no coordinate 'lat'; it has time, lon"):

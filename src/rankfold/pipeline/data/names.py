@@ -398,6 +398,18 @@ class Names:
             places = kept[places]
         return np.where(lost < 0, lost, places)
 
+    def find_along(self, wanted: Names) -> Int64:
+        """The same for names along some axes of the wanted, as latitudes are: one is found for many places."""
+        own = [axis.name for axis in self.axes]
+        some = [number for number, axis in enumerate(wanted.axes) if axis.name in own]
+        if len(some) == len(wanted.axes) or len(some) < len(own):
+            return self.find(wanted)
+        lengths = [axis.length for axis in wanted.axes]
+        along = np.unravel_index(wanted._lines(), lengths)
+        axes = tuple(wanted.axes[number] for number in some)
+        lines = np.ravel_multi_index([along[number] for number in some], [axis.length for axis in axes])
+        return self.find(Names(axes))[lines]
+
     def as_json(self) -> dict[str, Any] | None:
         """For the facts of a result; None of places in more runs than these keep."""
         facts: dict[str, Any] = {"axes": [axis.as_json() for axis in self.axes]}

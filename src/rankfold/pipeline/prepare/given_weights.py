@@ -37,8 +37,6 @@ def _take_numbers(step: Any) -> None:
     if values.dtype.kind not in "iufb":
         raise InputError(f"{step.name}: {values.dtype} are no real numbers")
     values = values.ravel().astype(np.float64)
-    if not np.isfinite(values).all():
-        raise InputError(f"{step.name}: {int((~np.isfinite(values)).sum())} of {len(values)} are not finite")
     object.__setattr__(step, "values", values)
     mark = hashlib.blake2b(values.tobytes(), digest_size=8)
     if step.names is not None:
@@ -60,7 +58,19 @@ def _read(step: Any) -> Array:
 
 
 def _of_kept(step: Any, source: Source, axis: int) -> Float64:
-    """Numbers of the rows (0) or columns (1) of a matrix, given for these or for all it was taken from."""
+    """Numbers of the rows (0) or columns (1) of a matrix, given for these or for all it was taken from.
+
+    Those of rows or columns that are left out may be NaN.
+    """
+    values, what = _picked(step, source, axis), ("rows", "columns")[axis]
+    if wrong := int((~np.isfinite(values)).sum()):
+        raise InputError(
+            f"{step.name}: {wrong} of {len(values)} for the {what} of {source.name} are not finite"
+        )
+    return values
+
+
+def _picked(step: Any, source: Source, axis: int) -> Float64:
     count, what = source.shape[axis], ("rows", "columns")[axis]
     if step.values is None:
         raise InputError(f"{step.name} takes an array of {count} numbers, or a .npy file of one")
@@ -81,7 +91,7 @@ def _of_kept(step: Any, source: Source, axis: int) -> Float64:
 def _by_name(step: Any, wanted: Names, name: str, what: str) -> npt.NDArray[np.int64]:
     """Place of the number of each row or column."""
     try:
-        places = step.names.find(wanted)
+        places = step.names.find_along(wanted)
     except ValueError as error:
         raise InputError(f"{step.name}: the {what} of {name} have other names: {error}") from None
     if (places < 0).any():
