@@ -399,7 +399,7 @@ class Names:
         return np.where(lost < 0, lost, places)
 
     def find_along(self, wanted: Names) -> Int64:
-        """The same for names along some axes of the wanted, as latitudes are: one is found for many places."""
+        """The same for names along some of the axes, such as latitudes: each is found for many places."""
         own = [axis.name for axis in self.axes]
         some = [number for number, axis in enumerate(wanted.axes) if axis.name in own]
         if len(some) == len(wanted.axes) or len(some) < len(own):

@@ -65,7 +65,7 @@ def _of_kept(step: Any, source: Source, axis: int) -> Float64:
     values, what = _picked(step, source, axis), ("rows", "columns")[axis]
     if wrong := int((~np.isfinite(values)).sum()):
         raise InputError(
-            f"{step.name}: {wrong} of {len(values)} for the {what} of {source.name} are not finite"
+            f"{step.name}: {wrong} of {len(values)} numbers for the {what} of {source.name} are not finite"
         )
     return values
 
