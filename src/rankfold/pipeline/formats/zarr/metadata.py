@@ -135,6 +135,7 @@ ATTRIBUTE = "rankfold_names"
 
 def names_among(found: Mapping[str, Any]) -> Any:
     """Names of rows and columns, as JSON, that an import or ``reconstruct`` wrote in attributes; or None."""
+    found = _table(found)
     facts = found.get(RESULT)
     if ATTRIBUTE in found or not isinstance(facts, Mapping):
         return found.get(ATTRIBUTE)
@@ -146,8 +147,16 @@ def attributes_among(found: Mapping[str, Any]) -> Attributes:
     """Units and long names of an array: those written with its names, or else its own attributes."""
     written = names_among(found)
     if written is None:
-        return attributes_in(found)
-    return attributes_in(written.get("attributes")) if isinstance(written, Mapping) else {}
+        return attributes_in(_table(found))
+    return attributes_in(_table(written.get("attributes"))) if isinstance(written, Mapping) else {}
+
+
+def _table(found: Any) -> Mapping[str, Any]:
+    """Attributes as a dictionary; an empty one where a document has something else in their place."""
+    try:
+        return dict(found)
+    except (TypeError, ValueError):
+        return {}
 
 
 def metadata_version(array: zarr.Array[Any], folder: str) -> tuple[str, str]:
