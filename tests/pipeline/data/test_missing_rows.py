@@ -98,7 +98,9 @@ def test_what_has_no_such_rows_is_refused_or_taken_as_it_is() -> None:
         open_source(np.full((4, 3), np.nan), drop_missing_rows=True)
     with pytest.raises(InputError, match="leave out rows of nothing before them"):
         open_source(open_source(counts, prepare="log1p"), drop_missing_rows=True)
+    columns = open_source(field(), **VIEW).shape[1]
+    assert open_source(field(), row_axes="time", drop_missing_columns=True).shape[1] == columns
     with pytest.raises(DataError, match="drop_missing_rows=True"):
-        open_source(field(), row_axes="time", drop_missing_columns=True)
+        open_source(np.full((4, 3), np.nan), drop_missing_columns=True)
     with pytest.raises(InputError, match="leave out grows, or drop_missing_rows"):
         open_source(field(), **VIEW).row_marks(3)
