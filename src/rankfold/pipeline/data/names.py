@@ -96,15 +96,16 @@ class Axis:
         said = attributes_in(attributes)
         if values is None or tuple(np.shape(values)) != (length,):
             return cls(name, length)
-        mark, labels = hashlib.blake2b(digest_size=16), None
+        mark, labels, some = hashlib.blake2b(digest_size=16), None, None
         for start in range(0, length, MOST_LABELS):
-            labels = labels_of(values[start : start + MOST_LABELS])
+            some = values[start : start + MOST_LABELS]  # once: lines of a file may lie behind them
+            labels = labels_of(some)
             if labels is None:
                 return cls(name, length)
             _add(mark, labels)
         if labels is not None and labels.dtype.kind != "U":
             said |= counted_from(attributes)
-        elif calendar := calendar_of(values[:1]):
+        elif some is not None and (calendar := calendar_of(some[:1])):
             said |= {"calendar": calendar}
         if length <= MOST_LABELS and labels is not None and labels.nbytes <= 4 * MOST_TEXT:
             return cls(name, length, labels, attributes=said)
