@@ -16,6 +16,7 @@ alleles           what variants are called, by the allele that is counted
 named_objects     what frames, Series and DataArrays call rows and columns
 names             what rows and columns are called, and where they are among others
 attributes        what is said of numbers: units, names, calendars
+longitudes        labels that are degrees of longitude
 runs              places as runs, as facts of a result keep them
 pandas_index      an index of pandas again, from its names as text
 real_parts        a complex matrix as the real one of its parts

@@ -31,6 +31,7 @@ from rankfold.pipeline.data.attributes import (
     calendar_of,
     counted_from,
 )
+from rankfold.pipeline.data.longitudes import are_longitudes, degrees_east
 from rankfold.pipeline.data.runs import of_runs, runs_of
 from rankfold.pipeline.errors import DataError, InputError
 
@@ -45,12 +46,6 @@ MOST_LABELS = 2**16
 
 MOST_TEXT = 2**20
 """Characters of all labels along an axis that are held."""
-
-LONGITUDES = ("lon", "long", "longitude", "nav_lon")
-"""What axes of longitudes are called."""
-
-DEGREES_EAST = ("degreeseast", "degreeeast", "degreee", "degreese")
-"""Units of longitudes in CF conventions, without underscores and capitals."""
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
 """Part of the largest number along an axis by which two coordinates that are the same may differ."""
@@ -132,24 +127,6 @@ class Axis:
         if self.labels is None or other.labels is None:
             return self.mark == other.mark
         return bool((self.find(other.labels) == np.arange(self.length)).all())
-
-    @property
-    def is_longitude(self) -> bool:
-        """Whether labels are degrees of longitude, by their units or, without units, by its name."""
-        if self.labels is None or self.labels.dtype.kind == "U":
-            return False
-        said = {name: text.casefold().replace("_", "") for name, text in self.attributes.items()}
-        units = said.get("units", "")
-        if units in DEGREES_EAST:
-            return True
-        called = self.name.casefold() in LONGITUDES or said.get("standard_name") == "longitude"
-        return called and units in ("", "degree", "degrees", "deg")
-
-    @property
-    def degrees_east(self) -> Array:
-        """Labels of an axis of longitudes from 0 to 360."""
-        labels = np.mod(np.asarray(self.labels, np.float64), 360.0)
-        return np.where(labels > 360.0 * (1 - ROUNDING), 0.0, labels)
 
     def find(self, labels: Array) -> Int64:
         """Place of each of some labels, -1 of those that are not there, -2 of those that come twice.
@@ -444,7 +421,7 @@ def find_along(own: Axis, wanted: Axis) -> Int64:
     if own.labels is not None and wanted.labels is not None:
         found = own.find(wanted.labels)
         return (
-            replace(own, labels=own.degrees_east).find(wanted.degrees_east)
+            replace(own, labels=degrees_east(own)).find(degrees_east(wanted))
             if _is_turned(own, wanted, found)
             else found
         )
@@ -455,9 +432,9 @@ def find_along(own: Axis, wanted: Axis) -> Int64:
 
 def _is_turned(own: Axis, wanted: Axis, found: Int64) -> bool:
     """Whether longitudes of one axis are not all found along the other, but are modulo 360."""
-    if not ((found < 0).any() and own.is_longitude and wanted.is_longitude):
+    if not ((found < 0).any() and are_longitudes(own) and are_longitudes(wanted)):
         return False
-    return bool((replace(own, labels=own.degrees_east).find(wanted.degrees_east) >= 0).all())
+    return bool((replace(own, labels=degrees_east(own)).find(degrees_east(wanted)) >= 0).all())
 
 
 def turned_axis(own: Names, wanted: Names) -> str | None:

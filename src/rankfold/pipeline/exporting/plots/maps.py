@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from rankfold.pipeline.data.names import LONGITUDES
+from rankfold.pipeline.data.longitudes import LONGITUDES
 from rankfold.pipeline.exporting.fields import Side, sides_of
 from rankfold.pipeline.exporting.outcome import Outcome, names_in
 from rankfold.pipeline.exporting.plots.canvas import BAR_WIDTH, LIGHT, WIDTH, Theme, color_bar, drawn, inset

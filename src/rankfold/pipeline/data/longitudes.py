@@ -1,0 +1,38 @@
+"""Longitudes along an axis: whether labels are some, and the same from 0 to 360."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from rankfold.pipeline.data.names import Axis
+
+LONGITUDES = ("lon", "long", "longitude", "nav_lon")
+"""What axes of longitudes are called."""
+
+DEGREES_EAST = ("degreeseast", "degreeeast", "degreee", "degreese")
+"""Units of longitudes in CF conventions, without underscores and capitals."""
+
+NEARLY_360 = 360.0 * (1 - 4 * float(np.finfo(np.float32).eps))
+"""Degrees above which a longitude is 0, but for rounding."""
+
+
+def are_longitudes(axis: Axis) -> bool:
+    """Whether labels are degrees of longitude, by their units or, without units, by the name of the axis."""
+    if axis.labels is None or axis.labels.dtype.kind == "U":
+        return False
+    said = {name: text.casefold().replace("_", "") for name, text in axis.attributes.items()}
+    units = said.get("units", "")
+    if units in DEGREES_EAST:
+        return True
+    called = axis.name.casefold() in LONGITUDES or said.get("standard_name") == "longitude"
+    return called and units in ("", "degree", "degrees", "deg")
+
+
+def degrees_east(axis: Axis) -> npt.NDArray[Any]:
+    """Labels of an axis of longitudes from 0 to 360."""
+    labels = np.mod(np.asarray(axis.labels, np.float64), 360.0)
+    return np.where(labels > NEARLY_360, 0.0, labels)
