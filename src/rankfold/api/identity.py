@@ -68,7 +68,7 @@ def difference_of(attrs: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
 
 
 def difference_of_runs(earlier: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
-    """What sets an unfinished run apart from another, for a message; see ``difference_of``.
+    """Arguments, versions and other facts in which an unfinished run differs from a new one, as text.
 
     >>> old = {"request": {"kind": "svd", "rank": 4}, "input": "a", "edition": 1, "version": "1.2"}
     >>> difference_of_runs(old, {**old, "request": {"kind": "svd", "rank": 5}, "version": "1.3"})

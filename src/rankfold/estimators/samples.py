@@ -64,7 +64,7 @@ def unasked_of_rounding(tol: float) -> Iterator[None]:
 
 
 MORE_PASSES = "allow more with passes="
-"""What a warning of a method that reads the matrix several times advises."""
+"""Advice in warnings of methods whose argument ``passes`` limits how often the matrix is read."""
 
 
 def words_of_components(passes: str | None) -> dict[str, str]:

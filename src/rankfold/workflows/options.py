@@ -269,9 +269,12 @@ def output_of(method: Method) -> Callable[..., dict[str, Any]]:
     return growing_output if method.growth else output
 
 
-STORE = "STORE.zarr, STORE.zarr::array, s3://..., or a .npy, .h5, .nc, .csv file"
-
-Store = Annotated[str, typer.Argument(metavar="STORE", help=STORE)]
+Store = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORE", help="STORE.zarr, STORE.zarr::array, s3://..., or a .npy, .h5, .nc, .csv file"
+    ),
+]
 
 
 def store(store: Store) -> str:

@@ -79,10 +79,10 @@ class TsneRequest:
         return max(LEAST_RATE, rows / exaggeration if exaggeration > 0 else float(rows))
 
     def rests_before(self, step: int, rows: int) -> bool:
-        """Whether the descent begins anew before a step, as in scikit-learn: the first one after early steps.
+        """Whether velocities and gains are reset before a step: the first without early exaggeration.
 
         Steps longer than rows over exaggeration swing from side to side, which leaves gains near their least.
-        Of more rows the descent goes on as it moves, as in openTSNE.
+        They are reset then, as in scikit-learn; of more rows they are kept, as in openTSNE.
         """
         if not step or step != self.early_exaggeration_iter:
             return False

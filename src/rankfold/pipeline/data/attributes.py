@@ -1,4 +1,4 @@
-"""What is said of numbers: units and names, and of times a calendar, as CF conventions have them."""
+"""Attributes of arrays and coordinates by CF conventions: units, names, and the calendar of times."""
 
 from __future__ import annotations
 
@@ -17,12 +17,23 @@ Attributes = Mapping[str, str]
 
 
 def attributes_in(values: Mapping[str, Any] | None) -> dict[str, str]:
-    """What attributes say of numbers: short text alone, and no units that count from a date.
+    """The ``DESCRIBING`` ones among some attributes: short text alone, and no units that count from a date.
 
     >>> attributes_in({"units": "K", "long_name": b"temperature", "axis": 3, "history": "x"})
     {'units': 'K', 'long_name': 'temperature'}
     """
-    found = {name: values[name] for name in DESCRIBING if name in values} if values else {}
+    return {name: text for name, text in _texts(values, DESCRIBING).items() if " since " not in text}
+
+
+def counted_from(values: Mapping[str, Any] | None) -> dict[str, str]:
+    """Units that count from a date, and their calendar, of numbers that were not decoded to dates."""
+    texts = _texts(values, ("units", "calendar"))
+    return texts if " since " in texts.get("units", "") else {}
+
+
+def _texts(values: Mapping[str, Any] | None, names: tuple[str, ...]) -> dict[str, str]:
+    """Attributes of these names that are text of at most ``LONGEST_ATTRIBUTE`` characters."""
+    found = {name: values[name] for name in names if name in values} if values else {}
     texts = {
         name: value.decode(errors="replace") if isinstance(value, bytes) else value
         for name, value in found.items()
@@ -30,20 +41,8 @@ def attributes_in(values: Mapping[str, Any] | None) -> dict[str, str]:
     return {
         name: str(text)
         for name, text in texts.items()
-        if isinstance(text, str) and len(text) <= LONGEST_ATTRIBUTE and " since " not in text
+        if isinstance(text, str) and len(text) <= LONGEST_ATTRIBUTE
     }
-
-
-def counted_from(values: Mapping[str, Any] | None) -> dict[str, str]:
-    """Units that count from a date, and their calendar, of numbers that were not decoded to dates."""
-    found = {name: (values or {}).get(name) for name in ("units", "calendar")}
-    texts = {
-        name: value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-        for name, value in found.items()
-        if value is not None
-    }
-    is_time = " since " in texts.get("units", "")
-    return {name: text for name, text in texts.items() if is_time and len(text) <= LONGEST_ATTRIBUTE}
 
 
 def calendar_of(values: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Longitudes along an axis: whether labels are some, and the same from 0 to 360."""
+"""Axes of longitudes: how they are known, and their labels brought to 0 to 360 degrees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rankfold.pipeline.data.names import Axis
 
 LONGITUDES = ("lon", "long", "longitude", "nav_lon")
-"""What axes of longitudes are called."""
+"""Names of axes of longitudes, in lower case."""
 
 DEGREES_EAST = ("degreeseast", "degreeeast", "degreee", "degreese")
 """Units of longitudes in CF conventions, without underscores and capitals."""
@@ -21,7 +21,7 @@ NEARLY_360 = 360.0 * (1 - 4 * float(np.finfo(np.float32).eps))
 
 
 def are_longitudes(axis: Axis) -> bool:
-    """Whether labels are degrees of longitude, by their units or, without units, by the name of the axis."""
+    """Whether an axis has longitudes in degrees: by its units or, where these say no more, by its name."""
     if axis.labels is None or axis.labels.dtype.kind == "U":
         return False
     said = {name: text.casefold().replace("_", "") for name, text in axis.attributes.items()}

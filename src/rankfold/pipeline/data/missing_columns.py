@@ -35,7 +35,7 @@ FIRST_ROW = 2**20
 """Numbers of a row that are read at once."""
 
 LOOKED_BYTES = 64 * 2**20
-"""Of the first rows, in which numbers are looked for; one row at the least."""
+"""Size of the first rows that are read to find columns without a number; at least one row is."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

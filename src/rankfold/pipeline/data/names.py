@@ -338,7 +338,7 @@ class Names:
         return np.array_equal(self._lines(), other._lines())
 
     def is_on_axes_of(self, other: Names) -> bool:
-        """Whether both are places along the same axes, such as a field with land and without."""
+        """Whether both have the same axes with the same labels, whichever places along them each has."""
         return Names(self.axes).is_like(Names(other.axes))
 
     def _lines(self) -> Int64:
@@ -376,8 +376,8 @@ class Names:
             places = kept[places]
         return np.where(lost < 0, lost, places)
 
-    def find_along(self, wanted: Names) -> Int64:
-        """The same for names along some of the axes, such as latitudes: each is found for many places."""
+    def find_on_some_axes(self, wanted: Names) -> Int64:
+        """As ``find``, for names along fewer axes than the wanted have, such as latitudes of a grid."""
         own = [axis.name for axis in self.axes]
         some = [number for number, axis in enumerate(wanted.axes) if axis.name in own]
         if len(some) == len(wanted.axes) or len(some) < len(own):
@@ -419,22 +419,20 @@ def find_along(own: Axis, wanted: Axis) -> Int64:
     if own.is_like(wanted):
         return np.arange(wanted.length)
     if own.labels is not None and wanted.labels is not None:
-        found = own.find(wanted.labels)
-        return (
-            replace(own, labels=degrees_east(own)).find(degrees_east(wanted))
-            if _is_turned(own, wanted, found)
-            else found
-        )
+        return _find_labels(own, wanted, wanted.labels)[0]
     if not (own.is_labeled and wanted.is_labeled):
         raise ValueError(f"{own.length} along {own.name} are not {wanted.length}")
     raise ValueError(f"the {own.length} labels along {own.name} are others, or in another order")
 
 
-def _is_turned(own: Axis, wanted: Axis, found: Int64) -> bool:
-    """Whether longitudes of one axis are not all found along the other, but are modulo 360."""
-    if not ((found < 0).any() and are_longitudes(own) and are_longitudes(wanted)):
-        return False
-    return bool((replace(own, labels=degrees_east(own)).find(degrees_east(wanted)) >= 0).all())
+def _find_labels(own: Axis, wanted: Axis, labels: Array) -> tuple[Int64, bool]:
+    """Place along ``own`` of each of the wanted ``labels``, and whether they were compared modulo 360."""
+    found = own.find(labels)
+    if (found < 0).any() and are_longitudes(own) and are_longitudes(wanted):
+        modulo = replace(own, labels=degrees_east(own)).find(degrees_east(wanted))
+        if (modulo >= 0).all():
+            return modulo, True
+    return found, False
 
 
 def turned_axis(own: Names, wanted: Names) -> str | None:
@@ -442,7 +440,7 @@ def turned_axis(own: Names, wanted: Names) -> str | None:
     for axis, other in itertools.product(own.axes, wanted.axes):
         if axis.name != other.name or axis.labels is None or other.labels is None:
             continue
-        if _is_turned(axis, other, axis.find(other.labels)):
+        if _find_labels(axis, other, other.labels)[1]:
             return axis.name
     return None
 

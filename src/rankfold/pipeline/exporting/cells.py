@@ -11,7 +11,8 @@ knn    ``obsp["distances"]``,                                        ``uns["neig
 umap   ``obsm["X_umap"]``                                            ``uns["umap"]``
 tsne   ``obsm["X_tsne"]``                                            ``uns["tsne"]``
 others ``obsm["X_spectral"]``,                                       ``uns["spectral"]``, and so on
-       ``"X_diffusion_map"``, and so on
+       ``"X_diffusion_map"``,
+       ``"X_isomap"``
 kmeans ``obs["kmeans"]``, categories                                 ``uns["kmeans"]``
 ====== ============================== ============================== =================================
 

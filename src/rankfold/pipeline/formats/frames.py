@@ -90,7 +90,10 @@ def plain_columns(frame: Any) -> Any:
         return frame.astype(types) if types else frame
     plain = frame.copy(deep=False)
     for place, dtype in enumerate(frame.dtypes):
-        kind, column = _type_of_numbers(dtype), frame.iloc[:, place]
+        kind = _type_of_numbers(dtype)
+        if kind is None and dtype != np.object_:
+            continue
+        column = frame.iloc[:, place]
         if str(dtype).startswith("decimal") or _are_decimals(column):
             kind, values = "float64", column.dropna()
             _require_decimals(frame.columns[place], values)

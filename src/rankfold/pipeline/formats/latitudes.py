@@ -50,7 +50,7 @@ def _found(x: object, source: Source, step: Coslat) -> Coslat:
     elif values is None and (plane := plane_of(x, name)) is not None:
         values, units = _of_plane(source, name, plane), plane.units
     if values is not None:
-        values = in_degrees(values, units, name)
+        values = to_degrees(values, units, name)
     elif near := _near(name, [*(axis.name for axis in _axes(source)), *coordinates_of(x)]):
         raise InputError(f"{step.missing()}. Did you mean coslat(latitude={near!r})?")
     return dataclasses.replace(step, latitude=name, values=values)
@@ -95,10 +95,10 @@ def _units_along(source: Source, name: str) -> str:
     return next((axis.attributes.get("units", "") for axis in _axes(source) if axis.name == name), "")
 
 
-def in_degrees(values: Float64, units: str, name: str) -> Float64:
+def to_degrees(values: Float64, units: str, name: str) -> Float64:
     """Latitudes in degrees, by the units that are said of them; without units they are in degrees.
 
-    >>> in_degrees(np.array([np.pi / 4]), "radians", "lat").tolist()
+    >>> to_degrees(np.array([np.pi / 4]), "radians", "lat").tolist()
     [45.0]
     """
     spelled = units.casefold().replace("_", "").replace(" ", "")

@@ -91,7 +91,7 @@ def _picked(step: Any, source: Source, axis: int) -> Float64:
 def _by_name(step: Any, wanted: Names, name: str, what: str) -> npt.NDArray[np.int64]:
     """Place of the number of each row or column."""
     try:
-        places = step.names.find_along(wanted)
+        places = step.names.find_on_some_axes(wanted)
     except ValueError as error:
         raise InputError(f"{step.name}: the {what} of {name} have other names: {error}") from None
     if (places < 0).any():

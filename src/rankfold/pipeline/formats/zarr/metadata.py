@@ -145,9 +145,10 @@ def names_among(found: Mapping[str, Any]) -> Any:
 
 def attributes_among(found: Mapping[str, Any]) -> Attributes:
     """Units and long names of an array: those written with its names, or else its own attributes."""
+    found = _table(found)
     written = names_among(found)
     if written is None:
-        return attributes_in(_table(found))
+        return attributes_in(found)
     return attributes_in(_table(written.get("attributes"))) if isinstance(written, Mapping) else {}
 
 
