@@ -30,7 +30,7 @@ DTYPES = [np.float64, np.float32]
 
 
 class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
-    """``fit``, ``predict``, ``transform`` and ``score`` of both estimators of k-means, by centers of clusters.
+    """``fit``, ``predict``, ``transform`` and ``score`` by centers of clusters, of both k-means estimators.
 
     A ``TransformerMixin``, since scikit-learn makes frames of what ``transform`` gives only where the class
     that defines it is one.
