@@ -18,6 +18,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 QUICK := not exhaustive and not process and not slow and not slurm
+# Compiled loops, which clones share.
+export NUMBA_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rankfold-loops
 # Quick tests keep their files in memory where 8 GB are free for that. All tests keep them on a disk.
 IN_MEMORY := $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 8000000 {print "TMPDIR=/dev/shm"}')
 SEED := 0

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import itertools
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import numba
 import numpy as np
 import pytest
 
@@ -30,8 +35,9 @@ SIGNATURES = [np.arange(1, 6, dtype=dtype) for dtype in (np.float64, np.int64, n
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """A module with a loop of its own."""
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module with a loop of its own, which is kept beside it."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     (tmp_path / "loop.py").write_text(LOOP)
     return tmp_path / "loop.py"
 
@@ -73,13 +79,67 @@ def test_two_that_keep_at_once_do_not_mix_up_their_loops(
         assert found == 15 and isinstance(found, float) == (x.dtype.kind == "f")
 
 
-def test_loops_of_other_kernels_are_compiled_again(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a loop takes in from other files is part of it."""
+def test_loops_of_other_content_are_compiled_again(source: Path) -> None:
     loaded(source).total(SIGNATURES[0])
-    monkeypatch.setattr(_compiled, "_kernels", lambda: (("other.py", 1, 1),))
-    again = loaded(source).total
-    assert again(SIGNATURES[0]) == 15 and again.stats.cache_misses
+    source.write_text(LOOP.replace("+=", "-="))
+    _compiled._content.cache_clear()
+    changed = loaded(source).total
+    assert changed(SIGNATURES[0]) == -13 and changed.stats.cache_misses
     assert len(kept(source)) == 2
+    source.write_text(LOOP)
+    _compiled._content.cache_clear()
+    before = loaded(source).total
+    assert before(SIGNATURES[0]) == 15 and not before.stats.cache_misses, "what was kept is replaced"
+
+
+def test_a_key_takes_in_what_is_imported_from_other_files(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Directly, or by another file; what nobody imports changes nothing."""
+    monkeypatch.setattr(_compiled, "KERNELS", tmp_path / "kernels")
+    (tmp_path / "kernels" / "family").mkdir(parents=True)
+    files = {
+        name: tmp_path / "kernels" / name for name in ("far.py", "near.py", "other.py", "family/__init__.py")
+    }
+    files["near.py"].write_text(
+        "if True:\n    from rankfold.kernels import (\n        far,  # and why\n    )\n"
+    )
+    for name in ("far.py", "other.py", "family/__init__.py"):
+        files[name].write_text("ROWS = 8\n")
+    source.write_text("import rankfold.kernels.family\nfrom rankfold.kernels.near import far\n")
+    keys = [_compiled.content_key(source)]
+    for file in files.values():
+        file.write_text(file.read_text().replace("8", "16") + "# touched\n")
+        _compiled._content.cache_clear()
+        keys.append(_compiled.content_key(source))
+    changed = [key != after for key, after in itertools.pairwise(keys)]
+    assert dict(zip(files, changed, strict=True)) == {**dict.fromkeys(files, True), "other.py": False}
+
+
+@pytest.mark.parametrize("file", sorted(_compiled.KERNELS.rglob("*.py")), ids=lambda file: file.stem)
+def test_imports_are_found_as_python_finds_them(file: Path) -> None:
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level and node.module is not None
+            names |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+    stems = [_compiled.KERNELS.joinpath(*name.split(".")[2:]) for name in names if "rankfold.kernels" in name]
+    expected = {each for stem in stems for each in (stem.with_suffix(".py"), stem / "__init__.py")}
+    assert {each for each in expected if each.exists()} <= _compiled._imported(file)
+
+
+def test_clones_share_a_folder(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "shared"))
+    loaded(source).total(SIGNATURES[0])
+    (tmp_path / "clone").mkdir()
+    clone = tmp_path / "clone" / "loop.py"
+    shutil.copy(source, clone)
+    os.utime(clone, (0, 0))
+    again = loaded(clone).total
+    assert again(SIGNATURES[0]) == 15 and not again.stats.cache_misses
+    assert [path.name for path in (tmp_path / "shared").iterdir()] == ["rankfold"]
 
 
 @pytest.mark.parametrize("damaged", ["*.nbi", "*.nbc"])

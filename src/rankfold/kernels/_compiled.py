@@ -6,8 +6,10 @@ other types: workers that share a home may do so at every first start. Here a na
 signature, and the index tells of nothing that is not there. It may still forget one of two that are told at
 once: then that one is compiled again. What cannot be kept, or has been damaged, costs time alone.
 
-numba compares what it has kept with the file of the loop alone; here it is all of the kernels, since a loop
-takes in what it calls, and constants.
+numba compares what it has kept with the time and size of the loop's own file. Here it is the content of that
+file and of all kernel files that it imports, since a loop takes in what it calls, and constants. The content
+is part of the name: with a folder in ``NUMBA_CACHE_DIR`` all installations, clones and branches share the
+loops that are equal, and none replaces those of another.
 
 Nor does numba keep processes alike. A loop holds a copy of what it calls, compiled together with it, and the
 first process, which has compiled both, runs the one that was compiled alone; later ones run the copy. Where
@@ -20,13 +22,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 from numba.core import event
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    InTreeCacheLocator,
+    UserProvidedCacheLocator,
+    UserWideCacheLocator,
+)
 from numba.core.dispatcher import Dispatcher
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
@@ -72,28 +82,67 @@ contracted_part = functools.partial(compile_with_contraction, called_from_python
 """The same of a loop in which a product and a sum may be one step."""
 
 
+def content_key(file: Path) -> str:
+    """Digest of the content of a Python file and of the kernel files that it imports, directly or not."""
+    found, left = {file}, [file]
+    while left:
+        added = _imported(left.pop()) - found
+        found |= added
+        left += added
+    digests = sorted((str(each.relative_to(KERNELS)), _digest(each)) for each in found - {file})
+    return hashlib.blake2b(repr((_digest(file), digests)).encode(), digest_size=12).hexdigest()
+
+
+def _digest(file: Path) -> str:
+    return hashlib.blake2b(_content(file)).hexdigest()
+
+
+def _imported(file: Path) -> set[Path]:
+    """Kernel files that a Python file imports."""
+    names: set[str] = set()
+    for module, after in _IMPORT.findall(_content(file)):
+        names |= {module.decode(), *(f"{module.decode()}.{name.decode()}" for name in _NAME.findall(after))}
+    stems = (KERNELS.joinpath(*name.split(".")[2:]) for name in names)
+    return {
+        each for stem in stems for each in (stem.with_suffix(".py"), stem / "__init__.py") if each.is_file()
+    }
+
+
 @functools.cache
-def _kernels() -> tuple[Any, ...]:
-    """What tells these kernels from those of another time."""
-    files = sorted(KERNELS.rglob("*.py"))
-    return tuple((str(file.relative_to(KERNELS)), *_stamp(file)) for file in files)
+def _content(file: Path) -> bytes:
+    return file.read_bytes()
 
 
-def _stamp(file: Path) -> tuple[int, int]:
-    status = file.stat()
-    return status.st_mtime_ns, status.st_size
+_IMPORT = re.compile(
+    rb"^\s*(?:from|import) (rankfold\.kernels[\w.]*)(?: import (\([^)]*\)|.*))?", re.MULTILINE
+)
+_NAME = re.compile(rb"\w+")
+
+
+class _SharedFolder(UserProvidedCacheLocator):
+    """One folder for the loops of all installations, if ``NUMBA_CACHE_DIR`` names one."""
+
+    def get_cache_path(self) -> str:
+        return str(Path(numba.config.CACHE_DIR, "rankfold"))  # type: ignore[attr-defined]
+
+
+class _Places(CompileResultCacheImpl):
+    """Where loops are kept: the first of these folders that can be written."""
+
+    _locator_classes = [_SharedFolder, InTreeCacheLocator, UserWideCacheLocator]  # noqa: RUF012
 
 
 class _LoopCache(FunctionCache):
     """The compiled signatures of one loop."""
 
+    _impl_class = _Places
+
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
         self._loop = f"{function.__module__}.{function.__qualname__}"
-        of_loop = self._impl.locator.get_source_stamp()
-        self._cache_file = _Files(  # type: ignore[no-untyped-call]
-            self._cache_path, self._impl.filename_base, (of_loop, _kernels())
-        )
+        key = content_key(Path(function.__code__.co_filename))
+        name = f"{self._impl.filename_base}-{numba.__version__}-{key}"
+        self._cache_file = _Files(self._cache_path, name, key)  # type: ignore[no-untyped-call]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The loop for a signature, or None."""
