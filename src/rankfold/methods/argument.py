@@ -1,9 +1,9 @@
-"""What a method may be asked, said once: types, bounds, choices and help of its arguments.
+"""Declaration of the arguments of a method, in one place: types, bounds, choices and help.
 
 The arguments of a method are the fields of a frozen dataclass, each ``Annotated`` with an ``Argument``. From
-them follow the options of the command line, the keys of a stage in a workflow, their JSON Schema, what
-``plan`` takes, and the check of every value that a caller gives, in whatever door. Imports nothing heavy: the
-command line reads it before anything is computed.
+them follow the options of the command line, the keys of a stage in a workflow, their JSON Schema, the
+arguments of ``plan``, and the check of every value that a caller passes by any interface. Imports nothing
+heavy: the command line imports it before anything is computed.
 """
 
 from __future__ import annotations
@@ -24,42 +24,43 @@ from rankfold.pipeline.text import suggest_name
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What is known of an argument besides its type and default."""
+    """Declaration of an argument besides its type and default: help, bounds and choices."""
 
     help: str
-    """For the command line, without a full stop."""
+    """Help text for the command line, without a full stop."""
 
     meaning: str = ""
-    """For docstrings, in sentences; without one ``help``, which says less, or is of a flag that turns off."""
+    """Text for docstrings, in sentences; empty for ``help``. Needed where ``help`` is too short, or describes
+    a flag that turns the argument off."""
 
     least: float | None = None
-    """Smallest number that is allowed."""
+    """Inclusive lower bound."""
 
     above: float | None = None
-    """Largest number that is too small."""
+    """Exclusive lower bound."""
 
     most: float | None = None
-    """Largest number that is allowed."""
+    """Inclusive upper bound."""
 
     below: float | None = None
-    """Smallest number that is too large."""
+    """Exclusive upper bound."""
 
     choices: tuple[str, ...] = ()
-    """Words that it may be, besides numbers."""
+    """Words that are allowed, in addition to numbers where the type has them."""
 
     holds: str | tuple[str, ...] = ""
-    """``"matrix"``, or the methods that a result may be of; for a plain value nothing."""
+    """``"matrix"``, or the methods whose results are accepted; empty for a plain value."""
 
     option: str = ""
-    """Of the command line, where it is not the name: a flag such as ``"--no-rows"`` turns ``True`` off."""
+    """Command line option, if it differs from the name: a flag such as ``"--no-rows"`` turns ``True`` off."""
 
     metavar: str = ""
     default_text: bool = True
-    """Whether the command line shows the default."""
+    """True if the command line shows the default."""
 
     @property
     def sentences(self) -> str:
-        """What it means, for a docstring."""
+        """Description for a docstring: ``meaning``, else ``help`` as a sentence."""
         return self.meaning or f"{self.help[:1].upper()}{self.help[1:]}."
 
 
@@ -69,25 +70,26 @@ class Parameter:
 
     name: str
     types: tuple[type, ...]
-    """One of bool, int, float, str; or float and str."""
+    """Accepted types: one of bool, int, float, str; or both float and str."""
 
     argument: Argument
     default: Any = dataclasses.MISSING
 
     @property
     def is_required(self) -> bool:
-        """Whether there is no default."""
+        """True if there is no default."""
         return self.default is dataclasses.MISSING
 
     def checked(self, value: Any) -> Any:
-        """A value of a caller in the type that is declared, within its bounds or choices.
+        """Check a value from a caller against bounds or choices; returns it in the declared type.
 
-        What may be of several types, or holds a matrix or a result, is returned as it is.
+        A value of an argument with several types, or of one that holds a matrix or a result, is returned
+        unchanged.
 
         Raises
         ------
         InputError
-            It is of another type, or out of bounds.
+            The value has another type, is out of bounds, or is none of the choices.
         """
         argument = self.argument
         if value is None and self.default is None:
@@ -114,7 +116,7 @@ class Parameter:
         return value
 
     def _ends(self) -> list[tuple[str, Callable[[float, float], bool], float]]:
-        """The bounds that are declared: the words for each, its comparison and its number."""
+        """Declared bounds, each as (words for messages, comparison, number)."""
         argument = self.argument
         ends = (
             ("at least", operator.ge, argument.least),
@@ -137,7 +139,7 @@ class Parameter:
 
 
 def integer(name: str, value: object) -> int:
-    """An argument as an integer, whatever type of integer it is."""
+    """Convert an argument of any integer type to int; ``InputError`` for others."""
     try:
         if not isinstance(value, bool):
             return operator.index(value)  # type: ignore[arg-type]
@@ -147,7 +149,7 @@ def integer(name: str, value: object) -> int:
 
 
 def number(name: str, value: object) -> float:
-    """An argument as a float, whatever type of number it is."""
+    """Convert an argument of any number type to float; ``InputError`` for others."""
     try:
         if not isinstance(value, bool):
             return float(value)  # type: ignore[arg-type]
@@ -157,7 +159,7 @@ def number(name: str, value: object) -> float:
 
 
 def boolean(name: str, value: object) -> bool:
-    """An argument that is true or false, of Python or NumPy."""
+    """Convert a boolean of Python or NumPy to bool; ``InputError`` for others."""
     if str(value) in ("True", "False") and not isinstance(value, str):
         return bool(value)
     raise InputError(f"{name} must be true or false, not {value!r}")

@@ -1,4 +1,4 @@
-"""A task of tasks: each may need the results of those before it, and the last leaves the result."""
+"""A chain of tasks: each may need the results of earlier ones, and the last one makes the result."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ class Link:
     """One task of a chain."""
 
     name: str
-    """Name of its result, in the state of the run."""
+    """Name of its result in the state folder of the run."""
 
     task: Task
-    """As far as it is known before anything has run: enough to plan it."""
+    """The task as known before anything has run: enough to plan it."""
 
     make_task: Callable[[Mapping[str, Path]], Task] | None = None
-    """From the results of the links before, by name; None where the task waits for none."""
+    """Makes the task to run from paths of earlier results, by name of link; None if it needs none."""
 
     def ready(self, results: Mapping[str, Path]) -> Task:
-        """The task, once the links before have ended."""
+        """The task to run, from the results of the earlier links."""
         return self.task if self.make_task is None else self.make_task(results)
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Tasks one after the other, with one identity and one plan.
+    """Tasks that run one after the other, with one identity and one plan.
 
-    Each link but the last leaves its result in the state of the run, where it is found when a run goes on.
+    Each link but the last leaves its result in the state folder of the run. A resumed run finds it there.
     """
 
     identity: dict[str, Any]
-    """What the last link will be asked, with what decides its numbers beside: see ``Task.request``."""
+    """Request of the last link, and everything else that decides its numbers: see ``Task.request``."""
 
     links: tuple[Link, ...]
 
@@ -54,7 +54,7 @@ class Chain:
         return self.links[-1].task.source
 
     def request(self) -> dict[str, Any]:
-        """See ``Task``."""
+        """The identity, which decides the numbers of the result."""
         return self.identity
 
     def outputs(self) -> tuple[Output, ...]:
@@ -62,12 +62,12 @@ class Chain:
         return self.links[-1].task.outputs()
 
     def plan(self, budget: Budget) -> Plan:
-        """All sweeps of all links, and the most that any of them takes.
+        """Plan with the sweeps of all links, and the largest memory that any of them needs.
 
         Raises
         ------
         MemoryBudgetError
-            That of the link that needs most: who gives as much is not refused for the next one.
+            The error of the link that needs most memory: with that much, no other link is refused.
         """
         plans: list[Plan] = []
         refusals: dict[str, MemoryBudgetError] = {}
@@ -78,7 +78,7 @@ class Chain:
                 refusals[link.name] = error
         if refusals:
             most = max(refusals.values(), key=lambda error: error.need_bytes)
-            # What helps one link does not help others. Arguments of the last are those of the chain.
+            # A remedy for one link does not help others. Arguments of the last are those of the chain.
             if [*refusals] == [self.links[-1].name]:
                 raise most
             raise most.of_chain(way_out=len(refusals) == 1)
@@ -96,5 +96,5 @@ class Chain:
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See ``Task``: a chain is carried out link by link."""
+        """Raises ``TypeError``: a chain is run link by link."""
         raise TypeError("a chain has no run of its own: its links have")

@@ -1,7 +1,7 @@
-"""What a result claims of its error, and whether that is what was asked for: one rule for all methods.
+"""The error that a result reports, and whether it meets the tolerance: one rule for all methods.
 
-``largest_error_estimate`` is relative to what ``tol`` is relative to, so the two can be compared. A result
-has converged where the first is not above the second, whatever ended the iteration.
+``largest_error_estimate`` and ``tol`` are relative to the same quantity, so the two can be compared. A result
+has converged if the first is not above the second, whatever ended the iteration.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Float64 = npt.NDArray[np.float64]
 
 
 def has_converged(error: float, tol: float) -> bool:
-    """Compare an estimated relative error with a tolerance: True where it is not above it."""
+    """True if an estimated relative error is not above a tolerance."""
     return bool(error <= tol)
 
 
 def claim(error: float, tol: float) -> dict[str, Any]:
-    """The two facts of a result that say how good it is.
+    """The two facts of a result that describe its accuracy.
 
     >>> claim(0.02, 0.01)
     {'largest_error_estimate': 0.02, 'converged': False}
@@ -29,7 +29,7 @@ def claim(error: float, tol: float) -> dict[str, Any]:
 
 
 def in_words(error: float, tol: float) -> tuple[str, str]:
-    """An error and the tolerance that does not allow it, with digits enough to see that.
+    """Format an error and a tolerance below it, with enough digits to show the difference.
 
     >>> in_words(0.02, 0.01), in_words(0.010003, 0.01)
     (('2.0e-02', '1.0e-02'), ('1.00030e-02', '1.00000e-02'))
@@ -39,7 +39,7 @@ def in_words(error: float, tol: float) -> tuple[str, str]:
 
 
 def relative_errors(errors: Float64, sizes: Float64) -> Float64:
-    """Absolute errors over what they are relative to; 0 for what is nothing.
+    """Divide absolute errors by the sizes that they are relative to; 0 where the size is 0.
 
     >>> relative_errors(np.array([1.0, 1.0]), np.array([4.0, 0.0]))
     array([0.25, 0.  ])

@@ -1,6 +1,7 @@
-"""Seeds, and what random numbers are drawn for: with a seed the key of a counter, no two purposes the same.
+"""Seeds, and purposes of random numbers: seed and purpose are the key of a counter-based generator.
 
-A number that is taken stays taken, also by what is no longer drawn: other numbers would change results.
+Each purpose has a number of its own. A number stays reserved when its purpose is no longer used, since
+renumbering would change results.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ class Purpose(IntEnum):
     """Second half of a Philox key; the first is the seed."""
 
     RANDOM_BLOCK = 1
-    """The block that passes begin with, where no sample gives one."""
+    """Starting block of the passes, if no sample provides one."""
 
     COMPLETION = 2
-    """Columns that complete a basis where the matrix has fewer directions."""
+    """Columns that complete a basis if the rank of the matrix is too small."""
 
     SAMPLE_CHECK = 3
-    """Random directions that half of a sample turns into leading ones, to compare with the other half."""
+    """Test vectors that one half of a sample turns into leading directions, compared with the other half."""
 
     SKETCH_LONG_SIDE = 4
     """Test matrices of the long side: columns [co-range, error, core]."""
@@ -30,89 +31,90 @@ class Purpose(IntEnum):
     """Test matrices of the short side: columns [range, core]."""
 
     ROW_SIGNS = 6
-    """Buckets and signs of rows in a count sketch."""
+    """Buckets and signs of the rows in a count sketch."""
 
     ROW_SIGNS_AGAIN = 10
-    """The same of a second sketch, where the first has chosen directions."""
+    """Buckets and signs of the rows in a second count sketch, after directions were chosen by the first."""
 
     NONNEGATIVE_START = 7
-    """Factors that a nonnegative factorization starts from."""
+    """Random starting factors of a nonnegative factorization."""
 
     NONNEGATIVE_ROWS = 8
-    """Places of rows that it starts from."""
+    """Positions of rows that a nonnegative factorization starts from."""
 
     EMBEDDING_ROWS = 9
-    """Rows of which the neighborhoods of an embedding are looked at."""
+    """Rows whose neighborhoods in an embedding are measured."""
 
     HELD_OUT = 12
-    """Numbers of a matrix with gaps that tell the error of a model, which is not fitted to them."""
+    """Held-out entries of a matrix with gaps, which measure the error of a model not fitted to them."""
 
     RADIUS_ROWS = 16
-    """Rows among which edges of a graph are counted before it is made."""
+    """Sampled rows between which edges of a graph are counted, to estimate their number."""
 
     LANCZOS_VECTORS = 11
-    """Vectors that a Lanczos iteration begins with and takes in later: one time after the other, by rows."""
+    """Starting vectors of a Lanczos iteration and those added later: each draw has row numbers of its own."""
 
     CLUSTER_SAMPLE = 13
-    """Which rows a clustering begins from."""
+    """Rows that a clustering starts from."""
 
     CLUSTER_FAR_SAMPLE = 14
-    """Which of the rows that are far from some first centers."""
+    """Sample of the rows that are far from the first centers of a clustering."""
 
     PARTITION_SAMPLE = 17
-    """Rows that centers of partitions are made from."""
+    """Sampled rows from which centers of partitions are computed."""
 
     PARTITION_CENTERS = 18
-    """Which of these centers begin at: one round after the other."""
+    """Sampled rows at which centers of partitions start, round by round."""
 
     RECALL_ROWS = 19
-    """Rows whose true neighbors are found."""
+    """Rows whose exact neighbors are found, to measure recall."""
 
     LAYOUT_START = 30
-    """Where vertices of a layout begin, or how far from where they are given."""
+    """Starting positions of the vertices of a layout, or noise added to given ones."""
 
     LAYOUT_SAMPLES = 31
-    """Vertices that others are pushed from: one epoch after the other."""
+    """Negative samples of a layout: vertices that repel others, epoch by epoch."""
 
     LAYOUT_PAIRS = 32
-    """Pairs that the loss of a layout is measured on."""
+    """Sampled pairs on which the loss of a layout is measured."""
 
     WALK_VECTORS = 33
-    """Vectors that filters of a random walk begin with."""
+    """Starting vectors of filters of a random walk."""
 
     GRAPH_FACTORS = 34
-    """What rows are multiplied with to see whether a graph is symmetric."""
+    """Random vector that a graph is multiplied with, to check whether it is symmetric."""
 
     PLACED_ROWS = 35
-    """Vertices that rows which are added to a layout are pushed from."""
+    """Negative samples of rows that are added to a layout: vertices that repel them."""
 
     CLUSTER_SEEDS = 15
-    """Rows of a sample that centers begin at: one time after the other, by starts."""
+    """Rows of a sample at which centers of clusters start."""
 
     PATH_LANDMARKS = 40
-    """Rows that shortest paths begin at, or the first of them."""
+    """Rows that shortest paths start from (landmarks), or the first of them."""
 
     PATH_ROWS = 41
-    """Rows of which distances in an embedding are compared with paths."""
+    """Rows whose distances in an embedding are compared with shortest paths."""
 
     LANDMARK_ROWS = 50
-    """Rows that similarities are told by: any, or round after round likelier where little is told yet."""
+    """Candidates for landmarks, drawn uniformly, or round by round with more weight on rows that are
+    approximated badly so far."""
 
     LANDMARK_CHOICE = 51
-    """Which of these are taken."""
+    """Choice of landmarks among the candidates."""
 
     FOURIER_WEIGHTS = 52
-    """Frequencies of random Fourier features, and their phases."""
+    """Frequencies and phases of random Fourier features."""
 
     SIMILAR_ROWS = 53
-    """Rows of whose pairs similarities are compared with their approximation."""
+    """Rows between which similarities are compared with their approximation."""
 
     SUM_TARGETS = 60
-    """Targets whose sums are made source by source."""
+    """Sampled targets whose sums are computed directly, source by source."""
 
 
 def check_seed(seed: int) -> int:
-    """A seed that is half a key: 64 bits."""
+    """Return a seed of 64 bits, half of a key; ``InputError`` for others."""
     if not 0 <= seed < 2**64:
         raise InputError(f"seed must lie in 0 .. 2**64 - 1, not {seed}")
     return seed

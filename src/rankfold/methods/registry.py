@@ -1,7 +1,7 @@
-"""Every method by its name, those of other packages too.
+"""Registry of all methods by name, including those of other packages.
 
-A method is found by name, and its code is loaded when a task is made: asking for its arguments loads next to
-nothing. Other packages add theirs under the entry point ``rankfold.methods``::
+A method is looked up by name, and its code is loaded when a task is made: reading its arguments imports next
+to nothing. Other packages register theirs under the entry point ``rankfold.methods``::
 
     [project.entry-points."rankfold.methods"]
     column_sums = "their_package.sums:COLUMN_SUMS"
@@ -45,19 +45,19 @@ T = TypeVar("T", bound=RegistryEntry)
 
 @dataclass(frozen=True)
 class Registry(Generic[T]):
-    """Things of one kind by name, ours and those of other packages, each loaded when it is asked for."""
+    """Entries of one kind by name, ours and those of other packages, each loaded on first use."""
 
     kind: str
-    """Word for one of them in messages."""
+    """Word for one entry in messages."""
 
     group: str
     """Name of the group of entry points."""
 
     ours: dict[str, str]
-    """``"module:name"`` by name."""
+    """``"module:attribute"`` of our own entries, by name."""
 
     entries: dict[str, T] = field(default_factory=dict, init=False, repr=False)
-    """Those that were asked for, by name."""
+    """Entries loaded so far, by name."""
 
     def names(self) -> tuple[str, ...]:
         """Names of our own, then those of other packages."""
@@ -67,12 +67,12 @@ class Registry(Generic[T]):
         return name in self.ours or name in self.theirs
 
     def __getitem__(self, name: str) -> T:
-        """One by its name.
+        """Look up an entry by its name.
 
         Raises
         ------
         InputError
-            There is none of that name, or what another package has under it is something else.
+            There is no entry of that name, or that of another package cannot be loaded or is of another kind.
         """
         if name not in self.entries:
             self.entries[name] = self._load(name)
@@ -99,25 +99,25 @@ class Registry(Generic[T]):
 
     @functools.cached_property
     def theirs(self) -> dict[str, str]:
-        """``"module:name"`` of those of other packages, in alphabetical order."""
+        """``"module:attribute"`` of entries of other packages by name, in alphabetical order."""
         return {each.name: each.value for each in sorted(entry_points(group=self.group))}
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What a method is of: a matrix, or a result."""
+    """An input of a method: a matrix, or a result."""
 
     name: str
     """Name of the argument."""
 
     holds: str | tuple[str, ...] = "matrix"
-    """``"matrix"``, or the methods whose results it may be."""
+    """``"matrix"``, or the methods whose results are accepted."""
 
     key: str = ""
-    """Key in a workflow, where it is not the name."""
+    """Key in a workflow, if it differs from the name."""
 
     matrix_key: str = ""
-    """Key in a workflow of the matrix that may be given in its place; nothing where none may."""
+    """Key in a workflow for a matrix given in place of the result; empty if none is accepted."""
 
 
 X = Input("x", key="input")
@@ -130,59 +130,60 @@ SEARCH, LAYOUT = "Find neighbors, densities and clusters", "Lay rows out in few 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """All that planning, running, the command line, workflows and results need to know of a method."""
+    """Description of a method for planning, running, the command line, workflows and results."""
 
     name: str
-    """Name of its function; with dashes, of its command."""
+    """Name of its function, and with dashes of its command."""
 
     summary: str
-    """One line for the command line."""
+    """Description in one line for the command line."""
 
     arguments: type
-    """A frozen dataclass: see ``argument.py``."""
+    """Frozen dataclass that declares the arguments: see ``argument.py``."""
 
     home: str
-    """``"module:function"`` of what makes a task: of ``inputs`` in their order, then arguments by name."""
+    """``"module:function"`` that makes a task from the ``inputs`` in order, and the arguments by name."""
 
     inputs: tuple[Input, ...] = (X,)
     matrices: tuple[str, ...] = ()
-    """Matrices in its result, that of the rows first."""
+    """Names of the matrices in its result, the one for the rows first."""
 
     arrays: tuple[str, ...] = ()
-    """All arrays in its result, as ``"s"``; as ``"U if rows"`` and ``"W if of=nmf"`` those that depend on its
-    request; as ``"residuals?"`` those that only some have. See ``rankfold.methods.parts.outputs``."""
+    """All arrays in its result, written ``"s"``; those that depend on the request ``"U if rows"`` or
+    ``"W if of=nmf"``; those that only some results have ``"residuals?"``. See
+    ``rankfold.methods.parts.outputs``."""
 
     laws: Mapping[str, Law] = field(default_factory=dict, hash=False)
-    """Laws of arrays that differ from those of the same name in other methods."""
+    """Rules for arrays that differ from arrays of the same name in other methods."""
 
     in_process: bool = False
-    """Whether the process that asks for it does all of it, wherever workers are."""
+    """True if the calling process does all the work, even where there are workers."""
 
     growth: str = ""
-    """``"module:function"`` of what goes on from a result with rows that have come since: see ``grow``."""
+    """``"module:function"`` that extends a result by rows added since: see ``grow``. Empty if none does."""
 
     loops: str = "rankfold.methods.warm:warm_columns"
-    """``"module:function"`` of what runs each compiled loop of its sweeps once: see ``warm.py``."""
+    """``"module:function"`` that runs each compiled loop of its sweeps once: see ``warm.py``."""
 
     edition: int = 1
-    """Rises when other bytes answer the same request: results of an earlier edition are made anew."""
+    """Increased when the same request gives other bytes: results of an earlier edition are recomputed."""
 
     topic: str = "Reduce a matrix"
-    """What it is used for: the heading over its command."""
+    """Heading over its command, which groups methods by use."""
 
     @property
     def of_matrix(self) -> bool:
-        """Whether it is of one matrix and nothing else."""
+        """True if its only input is one matrix."""
         return self.inputs == (X,)
 
     @property
     def of_neighbors(self) -> bool:
-        """Whether it is of lists of neighbors, or of their graph, and nothing else."""
+        """True if its only input is lists of neighbors or their graph."""
         return len(self.inputs) == 1 and "knn" in self.inputs[0].holds and not self.of_matrix
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Methods whose results it is of."""
+        """Methods whose results it accepts as input."""
         return tuple(name for each in self.inputs if each.holds != "matrix" for name in each.holds)
 
     def parameters(self) -> tuple[Parameter, ...]:
@@ -190,12 +191,12 @@ class Method:
         return parameters_of(self.arguments)
 
     def task(self, *inputs: object, **arguments: Any) -> Task:
-        """What is to be done, checked: of matrices, sources, results and their paths."""
+        """Make the checked task for its inputs (matrices, sources, results, or paths) and arguments."""
         task: Task = _function(self.home)(*inputs, **self.checked(arguments))
         return task
 
     def checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of a caller by name, each checked by its declaration; see ``Parameter.checked``."""
+        """Check values from a caller, by name, against their declarations; see ``Parameter.checked``."""
         declared = {each.name: each for each in self.parameters()}
         return {
             name: declared[name].checked(value) if name in declared else value
@@ -203,16 +204,16 @@ class Method:
         }
 
     def grow(self, task: Task, earlier: Result | None, first: int, grows: str) -> Step:
-        """What is done for a task of all rows whose ``first`` ones have an ``earlier`` result.
+        """Work left for a task over all rows, if an ``earlier`` result covers the ``first`` rows.
 
-        Without one nothing is done but checks of whether a result could be gone on from. ``grows`` is one of
+        Without an earlier result this only checks if a result could be extended later. ``grows`` is one of
         ``rankfold.methods.growth.growth.GROWS``.
         """
         step: Step = _function(self.growth)(task, earlier, first, grows)
         return step
 
     def warm(self, dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-        """Compile and load what answers a request of a matrix."""
+        """Compile and load the loops that a request on a matrix of this type and shape uses."""
         _function(self.loops)(dtype, request, shape)
 
 
@@ -253,12 +254,12 @@ METHODS: Registry[Method] = Registry(
         "neighborhood_preservation": "rankfold.methods.embedding.arguments:PRESERVATION",
     },
 )
-"""Where each method says of itself what is known of it."""
+"""All methods; each is declared in its own ``arguments`` module."""
 
 
 @functools.cache
 def methods() -> tuple[Method, ...]:
-    """All that can be loaded. One of another package that cannot is said and left out: it harms no other."""
+    """All methods that can be loaded. One of another package that fails is left out with a warning."""
     available = []
     for name in METHODS.names():
         try:
@@ -273,5 +274,5 @@ def methods() -> tuple[Method, ...]:
 
 
 def edition_of(name: str) -> int:
-    """The edition that answers requests of a kind today."""
+    """Current edition of a method by name; 1 for unknown names."""
     return METHODS[name].edition if name in METHODS else 1

@@ -1,4 +1,4 @@
-"""What every method gives: a task that can be planned and carried out, wherever it runs."""
+"""The protocol of a task, which every method makes: it can be planned and run, on any scheduler."""
 
 from __future__ import annotations
 
@@ -23,61 +23,64 @@ class Output:
     """An array of a result."""
 
     name: str
-    """Empty where the result is the array itself."""
+    """Name of the array; empty if the result is the array itself."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     chunks: int = 1
     sparse: bool = False
-    """Whether it is a group of vectors in compressed rows; ``chunks`` counts those of all three."""
+    """True for a sparse matrix, stored as three vectors (CSR); ``chunks`` counts those of all three."""
 
     stored: int = 0
-    """Numbers that such a group stores, at most."""
+    """Largest number of stored entries of a sparse matrix."""
 
     @property
     def files(self) -> int:
-        """Chunks and metadata, at most."""
+        """Largest number of files: chunks and metadata."""
         return self.chunks + (4 if self.sparse else 1)
 
 
 def vectors(length: int, *names: str) -> tuple[Output, ...]:
-    """Small arrays of float64 numbers, one for each component or column."""
+    """Outputs of shape (length,) in float64, one for each name."""
     import numpy as np
 
     return tuple(Output(name, (length,), np.dtype(np.float64)) for name in names)
 
 
 def count(length: int, chunk: int) -> int:
-    """Chunks along an axis."""
+    """Number of chunks along an axis."""
     return -(-length // max(1, chunk))
 
 
 class Task(Protocol):
-    """A matrix and the work that a call does with it."""
+    """A matrix and the work that a call does on it."""
 
     @property
     def source(self) -> Source:
         """The matrix that is swept."""
 
     def request(self) -> dict[str, Any]:
-        """Everything that decides the numbers besides the matrix, for JSON."""
+        """Everything besides the matrix that decides the numbers of the result, as JSON types."""
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays that the result will have; where a rank is to be found, of the most there may be."""
+        """Arrays that the result will have; if the rank is found by the run, for the largest rank."""
 
     def plan(self, budget: Budget) -> Plan:
-        """Its numbers; raises ``PlanError`` for what does not fit."""
+        """Plan of passes, memory and disk space; raises ``PlanError`` if something does not fit."""
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Write the result into ``run.result``; its facts, ``warnings`` among them."""
+        """Write the result into ``run.result``; returns its facts, including ``warnings``."""
 
 
 FILES_OF_A_PLAN = 1024
-"""Files of a store that a plan looks at, to say how many chunks are not in it."""
+"""Most files of a store that a plan checks, to report how many chunks are absent."""
 
 
 def absences_of(task: object, most: int) -> dict[str, Absence]:
-    """Chunks that stores of the matrices of a task lack, by the name of the matrix, where some lack any."""
+    """Absent chunks in the stores of matrices of a task, by name of the matrix; only matrices that lack any.
+
+    ``most`` bounds the files that are checked of each store.
+    """
     from rankfold.pipeline.engine.run import values_in
 
     kind: Any = Chunked  # a protocol, which type checkers let no function take
@@ -91,12 +94,12 @@ def absences_of(task: object, most: int) -> dict[str, Absence]:
 
 
 def make_plan(task: Task, budget: Budget) -> Plan:
-    """The plan of a task.
+    """Plan a task, with notes on chunks that its matrices lack.
 
     Raises
     ------
     InputError
-        GPUs would be reserved that nothing of it runs on.
+        GPUs would be reserved, but no pass runs on them.
     """
     from rankfold.pipeline.errors import InputError
 

@@ -1,7 +1,7 @@
-"""Compile and load what a run uses, so that the baseline of memory holds it and no sweep pays for it.
+"""Compile and load the code of a run, so that the memory baseline includes it and no sweep waits for it.
 
-A method names, in ``Method.loops``, the function that runs each compiled loop of its sweeps once, on a few
-numbers of the types that they will meet. What most methods do to columns is here.
+``Method.loops`` names the function that runs each compiled loop of the sweeps of a method once, on a few
+numbers of the types that the sweeps use. Loops over columns, which most methods use, are here.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from rankfold.pipeline.data.view import working_dtype
 LOG = logging.getLogger("rankfold")
 
 TELL_SECONDS = 1.0
-"""Of compiling, after which it is said: it is done once after an installation."""
+"""Seconds of compiling after which it is announced; it happens once after an installation."""
 
 TICK_SECONDS = 0.1
-"""Between two looks at whether anything is being compiled."""
+"""Seconds between two checks if anything is being compiled."""
 
 STEPS = {"affinities": "fuzzy_graph"}
-"""Methods whose loops run in steps of chains that are no methods, by the kind of their requests."""
+"""Method whose loops are run for a step of a chain that is no method itself, by the kind of the request."""
 
 NEWS = "compiling kernels, once after an installation"
 
 
 @dataclass(frozen=True, slots=True)
 class MethodWarmup:
-    """What a process does before it computes for a run; see ``Warmup``."""
+    """Warms a process before it computes for a run; see ``Warmup``."""
 
     dtype: np.dtype[Any]
     """Type of the matrix."""
@@ -52,14 +52,14 @@ class MethodWarmup:
     shape: tuple[int, int]
 
     def timed(self) -> tuple[float, float]:
-        """Warm this process; seconds of it that loops were compiled, and seconds of all else: of loading."""
+        """Warm this process; returns seconds spent on compiling loops, and on all else (loading)."""
         began, compiled = time.perf_counter(), _compile_seconds()
         self.warm()
         compiling = _compile_seconds() - compiled
         return compiling, max(0.0, time.perf_counter() - began - compiling)
 
     def warm(self) -> None:
-        """Run each loop once, and say so where that takes time."""
+        """Run each loop once, and announce it if that takes long."""
         with _Announcement():
             _warm_libraries()
             kind = STEPS.get(self.request["kind"], self.request["kind"])
@@ -68,7 +68,7 @@ class MethodWarmup:
 
 
 class _Announcement:
-    """Says that kernels are compiled once that has taken a while: in a log, or to whoever sits before it."""
+    """Announces that kernels are being compiled, once that has taken a while."""
 
     def __enter__(self) -> threading.Thread:
         self._end, self._before = threading.Event(), _compilations()
@@ -91,24 +91,24 @@ class _Announcement:
 
 @functools.cache
 def _announce_compiling() -> None:
-    """Say that kernels are compiled: once, however many steps of a run have some of their own."""
+    """Announce that kernels are compiled, only once per process."""
     announce(NEWS)
 
 
 def _compilations() -> int:
-    """Loops that were compiled so far. Where numba is not loaded, it is not loaded to ask."""
+    """Number of loops compiled so far; 0 without loading numba if it is not loaded."""
     loops = sys.modules.get("rankfold.kernels._compiled")
     return len(getattr(loops, "SIGNATURES", ()))
 
 
 def _compile_seconds() -> float:
-    """Time that compiling them took; 0 where numba is not loaded."""
+    """Seconds spent on compiling loops so far; 0 if numba is not loaded."""
     loops = sys.modules.get("rankfold.kernels._compiled")
     return 0.0 if loops is None else float(loops.compile_seconds())
 
 
 def announce(news: str) -> None:
-    """Say in a line what a call waits for: in the log, else on a terminal or in a notebook, else nowhere."""
+    """Report what a call waits for: in the log, else on a terminal or in a notebook, else nowhere."""
     if LOG.isEnabledFor(logging.INFO) and LOG.hasHandlers():
         LOG.info(news)
     elif sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
@@ -127,7 +127,7 @@ def _warm_libraries() -> None:
 
 
 def _many(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Rows of more numbers than the reference bodies of light kernels take."""
+    """Zeros of 64 columns, just enough that light kernels use compiled code and not their reference body."""
     return np.zeros((FEW // 64 + 1, 64), dtype)
 
 
@@ -161,17 +161,17 @@ def warm_columns(
     loops: tuple[str, ...] = ("panels", "double"),
     working: np.dtype[Any] | None = None,
 ) -> None:
-    """What is done to columns of the matrix; of few numbers it is done by NumPy.
+    """Run the loops over columns of a matrix once; a matrix of few numbers needs none, NumPy handles it.
 
     Parameters
     ----------
     dtype, request, shape
-        The matrix, and what is asked of it.
+        Type of the matrix, request, and shape (m, n).
     loops : tuple of str
-        ``"panels"``: what brings panels into the working type; ``"double"``: into double precision;
-        ``"buckets"``: what adds rows up in buckets.
+        ``"panels"``: loops that convert panels to the working type; ``"double"``: to double precision;
+        ``"buckets"``: the loop that sums rows in buckets (count sketch).
     working : dtype, optional
-        The type that it is computed with in; by default what that of the matrix decides.
+        Type used for computing; by default it follows from the type of the matrix.
     """
     if shape[0] * shape[1] <= FEW:
         return

@@ -1,15 +1,15 @@
 """Nonnegative matrix factorization.
 
 arguments        types, defaults and limits of the arguments
-request          parameters of a factorization, checked; starts of the caller
-task             what arguments ask for
-nmf              on a compressed copy, then on the matrix
-start            where the short factor starts
-alternation      passes until the error falls no more
-passes           the fold of an iteration, by loss and by what a matrix is stored as
+request          checked parameters of a factorization; starting factors from the caller
+task             from arguments to a task
+nmf              the task: factorize a compressed copy, then the matrix
+start            starting values of the short factor
+alternation      passes until the error stops falling
+passes           the fold of an iteration, by loss and by storage of the matrix
 weighted         weights of entries, and gaps
 in_memory        iterations on a small sparse matrix that is read once
-row_solvers      rows of one factor, given the other
-penalty          penalties, weighed as scikit-learn weighs them
+row_solvers      solvers for rows of one factor, given the other
+penalty          penalties, weighted as in scikit-learn
 warm             compiled loops, run once
 """

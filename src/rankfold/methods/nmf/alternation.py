@@ -1,7 +1,7 @@
 """Iterations of a nonnegative factorization over the matrix: each reads it once.
 
-The long factor is improved row by row while a panel is in memory, the short one when the read ends, from
-sums of no more than its own size. The error that is left follows from the same sums.
+The long factor is improved row by row while a panel is in memory. The short factor is improved at the end of
+the read, from sums no larger than itself. The error follows from the same sums.
 """
 
 from __future__ import annotations
@@ -41,14 +41,16 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 SWEEPS = 10
-"""Of descent, or updates, of a factor in each iteration: little beside the products with the data."""
+"""Sweeps of descent, or updates, of a factor in each iteration: cheap beside products with the data."""
 
 PLACES = 4096
-"""Of the short side that are solved together, so that what that takes stays in cache."""
+"""Number of columns of the short factor that are solved together, so that buffers stay in cache."""
 
 DIFFERENCE = 30_000
-"""Squares are formed where their difference would be less than so many units of the working type: products
-of that type put it off by up to five units, so that errors are right to 1e-4."""
+"""Threshold for the relative squared error, in units of rounding of the working type.
+
+Below it squares of the residual are summed explicitly instead of by a difference. Products in the working
+type change that difference by up to five units, so errors are accurate to 1e-4."""
 
 
 @dataclass(slots=True)
@@ -56,22 +58,22 @@ class Factors:
     """Both factors of a matrix seen as long by short."""
 
     short: Float64
-    """(k, short), of numbers that the working type holds."""
+    """(k, short) in float64, with numbers rounded to the working type."""
 
     long: ScratchMatrix | None = None
-    """(long, k) on scratch; nothing while it is what follows from the short one."""
+    """(long, k) on scratch; None before a step has solved it from the short factor."""
 
     sizes: Sizes | None = None
-    """Sums and squares of the components of the long one."""
+    """Sums and sums of squares of the components of the long factor."""
 
     def require_long(self) -> tuple[ScratchMatrix, Sizes]:
-        """The long factor, once there is one."""
+        """The long factor and its sizes; ``LookupError`` before the first step."""
         if self.long is None or self.sizes is None:
             raise LookupError("no step has been made")
         return self.long, self.sizes
 
     def remove_long(self, run: Run) -> None:
-        """Free what the long factor takes on scratch, if there is one."""
+        """Free the scratch space of the long factor, if there is one."""
         if self.long is not None:
             run.release(self.long)
 
@@ -81,10 +83,10 @@ class StepError:
     """The error after a step."""
 
     error: float
-    """Relative: of the Frobenius norm, or of the divergence from independence."""
+    """Relative error: to the Frobenius norm, or to the divergence from independence."""
 
     cost: float
-    """The same with penalties: what falls."""
+    """Relative error with penalties included, the quantity that falls."""
 
     stationarity: float
     """Norm of the projected gradient of the factors before the step, or NaN."""
@@ -95,15 +97,15 @@ class Alternation(Protocol):
 
     factors: Factors
     total: float
-    """``|X|^2``, once a pass has taken it."""
+    """``|X|^2``, once a pass has computed it."""
 
     def step(self, run: Run) -> StepError:
-        """Improve both factors by one read."""
+        """Improve both factors in one read of the matrix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Parameters of a factorization, by long and short side of a matrix in place of its rows and columns."""
+    """Parameters of a factorization, in terms of long and short side, not rows and columns."""
 
     parameters: FactorRequest
     view: View
@@ -112,30 +114,32 @@ class Model:
 
     @property
     def by_rows(self) -> bool:
-        """Whether W is the long factor."""
+        """True if W is the long factor."""
         return self.view.orientation is Orientation.ROWS
 
     @property
     def balance(self) -> float:
-        """Power of two near the size of numbers in both factors where they are alike, which keeps squares in
-        range."""
+        """Power of two near the typical number of both factors if these are of equal size.
+
+        Factors of that size keep squares in range."""
         return float(np.exp2(np.round(-np.log2(self.pow2_scale) / 2)))
 
     def for_start(self) -> Model:
-        """The model that a start is found by: descent in place of slow solvers and for other losses."""
+        """The model used to find a start: least squares, by descent unless the solver is ADMM."""
         model = self if self.parameters.loss == "frobenius" else self.without_penalties()
         solver = "admm" if self.parameters.solver == "admm" else "hals"
         return dataclasses.replace(model, parameters=dataclasses.replace(model.parameters, solver=solver))
 
     def without_penalties(self) -> Model:
-        """The same model without penalties, to find components before penalties may end some."""
+        """The same model without penalties, to find components before penalties may remove some."""
         parameters = dataclasses.replace(self.parameters, alpha_w=0.0, alpha_h=0.0)
         return dataclasses.replace(self, parameters=parameters)
 
     def penalties(self, share: float = 1.0) -> tuple[Penalty, Penalty]:
-        """Of the long and the short factor, where the long one has a share of its rows.
+        """Penalties of the long and the short factor, if the long one has only a share of its rows.
 
-        A penalty on the short one alone counts the norms of the long one, which have shrunk already.
+        A penalty on the short factor alone includes norms of the long one, which a share of rows has reduced
+        already.
         """
         parameters, (rows, columns) = self.parameters, self.view.source.shape
         both = (
@@ -163,27 +167,27 @@ class Model:
         return np.ascontiguousarray(short.astype(self.view.dtype), np.float64)
 
     def scales(self, short: Float64) -> tuple[float, float]:
-        """Typical numbers of the long factor beside a short one, and of that."""
+        """Typical sizes of numbers in the long factor and in a short one that it fits."""
         size = float(short.mean())
         return (1 / self.pow2_scale / len(short) / size if size > 0 else 1.0), size
 
     def fill_zeros(self, short: Float64) -> Float64:
-        """Replace small numbers of a short factor: multiplicative updates would leave zeros as they are."""
+        """Raise small numbers of a short factor above zero, since multiplicative updates cannot leave zero."""
         return self.round_to_type(np.maximum(short, FILL * short.mean(axis=1)[:, None]))
 
     def without_floor(self, short: Float64) -> Float64:
-        """A short factor with zeros where multiplicative updates would have reached them."""
+        """A short factor with zeros where multiplicative updates stopped at their floor."""
         if self.parameters.solver != "mu":
             return short
         floor = 2 * float(np.finfo(self.view.dtype).eps) * self.scales(short)[1]
         return np.where(short > floor, short, 0.0)
 
     def factor(self, folder: Any, index: int) -> ScratchMatrix:
-        """The long factor after so many iterations."""
+        """Scratch matrix of the long factor after ``index`` iterations."""
         return self._scratch(folder / f"factor-{index:03d}.bin")
 
     def compressed_factor(self, folder: Any, index: int) -> ScratchMatrix:
-        """The long factor after so many sweeps over a compressed matrix."""
+        """Scratch matrix of the long factor of sweep ``index`` over a compressed matrix."""
         return self._scratch(folder / f"compressed-{index:03d}.bin")
 
     def _scratch(self, path: Any) -> ScratchMatrix:
@@ -194,7 +198,10 @@ Solvers = tuple[RowSolver, RowSolver]
 
 
 def linear_model(model: Model, factors: Factors, *, share: float = 1.0) -> dict[str, Float64]:
-    """What the long factor is solved by besides its products with the data."""
+    """Arrays from which the long factor is solved, besides its products with the data.
+
+    They are ``right`` (short, k), ``gram`` (k, k), ``linear`` (k,) and ``diagonal`` (k,).
+    """
     long, short = model.penalties(share)
     gram, k = factors.short @ factors.short.T, len(factors.short)
     mine = factors.sizes or Sizes(np.zeros(k), np.zeros(k))
@@ -204,23 +211,23 @@ def linear_model(model: Model, factors: Factors, *, share: float = 1.0) -> dict[
 
 @dataclass(slots=True)
 class ShortUpdate:
-    """The short factor solved, and what follows."""
+    """A new short factor, and the errors and gradient that follow from it."""
 
     short: Float64
     squares: float
-    """By which ``|X - L S|^2`` with the new factor differs from ``|X|^2``."""
+    """``|X - L S|^2 - |X|^2`` with the new factor."""
 
     change: float
-    """By which ``squares`` differs from that with the old factor."""
+    """``squares`` minus its value with the old factor."""
 
     slope: Float64
-    """(k,) squares of the projected gradient."""
+    """(k,) sums of squares of the projected gradient."""
 
 
 def improve_short(
     model: Model, factors: Factors, state: State, product: Float64, solver: RowSolver, *, share: float = 1.0
 ) -> ShortUpdate:
-    """Solve the short factor from ``product`` (k, short), that of the long one with the data."""
+    """Solve the short factor from ``product`` (k, short), the product of the long factor with the data."""
     long, short = model.penalties(share)
     sizes = sizes_of(state)
     linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes)
@@ -236,9 +243,10 @@ def improve_short(
 
 
 def improve_short_rows(model: Model, factors: Factors, state: State, solver: RowSolver) -> ShortUpdate:
-    """The same from a product that lies by places, (short, k), solved in the working type, some at a time.
+    """Solve the short factor of a sparse matrix, whose sums hold a transposed product (short, k).
 
-    A sparse matrix may have so few numbers that this takes longer than multiplying them.
+    It is solved in the working type, a block of columns at a time: with few stored numbers, solving may take
+    longer than the products.
     """
     long, short = model.penalties()
     gram, dtype, places = state["gram"], model.view.dtype, factors.short.shape[1]
@@ -262,22 +270,22 @@ def improve_short_rows(model: Model, factors: Factors, state: State, solver: Row
 
 @dataclass(slots=True)
 class Frobenius:
-    """``|X - L S|^2 / 2`` plus penalties falls."""
+    """Iterations that lower ``|X - L S|^2 / 2`` plus penalties."""
 
     model: Model
     layout: Strategy
     factors: Factors
     total: float = 0.0
-    """``|X|^2``; 0 until a pass has taken it."""
+    """``|X|^2``; 0 until a pass has computed it."""
 
     error: float = np.inf
     slope: Float64 | None = None
     index: int = 0
     sums: tuple[Float64, Float64] | None = None
-    """``L' L`` (k, k) and ``L' X`` (k, short) of the long factor."""
+    """``L' L`` (k, k) and ``L' X`` (k, short), with L the long factor."""
 
     def step(self, run: Run) -> StepError:
-        """See the protocol."""
+        """Improve both factors in one read; the error refers to the new factors."""
         model, factors = self.model, self.factors
         solve_long, solve_short = model.solvers(scales=model.scales(factors.short))
         after, close = model.factor(run.scratch, self.index + 1), self._is_close()
@@ -298,12 +306,12 @@ class Frobenius:
             if self.layout.fullest:  # the difference of two sums in float64
                 residual = max(residual, float(np.finfo(np.float64).eps) * self.total)
             return self._step_error(residual + update.change, stationarity)
-        # What is below rounding of the difference is not known to be nothing: the next pass forms it.
+        # An error below rounding of the difference need not be zero: the next pass computes it explicitly.
         least = float(np.finfo(model.view.dtype).eps) * self.total
         return self._step_error(max(self.total + update.squares, least), stationarity)
 
     def _sum(self, run: Run, after: ScratchMatrix, solver: RowSolver, *, close: bool) -> State:
-        """Improve the long factor, and add up what the short one is solved from."""
+        """Improve the long factor into ``after``, and sum up the arrays that the short one is solved from."""
         model, factors, name = self.model, self.factors, f"iteration-{run.passes + 1:02d}"
         constants = save_once(run.part(name, "constants.part"), linear_model(model, factors))
         iteration = NmfIteration(constants, factors.long, after, solver, residual=close)
@@ -313,15 +321,17 @@ class Frobenius:
         return run.pass_over_data(name, fold)
 
     def _is_close(self) -> bool:
-        """Whether squares that are left are formed: of a sparse matrix in float64, which gains nothing
-        where that is the working type."""
+        """True if the error is small enough that squares of the residual are summed explicitly.
+
+        For a sparse matrix these are a difference in float64, which is no gain if that is the working type.
+        """
         dtype = self.model.view.dtype
         if self.layout.fullest and dtype == np.float64:
             return False
         return bool(self.error**2 < DIFFERENCE * float(np.finfo(dtype).eps))
 
     def _stationarity(self, gradient: Float64) -> float:
-        """Norm of the projected gradient where each component of the other factor has unit norm, over |X|."""
+        """Norm of the projected gradient over ``|X|``, with components of the other factor at unit norm."""
         sizes = self.factors.sizes
         if self.slope is None or sizes is None or not self.total > 0:
             return float("nan")
@@ -342,7 +352,7 @@ class Frobenius:
 
 @dataclass(slots=True)
 class KullbackLeibler:
-    """``sum x log(x / y) - x + y``, y = L S, plus penalties falls."""
+    """Iterations that lower ``sum x log(x / y) - x + y``, y = L S, plus penalties."""
 
     model: Model
     layout: Strategy
@@ -354,7 +364,7 @@ class KullbackLeibler:
     index: int = 0
 
     def step(self, run: Run) -> StepError:
-        """See the protocol."""
+        """Improve both factors in one read; the error is from before the update of the short factor."""
         model, factors, name = self.model, self.factors, f"iteration-{run.passes + 1:02d}"
         view, scale = model.view, np.full(1, model.scales(factors.short)[0])
         arrays = {**linear_model(model, factors), "scale": scale}
@@ -389,7 +399,7 @@ class KullbackLeibler:
 
 
 def sizes_of(state: State) -> Sizes:
-    """Sizes of a long factor, from the sums of a sweep."""
+    """Sizes of the long factor, from the sums of a sweep."""
     return Sizes(state["sums"], np.diag(state["gram"]))
 
 

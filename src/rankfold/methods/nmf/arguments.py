@@ -23,7 +23,7 @@ Bound = float | str
 
 @dataclass(frozen=True, slots=True)
 class NmfArguments:
-    """See ``rankfold.nmf``."""
+    """Arguments of ``rankfold.nmf``."""
 
     rank: Annotated[int, Argument("number of components", least=1)]
     weights: Annotated[

@@ -1,8 +1,9 @@
-"""Iterations of least squares on a small sparse matrix: it is read once, and stays in both orders.
+"""Iterations of least squares on a small sparse matrix, which is read once and kept in memory in both orders.
 
-What an iteration over stored numbers costs beside its products, reading and scattering, is as much as those.
-In memory the long factor gathers rows of the short one by lines, and the short one rows of the long one
-across them. The process that leads does it all, and a run that was killed begins again.
+In an iteration over stored numbers, reading and scattering cost as much as the products. In memory, products
+for the long factor gather rows of the short one along lines of the matrix, and products for the short factor
+gather rows of the long one across lines. The main process does all the work, and a run that was killed
+starts over.
 """
 
 from __future__ import annotations
@@ -36,19 +37,21 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 SMALL_BYTES = 2**28
-"""Memory up to which a matrix stays, with both factors and its reading: above it threads share passes."""
+"""Most memory of a matrix kept in memory, with both factors and reading; larger ones use threaded passes."""
 
 
 def stays(layout: Strategy, parameters: FactorRequest) -> bool:
-    """Whether a matrix is read once: one of few stored numbers, by least squares."""
+    """True if a matrix is kept in memory: sparse and small, and factorized by least squares."""
     if not layout.fullest or parameters.loss != "frobenius":
         return False
     return memory_bytes(layout, parameters.rank) <= SMALL_BYTES
 
 
 def memory_bytes(layout: Strategy, rank: int) -> int:
-    """The matrix as it is read, with copies if numbers of one place are added up, or in both orders; rows of
-    both factors."""
+    """Bytes of a matrix kept in memory and of the rows of both factors.
+
+    The matrix takes the larger of two sizes: while it is read, with copies to sum up duplicates, and in both
+    orders."""
     view, panels = layout.view, layout.sparse_panels(1)
     item, index, stored = view.dtype.itemsize, panels.index.itemsize, compressed(view.source)
     reading = layout.numbers * (panels.number_bytes + item + 2 * index)
@@ -59,7 +62,7 @@ def memory_bytes(layout: Strategy, rank: int) -> int:
 
 
 def whole_read(layout: Strategy, rank: int, iterations: int) -> Pass:
-    """The one read, with the work of iterations."""
+    """Pass of the single read, which includes the work of all iterations."""
     flops = 4.0 * layout.numbers * rank * iterations
     sizes = (memory_bytes(layout, rank), 1, 1)
     return Pass("whole", "matrix", layout.read_bytes, 0, flops, *sizes, numbers=layout.numbers)
@@ -67,26 +70,26 @@ def whole_read(layout: Strategy, rank: int, iterations: int) -> Pass:
 
 @dataclass(frozen=True, slots=True)
 class InMemory:
-    """A matrix and its long factor."""
+    """A sparse matrix in both orders, and its long factor."""
 
     lines: Csr
     """(long, short) in the working type."""
 
     across: Csr
-    """(short, long) of the same numbers."""
+    """(short, long), its transpose."""
 
     factor: Array
-    """(long, k)."""
+    """(long, k) long factor."""
 
 
 @dataclass(slots=True)
 class FrobeniusInMemory(Frobenius):
-    """The same iterations."""
+    """Iterations of ``Frobenius`` on a matrix kept in memory."""
 
     kept: InMemory | None = None
 
     def _sum(self, run: Run, after: ScratchMatrix, solver: RowSolver, *, close: bool) -> State:
-        """See ``Frobenius``."""
+        """Improve the long factor in memory and write it to ``after``; returns the sums of a pass."""
         state: State = {"bad": no_bad(), "negative": no_bad(), "squares": np.zeros(1)}
         if self.kept is None:
             self.kept = self._read(run, state, after, solver)
@@ -111,7 +114,7 @@ class FrobeniusInMemory(Frobenius):
         return state
 
     def _read(self, run: Run, state: State, after: ScratchMatrix, solver: RowSolver) -> InMemory:
-        """The matrix, checked, with its squares in ``state``, and the long factor if there is one."""
+        """Read and check the matrix, add its squares to ``state``; long factor of zeros if there is none."""
         view, before = self.model.view, self.factors.long
         run.passes += 1
         panels, iteration = self.layout.sparse_panels(1), NmfIteration(NOWHERE, before, after, solver)
@@ -124,7 +127,7 @@ class FrobeniusInMemory(Frobenius):
 
 
 def squares_left(kept: InMemory, panels: Cut, system: dict[str, Float64], gram: Float64) -> Float64:
-    """Sum of squares of what the model leaves, panel by panel: see ``passes.sparse``."""
+    """(1,) sum of squares of the residual, panel by panel: see ``passes.sparse``."""
     lines, right = kept.lines, np.ascontiguousarray(system["right"], np.float64)
     squares = (gram * system["gram"]).sum()
     for start, stop in pairwise(panels.panels):

@@ -1,8 +1,8 @@
 """Nonnegative matrix factorization in a few reads: solved on a compressed copy first, then on the matrix.
 
-One fused pass finds columns that hold nearly all of the matrix and leaves them on scratch. Descent there
-costs no reads. What it finds is polished by iterations over the matrix itself, each of which reads it once,
-until the error falls no more.
+One fused pass finds columns that capture nearly all of the matrix and leaves them on scratch. Descent on
+these costs no reads. The result is refined by iterations over the matrix itself, each of which reads it once,
+until the error stops falling.
 """
 
 from __future__ import annotations
@@ -77,36 +77,36 @@ from rankfold.pipeline.storage.scratch import NOWHERE
 Float64 = npt.NDArray[np.float64]
 
 LEAST_DIRECTIONS = 64
-"""Of the compressed matrix; two for each component if that is more."""
+"""Least number of columns of the compressed matrix; two for each component if that is more."""
 
 LIKELY_ITERATIONS = {"mu": 20}
-"""Reads that the tolerance usually takes, by solver; three for the others."""
+"""Reads that usually reach the tolerance, by solver; three for the others."""
 
 LIKELY_COMPRESSED_ITERATIONS = 15
-"""Iterations on the compressed matrix that are usual."""
+"""Usual number of iterations on the compressed matrix."""
 
 
 SUMS = ("W_gram", "W_product")
-"""``W' W`` and ``W' X``, which a result keeps that is to grow."""
+"""``W' W`` and ``W' X``, stored in results that are to grow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nonnegative:
-    """A matrix and the parameters of its factors, as ``execution`` takes them."""
+    """Task of a nonnegative factorization: a matrix and the parameters of its factors."""
 
     source: Source
     parameters: FactorRequest
-    """Without a choice left open."""
+    """Parameters with every open choice resolved."""
 
     custom: Float64 | None = None
-    """(k, short) the factor of the short side to start from, as a CPU sweeps the matrix."""
+    """(k, short) starting factor of the short side, for the orientation in which a CPU sweeps the matrix."""
 
     both: CustomStart | None = None
     """Both factors to start from."""
 
     @classmethod
     def of(cls, source: Source, parameters: FactorRequest, custom: CustomStart | None = None) -> Nonnegative:
-        """Check that it can be done."""
+        """Check arguments and make the task; raises ``InputError``."""
         parameters.check()
         parameters = parameters.resolve()
         if parameters.init == "custom" and custom is None:
@@ -118,11 +118,11 @@ class Nonnegative:
         return cls(source, parameters, short, custom)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Parameters and a hash of the start."""
         return {**self.parameters.as_dict(), "start": digest(self.custom)}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """W (m, k) and H (k, n)."""
         layout, rank, (rows, columns) = self._layout("cpu"), self.parameters.rank, self.source.shape
         by_rows, long = layout.view.orientation is Orientation.ROWS, layout.view.long
         chunks = count(long, min(layout.out_chunk, long))
@@ -133,7 +133,7 @@ class Nonnegative:
         return choose_strategy(compression_of(self.parameters, self.source), self.source, device)
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the compressing passes and the iterations."""
         layout, parameters = self._layout(budget.device), self.parameters
         model = Model(parameters, layout.view, 1.0)
         factor, item = model.factor(NOWHERE, 0).nbytes, layout.view.dtype.itemsize
@@ -157,7 +157,7 @@ class Nonnegative:
             lambda: self._way_out(layout, budget),
             lambda: self._smaller(budget),
         )
-        # Iterations differ in name alone, and one stood for all of them while memory was shared out.
+        # Iterations differ in name only: a single one was planned to fit memory, and is repeated here.
         matrix = [sweep for sweep in plan.passes if sweep.over == "matrix"]
         compressing, iterations = matrix[:-1], matrix[-1:]
         likely = LIKELY_ITERATIONS.get(parameters.solver, 3)
@@ -182,11 +182,11 @@ class Nonnegative:
         return dataclasses.replace(self, parameters=dataclasses.replace(self.parameters, **changes))
 
     def _with_small_chunks(self) -> Self:
-        """The same task of a store with small chunks."""
+        """The same task for a store with small chunks."""
         return dataclasses.replace(self, source=ShapeOnly.plain(self.source.shape, self.source.dtype))
 
     def _smaller(self, budget: Budget) -> str:
-        """A rank that fits, where no factors are given of the one asked for."""
+        """Suggest a rank that fits, unless the caller gives starting factors, which fix the rank."""
         if self.custom is not None:
             return ""
         device = budget.device
@@ -199,7 +199,7 @@ class Nonnegative:
         return layout.cut
 
     def _way_out(self, layout: Strategy, budget: Budget) -> str:
-        """What else would fit, from ", or" on."""
+        """Text that suggests what else would fit, beginning with ", or"."""
         cut = self._cut(layout)
         if cut.panel_rows <= 2 * cut.grain_rows:
             return ""
@@ -207,7 +207,7 @@ class Nonnegative:
         return cut_store(what, self._with_small_chunks()._planned(budget.device), budget)
 
     def _sweeps(self, layout: Strategy, model: Model) -> PanelSweeps:
-        """The pass that compresses, sweeps over scratch to find directions by, one iteration, the rest."""
+        """Sweeps to fit memory for: the compressing pass, one iteration, and sweeps over scratch."""
         short, rank = layout.view.short, self.parameters.rank
         first = (
             sweeps_of(compression_of(self.parameters, self.source), layout)
@@ -219,7 +219,7 @@ class Nonnegative:
         def sweeps(slots: int) -> list[Pass]:
             before = [] if first is None else first.sweeps_of(slots)
             each = self._iteration(layout, model, slots)
-            # Factors of the short side, as they are and as they were, and what they are solved from.
+            # Short factors, new and old, and the sums from which they are solved.
             each = dataclasses.replace(each, resident_bytes=4 * 8 * short * rank)
             if stays(layout, self.parameters):
                 iterations = min(self.parameters.passes, LIKELY_ITERATIONS.get(self.parameters.solver, 3))
@@ -230,7 +230,7 @@ class Nonnegative:
         return PanelSweeps(sweeps, layout.cut, driver, sums)
 
     def _sweeps_beside(self, layout: Strategy, model: Model) -> list[Pass]:
-        """Those over scratch: of the compressed matrix, and the one that writes the long factor."""
+        """Sweeps over scratch: the one that writes the long factor, then one over the compressed matrix."""
         folds: list[Any] = [_writing(layout, model)]
         y = layout.y(NOWHERE, 1, layout.width)
         if self.parameters.init == "compressed":
@@ -242,13 +242,13 @@ class Nonnegative:
         return [dataclasses.replace(sweep, resident_bytes=beside) for sweep in sweeps]
 
     def _likely_beside(self, layout: Strategy, model: Model) -> list[Pass]:
-        """Iterations on the compressed matrix, as one sweep over scratch: for the time that they take."""
+        """Iterations on the compressed matrix, as one sweep over scratch, to estimate their time."""
         y, rank = layout.y(NOWHERE, 1, layout.width), self.parameters.rank
         count = LIKELY_COMPRESSED_ITERATIONS
         if self.parameters.init != "compressed":
             return []
         flops = 2.0 * count * y.rows * rank * (2 * y.columns + (SWEEPS + 1) * rank)
-        if y.rows * y.columns * 8 <= SMALL_BYTES:  # they are made in memory, by one thread
+        if y.rows * y.columns * 8 <= SMALL_BYTES:  # they run in memory, on one thread
             return [
                 Pass("compressed-all", "scratch", y.nbytes, 0, flops, segment_bytes=0, tasks=0, streams=1)
             ]
@@ -258,7 +258,7 @@ class Nonnegative:
         return [dataclasses.replace(one, tasks=count * one.tasks)]
 
     def _iteration(self, layout: Strategy, model: Model, slots: int) -> Pass:
-        """The sweep that iterates over the matrix."""
+        """Sweep of one iteration over the matrix."""
         flops = (
             (4.0 if self.parameters.loss == "frobenius" else 14.0) * layout.numbers * model.parameters.rank
         )
@@ -266,7 +266,7 @@ class Nonnegative:
         return numbers_of("iteration", fold, layout.read_bytes, factor, flops)
 
     def _fold(self, layout: Strategy, model: Model, slots: int) -> DeclaredFold:
-        """The one that iterates over the matrix, in its largest form."""
+        """Fold of one iteration over the matrix, with its largest memory."""
         before, after = model.factor(NOWHERE, 0), model.factor(NOWHERE, 1)
         panels, seconds = layout.panels(slots), layout.row_seconds(4 * self.parameters.rank)
         if self.parameters.loss != "frobenius":
@@ -277,7 +277,7 @@ class Nonnegative:
         return nonnegative_pass(layout, panels, iteration, seconds, first_pass=True)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Find a start, iterate, and write the factors; returns the facts of the result."""
         with one_blas_thread():
             layout = self._layout(run.device)
             start, model = self._begin(run, layout)
@@ -301,7 +301,7 @@ class Nonnegative:
             if init == "compressed":
                 return factorize_compressed(compressed, run, model), model
             short = singular_short(compressed, run, layout, model)
-        # From factors that a caller gives little may be left: it is formed at once.
+        # Starting factors of a caller may leave a small residual: it is computed explicitly at once.
         if self.both is not None:
             return FactorStart(Factors(model.round_to_type(short)), error=0.0), model
         return FactorStart(Factors(model.round_to_type(replace_zero_components(short, model)))), model
@@ -332,7 +332,7 @@ class Nonnegative:
         return kind(model, layout, factors, start.total, start.error)
 
     def _stop_reason(self, history: list[StepError], seconds: float) -> str:
-        """Why iterations end, or nothing. Each counts as a pass, where the matrix stays in memory too."""
+        """Reason to stop, or an empty text. Each iteration counts as a pass, even on a matrix in memory."""
         parameters, last = self.parameters, history[-1]
         if last.cost == 0:
             return "exact"
@@ -385,14 +385,14 @@ class Nonnegative:
 
 @dataclass(frozen=True, slots=True)
 class NmfFit:
-    """Factors and how they were reached."""
+    """Factors and the history of the iterations that led to them."""
 
     factors: Factors
     history: list[StepError]
-    """After each pass over the matrix that was an iteration."""
+    """Errors after each iteration over the matrix."""
 
     compressed_iterations: int
-    """Iterations on the compressed matrix."""
+    """Number of iterations on the compressed matrix."""
 
     stop_reason: str
     """``"exact"``, ``"grad_tol"``, ``"tol"``, ``"passes"`` or ``"time_limit"``."""
@@ -405,9 +405,9 @@ class NmfFit:
 
 
 def compression_of(parameters: FactorRequest, source: Source) -> Request:
-    """The pass that compresses the matrix: what it misses takes reads to find, so its block is wide.
+    """Request of the pass that compresses the matrix; its block is wide, since what it misses costs reads.
 
-    Of more components than the matrix has rows or columns all directions are found.
+    If the rank exceeds the number of rows or columns, all directions are found.
     """
     rank, seed = min(parameters.rank, *source.shape), parameters.seed
     more = max(rank, LEAST_DIRECTIONS - rank)
@@ -420,7 +420,10 @@ def fall(history: list[StepError]) -> float:
 
 
 def _gauge(model: Model, factors: Factors) -> Float64:
-    """What components of the short factor are multiplied by: the one that is not penalized has unit norms."""
+    """Scales (k,) of components of the short factor, which give the factor without penalty unit norms.
+
+    Ones if both or neither are penalized, or under constraints.
+    """
     long, short = model.penalties()
     if bool(long) == bool(short) or model.parameters.has_constraints:
         return np.ones(model.parameters.rank)
@@ -440,7 +443,7 @@ def _writing(layout: Strategy, model: Model) -> WriteRows:
 
 
 def _driver_bytes(layout: Strategy, model: Model) -> int:
-    """Memory of solving the short factor, and of iterating in memory."""
+    """Memory of solving the short factor, of reading a sample, and of iterating in memory."""
     rank, view, width = model.parameters.rank, layout.view, layout.width * bool(model.parameters.compressing)
     rows = 0
     if model.parameters.init == "compressed":

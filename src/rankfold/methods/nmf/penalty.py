@@ -1,19 +1,19 @@
-"""Penalties of nonnegative factors, in a gauge where they mean something.
+"""Penalties of nonnegative factors, in a normalization where they are meaningful.
 
-A factor may be made smaller and the other larger without changing their product. Where both are penalized
-that settles their sizes, and the penalties are scikit-learn's. A penalty on one alone would make it vanish;
-it is taken where each component of the other has unit norm. With a_j and b_j the components of the
-penalized factor and of the other:
+One factor can be made smaller and the other larger without changing their product. If both are penalized,
+the penalties fix their sizes, and they are scikit-learn's. A penalty on one factor alone would shrink it to
+zero; it is therefore evaluated with each component of the other factor scaled to unit norm. With a_j and b_j
+the components of the penalized factor and of the other:
 
     l1 sum_j |a_j|_1 |b_j|_2 + l2/2 sum_j |a_j|^2 |b_j|^2
 
-Given the others this is again linear plus quadratic in a. In b it is so too, but for |b_j|_2, which
-|b_j|^2 / (2 c) + c / 2 with c = |b_j| as it was bounds from above: updates still never raise the objective.
+For fixed b this is again linear plus quadratic in a. In b only |b_j|_2 is not. It is bounded from above by
+|b_j|^2 / (2 c) + c / 2, with c the current |b_j|: updates still never raise the objective.
 
 References
 ----------
-Hunter, Lange, A tutorial on MM algorithms, The American Statistician 58(1), 2004: why a bound that touches
-the objective and is minimized in its place never raises it.
+Hunter, Lange, A tutorial on MM algorithms, The American Statistician 58(1), 2004: why minimizing a bound that
+touches the objective never raises the objective.
 """
 
 from __future__ import annotations
@@ -35,34 +35,38 @@ class Penalty:
 
     @classmethod
     def of(cls, alpha: float, l1_ratio: float, count: int) -> Penalty:
-        """As scikit-learn weighs a factor whose other side has ``count`` rows or columns."""
+        """Penalty as in scikit-learn, for a factor whose other side has ``count`` rows or columns."""
         return cls(alpha * l1_ratio * count, alpha * (1 - l1_ratio) * count)
 
     def __bool__(self) -> bool:
         return self.l1 > 0 or self.l2 > 0
 
     def scale(self, share: float) -> Penalty:
-        """The penalty of a share of the rows."""
+        """The penalty for a share of the rows."""
         return Penalty(self.l1 * share, self.l2 * share)
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of the components of a factor: what penalties take."""
+    """Sums and sums of squares, each (k,), of the components of a factor; penalties follow from them."""
 
     sums: Float64
     squares: Float64
 
     @classmethod
     def of(cls, columns: npt.NDArray[np.floating]) -> Sizes:
-        """Sizes of a factor whose components are columns."""
+        """Sizes of a factor (r, k) whose components are columns."""
         return cls(
             columns.sum(axis=0, dtype=np.float64), np.einsum("ij,ij->j", columns, columns, dtype=float)
         )
 
 
 def weights(own: Penalty, other: Penalty, mine: Sizes, theirs: Sizes) -> tuple[Float64, Float64]:
-    """What a solver takes from the products with the data, and adds to the Gram matrix's diagonal, (k,)."""
+    """Terms of the penalties in the normal equations of a factor, ``linear`` (k,) and ``diagonal`` (k,).
+
+    A solver subtracts the first from products with the data, and adds the second to the diagonal of the Gram
+    matrix. ``own`` and ``mine`` are of the factor to solve, ``other`` and ``theirs`` of the other factor.
+    """
     k = len(mine.sums)
     if bool(own) == bool(other):
         return np.full(k, own.l1), np.full(k, own.l2)
@@ -74,7 +78,7 @@ def weights(own: Penalty, other: Penalty, mine: Sizes, theirs: Sizes) -> tuple[F
 
 
 def cheapest(first: Penalty, second: Penalty, one: Sizes, two: Sizes) -> Float64:
-    """What components of the second factor are multiplied by, and of the first divided, to cost the least."""
+    """Scales (k,) of least penalty: multiply components of the second factor, divide those of the first."""
     if not (first and second):
         return np.ones(len(one.sums))
     alive = (one.squares > 0) & (two.squares > 0)
@@ -89,7 +93,7 @@ def cheapest(first: Penalty, second: Penalty, one: Sizes, two: Sizes) -> Float64
 
 
 def penalty(first: Penalty, second: Penalty, one: Sizes, two: Sizes) -> float:
-    """Its value for two factors."""
+    """Value of the penalty for two factors."""
     if bool(first) == bool(second):
         value = first.l1 * one.sums.sum() + first.l2 / 2 * one.squares.sum()
         return float(value + second.l1 * two.sums.sum() + second.l2 / 2 * two.squares.sum())

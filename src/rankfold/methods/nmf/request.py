@@ -1,6 +1,6 @@
-"""Parameters of nonnegative factors, checked before anything is read.
+"""Parameters of a nonnegative factorization, checked before anything is read.
 
-Factors that a caller gives to start from: arrays, or an earlier result.
+Also starting factors from the caller: arrays, or an earlier result.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.text import suggest_name
 
 DEFAULT_PASSES = {"hals": 8, "bpp": 8, "admm": 8, "mu": 50}
-"""Most reads by solver: multiplicative updates are slow."""
+"""Default of the most reads, by solver: multiplicative updates converge slowly."""
 
 COMPRESSING = {"compressed": 1, "nndsvd": 1}
-"""Passes that a start takes before the first iteration."""
+"""Passes before the first iteration, by start."""
 
 Constraint = str | float
 """``"nonnegative"``, ``"simplex"``, or the largest number allowed."""
@@ -52,13 +52,13 @@ class FactorRequest:
     """Seconds after which no pass begins; 0 for no limit."""
 
     passes: int = 0
-    """Most reads; 0 for what is usual for the solver."""
+    """Most reads; 0 for the default of the solver."""
 
     seed: int = 0
 
     @classmethod
     def of(cls, **arguments: Any) -> FactorRequest:
-        """A request from arguments of a caller, each checked by itself unless it may be a word too."""
+        """Make a request from arguments of a caller; those that may be a word or a number are converted."""
         unknown = set(arguments) - {each.name for each in dataclasses.fields(cls)}
         if unknown:
             raise InputError(f"nmf has no parameter {', '.join(sorted(unknown))}")
@@ -73,7 +73,7 @@ class FactorRequest:
 
     @property
     def has_constraints(self) -> bool:
-        """Whether more than signs is asked of a factor."""
+        """True if a factor has a constraint besides nonnegativity."""
         return (self.constraint_w, self.constraint_h) != ("nonnegative", "nonnegative")
 
     @property
@@ -82,7 +82,7 @@ class FactorRequest:
         return COMPRESSING.get(self.init, 0)
 
     def resolve(self) -> FactorRequest:
-        """With every choice that was left open made, by the other choices alone."""
+        """Resolve every ``auto`` and default, from the other parameters alone."""
         solver, init = self.solver, self.init
         if solver == "auto":
             solver = "mu" if self.loss != "frobenius" else "admm" if self.has_constraints else "hals"
@@ -92,7 +92,7 @@ class FactorRequest:
         )
 
     def check(self) -> None:
-        """Raise ``InputError`` for what cannot be done."""
+        """Raise ``InputError`` for parameters that are invalid, alone or together."""
         if self.init not in INITS:
             raise InputError(
                 f"init {self.init!r} is not known"
@@ -131,7 +131,7 @@ class FactorRequest:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Dictionary for the facts of a result, which identifies a request."""
         fields = dataclasses.asdict(self)
         # Results know these by the names of their first version.
         fields["gradient"], fields["seconds"] = fields.pop("grad_tol"), fields.pop("time_limit")
@@ -146,14 +146,14 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class CustomStart:
-    """W (m, k) and H (k, n), as they lie; only the one of the short side is ever read."""
+    """Starting factors W (m, k) and H (k, n), not converted; only the one of the short side is ever read."""
 
     w: Any
     h: Any
 
     @classmethod
     def of(cls, start: object) -> CustomStart:
-        """From a pair of arrays, a result of nmf, or the path of one."""
+        """Open a start from a pair of arrays, a result of nmf, or the path of one."""
         if isinstance(start, (str, Path)):
             start = Result(start)
         if isinstance(start, Result):
@@ -167,7 +167,7 @@ class CustomStart:
         return cls(*(factor if hasattr(factor, "shape") else _array(factor) for factor in start))
 
     def short(self, shape: tuple[int, int], rank: int, *, by_rows: bool) -> Float64:
-        """(k, short) what the first pass solves the long factor from."""
+        """(k, short) checked short factor, from which the first pass solves the long one."""
         rows, columns = shape
         for name, factor, target in (("W", self.w, (rows, rank)), ("H", self.h, (rank, columns))):
             require_real("factors to start from", factor.dtype)
@@ -190,7 +190,7 @@ def _array(factor: object) -> Any:
 
 
 def digest(short: Float64 | None) -> str:
-    """Hash that tells one start from another."""
+    """Hash that identifies a start; empty for None."""
     if short is None:
         return ""
     return hashlib.blake2b(np.ascontiguousarray(short).data, digest_size=16).hexdigest()

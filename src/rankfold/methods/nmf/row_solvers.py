@@ -1,6 +1,6 @@
-"""How rows of one factor are improved when the other stands: by descent, pivoting, splitting, or ratios.
+"""Solvers that improve rows of one factor while the other is fixed: descent, pivoting, ADMM, or ratios.
 
-Rows w minimize w G w'/2 - (b - l) w' over those allowed, with l what a penalty of first order takes away.
+Rows w minimize w G w'/2 - (b - l) w' over the allowed rows, where l is the linear term of a penalty.
 """
 
 from __future__ import annotations
@@ -20,32 +20,35 @@ from rankfold.pipeline.engine.device import Kernel
 Array = npt.NDArray[Any]
 
 FIRST_SWEEPS = 50
-"""From rows of zeros: by then less than a thousandth of what can be gained is left."""
+"""Sweeps from rows of zeros, which leave less than a thousandth of the possible gain."""
 
 FILL = 1e-3
-"""What stands for a zero, of a typical number, where multiplicative updates start: zero would stay."""
+"""Share of a typical number that replaces zeros before multiplicative updates, which cannot leave zero."""
 
 SLACK = 1e3
-"""Multiple of the least number of multiplicative updates up to which one counts as zero."""
+"""Numbers up to this multiple of the floor of multiplicative updates count as zero."""
 
 
 def limits_of(bound: str | float) -> tuple[float, bool]:
-    """Upper bound of the numbers in a row under a constraint, and whether they sum to one."""
+    """Upper bound of the numbers in a row under a constraint, and True if they sum to one."""
     return (np.inf, bound == "simplex") if isinstance(bound, str) else (float(bound), False)
 
 
 class RowSolver(Protocol):
-    """A way to improve rows of one factor while the other stands."""
+    """Improves rows of one factor while the other is fixed."""
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """All that it calls."""
+        """All kernels that it calls."""
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """Improve ``w`` (r, k) in place; ``b`` (r, k) may be spoilt; ``fresh`` rows are zero so far."""
+        """Improve rows ``w`` (r, k) in place; ``b`` (r, k) may be overwritten.
+
+        ``gram`` (k, k), ``linear`` (k,): see the module. ``fresh`` rows are zero before the call.
+        """
 
     def clear_floor(self, w: Array) -> Array:
-        """Rows with what the solver cannot bring to zero as zero."""
+        """Return rows with zeros where the solver can only come close to zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +60,13 @@ class Descent:
     kernels = (descend_rows,)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """See the protocol."""
+        """Run sweeps of coordinate descent."""
         b -= linear
         _clear_useless(gram, linear, w)
         descend_rows(gram, b, w=w, sweeps=FIRST_SWEEPS if fresh else self.sweeps)
 
     def clear_floor(self, w: Array) -> Array:
-        """See the protocol."""
+        """Return ``w``: descent reaches zeros."""
         return w
 
 
@@ -77,20 +80,20 @@ class Pivoting:
     kernels = (solve_rows,)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """See the protocol."""
+        """Solve rows exactly."""
         wide = w.astype(np.float64)
         right = (b - linear).astype(np.float64)
         solve_rows(gram.astype(np.float64), right, w=wide, upper=self.upper, simplex=self.simplex)
         w[...] = wide
 
     def clear_floor(self, w: Array) -> Array:
-        """See the protocol."""
+        """Return ``w``: pivoting reaches zeros."""
         return w
 
 
 @dataclass(frozen=True, slots=True)
 class Multiplicative:
-    """Multiplicative updates, kept from zero, which they would not leave; rows start from descent."""
+    """Multiplicative updates with a floor above zero, since they cannot leave zero; rows start by descent."""
 
     sweeps: int
     scale: float
@@ -99,7 +102,7 @@ class Multiplicative:
     kernels = (descend_rows, multiply_rows)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """See the protocol."""
+        """Run multiplicative updates; ``fresh`` rows are solved by descent and filled instead."""
         if fresh:
             descend_rows(gram, b - linear, w=w, sweeps=FIRST_SWEEPS)
             np.maximum(w, FILL * self.scale, out=w)
@@ -107,7 +110,7 @@ class Multiplicative:
             multiply_rows(gram, b, w=w, linear=linear, floor=self._floor(w), sweeps=self.sweeps)
 
     def clear_floor(self, w: Array) -> Array:
-        """See the protocol. What typical numbers were has changed since rows were kept from zero."""
+        """Return rows with 0 near the floor, up to a wide margin: typical sizes have changed since."""
         return np.where(w > SLACK * self._floor(w), w, w.dtype.type(0))
 
     def _floor(self, w: Array) -> float:
@@ -116,7 +119,7 @@ class Multiplicative:
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """ADMM, for rows with an upper bound or with sum one."""
+    """ADMM, for rows with an upper bound or a sum of one."""
 
     sweeps: int
     upper: float = np.inf
@@ -125,7 +128,7 @@ class Splitting:
     kernels = (split_rows,)
 
     def improve(self, gram: Array, b: Array, linear: Array, w: Array, *, fresh: bool) -> None:
-        """See the protocol."""
+        """Run iterations of ADMM."""
         b -= linear
         if not self.simplex:
             _clear_useless(gram, linear, w)
@@ -133,12 +136,12 @@ class Splitting:
         split_rows(gram, b, w=w, sweeps=sweeps, upper=self.upper, simplex=self.simplex)
 
     def clear_floor(self, w: Array) -> Array:
-        """See the protocol."""
+        """Return ``w``: ADMM reaches zeros."""
         return w
 
 
 def _clear_useless(gram: Array, linear: Array, w: Array) -> None:
-    """Components that cost and gain nothing are best at zero, and solvers leave what has no curvature."""
+    """Set components to zero that have a penalty but no curvature, which solvers leave unchanged."""
     w *= ~((np.diag(gram) == 0) & (linear > 0))
 
 
@@ -150,14 +153,14 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class NormalRows:
-    """Normal equations of rows, and what solves them."""
+    """Normal equations of rows, and the solver for them."""
 
     constants: Path
-    """A part with ``normal`` (k, k) and ``linear`` (k,)."""
+    """Checkpoint file with ``normal`` (k, k) and ``linear`` (k,)."""
 
     solver: RowSolver
 
     def solve(self, products: Float64, normal: Float64, linear: Float64, *, out: Float64) -> None:
-        """Rows ``out`` (r, k) from ``products`` (r, k), which stay, and from the constants."""
+        """Solve rows ``out`` (r, k) from ``products`` (r, k), which are unchanged, and the constants."""
         out[...] = 0
         self.solver.improve(normal, products.copy(), linear, out, fresh=True)

@@ -1,14 +1,14 @@
-"""Where nonnegative factors begin: solved on a compressed matrix, from singular vectors, rows, or at random.
+"""Starting factors: solved on a compressed matrix, from singular vectors, from rows, or at random.
 
 One fused pass with q (short, w) from a sample leaves P = X q on scratch, and X'P. The projection of X onto
-the columns of P is P M with M = (P'P)^+ P'X, and P'P = q'X'P. Iterations on it read P and not X. They begin
-on some of its rows, where they cost next to nothing.
+the columns of P is P M with M = (P'P)^+ P'X, and P'P = q'X'P. Iterations on the projection read P instead of
+X. They begin on a sample of its rows, where they cost next to nothing.
 
 References
 ----------
 Tepper, Sapiro, Compressed nonnegative matrix factorization is fast and accurate, IEEE Transactions on Signal
 Processing 64(9), 2016. They compress both sides by random projections; here one side is compressed, by a
-block from sampled rows, and what comes out only starts iterations over the whole matrix.
+block from sampled rows, and the result is only a start for iterations over the whole matrix.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class SignedSquares(DeclaredFold):
-    """Fold of ``y @ coefficients``: (2, k) squares above and below zero."""
+    """Fold over ``y @ coefficients``: sums of squares of its positive and its negative part, (2, k)."""
 
     y: ScratchMatrix
     cut: Cut
     constants: Path
-    """A part with ``coefficients`` (columns, k)."""
+    """Checkpoint file with ``coefficients`` (columns, k)."""
 
     rank: int
     row_seconds: float
@@ -61,23 +61,23 @@ class SignedSquares(DeclaredFold):
         return min(self.cut.grain_rows, self.cut.panel_rows)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """A grain, and what it is multiplied by."""
+        """A grain, and the coefficients."""
         return {
             "coefficients": Constant((self.y.columns, self.rank), part=self.constants),
             "rows": Buffer((self._grain_rows, self.y.columns), self.y.dtype),
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Squares above zero, and below."""
+        """Sums of squares of positive and negative numbers, (2, k)."""
         return {"squares": Sum((2, self.rank))}
 
     @property
     def beside_bytes(self) -> int:
-        """A grain in float64, its product, and that above zero."""
+        """Bytes of a grain in float64, its product, and the positive part of that."""
         return self._grain_rows * 8 * (self.y.columns + 3 * self.rank)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Take in rows, grain by grain."""
+        """Add squares for rows ``start:stop``, grain by grain."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             rows = work.rows[: last - first]
             work.device.fill(rows, functools.partial(self.y.read_into, start=first))
@@ -92,34 +92,35 @@ class SignedSquares(DeclaredFold):
 Float64 = npt.NDArray[np.float64]
 
 SWEEPS = 5
-"""Of descent in each iteration on a compressed matrix."""
+"""Sweeps of descent in each iteration on a compressed matrix."""
 
 ITERATIONS = {"sample": 300, "all": 100}
-"""Most, on some rows of a compressed matrix, and on all if these are more."""
+"""Most iterations on a sample of rows of a compressed matrix, and on all rows if these are more."""
 
 WINDOW = 3
-"""Iterations over which falls are compared: see ``still_to_fall``."""
+"""Number of iterations over which a fall of the cost is measured: see ``still_to_fall``."""
 
 SAMPLE_ROWS = (32, 1024)
-"""Rows that iterations begin on: so many for each component, at least."""
+"""Size of the sample of rows on which iterations begin: rows per component, and least number of rows."""
 
 MEAN_ROWS = 5
-"""Rows whose mean a component starts from."""
+"""Number of rows whose mean is the start of a component."""
 
 SMALL_BYTES = 32 * 2**20
-"""Of a compressed matrix in float64 up to which it is iterated on in memory."""
+"""Size of a compressed matrix in float64 up to which iterations run in memory."""
 
 LARGEST_EXPONENT = {4: 80, 8: 500}
-"""Of two, in the largest numbers, by item size: times the square root of them these stay in range."""
+"""Largest absolute exponent of two of the largest numbers, by item size: products of such numbers with
+factors, whose numbers are near their square root, stay in range."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompressedMatrix:
-    """``(p @ rotation) @ right``, nearly the matrix: its projection onto the columns of ``p``."""
+    """``(p @ rotation) @ right``: the matrix, projected onto the columns of ``p``."""
 
     p: ScratchMatrix
     rotation: Float64
-    """(w, r), after which columns are orthonormal."""
+    """(w, r) matrix that makes the columns of ``p @ rotation`` orthonormal."""
 
     right: Float64
     """(r, short)."""
@@ -128,18 +129,18 @@ class CompressedMatrix:
     """``|X|^2``."""
 
     projection_squares: float
-    """Part of ``total`` that the projection holds."""
+    """``|projection|^2``, the part of ``total`` that the projection captures."""
 
     is_sparse: bool = False
-    """Whether the matrix has zeros that nothing is multiplied with."""
+    """True if the matrix is sparse, so that passes skip its zeros."""
 
     @property
     def m(self) -> Float64:
-        """(w, short) both in one."""
+        """(w, short) product of ``rotation`` and ``right``."""
         return np.asarray(self.rotation @ self.right)
 
     def squares(self, rows: Float64) -> float:
-        """Sum of squares of ``rows @ m``; of a sparse matrix rows are as long as it is wide: by products."""
+        """Sum of squares of ``rows @ m``; from Gram matrices if sparse, where ``rows @ m`` is very wide."""
         if self.is_sparse:
             return float(((rows.T @ rows) * (self.m @ self.m.T)).sum())
         return float(((rows @ self.m) ** 2).sum())
@@ -147,7 +148,7 @@ class CompressedMatrix:
 
 @dataclass(frozen=True, slots=True)
 class FactorStart:
-    """Factors to start from, the error they leave if that is known, and iterations they took."""
+    """Starting factors, ``|X|^2`` and their error if known, and the number of iterations that found them."""
 
     factors: Factors
     total: float = 0.0
@@ -158,7 +159,7 @@ class FactorStart:
 def compress(
     run: Run, layout: Strategy, model: Model, centering: Centering, start: Start
 ) -> CompressedMatrix:
-    """The one fused pass."""
+    """Compress the matrix in one fused pass."""
     q = start.block(layout.view, layout.width, model.parameters.seed)
     matrix = CenteredMatrix(run, layout, centering, start, model.parameters.seed)
     block = matrix.apply(q).block
@@ -181,7 +182,7 @@ def require_range(model: Model) -> None:
 
 
 def random_short(model: Model) -> Float64:
-    """(k, short) absolute values of normal numbers, of a size that leaves the long factor the same."""
+    """(k, short) absolute values of normal numbers, scaled so that both factors are of similar size."""
     numbers = gaussian_rows(
         model.parameters.seed, Purpose.NONNEGATIVE_START, (0, model.view.short), model.parameters.rank
     )
@@ -189,7 +190,7 @@ def random_short(model: Model) -> Float64:
 
 
 def factorize_compressed(compressed: CompressedMatrix, run: Run, model: Model) -> FactorStart:
-    """Factors of the compressed matrix, first of a sample of its rows, without penalties."""
+    """Factorize the compressed matrix, after a sample of its rows without penalties."""
     run.require(compressed.p.path)
     model, sample = model.for_start(), _sampled_rows(compressed.p, model)
     factors, total, count = Factors(random_short(model)), compressed.total, 0
@@ -210,12 +211,12 @@ def factorize_compressed(compressed: CompressedMatrix, run: Run, model: Model) -
 
 
 def sample_row_count(rank: int) -> int:
-    """Rows that iterations begin on, of a matrix that has more."""
+    """Number of rows in the sample on which iterations begin, if the matrix has more."""
     return max(SAMPLE_ROWS[0] * rank, SAMPLE_ROWS[1])
 
 
 def _sampled_rows(p: ScratchMatrix, model: Model) -> Float64:
-    """Rows at random places of equal stretches."""
+    """Sample of rows in float64: a random one from each of as many equal stretches."""
     count = min(p.rows, sample_row_count(model.parameters.rank))
     within = _uniform_rows(model.parameters.seed, count, 1)[:, 0]
     out = np.empty((count, p.columns), p.dtype)
@@ -227,7 +228,7 @@ def _sampled_rows(p: ScratchMatrix, model: Model) -> Float64:
 def _in_memory(
     compressed: CompressedMatrix, p: Float64, short: Float64, model: Model, total: float, share: float
 ) -> tuple[Float64, Float64, int, float]:
-    """Both factors, iterations, and the error that is left."""
+    """Iterate on rows ``p`` in memory; returns short and long factor, number of iterations, and error."""
     m, long = compressed.m, np.zeros((len(p), model.parameters.rank))
     factors = Factors(short)
 
@@ -246,7 +247,7 @@ def _in_memory(
 def _on_scratch(
     compressed: CompressedMatrix, run: Run, model: Model, short: Float64, before: int
 ) -> FactorStart:
-    """The same, in sweeps over scratch."""
+    """Iterate on the whole compressed matrix in sweeps over scratch."""
     factors, m = Factors(short), compressed.m
 
     def step(index: int) -> State:
@@ -265,9 +266,10 @@ def _on_scratch(
 
 
 def singular_short(compressed: CompressedMatrix, run: Run, layout: Strategy, model: Model) -> Float64:
-    """(k, short) from leading singular vectors (NNDSVD).
+    """(k, short) start from leading singular vectors (NNDSVD).
 
-    Of each triplet the part of one sign that has more of it. Only the short factor is taken.
+    Each component is the positive or the negative part of a triplet, whichever has the larger norm. Only the
+    short factor is used.
 
     References
     ----------
@@ -288,7 +290,7 @@ def singular_short(compressed: CompressedMatrix, run: Run, layout: Strategy, mod
 
 
 def signs_pass(p: ScratchMatrix, rank: int, constants: Path) -> SignedSquares:
-    """The sweep that tells parts of one sign from the other."""
+    """Fold that measures the positive and negative parts of left singular vectors."""
     grid = Grid.regular(p.rows, p.rows, splittable=True)
     return SignedSquares(
         p, cut(grid, p.row_bytes + 3 * 8 * rank, 16 * max(rank, 1)), constants, rank, p.row_bytes * 1e-9
@@ -296,7 +298,7 @@ def signs_pass(p: ScratchMatrix, rank: int, constants: Path) -> SignedSquares:
 
 
 def sampled_short(layout: Strategy, model: Model) -> Float64:
-    """(k, short) each the mean of some rows of a sample."""
+    """(k, short) start: each component is the mean of a few rows of a sample."""
     rows = layout.view.as_rows(numbers(layout.sample.read())).astype(np.float64)
     picks = _uniform_rows(model.parameters.seed, model.parameters.rank, MEAN_ROWS)
     means = np.maximum(rows[(picks * len(rows)).astype(int)], 0).mean(axis=1)
@@ -304,7 +306,7 @@ def sampled_short(layout: Strategy, model: Model) -> Float64:
 
 
 def replace_zero_components(short: Float64, model: Model) -> Float64:
-    """With random components for those that are zero: from there they would not move."""
+    """Replace zero components by random ones, since updates would never change them."""
     dead = short.max(axis=1) == 0
     if not dead.any():
         return short
@@ -314,7 +316,7 @@ def replace_zero_components(short: Float64, model: Model) -> Float64:
 def compressed_pass(
     p: ScratchMatrix, model: Model, constants: Path, folder: Path, index: int
 ) -> CompressedPass:
-    """One sweep of iterations on scratch."""
+    """Fold of one iteration over the compressed matrix on scratch."""
     rank = model.parameters.rank
     grid = Grid.regular(p.rows, p.rows, splittable=True)
     pieces = cut(grid, p.row_bytes + 4 * 8 * rank, 8 * rank * (p.columns + rank))
@@ -351,7 +353,7 @@ def _iterate(
 
 
 def still_to_fall(costs: list[float]) -> float:
-    """What costs would fall yet if falls went on to shrink as they did over the last two windows."""
+    """Extrapolated further fall of the cost, if falls shrink as they did over the last two windows."""
     if len(costs) <= 2 * WINDOW:
         return np.inf if len(costs) < 2 or costs[-1] > 0 else 0.0
     before, now = costs[-1 - 2 * WINDOW] - costs[-1 - WINDOW], costs[-1 - WINDOW] - costs[-1]
@@ -361,5 +363,5 @@ def still_to_fall(costs: list[float]) -> float:
 
 
 def _uniform_rows(seed: int, rows: int, columns: int) -> Float64:
-    """Numbers in [0, 1): the fraction of a standard normal number is uniform to 5e-9."""
+    """(rows, columns) numbers in [0, 1): the fraction of a standard normal number is uniform to 5e-9."""
     return gaussian_rows(seed, Purpose.NONNEGATIVE_ROWS, (0, rows), columns) % 1.0

@@ -1,4 +1,4 @@
-"""From the arguments of a caller to a task: plain, or of a matrix whose entries do not all count the same."""
+"""Make a task from the arguments of a caller: plain, or with weights of rows or entries, or gaps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nmf_task(
     row_weights: object = None,
     **arguments: Any,
 ) -> Nonnegative:
-    """What is to be factorized without negative numbers, checked; arguments of ``rankfold.nmf``."""
+    """Make the checked task of a nonnegative factorization from the arguments of ``rankfold.nmf``."""
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
     custom = None if is_name else CustomStart.of(init)
     parameters = {name.lower(): value for name, value in arguments.items()}

@@ -25,7 +25,7 @@ DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 def warm_factors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """What finding factors takes. Starts are by descent, whatever comes after."""
+    """Run the loops that find factors. Starts use descent, whatever the solver is."""
     if "row_weights" in request:  # rows are scaled as they are read
         dtype = working_dtype(dtype)
     warm_columns(dtype, request, shape, loops=("panels",))
@@ -36,12 +36,12 @@ def warm_factors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int
 
 
 def warm_coordinates() -> None:
-    """The loop that finds coordinates in factors."""
+    """Run the loop that finds coordinates of new rows in given factors."""
     _warm_pivoting()
 
 
 def _few(dtype: np.dtype[Any]) -> tuple[np.ndarray[Any, Any], ...]:
-    """A Gram matrix, right sides, and rows."""
+    """A Gram matrix, right-hand sides, and rows, each (4, 4)."""
     return np.eye(4, dtype=dtype), np.ones((4, 4), dtype), np.ones((4, 4), dtype)
 
 

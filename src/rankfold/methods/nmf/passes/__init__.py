@@ -1,7 +1,7 @@
-"""One iteration in one read: the long factor is improved, and its products with the data accumulate.
+"""One iteration in one read: it improves the long factor and sums its products with the data.
 
 frobenius    by least squares, over panels
 divergence   under the Kullback-Leibler divergence, over panels
-sparse       both of them over stored numbers alone
-choice       which of them, by what a matrix is stored as
+sparse       both losses, over stored numbers alone
+choice       chooses among these by loss and storage of the matrix
 """

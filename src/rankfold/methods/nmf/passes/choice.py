@@ -1,4 +1,4 @@
-"""The fold of an iteration, by what a matrix is stored as."""
+"""Choose the fold of an iteration by whether the matrix is dense or sparse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rankfold.pipeline.storage.checkpoint import State
 def nonnegative_pass(
     layout: Strategy, panels: Panels, iteration: NmfIteration, seconds: float, *, first_pass: bool
 ) -> NonnegativePass | SparseNonnegativePass:
-    """One iteration of least squares; dense ``panels`` say how many are held at once."""
+    """Fold of one iteration of least squares; a sparse fold takes only ``slots`` from ``panels``."""
     if layout.fullest:
         return SparseNonnegativePass(layout.sparse_panels(panels.slots), iteration, first_pass, seconds)
     return NonnegativePass(panels, iteration, first_pass, seconds)
@@ -29,7 +29,7 @@ def nonnegative_pass(
 def divergence_pass(
     layout: Strategy, panels: Panels, iteration: DivergenceIteration, seconds: float, *, first_pass: bool
 ) -> DivergencePass | SparseDivergencePass:
-    """One iteration of the Kullback-Leibler divergence."""
+    """Fold of one iteration under the Kullback-Leibler divergence."""
     if layout.fullest:
         return SparseDivergencePass(layout.sparse_panels(panels.slots), iteration, first_pass, seconds)
     each = iteration.constants, iteration.before, iteration.after
@@ -37,7 +37,7 @@ def divergence_pass(
 
 
 def finish(fold: object, state: State) -> State:
-    """What a pass has summed, as of one over dense panels."""
+    """Bring the sums of a sparse pass into the layout of a dense one: ``product`` as (k, short)."""
     if isinstance(fold, OverStoredFactors):
         return {**state, "product": np.ascontiguousarray(state["product"].T)}
     return state

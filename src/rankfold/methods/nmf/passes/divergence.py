@@ -1,12 +1,12 @@
 """One iteration of nonnegative factors under the Kullback-Leibler divergence, in one read.
 
-The long factor is improved by multiplicative updates, and what the short one is multiplied by accumulates
-from quotients of the data and the product, formed anew once rows are as they will stay.
+The long factor is improved by multiplicative updates. The numerators of the update of the short factor are
+sums over quotients of the data and the product, computed again from the final rows of the long factor.
 
 References
 ----------
 Lee, Seung, Algorithms for non-negative matrix factorization, NIPS 13, 2001: the multiplicative updates. Here
-rows of the long factor take several of them for each read, and quotients are formed once more for the short
+rows of the long factor get several updates for each read, and quotients are computed once more for the short
 one.
 """
 
@@ -37,31 +37,32 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 Array = npt.NDArray[Any]
 
 UPDATES = 2
-"""Of the long factor in a read: each costs as much as what the read gains the short one."""
+"""Updates of the long factor in a read: each costs as much as the sums for the short factor."""
 
 LEAST_SHARE = 1e-12
-"""Of the sum of a matrix: divergences from independence below it are rounding."""
+"""Share of the sum of a matrix below which a divergence from independence is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class DivergencePass(OverPanels):
-    """Fold of the matrix."""
+    """Fold of one iteration under the divergence over a dense matrix."""
 
     panels: Panels
     constants: Path
-    """A part with ``right`` (short, k), ``gram``, ``linear``, ``diagonal``, and ``scale`` (1,) of L."""
+    """Checkpoint file with ``right`` (short, k), ``gram`` (k, k), ``linear`` and ``diagonal`` (k,), and
+    ``scale`` (1,), the typical size of numbers in L."""
 
     before: ScratchMatrix | None
     after: ScratchMatrix
     first_pass: bool
-    """Whether bad and negative numbers are counted, and entropies taken: the first pass does."""
+    """True to count bad and negative numbers and to sum entropies, as only the first pass does."""
 
     row_seconds: float
 
     kernels = (subtract, product, add_gram, add_product, add_squares, quotients, descend_rows)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Constants of the update, a grain of the long factor, and one of what is divided."""
+        """Constants of the update, a grain of the long factor, and a product."""
         (short, rank), dtype, part = (
             (self.panels.view.short, self.after.columns),
             self.after.dtype,
@@ -80,12 +81,12 @@ class DivergencePass(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """What is divided as the data lie, and one copy; products and bounds of an update."""
+        """Bytes of quotients in the layout of the data, a copy, and products and bounds of an update."""
         rows, short, rank = self.panels.grain_rows, self.panels.view.short, self.after.columns
         return self.after.dtype.itemsize * (2 * rows * short + 6 * rows * rank)
 
     def sums(self) -> Mapping[str, Sum]:
-        """What a stream adds up."""
+        """Sums that each stream accumulates."""
         short, rank = self.panels.view.short, self.after.columns
         return {
             "product": Sum((rank, short)),
@@ -100,7 +101,7 @@ class DivergencePass(OverPanels):
         }
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, panels, and a grain that lies as the data do."""
+        """Buffers, panels, and quotients of a grain in the layout of the data."""
         work = OverPanels.workspace(self, device)
         work.sums = work.right.sum(axis=0, dtype=np.float64).astype(self.after.dtype)
         work.unread[:] = 0.0
@@ -108,7 +109,7 @@ class DivergencePass(OverPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Take in a panel, grain by grain."""
+        """Check and iterate over a panel, grain by grain."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             if self.first_pass and not self._is_sound(state, work, grain):
                 continue
@@ -132,7 +133,7 @@ class DivergencePass(OverPanels):
         level = work.quotient[: d.shape[0], : d.shape[1]]
         sums = rows.sum(axis=1, dtype=np.float64)
         total = sums.sum()
-        # Set against their mean, numbers of any size lose nothing to what is subtracted again.
+        # Relative to their mean, numbers of any size lose no digits to terms that cancel.
         mean = np.where(total > 0, total / d.size, 1.0).astype(level.dtype)
         level[...] = mean
         mean = mean.astype(np.float64)
@@ -165,7 +166,7 @@ class DivergencePass(OverPanels):
         state["sums"] += left.sum(axis=0, dtype=np.float64)
 
     def _divide(self, work: Workspace, left: Array, d: Array, quotient: Array, total: Array) -> None:
-        """Data over product, as the data lie; their divergence is added to ``total``."""
+        """Write data over product into ``quotient``, laid out as the data; add to the divergence ``total``."""
         if self.panels.view.orientation is Orientation.ROWS:
             product(left, work.right.T, out=quotient)
         else:
@@ -174,7 +175,7 @@ class DivergencePass(OverPanels):
 
 
 def below(above: Array, linear: Array, quadratic: Array) -> Array:
-    """What a numerator ``above`` is divided by.
+    """Denominator of a multiplicative update with numerator ``above``.
 
     ``linear w + quadratic w^2 / 2 - above log w`` bounds the divergence and is least at ``2 above`` over
     ``linear + sqrt(linear^2 + 4 quadratic above)``; scikit-learn's ``linear + quadratic w`` may overshoot.
@@ -184,9 +185,9 @@ def below(above: Array, linear: Array, quadratic: Array) -> Array:
 
 
 def independence_divergence(state: State) -> float:
-    """Divergence of the data from the product of its row and column sums over its sum: the best of rank 1.
+    """Divergence of the data from the product of its row and column sums over its sum, the best rank-1 model.
 
-    At least the rounding of the sums that it follows from, lest a matrix of rank 1 count as nothing.
+    It is at least the rounding of the sums, so that a matrix of rank 1 does not give 0.
     """
 
     def entropy(x: npt.NDArray[np.float64]) -> float:

@@ -1,9 +1,9 @@
-"""One iteration of a nonnegative factorization in one read: the long factor is improved, and its products
-with the data accumulate, each panel used twice while it is in cache.
+"""One iteration of a nonnegative factorization in one read: it improves the long factor and sums its products
+with the data, using each panel twice while it is in cache.
 
-The matrix as long by short is about L S. Rows of L depend on S and on their own rows of the matrix alone, so
-that what comes out is what updating all of L, then reading again, would give. The same iteration runs over a
-matrix that was compressed onto a few directions of its short side and lies on scratch.
+The matrix, seen as long by short, is approximated by L S. Rows of L depend only on S and on their own rows of
+the matrix. The result is therefore the same as updating all of L, then reading the matrix again. The same
+iteration runs over a matrix compressed onto a few directions of its short side, which lies on scratch.
 """
 
 from __future__ import annotations
@@ -35,32 +35,34 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class NmfIteration:
-    """What an iteration needs besides the data."""
+    """Inputs and outputs of an iteration besides the data, and the work on a grain."""
 
     constants: Path
-    """A part with ``right`` (width, k), whose product with the data L is solved from, its ``gram`` (k, k) to
-    which ``diagonal`` (k,) of a penalty is added, and ``linear`` (k,), which one takes away."""
+    """Checkpoint file with ``right`` (width, k), ``gram`` (k, k), ``diagonal`` (k,) and ``linear`` (k,).
+
+    L is solved from the product of the data with ``right``, minus ``linear``, and from ``gram`` plus
+    ``diagonal``; ``linear`` and ``diagonal`` are those of penalties."""
 
     before: ScratchMatrix | None
-    """(long, k) L of the iteration before; nothing at first, when it starts from zero."""
+    """(long, k) L of the previous iteration; None in the first one, which starts from zero."""
 
     after: ScratchMatrix
     solver: RowSolver
     residual: bool = False
-    """Whether what the product leaves of the data is formed: sums of squares then lose no digits."""
+    """True to sum squares of the residual explicitly, which loses no digits."""
 
     @property
     def rank(self) -> int:
-        """Components."""
+        """Number of components."""
         return self.after.columns
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """All that it calls."""
+        """All kernels that it calls."""
         return (measure, product, add_gram, add_product, gradient_rows, *self.solver.kernels)
 
     def buffers(self, rows: int, width: int) -> dict[str, Buffer]:
-        """For grains of ``rows`` rows, and the constants."""
+        """Buffers for grains of ``rows`` rows of ``width`` columns, and the constants."""
         dtype, rank, part = self.after.dtype, self.rank, self.constants
         transpose_rows = rows if dtype == np.float64 else 0
         return {
@@ -77,18 +79,18 @@ class NmfIteration:
         }
 
     def ready(self, work: Workspace) -> Workspace:
-        """The workspace with the arrays that follow from its constants."""
+        """Fill in the arrays of a workspace that follow from its constants."""
         np.copyto(work.across, work.right.T)
         work.gram = (work.gram + np.diag(work.diagonal)).astype(self.after.dtype)
         return work
 
     def beside_bytes(self, rows: int) -> int:
-        """Memory that solving rows takes beside the buffers."""
+        """Bytes that solving rows takes in addition to the buffers."""
         item, rank = self.after.dtype.itemsize, self.rank
         return item * rows * rank + 8 * 3 * rows * rank + item * (4 * 64 + rank) * rank + 8 * rank * rank
 
     def sums(self, width: int) -> dict[str, Sum]:
-        """What a stream adds up."""
+        """Sums that each stream accumulates."""
         rank, one = (self.rank,), (1,)
         return {
             "product": Sum((self.rank, width)),
@@ -99,7 +101,7 @@ class NmfIteration:
         }
 
     def advance(self, state: State, work: Workspace, first: int, last: int, d: Array) -> None:
-        """Improve rows ``first:last`` of L by the rows ``d`` (rows, width) of the data, and add them up."""
+        """Improve rows ``first:last`` of L by rows ``d`` (rows, width) of the data, and add to the sums."""
         b = work.b[: last - first]
         _multiply(d, work, out=b)
         left = self.improve(state, work, first, b)
@@ -113,7 +115,7 @@ class NmfIteration:
             state["residual"] += measure(rest, nothing, 1.0)[1].sum()
 
     def improve(self, state: State, work: Workspace, first: int, b: Array) -> Array:
-        """Rows of L from ``first`` on, improved by ``b``, the data times ``right``, and written."""
+        """Improve rows of L from ``first`` on, write and return them; ``b`` is the data times ``right``."""
         left = work.left[: len(b)]
         if self.before is None:
             left[...] = 0
@@ -127,14 +129,17 @@ class NmfIteration:
 def improve_rows(
     state: State, solver: RowSolver, gram: Array, b: Array, linear: Array, left: Array, *, fresh: bool
 ) -> None:
-    """Improve rows of L where they lie; the gradient they had and their sums are added. ``b`` is spoilt."""
+    """Improve rows ``left`` of L in place; overwrites ``b``.
+
+    Adds the gradient before and the sums after to ``state``.
+    """
     state["gradient"] += gradient_rows(gram, b - linear, solver.clear_floor(left))
     solver.improve(gram, b, linear, left, fresh=fresh)
     state["sums"] += left.sum(axis=0, dtype=np.float64)
 
 
 def _multiply(d: Array, work: Workspace, *, out: Array) -> None:
-    """``d @ right``; in float64 turned over, which OpenBLAS multiplies a fifth faster, and float32 slower."""
+    """``d @ right``; in float64 as a transposed product, a fifth faster in OpenBLAS (slower in float32)."""
     if work.transpose.size:
         transpose = work.transpose[:, : len(d)]
         product(work.across, d.T, out=transpose)
@@ -145,18 +150,18 @@ def _multiply(d: Array, work: Workspace, *, out: Array) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NonnegativePass(OverPanels):
-    """Fold of the matrix."""
+    """Fold of one iteration of least squares over a dense matrix."""
 
     panels: Panels
     iteration: NmfIteration
     first_pass: bool
-    """Whether squares are taken, and NaN and negative numbers counted: the first pass does."""
+    """True to sum squares and to count NaN and negative numbers, as only the first pass does."""
 
     row_seconds: float
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """See ``DeclaredFold``."""
+        """All kernels that it calls."""
         return (measure, subtract, *self.iteration.kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
@@ -165,13 +170,13 @@ class NonnegativePass(OverPanels):
         return {"nothing": Buffer((max(short, rows),)), **self.iteration.buffers(rows, short)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Those of the iteration, squares, and counts of what has no place."""
+        """Sums of the iteration, squares, and counts of NaN and negative numbers."""
         checks = {"squares": Sum((1,)), "bad": BAD, "negative": BAD}
         return {**self.iteration.sums(self.panels.view.short), **checks}
 
     @property
     def beside_bytes(self) -> int:
-        """Ones, and what solving rows takes."""
+        """Bytes of ones, and of solving rows."""
         rows = self.panels.grain_rows
         return 8 * max(self.panels.view.short, rows) + self.iteration.beside_bytes(rows)
 
@@ -182,7 +187,7 @@ class NonnegativePass(OverPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Take in a panel, grain by grain."""
+        """Check and iterate over a panel, grain by grain."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             first, last, raw, staged = grain
             nothing = work.nothing[: raw.shape[1]]
@@ -200,7 +205,7 @@ class NonnegativePass(OverPanels):
 
 @dataclass(frozen=True, slots=True)
 class CompressedPass(DeclaredFold):
-    """Fold of a compressed matrix, (long, width), on scratch."""
+    """Fold of one iteration over a compressed matrix, (long, width), on scratch."""
 
     compressed: ScratchMatrix
     cut: Cut
@@ -214,11 +219,11 @@ class CompressedPass(DeclaredFold):
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """See ``DeclaredFold``."""
+        """All kernels that it calls."""
         return self.iteration.kernels
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """A grain, and those of the iteration."""
+        """Buffers of a grain, and of the iteration."""
         rows, width = self._grain_rows, self.compressed.columns
         grain = Buffer((rows, width), self.compressed.dtype)
         return {"rows": grain, **self.iteration.buffers(rows, width)}
@@ -229,15 +234,15 @@ class CompressedPass(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Memory that solving rows takes beside the buffers."""
+        """Bytes that solving rows takes in addition to the buffers."""
         return self.iteration.beside_bytes(self._grain_rows)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers."""
+        """Buffers, with arrays that follow from the constants."""
         return self.iteration.ready(DeclaredFold.workspace(self, device))
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Take in rows, grain by grain."""
+        """Iterate over rows ``start:stop``, grain by grain."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             d = work.rows[: last - first]
             work.device.fill(d, functools.partial(self.compressed.read_into, start=first))

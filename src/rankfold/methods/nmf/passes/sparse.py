@@ -1,13 +1,13 @@
-"""Iterations of nonnegative factors over a sparse matrix, at the cost of its stored numbers.
+"""Iterations of a nonnegative factorization over a sparse matrix; cost is proportional to stored numbers.
 
-What they need of the matrix X are products of its lines with the short factor S, which gather rows of S', and
-products of the long one L with X, which gather rows of L, or scatter them where they are short. Zeros take
-part in neither. Numbers that are not stored add nothing to the divergence but what the model says of them,
-and all that the model says is the sum of L times that of S; squares of what a product leaves are
+They need two products: lines of the matrix X with the short factor S, which gather rows of S', and the long
+factor L with X, which gather rows of L, or scatter them if they are short. Zeros enter neither. A number that
+is not stored adds only its model value to the divergence, and all model values sum to the sums of L times
+those of S. Squares of the residual are
 
-    |X - L S|^2 = sum over stored x (x - 2 m) + <L'L, S S'>,      m what the model says there.
+    |X - L S|^2 = sum over stored x (x - 2 m) + <L'L, S S'>,      with m the model value at x.
 
-Both are differences, formed in float64: of float64 data they tell no error below the root of its rounding.
+Both are differences in float64: for float64 data they resolve no error below the square root of its rounding.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 GRAIN_LINES = 4096
-"""Lines that are solved together: what solving them takes stays in cache, and does not grow with panels."""
+"""Number of lines that are solved together: buffers stay in cache and do not grow with panels."""
 
 
 @dataclass(frozen=True, slots=True)
 class DivergenceIteration:
-    """What an iteration under the divergence needs besides the data; see ``DivergencePass``."""
+    """Inputs and outputs of an iteration under the divergence besides the data; see ``DivergencePass``."""
 
     constants: Path
     before: ScratchMatrix | None
@@ -66,35 +66,35 @@ class DivergenceIteration:
 
 
 class OverStoredFactors(OverStoredNumbers):
-    """What both folds share: the short factor in slabs, and products with the long one."""
+    """Code that both folds share: the short factor in slabs, and products with the long one."""
 
     __slots__ = ()
     iteration: NmfIteration | DivergenceIteration
     first_pass: bool
-    """Whether squares are taken, and bad and negative numbers counted: the first pass does."""
+    """True to sum squares and to count bad and negative numbers, as only the first pass does."""
 
     @property
     def after(self) -> ScratchMatrix:
-        """The long factor, (long, k), that is written."""
+        """The new long factor, (long, k), which the pass writes."""
         return self.iteration.after
 
     @property
     def scatters(self) -> bool:
-        """Whether products with the long factor are scattered by its rows: of few components it is faster."""
+        """True to scatter rows of the long factor instead of gathering: faster with few components."""
         return self.after.columns <= NARROW
 
     @property
     def grain_lines(self) -> int:
-        """Most lines that are solved together."""
+        """Largest number of lines that are solved together."""
         return min(GRAIN_LINES, self.cut.panel_rows)
 
     @property
     def longest_side(self) -> int:
-        """Of rows that are solved together, whose Gram matrix BLAS forms."""
+        """Longest side of the rows that are solved together, whose Gram matrix BLAS computes."""
         return max(self.grain_lines, self.after.columns)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The short factor, products of a grain with it, and rows of the long one: of a grain, of a panel."""
+        """Buffers of the short factor, its products with a grain, and long rows of a grain and of a panel."""
         short, rank, dtype = self.panels.view.short, self.after.columns, self.after.dtype
         gathers = {} if self.scatters else OverStoredNumbers.buffers(self)
         rows = 0 if self.scatters else self.cut.panel_rows
@@ -108,7 +108,7 @@ class OverStoredFactors(OverStoredNumbers):
         }
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers; slabs begin on cache lines."""
+        """Buffers, with slabs aligned to cache lines."""
         work = OverStoredNumbers.workspace(self, device)
         for name in ("short_slabs", "long_slabs"):
             setattr(work, name, aligned_empty(getattr(work, name).shape, self.after.dtype))
@@ -116,7 +116,7 @@ class OverStoredFactors(OverStoredNumbers):
         return work
 
     def sums(self) -> Mapping[str, Sum]:
-        """What a stream adds up: products lie by places, as they are gathered."""
+        """Sums that each stream accumulates; ``product`` is transposed, (short, k), for gathering."""
         short, rank = self.panels.view.short, self.after.columns
         return {
             "product": Sum((short, rank)),
@@ -128,9 +128,9 @@ class OverStoredFactors(OverStoredNumbers):
         }
 
     def is_sound(self, state: State, lines: Csr, start: int) -> bool:
-        """Whether numbers are finite and not negative; squares are added, and others counted.
+        """True if all numbers of a panel are finite and not negative; others are counted in ``state``.
 
-        Places are checked, since rows are written at them.
+        Adds squares to ``state``. Indices are checked too, since rows are written at them.
         """
         check_rows(lines.indptr, lines.indices, lines.data, self.panels.view.short)
         (sums, squares), ends = np.zeros((2, 1)), np.array([0, len(lines.data)])
@@ -145,7 +145,7 @@ class OverStoredFactors(OverStoredNumbers):
         return not negative.any()
 
     def multiply(self, pointers: Array, lines: Csr, numbers: Array, work: Workspace, *, out: Array) -> None:
-        """Lines of some numbers, at the places of ``lines``, with the short factor."""
+        """Multiply lines with the indices of ``lines`` and values ``numbers`` with the short factor."""
         for s, slab in enumerate(work.short_slabs):
             y = out[:, s * slab.shape[1] : (s + 1) * slab.shape[1]]
             multiply_rows(pointers, lines.indices, numbers, slab[:, : y.shape[1]], y=y)
@@ -153,11 +153,10 @@ class OverStoredFactors(OverStoredNumbers):
     def add_rows(
         self, state: State, work: Workspace, lines: Csr, numbers: Array, span: tuple[int, int], left: Array
     ) -> None:
-        """Rows of the long factor for a span of lines of a panel: their Gram matrix, and their products with
-        some numbers, or what those are gathered from.
+        """Add the Gram matrix of long rows ``left`` for a ``span`` of lines, and products with ``numbers``.
 
-        The Gram matrix in float64, since a grain of lines without many numbers has more of them than a dense
-        one.
+        If products are gathered, rows are only copied to slabs, for ``add_panel``. The Gram matrix is in
+        float64, since a grain of sparse lines has more rows than a dense one.
         """
         first, last = span
         add_gram(left.astype(np.float64), total=state["gram"])
@@ -169,7 +168,7 @@ class OverStoredFactors(OverStoredNumbers):
             slab[first:last, : part.shape[1]] = part
 
     def add_panel(self, state: State, work: Workspace, lines: Csr, numbers: Array) -> None:
-        """Add products of a panel of the long factor with some numbers, if they are gathered."""
+        """Add products of the long rows of a panel with ``numbers``, if products are gathered."""
         if self.scatters:
             return
         self.bring_in_order(work, dataclasses.replace(lines, data=numbers))
@@ -180,7 +179,7 @@ class OverStoredFactors(OverStoredNumbers):
 
 @dataclass(frozen=True, slots=True)
 class SparseNonnegativePass(OverStoredFactors):
-    """Fold of a sparse matrix by least squares; see ``NonnegativePass``."""
+    """Fold of one iteration of least squares over a sparse matrix; see ``NonnegativePass``."""
 
     panels: SparsePanels
     iteration: NmfIteration
@@ -189,12 +188,12 @@ class SparseNonnegativePass(OverStoredFactors):
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """See ``DeclaredFold``."""
+        """All kernels that it calls."""
         sparse = (order_columns, multiply_rows, add_columns, scatter_rows, add_moments, sample_product)
         return (*sparse, *self.iteration.kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Constants of the solver, and what squares that are left are formed from."""
+        """Shared buffers, constants of the solver, and arrays for squares of the residual."""
         rank, dtype, part = self.after.columns, self.after.dtype, self.iteration.constants
         places, residual = self.panels.numbers, self.iteration.residual
         wide = (self.panels.view.short * residual, rank)
@@ -209,7 +208,7 @@ class SparseNonnegativePass(OverStoredFactors):
 
     @property
     def beside_bytes(self) -> int:
-        """What solving takes, rows in float64, and what is made of numbers that are looked at."""
+        """Bytes of solving, of rows in float64, and of copies of the numbers of a panel."""
         rows, rank = self.grain_lines, self.after.columns
         looks = self.panels.numbers * (24 * self.iteration.residual + 3 * self.first_pass)
         solving = self.iteration.beside_bytes(rows) + 8 * rows * rank
@@ -226,7 +225,7 @@ class SparseNonnegativePass(OverStoredFactors):
         return work
 
     def sums(self) -> Mapping[str, Sum]:
-        """Those of both folds, gradients, and squares that are left."""
+        """Shared sums, gradients, and squares of the residual."""
         return {
             **OverStoredFactors.sums(self),
             "gradient": Sum((self.after.columns,)),
@@ -234,7 +233,7 @@ class SparseNonnegativePass(OverStoredFactors):
         }
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Take in a panel: solve its lines grain by grain, then gather across them."""
+        """Solve the lines of a panel grain by grain, then gather across them."""
         lines = self.take(work, slot)
         if self.first_pass and not self.is_sound(state, lines, start):
             return
@@ -256,7 +255,7 @@ class SparseNonnegativePass(OverStoredFactors):
 
 @dataclass(frozen=True, slots=True)
 class SparseDivergencePass(OverStoredFactors):
-    """Fold of a sparse matrix under the Kullback-Leibler divergence; see ``DivergencePass``."""
+    """Fold of one iteration under the divergence over a sparse matrix; see ``DivergencePass``."""
 
     panels: SparsePanels
     iteration: DivergenceIteration
@@ -276,7 +275,7 @@ class SparseDivergencePass(OverStoredFactors):
     )
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Constants of the update, and quotients at stored places."""
+        """Shared buffers, constants of the update, and quotients of stored numbers."""
         rank, dtype, part = self.after.columns, self.after.dtype, self.iteration.constants
         return {
             **OverStoredFactors.buffers(self),
@@ -289,7 +288,7 @@ class SparseDivergencePass(OverStoredFactors):
 
     @property
     def beside_bytes(self) -> int:
-        """Products and bounds of an update, rows in float64, and what is made of numbers."""
+        """Bytes of products and bounds of an update, of rows in float64, and of copies of the numbers."""
         rows, rank, item = self.grain_lines, self.after.columns, self.after.dtype.itemsize
         update = 6 * item * rows * rank + 2 * 8 * rows * rank
         measures = self.panels.numbers * (item + 3 + 8 * self.first_pass)
@@ -303,12 +302,12 @@ class SparseDivergencePass(OverStoredFactors):
         return work
 
     def sums(self) -> Mapping[str, Sum]:
-        """Those of both folds, and what divergences are formed from."""
+        """Shared sums, and those from which divergences are computed."""
         sums = {"divergence": Sum((1,)), "columns": Sum((self.panels.view.short,)), "entropy": Sum((2,))}
         return {**OverStoredFactors.sums(self), **sums}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Take in a panel: update its lines grain by grain, then gather quotients across them."""
+        """Update the lines of a panel grain by grain, then gather quotients across them."""
         lines = self.take(work, slot)
         if self.first_pass:
             if not self.is_sound(state, lines, start):
@@ -360,7 +359,7 @@ class SparseDivergencePass(OverStoredFactors):
             np.maximum(left, limits.eps * work.scale, out=left)
 
     def _diverge(self, state: State, work: Workspace, lines: Csr, pointers: Array, left: Array) -> None:
-        """Quotients as they stay, and the divergence: of stored numbers, and of the model elsewhere."""
+        """Compute final quotients, and add the divergence of stored numbers and of the model elsewhere."""
         part, sums = slice(int(pointers[0]), int(pointers[-1])), left.sum(axis=0, dtype=np.float64)
         sample_product(pointers, lines.indices, left, work.right, out=work.quotient)
         quotient = work.quotient[part]

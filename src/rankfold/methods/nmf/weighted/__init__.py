@@ -1,11 +1,11 @@
-"""Nonnegative factors of a matrix whose entries count more, less, or not at all.
+"""Nonnegative factors of a matrix with weighted entries, or with gaps.
 
-task            the matrix, its weights, and the parameters of its factors, checked
-rows            weights of rows: no second matrix
+task            the task: matrix, weights, and parameters of the factors, checked
+rows            weights of rows, without a second matrix
 sources         a matrix and its weights as one source, and gaps filled with zeros
-panels          grains of both, checked
-sampled         iterations on some rows, before any on all
+panels          checked grains of both
+sampled         iterations on a sample of rows, before any on all rows
 least_squares   the fold of an iteration by Gram matrices of each row and column
 ratios          the fold of an iteration by multiplicative updates, of either loss
-alternation     iterations, and what both folds take in memory
+alternation     iterations, and memory of both folds
 """

@@ -1,7 +1,7 @@
 """Iterations of a weighted factorization: each reads the matrix and its weights once.
 
-The error that is left is told from what the pass left of the matrix with the new long factor, and from how
-far the short one then moves: no digits are lost to a difference of large sums.
+The error follows from the residual in the pass, with the new long factor, and from the change of the short
+factor after it. No digits are lost to a difference of large sums.
 """
 
 from __future__ import annotations
@@ -52,34 +52,34 @@ from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 PLACE_NUMBERS = 2**20
-"""Of Gram matrices of the short side that are solved together: results do not depend on it."""
+"""Numbers in the short-side Gram matrices that are solved together; results do not depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """How sweeps over a matrix and its weights are laid out."""
+    """Layout and cost of sweeps over a matrix and its weights."""
 
     source: Source
-    """The matrix, as it is."""
+    """The matrix, with its gaps."""
 
     weights: Weights
     model: Model
-    """With the view of the matrix, its gaps filled with zeros."""
+    """Model whose view is of the matrix with gaps filled with zeros."""
 
     @property
     def pair_view(self) -> View:
-        """What is swept."""
+        """View that is swept: the matrix with its weights, if any."""
         view = self.model.view
         return View(self.weights.beside(self.source, view.orientation), view.orientation)
 
     @property
     def least_squares(self) -> bool:
-        """Whether rows and columns are solved by Gram matrices of their own."""
+        """True if rows and columns are solved by Gram matrices of their own; else by multiplicative updates."""
         return self.model.parameters.solver != "mu"
 
     @property
     def number_flops(self) -> float:
-        """Of an entry of the matrix."""
+        """Flops for each entry of the matrix in a pass."""
         rank = self.model.parameters.rank
         if self.least_squares:
             return 4.0 * pair_count(rank) + 6 * rank
@@ -87,27 +87,27 @@ class Weighting:
 
     @property
     def read_bytes(self) -> int:
-        """Of a pass."""
+        """Bytes that a pass reads."""
         each = (self.source, self.weights.source)
         item = sum(source.dtype.itemsize for source in each if source is not None)
         return self.source.shape[0] * self.source.shape[1] * item
 
     def accumulator_bytes(self) -> int:
-        """Of the sums that are as wide as the short factor."""
+        """Bytes of the sums that are as wide as the short factor."""
         rank, short = self.model.parameters.rank, self.model.view.short
         return 8 * short * (rank + (pair_count(rank) if self.least_squares else rank))
 
     def cut(self) -> Cut:
-        """Panels and streams."""
+        """Cut of the sweep into panels and streams."""
         view = self.pair_view
-        # As many rows as fit beside their weights, whether those are read or not.
+        # Room for weights of the rows too, whether these are read or not.
         row_bytes = 2 * self.model.view.short * self.model.view.dtype.itemsize
         return cut(view.grid, row_bytes, self.accumulator_bytes())
 
     def fold(
         self, constants: Any, before: ScratchMatrix | None, after: ScratchMatrix, slots: int, *, first: bool
     ) -> WeightedPass | WeightedRatios:
-        """One iteration."""
+        """Fold of one iteration."""
         view, model = self.pair_view, self.model
         panels = Panels(view, self.cut(), slots, view.source.dtype, borrows=True)
         item = model.view.dtype.itemsize
@@ -131,13 +131,13 @@ class Weighting:
         return WeightedRatios(**each, divergence=model.parameters.loss != "frobenius")
 
     def largest_fold(self, slots: int) -> WeightedPass | WeightedRatios:
-        """The fold of any iteration, to plan with."""
+        """Fold of an iteration with the largest memory, to plan with."""
         before, after = (self.model.factor(NOWHERE, index) for index in (0, 1))
         return self.fold(NOWHERE, before, after, slots, first=True)
 
     @property
     def driver_bytes(self) -> int:
-        """Memory of solving the short factor, with the sums that it is solved from."""
+        """Bytes of solving the short factor, including the sums that it is solved from."""
         rank, short = self.model.parameters.rank, self.model.view.short
         if not self.least_squares:
             return 2 * self.accumulator_bytes() + 8 * short * 8 * rank
@@ -146,7 +146,7 @@ class Weighting:
         return 2 * self.accumulator_bytes() + block + 8 * short * 8 * rank
 
     def refuse(self, state: State) -> None:
-        """Raise for what the first pass found that cannot be factorized."""
+        """Raise ``DataError`` for bad weights or numbers in the first pass, or if all weights are zero."""
         refuse_bad_weights(state, self.weights.source)
         refuse_bad(state, self.source)
         refuse_negative(state, self.source)
@@ -157,7 +157,7 @@ class Weighting:
             )
 
     def idle_in_words(self, state: State) -> list[str]:
-        """What to warn of where nothing of a row or a column counts."""
+        """Warnings on rows and columns without any entry of positive weight."""
         names = ("rows", "columns") if self.model.by_rows else ("columns", "rows")
         counts = int(state["idle"][0]), int((state["weight"] == 0).sum())
         factors = {"rows": "rows of W", "columns": "columns of H"}
@@ -169,7 +169,7 @@ class Weighting:
 
 
 def _places(rank: int) -> int:
-    """Of the short side that are solved together."""
+    """Number of columns of the short factor that are solved together."""
     return max(1, PLACE_NUMBERS // pair_count(rank))
 
 
@@ -177,7 +177,10 @@ def _places(rank: int) -> int:
 
 
 def improve_weighted_short(model: Model, factors: Factors, state: State) -> ShortUpdate:
-    """Solve the short factor, some columns at a time, each with its Gram matrix; 0 where nothing counts."""
+    """Solve the short factor, a block of columns at a time, each with its Gram matrix.
+
+    Columns whose weights are all zero are 0.
+    """
     long, short = model.penalties()
     linear, diagonal = weights(short, long, Sizes.of(factors.short.T), sizes_of(state))
     rank, length = factors.short.shape
@@ -202,7 +205,7 @@ def improve_weighted_short(model: Model, factors: Factors, state: State) -> Shor
 
 
 def _times(grams: Float64, rows: Float64, places: npt.NDArray[np.int64]) -> Float64:
-    """Each row times its Gram matrix."""
+    """Multiply each row (r, k) with its own packed Gram matrix."""
     total = np.zeros_like(rows)
     for t in range(rows.shape[1]):
         total += rows[:, t, None] * grams[:, places[t]]
@@ -211,12 +214,12 @@ def _times(grams: Float64, rows: Float64, places: npt.NDArray[np.int64]) -> Floa
 
 @dataclass(slots=True)
 class WeightedFrobenius(Frobenius):
-    """``sum v (x - L S)^2 / 2`` plus penalties falls."""
+    """Iterations that lower ``sum v (x - L S)^2 / 2`` plus penalties."""
 
     weighting: Weighting | None = None
 
     def step(self, run: Run) -> StepError:
-        """See ``Frobenius``."""
+        """Improve both factors in one read; the error refers to the new factors."""
         model, factors, weighting = self.model, self.factors, self.weighting
         assert weighting is not None  # noqa: S101  a field after those with defaults
         name, after = f"iteration-{run.passes + 1:02d}", model.factor(run.scratch, self.index + 1)
@@ -239,18 +242,18 @@ class WeightedFrobenius(Frobenius):
 
 @dataclass(slots=True)
 class WeightedUpdates(KullbackLeibler):
-    """A weighted loss, plus penalties, falls by multiplicative updates.
+    """Multiplicative updates that lower a weighted loss plus penalties.
 
-    What is told after a step is the loss before the short factor moved: it is less than that.
+    The error of a step is the loss before the update of the short factor. The loss after it is lower.
     """
 
     weighting: Weighting | None = None
 
     def step(self, run: Run) -> StepError:
-        """See ``KullbackLeibler``."""
+        """Improve both factors in one read."""
         model, factors, weighting = self.model, self.factors, self.weighting
         assert weighting is not None  # noqa: S101  a field after those with defaults
-        if not self.index:  # rows begin anew, on what counts
+        if not self.index:  # long rows of the start ignore weights: they are solved again
             factors.remove_long(run)
             factors = self.factors = Factors(factors.short)
         scale = np.full(1, model.scales(factors.short)[0])

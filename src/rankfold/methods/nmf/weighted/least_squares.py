@@ -1,10 +1,10 @@
-"""One iteration of weighted least squares in one read: sum_ij v_ij (x_ij - (L S)_ij)^2 falls.
+"""One iteration of weighted least squares in one read, which lowers sum_ij v_ij (x_ij - (L S)_ij)^2.
 
-A row of L has weights of its own, and so a Gram matrix, G_i = S diag(v_i) S'. Those of many rows are one
-product, of their weights with the products of every two rows of S, so that they are formed as fast as BLAS
-multiplies. A column of S is least squares with a Gram matrix of its own too, sum_i v_ij l_i l_i': these add
-up over all rows of L, again as one product, in k (k + 1) / 2 numbers for each column. With them S is solved
-when the pass ends, as after a second read.
+A row of L has weights of its own, and so a Gram matrix of its own, G_i = S diag(v_i) S'. The Gram matrices of
+many rows are one matrix product: their weights with the products of every two rows of S. They are computed at
+the speed of BLAS. A column of S has a Gram matrix of its own too, sum_i v_ij l_i l_i'. These are summed over
+all rows of L, again by one product, in k (k + 1) / 2 numbers for each column. From them S is solved when the
+pass ends, with the same result as after a second read.
 
 References
 ----------
@@ -45,14 +45,14 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 GRAM_BYTES = 2**22
-"""Of Gram matrices that are formed together, unless a row's takes more: they are used while in cache."""
+"""Bytes of Gram matrices that are computed together (more for ``GRAM_ROWS`` large ones), to stay in cache."""
 
 GRAM_ROWS = 128
-"""Rows whose Gram matrices are formed together at least: fewer would leave sums over rows to memory."""
+"""Least rows whose Gram matrices are computed together: with fewer, memory would limit sums over rows."""
 
 
 def gram_rows(rank: int) -> int:
-    """Rows whose Gram matrices are formed together.
+    """Number of rows whose Gram matrices are computed together.
 
     >>> gram_rows(8), gram_rows(100)
     (14563, 128)
@@ -62,13 +62,13 @@ def gram_rows(rank: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WeightedPass(OverWeightedPanels):
-    """Fold of a matrix and its weights."""
+    """Fold of one iteration of weighted least squares over a matrix and its weights."""
 
     panels: Panels
     view: View
     constants: Path
-    """A part with ``right`` (short, k), the short factor, and what a penalty takes from products with it,
-    ``linear`` (k,), and adds to Gram matrices, ``diagonal`` (k,)."""
+    """Checkpoint file with the short factor ``right`` (short, k), and terms of penalties: ``linear`` (k,) is
+    subtracted from products, ``diagonal`` (k,) is added to the diagonals of Gram matrices."""
 
     before: ScratchMatrix | None
     after: ScratchMatrix
@@ -89,7 +89,7 @@ class WeightedPass(OverWeightedPanels):
 
     @property
     def rank(self) -> int:
-        """Components."""
+        """Number of components."""
         return self.after.columns
 
     @property
@@ -97,7 +97,7 @@ class WeightedPass(OverWeightedPanels):
         return min(gram_rows(self.rank), self.panels.grain_rows)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Constants of the update, a grain of the long factor, and Gram matrices of some rows."""
+        """Buffers of the matrix, constants, a grain of the long factor, and Gram matrices of some rows."""
         rows, short, rank = self.panels.grain_rows, self.view.short, self.rank
         dtype, part, pairs = self.after.dtype, self.constants, pair_count(rank)
         return {
@@ -115,7 +115,7 @@ class WeightedPass(OverWeightedPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """What a stream adds up."""
+        """Sums that each stream accumulates."""
         short, rank = self.view.short, self.rank
         return {
             "product": Sum((rank, short)),
@@ -129,11 +129,11 @@ class WeightedPass(OverWeightedPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Masks, the Gram matrix of a grain of L, and copies of vectors."""
+        """Bytes of masks, of the Gram matrix of a grain of L, and of copies of vectors."""
         return self.mask_bytes + 16 * self.rank**2 + 8 * 2 * (self.view.short + self.panels.grain_rows)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels, and the short factor turned over."""
+        """Buffers and panels, with the transposed short factor and products of its rows."""
         work = OverWeightedPanels.workspace(self, device)
         np.copyto(work.across, work.right.T)
         pair_products(work.right, out=work.pairs)
@@ -141,7 +141,7 @@ class WeightedPass(OverWeightedPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Take in a panel, grain by grain."""
+        """Check and iterate over a panel, grain by grain."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             rows = self.weigh(state, work, grain)
             if rows is not None:
@@ -175,7 +175,7 @@ class WeightedPass(OverWeightedPanels):
         self._add_residual(state, work, left, rows)
 
     def _add_residual(self, state: State, work: Workspace, left: Array, rows: WeightedGrain) -> None:
-        """Add the weighted squares of what the model leaves."""
+        """Add the weighted squares of the residual."""
         x, weights, rest = rows
         if is_by_rows(self.view):
             product(left, work.across, out=rest)

@@ -1,4 +1,4 @@
-"""Grains of a matrix with their weights, checked: what folds over weighted panels share."""
+"""Checked grains of a matrix with their weights: code that folds over weighted panels share."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 Array = npt.NDArray[Any]
 
 MASKS = 3
-"""Of a byte for each entry of a grain, that are held at once."""
+"""Number of boolean masks of a grain that are in memory at once."""
 
 
 class WeightedGrain(NamedTuple):
-    """Some long rows, as long by short: zeros where nothing counts."""
+    """Long rows of a grain, each array (rows, short); ``x`` is zero where the weight is."""
 
     x: Array
     weights: Array
     rest: Array
-    """Room of that shape."""
+    """Scratch array of that shape."""
 
 
 class OverWeightedPanels(OverPanels):
-    """A fold over a matrix and its weights, in the type of what it writes."""
+    """Base of folds over a matrix and its weights, which compute in the type of the output."""
 
     __slots__ = ()
     panels: Panels
-    """Of the matrix beside its weights, or of the matrix alone."""
+    """Panels of the matrix with its weights, or of the matrix alone."""
 
     view: View
     """The matrix alone."""
@@ -52,12 +52,12 @@ class OverWeightedPanels(OverPanels):
     """Power of two that brings numbers near 1, whose squares then stay in the range of any type."""
 
     def grain_buffers(self, *more: str) -> dict[str, Buffer]:
-        """Numbers of a grain, their weights, and room, as the matrix lies."""
+        """Buffers for numbers of a grain, their weights, and scratch, laid out as the matrix."""
         shape = self.view.panel_shape(self.panels.grain_rows)
         return {name: Buffer(shape, self.after.dtype) for name in ("x", "weights", "rest", *more)}
 
     def check_sums(self) -> Mapping[str, Sum]:
-        """What the first pass learns of the matrix and its weights."""
+        """Sums of the first pass that check the matrix and its weights."""
         return {
             "squares": Sum((1,)),
             "weight": Sum((self.view.short,)),
@@ -69,11 +69,11 @@ class OverWeightedPanels(OverPanels):
 
     @property
     def mask_bytes(self) -> int:
-        """Memory of masks of a grain."""
+        """Bytes of masks of a grain."""
         return MASKS * self.panels.grain_rows * self.view.short
 
     def weigh(self, state: State, work: Workspace, grain: Grain) -> WeightedGrain | None:
-        """The numbers of a grain and what they count; nothing where the first pass finds them wrong."""
+        """Numbers of a grain and their weights; None if the first pass finds bad ones, which are counted."""
         count = grain.last - grain.first
         x, weights, rest = (self.view.part(room, 0, count) for room in (work.x, work.weights, work.rest))
         source = self.panels.view.source
@@ -99,14 +99,14 @@ class OverWeightedPanels(OverPanels):
         return rows
 
     def squares(self, rest: Array, weights: Array) -> Array:
-        """Weighted sum of squares of ``rest``, which is spoilt."""
+        """Weighted sum of squares of ``rest``, which is overwritten."""
         rest *= rest.dtype.type(self.pow2_scale)
         rest *= rest
         rest *= weights
         return np.asarray(rest.sum(dtype=np.float64) / self.pow2_scale**2)
 
     def _count_bad_weights(self, state: State, weights: Array, first: int) -> bool:
-        """Count weights that are negative or no numbers; whether there are none."""
+        """Count weights that are negative, NaN or Inf; True if there are none."""
         if weights.min() >= 0 and weights.max() < np.inf:
             return True
         row, column = self.panels.corner(first)
@@ -117,7 +117,7 @@ class OverWeightedPanels(OverPanels):
         return False
 
     def _count_bad(self, state: State, x: Array, first: int) -> bool:
-        """Count NaN, Inf and negative numbers; whether all are finite."""
+        """Count NaN, Inf and negative numbers; True if all are finite."""
         corner, part = self.panels.corner(first), functools.partial(np.asarray, x)
         if not np.isfinite(x).all():
             count_bad(state, part, *corner)
@@ -128,7 +128,7 @@ class OverWeightedPanels(OverPanels):
 
 
 def refuse_bad_weights(state: State, weights: Source | None) -> None:
-    """Raise for weights that are none."""
+    """Raise ``DataError`` if weights that are negative, NaN or Inf were counted."""
     count, row, column = (int(v) for v in state["bad_weights"])
     if count and weights is not None:
         raise DataError(
@@ -139,5 +139,5 @@ def refuse_bad_weights(state: State, weights: Source | None) -> None:
 
 
 def is_by_rows(view: View) -> bool:
-    """Whether W is the long factor."""
+    """True if W is the long factor."""
     return view.orientation is Orientation.ROWS

@@ -1,14 +1,14 @@
 """One weighted iteration by multiplicative updates in one read, for either loss.
 
-Numerators and denominators are products of one factor with what the other approximates, weighed entry by
-entry, so that sums over all rows are two matrices of the size of the short factor, whatever the rank. Under
-Kullback-Leibler the weighted divergence is that of the weighted numbers from the weighted model: quotients
-stay what they are, and weights multiply numerators and denominators.
+Numerators are products of one factor with the weighted data, and denominators with the weighted model. Sums
+over all rows are therefore two matrices of the size of the short factor. Under Kullback-Leibler the weighted
+divergence is that of the weighted data from the weighted model: quotients do not change, and weights multiply
+numerators and denominators.
 
 References
 ----------
-Lee, Seung, Algorithms for non-negative matrix factorization, NIPS 13, 2001: the updates without weights; the
-functions that bound the objective there are sums over entries, each of which a weight multiplies.
+Lee, Seung, Algorithms for non-negative matrix factorization, NIPS 13, 2001: the updates without weights. The
+functions that bound the objective there are sums over entries, and each term may have a weight.
 """
 
 from __future__ import annotations
@@ -43,17 +43,18 @@ Float64 = npt.NDArray[np.float64]
 
 
 PAIR_BYTES = 2**26
-"""Of products of every two rows of the short factor, up to which rows begin with weighted least squares."""
+"""Most bytes of products of every two rows of the short factor to start rows by weighted least squares."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedRatios(OverWeightedPanels):
-    """Fold of a matrix and its weights."""
+    """Fold of one iteration of multiplicative updates over a matrix and its weights."""
 
     panels: Panels
     view: View
     constants: Path
-    """A part with ``right`` (short, k), ``gram``, ``linear``, ``diagonal``, and ``scale`` (1,) of L."""
+    """Checkpoint file with ``right`` (short, k), ``gram`` (k, k), ``linear`` and ``diagonal`` (k,), and
+    ``scale`` (1,), the typical size of numbers in L."""
 
     before: ScratchMatrix | None
     after: ScratchMatrix
@@ -61,7 +62,7 @@ class WeightedRatios(OverWeightedPanels):
     first_pass: bool
     pow2_scale: float
     divergence: bool
-    """Whether the loss is Kullback-Leibler."""
+    """True if the loss is Kullback-Leibler, False for least squares."""
 
     row_seconds: float
 
@@ -77,12 +78,12 @@ class WeightedRatios(OverWeightedPanels):
 
     @property
     def _solves_rows(self) -> bool:
-        """Whether the first pass begins with rows on Gram matrices of their own: if those take little."""
+        """True if the first pass starts rows by weighted least squares, if that takes little memory."""
         pairs = pair_count(self.after.columns)
         return self.first_pass and pairs * self.view.short * self.after.dtype.itemsize <= PAIR_BYTES
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Constants of the update, a grain of the long factor, and weighted numbers."""
+        """Buffers of the matrix, constants, a grain of the long factor, and weighted numbers."""
         rows, short, rank = self.panels.grain_rows, self.view.short, self.after.columns
         dtype, part, pairs = self.after.dtype, self.constants, pair_count(rank) * self._solves_rows
         return {
@@ -101,13 +102,13 @@ class WeightedRatios(OverWeightedPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Masks, products and bounds of an update, rows turned over for compiled loops, and vectors."""
+        """Bytes of masks, products and bounds of an update, transposed rows for compiled loops, vectors."""
         rows, short, rank = self.panels.grain_rows, self.view.short, self.after.columns
         item = self.after.dtype.itemsize
         return self.mask_bytes + item * 8 * rows * rank + 8 * 8 * (rows + short) + 16 * rank**2
 
     def sums(self) -> Mapping[str, Sum]:
-        """What a stream adds up."""
+        """Sums that each stream accumulates."""
         short, rank = self.view.short, self.after.columns
         return {
             "product": Sum((rank, short)),
@@ -122,7 +123,7 @@ class WeightedRatios(OverWeightedPanels):
         }
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels."""
+        """Buffers and panels, with products of the rows of the short factor if used."""
         work = OverWeightedPanels.workspace(self, device)
         work.unread[:] = 0.0
         if self._solves_rows:
@@ -130,7 +131,7 @@ class WeightedRatios(OverWeightedPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Take in a panel, grain by grain."""
+        """Check and iterate over a panel, grain by grain."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             rows = self.weigh(state, work, grain)
             if rows is None:
@@ -142,10 +143,10 @@ class WeightedRatios(OverWeightedPanels):
             self._advance(state, work, grain.first, rows, weighted)
 
     def _measure(self, state: State, rows: WeightedGrain, weighted: Array) -> None:
-        """Sums for the divergence from a model without components: see ``plain_divergence``."""
+        """Add sums for the divergence from a model of weighted means: see ``plain_divergence``."""
         sums, weight = (each.sum(axis=1, dtype=np.float64) for each in (weighted, rows.weights))
         total, whole = sums.sum(), weight.sum()
-        # Set against their mean, numbers of any size lose nothing to what is subtracted again.
+        # Relative to their mean, numbers of any size lose no digits to terms that cancel.
         mean = rows.rest.dtype.type(total / whole if total > 0 else 1.0)
         np.multiply(rows.weights, mean, out=rows.rest)
         model, own = rows.rest.sum(dtype=np.float64), np.zeros(1)
@@ -181,10 +182,10 @@ class WeightedRatios(OverWeightedPanels):
         state["sums"] += left.sum(axis=0, dtype=np.float64)
 
     def _begin_rows(self, work: Workspace, rows: WeightedGrain, b: Array, left: Array) -> None:
-        """Least squares of rows from zero, which updates are slow to come to."""
+        """Start rows by least squares from zero, which multiplicative updates reach only slowly."""
         left[...], weights = 0, rows.weights
         if not self._solves_rows:
-            # As if all entries of a row counted what they do on average, which gaps at random come to.
+            # As if all entries of a row had its mean weight, which is nearly right for random gaps.
             mean = weights.mean(axis=1, keepdims=True, dtype=np.float64).astype(left.dtype)
             np.divide(b, mean, out=b, where=mean > 0)
             descend_rows(work.gram, b - work.linear, w=left, sweeps=FIRST_SWEEPS)
@@ -196,7 +197,7 @@ class WeightedRatios(OverWeightedPanels):
             descend_weighted_rows(grams, b[part], w=left[part], sweeps=FIRST_SWEEPS)
 
     def denominator(self, above: Array, under: Array, factor: Array, linear: Array, diagonal: Array) -> Array:
-        """What ``above``, a factor times its numerator, is divided by: see ``passes.divergence.below``."""
+        """Denominator of ``above``, a factor times its numerator: see ``passes.divergence.below``."""
         if self.divergence:
             return below(above, under + linear, diagonal)
         return np.asarray(np.maximum(under + linear + diagonal * factor, np.finfo(above.dtype).tiny))
@@ -204,7 +205,7 @@ class WeightedRatios(OverWeightedPanels):
     def _ratio(
         self, work: Workspace, left: Array, rows: WeightedGrain, weighted: Array, loss: Array
     ) -> tuple[Array, Array]:
-        """What numerators and denominators are products with; the loss of the model is added."""
+        """Arrays (rows, short) that numerators and denominators multiply; adds the loss of the model."""
         x, weights, rest = rows
         if is_by_rows(self.view):
             product(left, work.right.T, out=rest)
@@ -215,14 +216,14 @@ class WeightedRatios(OverWeightedPanels):
             self._divide(weighted, rest, loss)
             rest *= weights
             return rest, weights
-        if loss is not work.unread:  # nothing of the grain is looked at any more
+        if loss is not work.unread:  # the grain is not used any more, x may be overwritten
             np.subtract(x, rest, out=x)
             loss += self.squares(x, weights)
         rest *= weights
         return weighted, rest
 
     def _divide(self, weighted: Array, model: Array, total: Array) -> None:
-        """``model`` becomes quotients, as the data lie."""
+        """Replace ``model`` by quotients ``weighted / model``, in the layout of the data."""
         if is_by_rows(self.view):
             quotients(weighted, model, total=total)
         else:
@@ -230,9 +231,10 @@ class WeightedRatios(OverWeightedPanels):
 
 
 def plain_divergence(state: State) -> float:
-    """Divergence of a matrix from the product of its weighted row and column means over the mean of all.
+    """Divergence of a matrix from the product of its weighted row and column means over the overall mean.
 
-    Where all weights are alike that is independence of rows and columns. At least the rounding of the sums.
+    With equal weights that model is independence of rows and columns. At least the rounding of the sums is
+    returned.
     """
     weight, columns = state["weight"], state["columns"]
     total, whole = float(columns.sum()), float(weight.sum())

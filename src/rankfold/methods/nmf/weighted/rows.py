@@ -1,10 +1,10 @@
-"""Weights of rows: a rank-one matrix of weights, which is never formed.
+"""Weights of rows, equivalent to a rank-one matrix of weights, which is never formed.
 
     sum_i r_i |x_i - w_i H|^2 = |diag(r)^(1/2) X - (diag(r)^(1/2) W) H|^2
 
-so that factors of a matrix whose rows are scaled as they are read are those that are asked for, once rows of
-W are divided again; the Kullback-Leibler divergence weighted by rows is that of diag(r) X from diag(r) W H.
-A pass costs what it costs without weights, for sparse matrices too.
+Rows are scaled as they are read, the scaled matrix is factorized, and rows of W are divided by their scale in
+the end. The Kullback-Leibler divergence weighted by rows is that of diag(r) X from diag(r) W H. A pass costs
+the same as without weights, for sparse matrices too.
 """
 
 from __future__ import annotations
@@ -49,31 +49,31 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 BLOCK_BYTES = 2**20
-"""Of the long factor that are divided together."""
+"""Bytes of the long factor that are divided together."""
 
 USUAL = 1e6
-"""Largest weights between this and its inverse are taken as they are."""
+"""Weights are not rescaled if the largest lies between this and its inverse."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowFactors(RowWeights):
-    """A number for each row, and what rows are multiplied by for it."""
+    """A weight for each row, and the factor by which the row is multiplied."""
 
     root: bool
-    """Whether that is its square root: for squares."""
+    """True if the factor is the square root of the weight, as for least squares."""
 
     unit: float = 1.0
-    """Power of two that all are multiplied by, which changes no factor."""
+    """Power of two that all weights are multiplied by, which does not change W and H."""
 
     def factors(self, start: int, stop: int, dtype: np.dtype[Any]) -> Float64:
-        """(stop - start,) what rows are multiplied by; 0 where a type holds nothing so small."""
+        """(stop - start,) factors by which rows are multiplied; 0 if too small for normal numbers of a type."""
         weights = self.read(start, stop) * self.unit
         with np.errstate(invalid="ignore"):
             factors = np.sqrt(weights) if self.root else weights
         return np.where(factors < np.finfo(dtype).tiny, 0.0, factors)
 
     def largest(self) -> float:
-        """The largest of those that are weights."""
+        """Largest finite weight."""
         rows, largest = self.source.shape[0], 0.0
         for start in range(0, rows, BLOCK_ROWS):
             weights = self.read(start, min(start + BLOCK_ROWS, rows))
@@ -81,7 +81,7 @@ class RowFactors(RowWeights):
         return largest
 
     def count_zeros(self, dtype: np.dtype[Any]) -> int:
-        """Rows that count nothing in a type; ``DataError`` for weights that are none."""
+        """Number of rows whose factor is 0 in a type; ``DataError`` for invalid weights, or if all are 0."""
         zeros, rows = 0, self.source.shape[0]
         for start in range(0, rows, BLOCK_ROWS):
             weights = self.read(start, min(start + BLOCK_ROWS, rows))
@@ -101,7 +101,7 @@ class ScaledRows(SamePlaces):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """float32 where it holds what is stored, else float64."""
+        """Working type: float32 if it holds the stored type, else float64."""
         return working_dtype(self.inner.dtype)
 
     def read_into(self, out: Array, rows: Span, columns: Span) -> None:
@@ -119,32 +119,32 @@ class ScaledRows(SamePlaces):
         return max(self._numbers().read_bytes(rows, columns), self.weights.read_bytes(rows))
 
     def fingerprint(self) -> str:
-        """That of the matrix: weights are told apart by the request."""
+        """Fingerprint of the matrix; the request identifies the weights."""
         return self.inner.fingerprint()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaledSparseRows(ScaledRows):
-    """The same by stored numbers alone."""
+    """A sparse matrix whose rows are multiplied as they are read."""
 
     inner: CompressedSource
 
     @property
     def by(self) -> str:
-        """``rows`` or ``columns``: the lines that lie together."""
+        """``rows`` or ``columns``: the lines that are stored contiguously."""
         return self.inner.by
 
     @property
     def nnz(self) -> int:
-        """Stored numbers."""
+        """Number of stored entries."""
         return self.inner.nnz
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """See ``CompressedSource``."""
+        """Pointers of lines ``top:bottom``, unchanged; see ``CompressedSource``."""
         return self.inner.pointers(top, bottom)
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Lines ``start:stop``, their numbers in new memory: see ``CompressedSource``."""
+        """Read scaled lines ``start:stop`` into new arrays; see ``CompressedSource``."""
         part = require_compressed(self.inner).read_sparse(lines)
         if self.by == "rows":
             factors = np.repeat(self.weights.factors(*lines, self.dtype), np.diff(part.indptr))
@@ -155,19 +155,19 @@ class ScaledSparseRows(ScaledRows):
         return Csr(part.indptr, part.indices, data.astype(self.dtype))
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Most memory that reading so many takes besides themselves."""
+        """Most memory for reading that many stored numbers, in addition to the numbers."""
         rows = self.shape[0] if self.by == "columns" else 0
         return self.inner.sparse_bytes(numbers) + numbers * (self.inner.dtype.itemsize + 3 * 8) + 32 * rows
 
 
 def scale_rows(source: Source, weights: RowFactors) -> ScaledRows:
-    """A matrix with its rows scaled, by what it is stored as."""
+    """Wrap a dense or sparse matrix to scale its rows."""
     stored = compressed(source)
     return ScaledRows(source, weights) if stored is None else ScaledSparseRows(stored, weights)
 
 
 def open_row_factors(value: object, source: Source, *, root: bool) -> RowFactors:
-    """Weights of the rows of a matrix, and what rows are multiplied by for them."""
+    """Open weights of the rows of a matrix, rescaled by a power of two if they are very large or small."""
     weights = RowFactors(open_row_weights(value, source, "row_weights"), root)
     largest = weights.largest()
     if largest == 0 or 1 / USUAL <= largest <= USUAL:
@@ -180,20 +180,20 @@ def open_row_factors(value: object, source: Source, *, root: bool) -> RowFactors
 
 @dataclass(frozen=True, slots=True)
 class RowWeightedNonnegative(Nonnegative):
-    """A matrix, what its rows count, and the parameters of its factors."""
+    """Task of a nonnegative factorization: a matrix, weights of its rows, and parameters of the factors."""
 
     row_weights: RowFactors | None = None
 
     @property
     def scaled(self) -> Source:
-        """What is factorized: the matrix, with its rows scaled if they have weights."""
+        """Matrix that is factorized: with its rows scaled, if they have weights."""
         return self.source if self.row_weights is None else scale_rows(self.source, self.row_weights)
 
     def _layout(self, device: str) -> Strategy:
         return choose_strategy(compression_of(self.parameters, self.source), self.scaled, device)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Parameters, and the fingerprint of the weights of rows."""
         request = Nonnegative.request(self)
         if self.row_weights is not None:
             request["row_weights"] = self.row_weights.source.fingerprint()
@@ -220,7 +220,7 @@ class RowWeightedNonnegative(Nonnegative):
         return Nonnegative._write(self, run, layout, model, fit, fingerprint)
 
     def _divide(self, run: Run, model: Model, factors: Factors) -> Factors:
-        """Factors of the matrix itself."""
+        """Convert factors of the scaled matrix to those of the matrix itself."""
         assert self.row_weights is not None  # noqa: S101  asked before
         rows, dtype = self.row_weights.source.shape[0], self.scaled.dtype
         if not model.by_rows:
@@ -249,7 +249,7 @@ def _inverse(factors: Float64) -> Float64:
 
 
 def check_row_weights(parameters: FactorRequest) -> None:
-    """Raise ``InputError`` for what weights of rows do not go with."""
+    """Raise ``InputError`` for parameters that cannot be combined with weights of rows."""
     if parameters.alpha_w or parameters.alpha_h or parameters.has_constraints:
         raise InputError(
             "row_weights go with neither penalties nor constraints, which would be those of scaled rows of "

@@ -1,7 +1,7 @@
-"""Iterations on some rows in memory, before any on all: what gaps hide is found in dozens of them.
+"""Iterations on a sample of rows in memory, before any on all rows: gaps need dozens of iterations.
 
-Alternation fills a gap by what the model says of it, so that each iteration mends a share of what the start,
-from zeros in gaps, was wrong by. On a sample of rows that costs no read.
+Alternation in effect fills a gap with the value of the model. Each iteration thus corrects a share of the
+error of the start, which comes from zeros in gaps. On a sample of rows that costs no read.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from rankfold.pipeline.storage.checkpoint import State
 Float64 = npt.NDArray[np.float64]
 
 LARGEST_SHARE, FEW_ROWS = 8, 1024
-"""At most one row in so many is looked at, or so many rows if that is more."""
+"""The sample has at most one row in ``LARGEST_SHARE``, or ``FEW_ROWS`` rows if that is more."""
 
 LARGEST_BYTES = 2**25
-"""Of the sample in float64."""
+"""Most bytes of the sample in float64."""
 
 LARGEST_SUMS = 2**28
-"""Bytes of Gram matrices of the short side, of which there are few in memory."""
+"""Most bytes of Gram matrices of the short side, of which memory holds a few copies."""
 
 FEWEST_ROWS = 8
-"""For each component: from fewer the short factor is no better known than it was."""
+"""Least rows of a sample for each component: fewer do not improve the short factor."""
 
 PLACES = 16
-"""Runs of rows, spread evenly along the matrix."""
+"""Number of runs of rows in a sample, spread evenly along the matrix."""
 
 READS, FLOPS = 2, 2e10
-"""Iterations end when they took as many products as so many over the matrix, or that work if it is more."""
+"""Limit on the work of iterations: that of ``READS`` passes over the matrix, or ``FLOPS`` if that is more."""
 
 LEAST_ITERATIONS, MOST_ITERATIONS = 20, 200
 
 
 def row_count(model: Model) -> int:
-    """Rows of a sample; 0 where it would be too small to tell anything, or tells what penalties may end."""
+    """Number of rows of a sample; 0 with penalties, too few rows, or too large Gram matrices."""
     view, rank = model.view, model.parameters.rank
     if any(model.penalties()) or 8 * view.short * pair_count(rank) > LARGEST_SUMS:
         return 0
@@ -54,7 +54,7 @@ def row_count(model: Model) -> int:
 
 
 def sample_bytes(weighting: Weighting) -> int:
-    """Memory of reading a sample, and of iterations on it."""
+    """Bytes for reading a sample, and for iterations on it."""
     view, alone, rank = weighting.pair_view, weighting.model.view, weighting.model.parameters.rank
     rows, short, pairs = row_count(weighting.model), alone.short, pair_count(rank)
     if not rows:
@@ -66,7 +66,7 @@ def sample_bytes(weighting: Weighting) -> int:
 
 
 def improve_start(weighting: Weighting, short: Float64) -> Float64:
-    """The short factor after iterations of least squares on a sample, whatever the loss."""
+    """Improve the short factor by iterations of least squares on a sample, whatever the loss."""
     rank, view = len(short), weighting.model.view
     rows = row_count(weighting.model)
     if not rows:
@@ -80,7 +80,7 @@ def improve_start(weighting: Weighting, short: Float64) -> Float64:
     while len(costs) < most:
         state = _iterate(x, counts, factors, long, fresh=not costs)
         update = improve_weighted_short(model, factors, state)
-        # Of a column of which nothing counts in the sample, rows elsewhere may tell more.
+        # A column without any weight in the sample may have some in other rows: it keeps its start.
         factors.short = np.where(known, update.short, short)
         total = float(state["squares"][0])
         squares = max(float(state["residual"][0]) + update.change, 0.0)
@@ -91,8 +91,8 @@ def improve_start(weighting: Weighting, short: Float64) -> Float64:
 
 
 def read_sample(weighting: Weighting, rows: int) -> tuple[Float64, Float64]:
-    """Long rows, (rows, short), and what they count: zeros for what is not to be read as a number."""
-    with ThreadPoolExecutor(1) as thread:  # with which the buffers go that chunks are decoded in
+    """Read sampled long rows and their weights, both (rows, short); bad or missing entries get weight 0."""
+    with ThreadPoolExecutor(1) as thread:  # its end frees the thread-local buffers that decode chunks
         return thread.submit(_read, weighting, rows).result()
 
 
@@ -109,14 +109,14 @@ def _read(weighting: Weighting, rows: int) -> tuple[Float64, Float64]:
             numbers, beside = view.source.split(panel)
             counts[here] = beside if is_by_rows(view) else beside.T
         x[here] = numbers if is_by_rows(view) else numbers.T
-    # Whatever is wrong with them, the first pass finds and tells.
+    # The first pass reports bad entries.
     counts[~(np.isfinite(x) & (counts > 0) & (counts < np.inf))] = 0
     x[counts == 0] = 0
     return np.maximum(x, 0), counts
 
 
 def _iterate(x: Float64, counts: Float64, factors: Factors, long: Float64, *, fresh: bool) -> State:
-    """Improve the long factor of a sample; sums as a pass over the matrix leaves them."""
+    """Improve the long factor of a sample in place; returns the same sums as a pass over the matrix."""
     rank, right = len(factors.short), np.ascontiguousarray(factors.short.T)
     pairs = np.empty((len(right), pair_count(rank)))
     pair_products(right, out=pairs)

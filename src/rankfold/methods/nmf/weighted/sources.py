@@ -1,11 +1,11 @@
-"""A matrix and what it is weighed by, as one source: a panel of both is one read.
+"""A matrix and its weights as one source, of which a panel is read at once.
 
-Weights lie beside the matrix across the axis that is swept, so that a panel of rows has the rows of both, one
-after the other, and a panel of columns has those of the matrix above those of the weights. Whoever plans a
-sweep of that source counts the bytes of both.
+Weights are joined to the matrix along the axis that is not swept. A panel of rows holds rows of the matrix to
+the left of those of the weights; a panel of columns holds columns of the matrix above those of the weights. A
+plan of a sweep over that source thus counts the bytes of both.
 
-A gap, a NaN where ``ignore`` says so, is an entry of weight zero. What an entry of weight zero holds is never
-looked at: NaN, a negative number or a mark for what is missing.
+A gap, which is a NaN if ``ignore`` is set, is an entry of weight zero. Values of weight zero are never used:
+they may be NaN, negative, or a marker of missing data.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ from rankfold.pipeline.errors import DataError
 Array = npt.NDArray[Any]
 
 TALLER = 4
-"""Panels are as much taller than chunks of the matrix, at most, that chunks of the weights be read once."""
+"""Panels may be at most this many times as tall as chunks of the matrix, to read chunks of weights once."""
 
 SHARE_OF_RANGE = 0.75
-"""Of the exponents of a type, that weights may take."""
+"""Share of the exponent range of a type that weights may use."""
 
 STRIP_BYTES = 4 * 2**20
-"""Weights that are looked at together where the matrix alone is read, unless one chunk is larger."""
+"""Bytes of weights read at once to fill zeros into the matrix, unless one chunk is larger."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """What entries of a matrix count."""
+    """Weights of the entries of a matrix, and treatment of gaps."""
 
     source: Source | None = None
-    """Of its shape; None where every entry counts one."""
+    """Weights, of the shape of the matrix; None if all are one."""
 
     ignore: bool = False
-    """Whether NaN counts nothing."""
+    """True if NaN has weight zero."""
 
     def beside(self, x: Source, orientation: Orientation) -> Source:
-        """What is swept: the matrix, with its weights if there are any."""
+        """Source to sweep: the matrix, joined with its weights if there are any."""
         return x if self.source is None else PairedSource(x, self.source, orientation)
 
     def fill(self, x: Source) -> Source:
-        """The matrix with zeros where nothing counts."""
+        """The matrix with zeros at gaps and at weights of zero."""
         return ZeroFilled(x, self)
 
     def fingerprint(self) -> str:
-        """That of the weights; nothing where there are none."""
+        """Fingerprint of the weights; empty if there are none."""
         return "" if self.source is None else self.source.fingerprint()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedSource(Wrapper):
-    """Both, in one type, for sweeps along one axis: rows (m, 2 n), or columns (2 m, n)."""
+    """A matrix joined with its weights, in one type: (m, 2 n) for sweeps by rows, (2 m, n) by columns."""
 
     inner: Source
     weights: Source
@@ -68,13 +68,13 @@ class PairedSource(Wrapper):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Twice as long as the matrix across the sweep."""
+        """Shape of the matrix, doubled along the axis that is not swept."""
         rows, columns = self.inner.shape
         return (rows, 2 * columns) if self._by_rows else (2 * rows, columns)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of a matrix of floats, else what holds its numbers and those of the weights."""
+        """Type of the matrix if float32 or float64, else a type that holds its numbers and the weights."""
         dtype = self.inner.dtype
         if dtype.kind == "f" and dtype.itemsize >= 4:
             return dtype
@@ -82,14 +82,14 @@ class PairedSource(Wrapper):
 
     @property
     def row_grid(self) -> Grid:
-        """Chunks along the rows: where they are swept, between which no chunk of either is cut."""
+        """Chunks along the rows; in a sweep by rows, edges suit the matrix and its weights."""
         if not self._by_rows:
             return Grid.regular(self.shape[0], self.shape[0], splittable=False)
         return common_grid(self.inner.row_grid, self.weights.row_grid)
 
     @property
     def column_grid(self) -> Grid:
-        """The same along the columns."""
+        """Chunks along the columns; in a sweep by columns, edges suit the matrix and its weights."""
         if self._by_rows:
             return Grid.regular(self.shape[1], self.shape[1], splittable=False)
         return common_grid(self.inner.column_grid, self.weights.column_grid)
@@ -99,7 +99,7 @@ class PairedSource(Wrapper):
         return self.orientation is Orientation.ROWS
 
     def read_into(self, out: Array, rows: Span, columns: Span) -> None:
-        """Copy ``self[rows, columns]`` into ``out``, all of the axis across the sweep: see ``Source``."""
+        """Copy ``self[rows, columns]`` into ``out``, with the whole axis that is not swept; see ``Source``."""
         x, weights = self.split(out)
         if self._by_rows:
             columns = (0, self.inner.shape[1])
@@ -109,23 +109,23 @@ class PairedSource(Wrapper):
         self._counts.read_into(weights, rows, columns)
 
     def split(self, panel: Array) -> tuple[Array, Array]:
-        """Numbers of the matrix in a panel, and their weights."""
+        """Views of a panel: numbers of the matrix, and their weights."""
         if self._by_rows:
             return panel[:, : self.inner.shape[1]], panel[:, self.inner.shape[1] :]
         return panel[: self.inner.shape[0]], panel[self.inner.shape[0] :]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: that of either, one after the other."""
+        """Most memory of one ``read_into``, which reads matrix and weights one after the other."""
         half = (rows, self.inner.shape[1]) if self._by_rows else (self.inner.shape[0], columns)
         return max(each.read_bytes(*half) for each in (self._numbers, self._counts))
 
     def check(self) -> None:
-        """Raise ``ChunkError`` for what can be found wrong in either."""
+        """Check the matrix and its weights; raises ``ChunkError``."""
         self.inner.check()
         self.weights.check()
 
     def fingerprint(self) -> str:
-        """Those of both."""
+        """Fingerprints of the matrix and its weights."""
         return f"{self.inner.fingerprint()} {self.weights.fingerprint()}"
 
     @property
@@ -139,10 +139,10 @@ class PairedSource(Wrapper):
 
 @dataclass(frozen=True, slots=True)
 class WeightsInType(ConvertedSource):
-    """Weights in the type of the matrix, which is to hold their products with its numbers."""
+    """Weights converted to the type of the matrix; ``DataError`` if products could leave its range."""
 
     def convert(self, out: Array, strip: Array, rows: Span) -> None:
-        """See ``ConvertedSource``."""
+        """Check the range of a strip of weights, then convert it into ``out``."""
         if strip.dtype.kind == "f" and strip.dtype.itemsize >= self.dtype.itemsize:
             self._check_range(strip, rows[0])
         ConvertedSource.convert(self, out, strip, rows)
@@ -161,7 +161,7 @@ class WeightsInType(ConvertedSource):
 
 
 def common_grid(x: Grid, weights: Grid) -> Grid:
-    """Edges at which neither a chunk of a matrix nor one of its weights is cut, if there are enough.
+    """Grid whose edges cut no chunk of a matrix or of its weights; that of the matrix if too few are common.
 
     >>> three, four = (Grid.regular(24, n, splittable=False) for n in (3, 4))
     >>> common_grid(three, four).edges.tolist()
@@ -182,7 +182,7 @@ def common_grid(x: Grid, weights: Grid) -> Grid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZeroFilled(SamePlaces):
-    """A matrix with zeros where nothing counts: what a start is found from."""
+    """A matrix with zeros at gaps and at weights of zero, from which a start is found."""
 
     inner: Source
     weights: Weights
@@ -208,14 +208,14 @@ class ZeroFilled(SamePlaces):
             np.copyto(out[top : top + len(part)], self.dtype.type(0), where=part == 0)
 
     def _strip(self, rows: int, columns: int) -> int:
-        """Rows of weights that are read together."""
+        """Number of rows of weights that are read together."""
         source = self.weights.source
         assert source is not None  # noqa: S101  asked before
         least = 1 if source.row_grid.splittable else source.row_grid.longest
         return min(rows, max(least, STRIP_BYTES // max(1, columns * source.dtype.itemsize)))
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: a strip of weights, a mask, and what reading takes."""
+        """Most memory of one ``read_into``: a strip of weights, a mask, and the memory of reading."""
         own = self.inner.read_bytes(rows, columns) + rows * columns * self.weights.ignore
         if self.weights.source is None:
             return own
@@ -224,5 +224,5 @@ class ZeroFilled(SamePlaces):
         return max(own, room + self.weights.source.read_bytes(strip, columns))
 
     def fingerprint(self) -> str:
-        """Those of the matrix and of its weights."""
+        """Fingerprints of the matrix and its weights, and ``ignore``."""
         return f"{self.inner.fingerprint()} {self.weights.fingerprint()} {self.weights.ignore}"

@@ -1,7 +1,7 @@
-"""Nonnegative factors of a matrix with weights or gaps: what is asked, checked, planned and carried out.
+"""Task of a nonnegative factorization with weights or gaps: checked, planned and run.
 
-The start is found as without weights, from the matrix with zeros where nothing counts; iterations then know
-what counts.
+The start is found without weights, from the matrix with zeros at gaps and at weights of zero. Iterations then
+use the weights.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from rankfold.pipeline.storage.scratch import NOWHERE
 from rankfold.pipeline.wording import argument
 
 PASSES = {"hals": 25}
-"""Most reads by solver, where the caller leaves that open: what gaps hide is found slowly."""
+"""Default of the most reads, by solver: convergence is slow with gaps."""
 
 LIKELY_ITERATIONS = {"hals": 5, "mu": 15}
-"""Reads that the tolerance usually takes."""
+"""Reads that usually reach the tolerance, by solver."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedNonnegative(RowWeightedNonnegative):
-    """A matrix, what its entries count, and the parameters of its factors."""
+    """Task of a nonnegative factorization: a matrix, weights of entries, and parameters of the factors."""
 
     weights: Weights = field(default_factory=Weights)
 
@@ -55,7 +55,7 @@ class WeightedNonnegative(RowWeightedNonnegative):
         weights: Weights,
         row_weights: RowFactors | None = None,
     ) -> WeightedNonnegative:
-        """Check that it can be done."""
+        """Check arguments and make the task; raises ``InputError``."""
         check_weights(source, parameters, weights)
         most = parameters.passes or PASSES.get(parameters.resolve().solver, 0)
         plain = Nonnegative.of(source, dataclasses.replace(parameters, passes=most), custom)
@@ -64,7 +64,7 @@ class WeightedNonnegative(RowWeightedNonnegative):
         return task
 
     def refuse_scattered(self) -> None:
-        """Raise for sparse weights that would be read as a whole for every panel."""
+        """Raise ``InputError`` for sparse weights that would be read completely for every panel."""
         view, weights = self._layout("cpu").view, self.weights.source
         if weights is None:
             return
@@ -77,7 +77,7 @@ class WeightedNonnegative(RowWeightedNonnegative):
             )
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Parameters, treatment of gaps, and fingerprints of the weights."""
         more: dict[str, Any] = {"missing": "ignore"} if self.weights.ignore else {}
         if self.weights.source is not None:
             more["weights"] = self.weights.fingerprint()
@@ -89,7 +89,7 @@ class WeightedNonnegative(RowWeightedNonnegative):
         )
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan as without weights; raises ``InputError`` for a GPU."""
         if budget.device != "cpu":
             raise InputError(
                 "nmf with weights or gaps has no code for a GPU: leave out device='gpu' (--device gpu), or "
@@ -103,7 +103,7 @@ class WeightedNonnegative(RowWeightedNonnegative):
         return Weighting(self.scaled, self.weights, model)
 
     def _with_small_chunks(self) -> Self:
-        """See ``Nonnegative``: weights are cut as well."""
+        """The same task for a matrix and weights with small chunks."""
         weights = self.weights
         if weights.source is not None:
             small = ShapeOnly.plain(weights.source.shape, weights.source.dtype)
@@ -111,7 +111,7 @@ class WeightedNonnegative(RowWeightedNonnegative):
         return dataclasses.replace(Nonnegative._with_small_chunks(self), weights=weights)
 
     def _cut(self, layout: Strategy) -> Cut:
-        """Panels that are whole in the chunks of the weights too."""
+        """Panels that cut neither chunks of the matrix nor of the weights."""
         return self._weighting(Model(self.parameters, layout.view, 1.0)).cut()
 
     def _way_out(self, layout: Strategy, budget: Budget) -> str:
@@ -149,7 +149,7 @@ class WeightedNonnegative(RowWeightedNonnegative):
         weighting, factors = self._weighting(model), start.factors
         if self.both is None:
             factors = dataclasses.replace(factors, short=improve_start(weighting, factors.short))
-        # What the start leaves of a matrix with zeros for gaps says nothing of what iterations will leave.
+        # The error of the start, with zeros for gaps, does not bound the error of later iterations.
         return dataclasses.replace(start, factors=factors, total=0.0), model
 
     def _alternation(
@@ -162,7 +162,7 @@ class WeightedNonnegative(RowWeightedNonnegative):
 
 
 def check_weights(source: Source, parameters: FactorRequest, weights: Weights) -> None:
-    """Raise ``InputError`` for weights that a matrix or a solver does not take."""
+    """Raise ``InputError`` for weights or gaps that the matrix, solver or parameters do not support."""
     beside = "weights" if weights.source is not None else "missing='ignore'"
     if compressed(source) is not None:
         raise InputError(
