@@ -1,13 +1,13 @@
-"""Neighbors as a graph of weights, as UMAP makes it.
+"""Weighted graph of neighbors, as in UMAP.
 
 arguments     types, defaults and limits of the arguments
-lists         lists of neighbors as they are stored, some rows at a time
-sides         what rows of an edge say of it, and what it weighs by both
-fuzzy_graph   from lists to a symmetric graph
-new_rows      neighbors of other rows, weighed
-radii         how far neighbors are, on average
-stored_rows   rows of a stored graph, some at a time
-combination   a graph of two, or of one and labels
-tasks         from what a caller says to a task
+lists         stored lists of neighbors, read a block of rows at a time
+sides         weights of an edge from either row, and their combination
+fuzzy_graph   the task: from lists to a symmetric graph
+new_rows      weights of neighbors of new rows
+radii         local radii of rows, from mean distances to neighbors
+stored_rows   rows of a stored graph, read a block at a time
+combination   combine two graphs, or one and labels
+tasks         from arguments of a caller to a task
 warm          compiled loops, run once
 """

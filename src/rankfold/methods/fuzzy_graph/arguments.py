@@ -9,21 +9,21 @@ from rankfold.methods.argument import Argument
 from rankfold.methods.registry import SEARCH, Input, Method
 
 ONE_SIDED = 1.0
-"""Share of the union: an edge that one of two rows is sure of is sure."""
+"""Share of the union in the mix: with 1, an edge has weight 1 if either of its rows gives it weight 1."""
 
 HALF = 0.5
-"""Share of targets, or of the second of two graphs."""
+"""Default share of targets, or of the second of two graphs."""
 
 CATEGORICAL = "categorical"
 TARGET_METRICS = (CATEGORICAL, "euclidean")
 RULES = ("intersection", "union")
 
 GRAPHS = ("fuzzy_graph", "combine_graphs")
-"""Methods whose results are graphs of weights."""
+"""Methods whose results are weighted graphs."""
 
 
 NEIGHBORS = 15
-"""Neighbors of each row where a matrix is given, itself counted, as in umap-learn and scanpy."""
+"""Default neighbors of each row if a matrix is given, counting itself, as in umap-learn and scanpy."""
 
 Neighbors = Annotated[
     int | None,
@@ -45,7 +45,7 @@ Recall = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class FuzzyArguments:
-    """See ``rankfold.fuzzy_graph``."""
+    """Arguments of ``rankfold.fuzzy_graph``."""
 
     k: Annotated[
         int | None, Argument("nearest neighbors of each row that count; all by default", least=1)
@@ -77,7 +77,7 @@ class FuzzyArguments:
 
 @dataclass(frozen=True, slots=True)
 class CombineArguments:
-    """See ``rankfold.combine_graphs``."""
+    """Arguments of ``rankfold.combine_graphs``."""
 
     rule: Annotated[str, Argument("edges that both graphs agree on, or that either has", choices=RULES)] = (
         RULES[0]

@@ -1,9 +1,9 @@
-"""From lists of neighbors to a graph of weights, in two reads of the lists and a sort of the edges.
+"""From lists of neighbors to a weighted graph, in two reads of the lists and a sort of the edges.
 
-Each row weighs its neighbors, and an edge weighs what its two rows make of it: see ``sides``. Both meet by
-sorting: every edge is written twice, from either side, with its weight in the real or in the imaginary part
-of a number, and numbers of one place are added up. Radii take the distances of edges, which are
-sorted beside. What a process holds does not grow with the rows.
+Each row assigns weights to its neighbors, and an edge combines the weights from its two rows: see ``sides``.
+Sorting brings both together: every edge is written twice, once from each row, with its weight in the real or
+the imaginary part of a complex number, and numbers at the same place are summed. Radii need distances of the
+edges, which are sorted in the same way. Memory of a process does not grow with the rows.
 
 References
 ----------
@@ -43,18 +43,18 @@ from rankfold.pipeline.units import format_bytes
 Float32 = npt.NDArray[np.float32]
 
 BOTH = np.dtype(np.complex64)
-"""The weights of an edge from either side."""
+"""Type of an edge: weights from its two rows, in the real and the imaginary part."""
 
 RECORD_BYTES = 16
-"""Of such a number with its place, on scratch."""
+"""Bytes of such a number with its place, on scratch."""
 
 EDGE_BYTES = 16
-"""Of a neighbor in what is taken at a time: copies that weighing and sorting it makes."""
+"""Bytes of a neighbor in a block: copies made while computing weights and sorting."""
 
 
 @dataclass(frozen=True, slots=True)
 class FuzzyGraph:
-    """Stored lists and how they are weighed, as ``execute`` takes them."""
+    """Task that makes a weighted graph from stored lists of neighbors."""
 
     lists: StoredLists
     sides: Sides
@@ -64,7 +64,7 @@ class FuzzyGraph:
     def of(
         cls, lists: StoredLists, set_op_mix_ratio: float, local_connectivity: float, *, radii: bool = False
     ) -> FuzzyGraph:
-        """Check what is asked."""
+        """Check arguments and make the task; raises ``InputError``."""
         if not 0 <= set_op_mix_ratio <= 1:
             raise InputError(
                 f"set_op_mix_ratio must lie between 0 (intersection) and 1 (union), not {set_op_mix_ratio}"
@@ -78,11 +78,11 @@ class FuzzyGraph:
 
     @property
     def source(self) -> Source:
-        """Distances."""
+        """Matrix of the distances to neighbors."""
         return self.lists.distances
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Parameters, and the fingerprint of the neighbors."""
         return {
             "kind": self.sides.kind,
             "k": self.lists.k,
@@ -93,16 +93,16 @@ class FuzzyGraph:
 
     @property
     def most_edges(self) -> int:
-        """That the graph has if no two rows are neighbors of each other."""
+        """Largest number of edges, counted in both directions: no two rows are neighbors of each other."""
         return 2 * self.lists.rows * self.lists.k
 
     @property
     def chunk_edges(self) -> int:
-        """Numbers of a chunk of the result: see ``CsrWriter``."""
+        """Stored numbers in a chunk of the result: see ``CsrWriter``."""
         return chunk_length(self.most_edges)
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """The graph, and radii if requested."""
         rows, edges = self.lists.rows, self.most_edges
         files = 2 * count(edges, self.chunk_edges) + count(rows + 1, POINTERS)
         graph = Output(NAME, (rows, rows), np.dtype(np.float32), files, sparse=True, stored=edges)
@@ -112,7 +112,7 @@ class FuzzyGraph:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the reads of the lists, and the sort of edges."""
         rows, edges, k = self.lists.rows, self.most_edges, self.lists.k
         source, stored = self.source, 8 * rows * self.source.shape[1]
         held = 4 * self.lists.chunk_bytes + BLOCK_BYTES // 8 * EDGE_BYTES * 4
@@ -143,13 +143,13 @@ class FuzzyGraph:
 
     @property
     def _sorts(self) -> int:
-        """Of edges: by weights, and by distances where these are wanted."""
+        """Number of sorts of edges: one of weights, and one of distances if radii are requested."""
         return 1 + self.radii
 
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol; what was interrupted is made again."""
+        """Write the graph and return its facts; an interrupted run starts over."""
         by_mean = self.sides.by_mean_distance
         mean = self._mean_distance(run) if by_mean else 0.0
         folder = run.result / NAME
@@ -182,7 +182,7 @@ class FuzzyGraph:
         return facts
 
     def _mean_distance(self, run: Run) -> float:
-        """Over all rows, each of which is at a distance of 0 from itself."""
+        """Mean distance over all neighbors, where each row counts itself at a distance of 0."""
         total, rows, k = 0.0, self.lists.rows, self.lists.k
         for first, distances in self.lists.distance_blocks():
             unit = float(units_of(distances.mean(dtype=np.float64, keepdims=True)).max())
@@ -191,7 +191,7 @@ class FuzzyGraph:
         return total / (rows * (k + 1))
 
     def _edges(self, run: Run, mean: float) -> Iterator[tuple[Entries, Float32]]:
-        """Edges in order of rows with their weights from either side, and distances in a unit, or none."""
+        """Yield edges sorted by row, with weights from both rows; distances in a unit, empty without radii."""
         sorts, shape = [], (self.lists.rows, self.lists.rows)
         for number in range(self._sorts):
             folder = run.scratch / f"edges{number}"
@@ -199,7 +199,7 @@ class FuzzyGraph:
             folder.mkdir()
             values = self._both_ways(run, mean, distance_unit(mean) if number else None)
             sorts.append(sorted_entries(values, shape, BOTH, folder, SORT_BYTES))
-        # The same places in the same order come in the same blocks.
+        # Both sorts have the same places in the same order, and so the same blocks.
         for entries, *others in zip(*sorts, strict=True):
             distances = [np.maximum(other.values.real, other.values.imag) for other in others]
             yield entries, distances[0] if distances else np.empty(0, np.float32)
@@ -207,9 +207,9 @@ class FuzzyGraph:
             remove(run.scratch / f"edges{number}")
 
     def _both_ways(self, run: Run, mean: float, unit: float | None) -> Iterator[Entries]:
-        """Every edge, and the one that leads back: the weight, or distance in a unit, of the first is real.
+        """Yield every edge with its value in the real part, and the reverse edge with it in the imaginary part.
 
-        Distances where there is a unit.
+        Values are weights, or distances over ``unit`` if that is given.
         """
         k, rows = self.lists.k, self.lists.rows
         for first, distances, indices in self.lists.blocks():

@@ -1,4 +1,4 @@
-"""Lists of neighbors as they are stored, some rows at a time, checked as they are read."""
+"""Stored lists of neighbors, read a block of rows at a time and checked as they are read."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rankfold.pipeline.planning.shape_only import ShapeOnly
 from rankfold.pipeline.storage.result import Result
 
 BLOCK_BYTES = 2 * 2**20
-"""Bytes of neighbors that are taken at a time."""
+"""Bytes of neighbors that are processed at a time."""
 
 LARGEST = 2.0**500
-"""Distance that weights are made of: its square is a number still, and a sum of many of them."""
+"""Largest distance allowed: its square, and a sum of many squares, do not overflow."""
 
 EUCLIDEAN = "euclidean"
 
@@ -31,16 +31,16 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class StoredLists:
-    """A result of ``knn`` of rows among themselves, and how many neighbors of each row count."""
+    """A result of ``knn``, and the number of neighbors of each row that are used."""
 
     result: Result
     k: int
     among: int = 0
-    """Rows that neighbors are among; 0 where these are the rows of the lists."""
+    """Number of rows that neighbors are among; 0 if these are the rows of the lists."""
 
     @classmethod
     def of(cls, result: Result, k: object) -> StoredLists:
-        """Check that they make a graph."""
+        """Check that a result has neighbors of rows among themselves, and ``k`` of them; None for all."""
         if _require_lists(result)["request"].get("queries") is not None:
             raise InputError(
                 f"{result.path} has neighbors of queries among other rows, which are no graph: give a result "
@@ -54,7 +54,7 @@ class StoredLists:
 
     @classmethod
     def of_queries(cls, result: Result, among: int) -> StoredLists:
-        """Check that they are of other rows, among so many."""
+        """Check that a result has neighbors of other rows (queries), among ``among`` rows."""
         request, (rows, _) = _require_lists(result)["request"], result.attrs["input"]["shape"]
         if request.get("queries") is None:
             raise InputError(
@@ -67,22 +67,22 @@ class StoredLists:
 
     @property
     def distances(self) -> Source:
-        """As a matrix."""
+        """(rows, k) distances as a source."""
         return self.result.matrix("distances")
 
     @property
     def indices(self) -> Source:
-        """As a matrix."""
+        """(rows, k) row numbers of neighbors as a source."""
         return self.result.matrix("indices")
 
     @property
     def rows(self) -> int:
-        """Rows that have lists."""
+        """Number of rows that have lists."""
         return self.distances.shape[0]
 
     @property
     def chunk_bytes(self) -> int:
-        """Of a chunk of either, which is read whole."""
+        """Bytes of a chunk of distances or of indices, which is read whole."""
         source = self.distances
         longest = source.row_grid.longest
         if isinstance(source, ShapeOnly):
@@ -90,13 +90,13 @@ class StoredLists:
         return min(longest, self.rows) * source.shape[1] * 8
 
     def distance_blocks(self) -> Iterator[tuple[int, Array]]:
-        """The first row of a block, and distances of its rows."""
+        """Yield the first row of a block, and its checked distances (r, k)."""
         for first, (distances,) in self._blocks("distances"):
             _require_distances(distances, first)
             yield first, distances
 
     def blocks(self) -> Iterator[tuple[int, Array, Array]]:
-        """The same, and who the neighbors are."""
+        """Yield the first row of a block, and its checked distances and neighbors, both (r, k)."""
         for first, (distances, indices) in self._blocks("distances", "indices"):
             _require_distances(distances, first)
             among = self.among or self.rows
@@ -106,7 +106,7 @@ class StoredLists:
             yield first, distances, indices
 
     def _blocks(self, *names: str) -> Iterator[tuple[int, tuple[Array, ...]]]:
-        """Some rows of arrays, whose chunks are read once."""
+        """Yield the first row of a block, and its rows of each array; every chunk is read once."""
         height, step = self.distances.row_grid.longest, max(1, BLOCK_BYTES // (8 * self.k))
         arrays = [self.result[name] for name in names]
         for start in range(0, self.rows, height):
@@ -116,25 +116,25 @@ class StoredLists:
 
 
 def metric_of(result: Result) -> str:
-    """By which neighbors of a result of knn, or of a graph of one, were searched."""
+    """Metric of the neighbor search behind a result of knn or a graph."""
     return str(result.attrs["request"].get("metric") or result.attrs.get("metric", EUCLIDEAN))
 
 
 def matrix_of(result: Result) -> dict[str, str]:
-    """Name and fingerprint of the matrix whose rows the lists of a result of knn are of."""
+    """Name and fingerprint of the matrix that a result of knn belongs to."""
     facts = result.attrs["input"]
     return {name: str(facts.get(name, "")) for name in ("name", "fingerprint")}
 
 
 def mismatch(lists: Result, metric: str, matrix: Mapping[str, str] | None) -> str:
-    """What a caller should know of neighbors of new rows: whether they are in the matrix that was embedded.
+    """Warning if neighbors of new rows are in another matrix than the embedded one; empty if none is due.
 
-    Rows of an index are not known by their matrix, and that of an earlier result may not have been kept.
+    An index does not know its matrix, and earlier results may not have stored theirs (``matrix`` is None).
 
     Raises
     ------
     InputError
-        They were searched by another metric.
+        The lists were searched by another metric.
     """
     if metric_of(lists) != metric:
         raise InputError(
@@ -152,7 +152,7 @@ def mismatch(lists: Result, metric: str, matrix: Mapping[str, str] | None) -> st
 
 
 def _require_lists(result: Result) -> dict[str, Any]:
-    """Facts of lists whose values are distances."""
+    """Facts of a result of knn; ``InputError`` for other results, or if its values are no distances."""
     facts = result.attrs
     if facts["kind"] != "knn":
         raise InputError(f"{result.path} is the result of {facts['kind']}: give one of knn")
@@ -173,7 +173,7 @@ def _require_distances(distances: Array, first: int) -> None:
 
 
 def imagined_lists(rows: int, k: int, metric: str = EUCLIDEAN) -> Result:
-    """As ``knn`` would leave them, to make plans with."""
+    """Placeholder for a future result of ``knn``, to make plans with."""
     shape = integer("rows", rows), integer("k", k)
     if not 1 <= shape[1] < shape[0]:
         raise InputError(f"{shape[0]} rows have no {shape[1]} neighbors each among themselves")

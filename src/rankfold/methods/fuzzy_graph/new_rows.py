@@ -1,8 +1,8 @@
-"""Neighbors of new rows among those of a graph, weighed as the graph weighs its own.
+"""Weights of the neighbors of new rows among the rows of a graph, computed as in the graph.
 
-A new row has the weights that umap-learn gives it: those of its list alone, since no row of the graph has it
-among its neighbors. They are relative to the mean distance in the graph, so that a row weighs the same in any
-company.
+A new row has the same weights as in umap-learn. They follow from its own list, since no row of the graph has
+it among its neighbors. They are relative to the mean distance in the graph, so they do not depend on other
+new rows.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 CHUNK_ROWS = 2**16
-"""Of what is written of new rows."""
+"""Most rows in a chunk of the output for new rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewNeighbors:
-    """Lists of new rows, and what the graph knows of distances."""
+    """Lists of neighbors of new rows, and parameters of the graph for their weights."""
 
     lists: StoredLists
     mean_distance: float
     local_connectivity: float
     doubt: str = ""
-    """What a caller should know of the lists."""
+    """Warning about the lists; empty if there is none."""
 
     @classmethod
     def of(cls, embedding: Result, rows: int, neighbors: Result | str | Path) -> NewNeighbors:
-        """Lists of new rows among so many of an embedding, checked."""
+        """Check lists of new rows whose neighbors are among the ``rows`` rows of an embedding."""
         stored = result_of(
             "transform", neighbors, "neighbors of new rows, as of rf.knn(x, k=15, queries=new)"
         )
@@ -59,16 +59,16 @@ class NewNeighbors:
 
     @property
     def chunk_rows(self) -> int:
-        """Of what is written."""
+        """Number of rows in a chunk of the output."""
         return min(self.lists.rows, CHUNK_ROWS)
 
     def request(self) -> dict[str, Any]:
-        """What identifies them."""
+        """Parameters that identify the lists and their weights."""
         graph = [self.mean_distance, self.local_connectivity]
         return {"k": self.lists.k, "graph": graph, "indices": self.lists.indices.fingerprint()}
 
     def blocks(self) -> Iterator[tuple[Array, Float32, npt.NDArray[np.bool_]]]:
-        """(r, k) neighbors of some rows and their weights; (r,) whether a row is its first neighbor."""
+        """Yield blocks: (r, k) neighbors, (r, k) weights, and (r,) True if the first neighbor is at distance 0."""
         for _, distances, indices in self.lists.blocks():
             weights = np.empty(distances.shape, np.float32)
             connectivity = float(min(max(0.0, self.local_connectivity - 1), self.lists.k))
@@ -77,7 +77,10 @@ class NewNeighbors:
 
 
 def means_of_neighbors(places: Array, indices: Array, shares: Float64) -> Float64:
-    """(r, d) sums of (n, d) ``places`` of the (r, k) neighbors by ``shares`` of 1, one after the other."""
+    """(r, d) weighted means of ``places`` (n, d) at neighbors ``indices`` (r, k).
+
+    ``shares`` (r, k) are weights that sum to 1. Terms are added in order of the columns.
+    """
     means = np.zeros((len(indices), places.shape[1]))
     for column in range(indices.shape[1]):
         means += shares[:, column, None] * places[indices[:, column]]
@@ -85,7 +88,7 @@ def means_of_neighbors(places: Array, indices: Array, shares: Float64) -> Float6
 
 
 def in_chunks(blocks: Iterator[Array], chunk_rows: int) -> Iterator[tuple[int, Array]]:
-    """The first row and the rows of whole chunks, and at last of what is left, from blocks of any height."""
+    """Regroup blocks of any height: yield first row and rows of whole chunks, then of the rest."""
     waiting, height, first = list[Array](), 0, 0
     for block in blocks:
         waiting.append(block)
@@ -100,7 +103,7 @@ def in_chunks(blocks: Iterator[Array], chunk_rows: int) -> Iterator[tuple[int, A
 
 
 def facts_of_distances(graph: Mapping[str, Any]) -> dict[str, Any]:
-    """What new rows need to know of a graph; nothing of one that was not made of distances."""
+    """Facts of a graph that weights of new rows need; empty if it was not made from distances."""
     if "mean_distance" not in graph:
         return {}
     local = graph["request"]["local_connectivity"]

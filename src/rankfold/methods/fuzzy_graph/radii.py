@@ -1,6 +1,6 @@
-"""Local radii of rows: the logarithm of the mean squared distance to neighbors, by the weights of a graph.
+"""Local radii of rows: the logarithm of the mean squared distance to neighbors, weighted by a graph.
 
-Edges come in order of rows, so that sums of a chunk of rows are written as soon as a later row comes.
+Edges arrive in order of rows, so that sums of a chunk of rows are written as soon as a later row arrives.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Array = npt.NDArray[Any]
 RADII = "radius_data"
 
 LEAST = 1e-8
-"""That is added to mean squares, in their unit: rows in one place have no radius."""
+"""Added to mean squared distances, in their unit, since rows at the same place have none."""
 
 PLAIN = (2.0**-10, 2.0**60)
-"""Mean distances whose squares are far above ``LEAST``, and in the range of float32."""
+"""Range of mean distances whose squares are far above ``LEAST``, and in the range of float32."""
 
 CHUNK_ROWS = 2**17
-"""Whose sums are in memory."""
+"""Number of rows whose sums are in memory, and rows of a chunk."""
 
 
 def distance_unit(mean: float) -> float:
-    """Power of two that distances are measured in, so that radii follow them to any size.
+    """Power of two used as unit of distances, so that radii are right for distances of any size.
 
     >>> distance_unit(3.0), distance_unit(0.0), distance_unit(3 * 2.0**-300) == 2.0**-299
     (1.0, 1.0, True)
@@ -42,14 +42,14 @@ def distance_unit(mean: float) -> float:
 
 
 def log_radii(squares: Array, weights: Array) -> npt.NDArray[np.float64]:
-    """Of sums of weighted squares, and of weights; NaN where these are 0."""
+    """Radii from sums of weighted squares and of weights, each (m,); NaN where weights are 0."""
     means = np.divide(squares, weights, out=np.full(len(weights), np.nan), where=weights > 0)
     radii: npt.NDArray[np.float64] = np.log(LEAST + means)
     return radii
 
 
 def copy_radii(stored: Result, result: Path) -> None:
-    """From one result to another, chunk by chunk."""
+    """Copy radii from one result to another, chunk by chunk."""
     rows = stored[RADII].shape[0]
     path = create_output(result, RADII, (rows,), np.float32, (min(rows, CHUNK_ROWS),))
     for top in range(0, rows, CHUNK_ROWS):
@@ -66,7 +66,7 @@ class RadiusWriter:
         self.sums, self.log_unit = np.zeros((2, CHUNK_ROWS)), math.log(unit)
 
     def append(self, rows: Array, weights: Array, distances: Array) -> None:
-        """Add edges, in order of rows, with distances in the unit; a row may go on in the next call."""
+        """Add edges, in order of rows, with distances in the unit; a row may continue in the next call."""
         shares = weights.astype(np.float64)
         squares = shares * distances.astype(np.float64) ** 2
         while len(rows):
@@ -78,7 +78,7 @@ class RadiusWriter:
                 self._write()
 
     def finish(self) -> None:
-        """Write those of all rows that are left."""
+        """Write radii of all remaining rows."""
         while self.top < self.rows:
             self._write()
 

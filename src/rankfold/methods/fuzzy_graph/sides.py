@@ -1,4 +1,4 @@
-"""What the rows of an edge say of it, and what it weighs by both."""
+"""Weights that a row assigns to its neighbors, and the weight of an edge from both of its rows."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Float32 = npt.NDArray[np.float32]
 
 
 class Sides(Protocol):
-    """How a row weighs its neighbors, and how an edge joins what its two rows say. Pickles."""
+    """Rules for weights: of neighbors of a row, and of an edge from its two rows. Picklable."""
 
     @property
     def kind(self) -> str:
-        """Of the graph."""
+        """Kind of the graph."""
 
     @property
     def by_mean_distance(self) -> bool:
-        """Whether rows are weighed by the mean of all distances."""
+        """True if weights depend on the mean of all distances."""
 
     def request(self) -> dict[str, Any]:
-        """What tells these graphs from others."""
+        """Parameters that identify the rules."""
 
     def weigh(self, distances: Array, mean: float, out: Float32) -> None:
-        """Weights of the neighbors of some rows."""
+        """Compute weights ``out`` (r, k) of neighbors at ``distances`` (r, k); ``mean`` is of all distances."""
 
     def join(self, one: Float32, other: Float32) -> Float32:
-        """Weights of edges, from what either row says: 0 where it does not have the other."""
+        """Weights of edges from those by either row, which are 0 if it does not have the other as neighbor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,15 @@ class FuzzySides:
     by_mean_distance: bool = True
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Both parameters."""
         return {"set_op_mix_ratio": self.set_op_mix_ratio, "local_connectivity": self.local_connectivity}
 
     def weigh(self, distances: Array, mean: float, out: Float32) -> None:
-        """See the protocol."""
+        """Compute memberships."""
         membership(distances, mean, local_connectivity=self.local_connectivity, out=out)
 
     def join(self, one: Float32, other: Float32) -> Float32:
-        """See the protocol."""
+        """Mix of fuzzy union and intersection."""
         mix = np.float32(self.set_op_mix_ratio)
         product = one * other
         return mix * (one + other - product) + (np.float32(1) - mix) * product
@@ -70,13 +70,13 @@ class AffinitySides:
     by_mean_distance: bool = False
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """The perplexities."""
         return {"perplexities": list(self.perplexities)}
 
     def weigh(self, distances: Array, mean: float, out: Float32) -> None:
-        """See the protocol."""
+        """Compute affinities."""
         affinities(distances, np.array(self.perplexities, np.float64), out=out)
 
     def join(self, one: Float32, other: Float32) -> Float32:
-        """See the protocol."""
+        """Symmetrized affinities, over the number of rows."""
         return np.asarray((one + other) * np.float32(0.5 / self.rows))

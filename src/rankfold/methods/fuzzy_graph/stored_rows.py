@@ -1,6 +1,6 @@
-"""Rows of a stored graph, some of them at a time, as a sparse matrix by rows.
+"""Rows of a stored graph, a block at a time, as a sparse matrix by rows.
 
-Kernels follow its pointers and columns without looking, so that both are checked as they are read.
+Kernels use its pointers and columns without bounds checks, so both are checked as they are read.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rankfold.pipeline.law import LARGEST, first_outside
 Array = npt.NDArray[Any]
 
 BLOCK = 2**18
-"""Edges that are taken at a time; more where a row has more."""
+"""Most edges of a block; more if a single row has more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Of consecutive rows, in order of rows and columns."""
+    """Edges of consecutive rows, in order of rows and columns; each array (edges,)."""
 
     rows: Array
     columns: Array
@@ -35,7 +35,7 @@ class Edges:
 
 
 class StoredRows:
-    """The graph in a folder."""
+    """A stored graph, by its folder."""
 
     def __init__(self, folder: Path) -> None:
         self.source = csr_source(str(folder.parent), folder.name)
@@ -43,7 +43,7 @@ class StoredRows:
 
     @functools.cached_property
     def pointers(self) -> Array:
-        """(m + 1,) edges before each row, and in all."""
+        """(m + 1,) number of edges before each row, and the total."""
         return self.ends(0, self.source.shape[0])
 
     def ends(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
@@ -82,11 +82,11 @@ class StoredRows:
             yield slice(max(first, start), min(end, start + height))
 
     def smallest(self) -> float:
-        """Weight; infinite where there are no edges."""
+        """Smallest weight of an edge; infinite if there are no edges."""
         return min((float(self.weights(some).min()) for some in self.chunks()), default=np.inf)
 
     def between(self, top: int, bottom: int) -> Edges:
-        """Edges of some rows."""
+        """Edges of rows ``top:bottom``."""
         ends = self.pointers[top : bottom + 1]
         some = slice(int(ends[0]), int(ends[-1]))
         rows = np.repeat(np.arange(top, bottom), np.diff(ends))
@@ -94,7 +94,7 @@ class StoredRows:
 
 
 def row_spans(graphs: list[StoredRows]) -> Iterator[tuple[int, int]]:
-    """The rows of a block, the same of all graphs."""
+    """Yield start and stop of blocks of rows, common to all graphs."""
     ends = np.sum([graph.pointers for graph in graphs], axis=0)
     top, rows = 0, len(ends) - 1
     while top < rows:

@@ -1,4 +1,4 @@
-"""From what a caller says to the task of a graph: of lists, of lists and targets, or of two graphs."""
+"""From arguments of a caller to the task of a graph: from lists, lists and targets, or two graphs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fuzzy_graph_task(
     target_weight: object = HALF,
     radii: bool = False,
 ) -> FuzzyGraph | Chain:
-    """Lists that are to be weighed, checked; arguments of ``rankfold.fuzzy_graph``."""
+    """Make the checked task from the arguments of ``rankfold.fuzzy_graph``."""
     result = result_of("fuzzy_graph", neighbors, "a result of knn, as of rf.knn(x, k=14)")
     ratio = number("set_op_mix_ratio", set_op_mix_ratio)
     connectivity = number("local_connectivity", local_connectivity)
@@ -63,7 +63,7 @@ def fuzzy_graph_task(
 
 
 def _labeled(graph: FuzzyGraph, labels: Any, weight: float) -> Chain:
-    """The graph of lists, whose edges then weigh what their labels let them."""
+    """Chain: the graph of lists, then weights lowered by labels."""
     identity = {**graph.request(), "targets": digest_of(labels), "target_weight": weight}
     identity["target_metric"] = CATEGORICAL
     rule = SameLabel(labels, weight)
@@ -72,7 +72,7 @@ def _labeled(graph: FuzzyGraph, labels: Any, weight: float) -> Chain:
 
 
 def _beside_targets(graph: FuzzyGraph, targets: Source, weight: float) -> Chain:
-    """The graph of lists, that of the neighbors of targets, and their intersection."""
+    """Chain: the graph of lists, the graph of neighbors of targets, and their intersection."""
     rows, k = graph.lists.rows, graph.lists.k
     search = Neighbors.of(targets, None, NeighborRequest.of(k, "euclidean", None))
     of_targets = FuzzyGraph.of(StoredLists.of(imagined_lists(rows, k), None), ONE_SIDED, 1.0)
@@ -94,7 +94,7 @@ def _beside_targets(graph: FuzzyGraph, targets: Source, weight: float) -> Chain:
 
 
 def _with_graphs(task: CombinedGraph, *names: str) -> Callable[[Mapping[str, Path]], Task]:
-    """The task, once links of these names have left graphs."""
+    """Function that completes the task with graphs from the results of the named links."""
 
     def ready(results: Mapping[str, Path]) -> Task:
         graphs = tuple(results[name] for name in names)
@@ -113,7 +113,7 @@ def combine_graphs_task(
     rule: str = RULES[0],
     weight: object = HALF,
 ) -> CombinedGraph:
-    """Two graphs that become one, checked; arguments of ``rankfold.combine_graphs``."""
+    """Make the checked task from the arguments of ``rankfold.combine_graphs``."""
     wanted = "a result of fuzzy_graph, as of rf.fuzzy_graph(rf.knn(x, k=14))"
     results = [result_of("combine_graphs", each, wanted) for each in (first, second)]
     for each in results:

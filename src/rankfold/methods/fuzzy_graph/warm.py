@@ -1,4 +1,4 @@
-"""Compiled loops that weigh neighbors, run once on a few numbers."""
+"""Compiled loops that compute weights of neighbors, run once on a few numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankfold.kernels.graph.perplexity import affinities
 
 
 def warm_weights(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Of stored lists, whose distances are float64: affinities, where the request has perplexities."""
+    """Run the loops for weights of stored lists: affinities if the request has perplexities."""
     _warm_affinities() if "perplexities" in request else _warm()
 
 

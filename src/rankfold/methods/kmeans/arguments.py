@@ -10,7 +10,7 @@ from rankfold.methods.registry import SEARCH, Method
 from rankfold.pipeline.law import WHOLE, Law
 
 INITS = ("k-means||", "sample", "custom")
-"""Where centers begin; the last has no name for callers, who give centers."""
+"""Ways to choose starting centers; callers do not name the last one, but pass centers."""
 
 DEFAULT_TOL = 1e-4
 """Squared movement of all centers in a pass, over the mean variance of columns, to stop at."""
@@ -22,7 +22,7 @@ DEFAULT_STARTS = 10
 
 @dataclass(frozen=True, slots=True)
 class KMeansArguments:
-    """See ``rankfold.kmeans``."""
+    """Arguments of ``rankfold.kmeans``."""
 
     k: Annotated[int | None, Argument("number of clusters; that of the centers given as init", least=1)] = (
         None

@@ -1,14 +1,14 @@
 """Mini-batches: centers move after every few rows, so that one read of the matrix moves them many times.
 
-Rows come in their order, a batch after the other; each is labeled by the centers as they stand, and every
-center becomes the mean of all rows that it was ever given. This is one after the other by nature: a pass is a
-single stream, which the same sums in the same order make independent of how the matrix is cut.
+Rows are processed in order, batch by batch. Each batch is labeled by the current centers, and every center
+moves to the mean of all rows that it has ever been assigned. This is sequential by nature: a pass is a single
+stream. Sums are made in the same order whatever the cut of the matrix, so the result does not depend on it.
 
 References
 ----------
-Sculley, Web-scale k-means clustering, WWW 2010, algorithm 1: a center's step is one over the rows that it was
-given. Unlike there, batches are not drawn: rows are read once a pass in their order, from centers that a
-sample of all rows has led to. A center is a mean of its own rows, whatever came between.
+Sculley, Web-scale k-means clustering, WWW 2010, algorithm 1: the step size of a center is one over the number
+of its rows. Differences: batches are not drawn at random; rows are read once a pass, in order, and centers
+start from a sample of all rows.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class BatchPass(OverClusters):
-    """Fold of a pass: centers that follow the batches."""
+    """Fold of a pass by batches; its state includes the moving centers."""
 
     panels: Panels
     constants: Path
-    """A part with the centers ``exact`` that it begins with, once more as ``before``, their ``groups``,
-    ``shift``, and the rows ``given`` to each."""
+    """Checkpoint file with the starting centers ``exact``, the same as ``before``, their ``groups``,
+    ``shift``, and the number of rows ``given`` to each so far."""
 
     k: int
     dtype: np.dtype[Any]
@@ -57,10 +57,10 @@ class BatchPass(OverClusters):
     groups: int = 1
     kept: tuple[KeptRows, ...] = ()
     weights: RowWeights | None = None
-    copies: ClassVar[int] = 15  # those of a batch besides, as they are packed and on their way
+    copies: ClassVar[int] = 15  # in addition those of a batch, packed and intermediate
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of the batch under way; centers, and rows that each was given; of all batches, and their cost."""
+        """Sums of the current batch, centers and their numbers of rows, and sums and cost of all batches."""
         k, n = self.k, self.panels.view.short
         own = {"centers": Sum((k, n)), "given": Sum((k,))}
         return {
@@ -72,12 +72,12 @@ class BatchPass(OverClusters):
         }
 
     def start(self) -> State:
-        """From the centers of the pass before."""
+        """State with the centers of the previous pass."""
         arrays = load_arrays(self.constants)
         return {**OverClusters.start(self), "centers": arrays["exact"], "given": arrays["given"]}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Take in a panel, by grains, and by batches."""
+        """Process a panel by grains and batches."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             x, own = numbers(grain.raw), self.weights_of(grain)
             for first, last in self._pieces(grain.first, grain.last):
@@ -90,14 +90,14 @@ class BatchPass(OverClusters):
                     self._move(state, work)
 
     def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Rows up to the end of the batch that they belong to."""
+        """Yield start and stop of rows ``first:last``, split at ends of batches."""
         while first < last:
             end = min(last, (first // self.batch_rows + 1) * self.batch_rows)
             yield first, end
             first = end
 
     def _add(self, state: State, work: Workspace, x: Array, here: slice, weights: Float64 | None) -> None:
-        """Label some rows of a batch, and add them to its sums, row by row whatever the grains."""
+        """Label some rows of a batch, and add them to its sums row by row, independent of grains."""
         labels, bounds = work.labels[here, 0], work.bounds[here]
         labels[...] = -1
         sums: dict[str, Any] = {name: state[name] for name in ("sums", "counts", "squares")}
@@ -105,7 +105,7 @@ class BatchPass(OverClusters):
         assign_rows(x, centers, labels=labels, bounds=bounds, weights=weights, **sums)
 
     def _move(self, state: State, work: Workspace) -> None:
-        """End a batch."""
+        """End a batch: add its cost, move the centers, and reset its sums."""
         centers, sums, counts, squares = (state[name] for name in ("centers", "sums", "counts", "squares"))
         state["cost"] += inertia_of(centers, work.shift, sums, counts, float(squares[0]))
         state["total"] += sums.sum(axis=0)
@@ -116,15 +116,16 @@ class BatchPass(OverClusters):
 
 
 def move_centers(centers: Float64, given: Float64, sums: Float64, counts: Float64, shift: Array) -> None:
-    """Have each center be the mean of all rows that it was given, those of a batch too; in place.
+    """Move each center to the mean of all rows assigned to it, including those of a batch; in place.
 
     Parameters
     ----------
     centers : (k, n)
     given : (k,)
-        Rows that each was given before; none: where it begins does not count.
+        Number of rows, or their weight, assigned to each before; updated. 0 gives the starting position no
+        weight.
     sums, counts : (k, n), (k,)
-        Of the rows of the batch, less the shift.
+        Sums over the rows of the batch minus the shift, and their numbers.
     shift : (n,)
     """
     own = counts > 0
@@ -136,11 +137,11 @@ def move_centers(centers: Float64, given: Float64, sums: Float64, counts: Float6
 
 @dataclass(slots=True)
 class Batches:
-    """What passes by batches have led to."""
+    """Result of passes by batches."""
 
     centers: Float64
     inertia: list[float]
-    """Of the rows of each pass, by the centers as they stood."""
+    """Inertia of each pass, with the centers current at each batch."""
 
     change: float
     """Squared movement of all centers in the last pass, over the mean variance of columns."""
@@ -149,9 +150,9 @@ class Batches:
 
 
 def by_batches(run: Run, request: ClusterRequest, layout: Layout, centers: Float64, shift: Array) -> Batches:
-    """Passes until centers rest, or one is left to label rows by them."""
+    """Make passes until centers converge, or only one pass is left, which labels rows."""
     k = len(centers)
-    # Centers that a sample has led to are means of its rows; those of a caller may be anything.
+    # Centers from a sample count as means of its rows; those of a caller count nothing.
     rows = layout.source.shape[0]
     mass = float(rows) if layout.weights is None else layout.weights.total()
     share = 0.0 if request.init == "custom" else layout.sample[0].count / k * (mass / rows)
@@ -168,7 +169,7 @@ def by_batches(run: Run, request: ClusterRequest, layout: Layout, centers: Float
         made.centers, given = state["centers"], state["given"]
         before, cost = (made.inertia or [np.inf])[-1], float(state["cost"][0])
         made.inertia.append(cost)
-        # Steps of one over all rows given so far never end by themselves: their gain does.
+        # Steps of one over the number of rows never reach zero, so a small gain ends them too.
         if made.change <= request.tol or (request.tol > 0 and before - cost <= request.tol * cost):
             made.reason = "tol"
         elif run.passes + 1 >= request.passes:
@@ -177,7 +178,7 @@ def by_batches(run: Run, request: ClusterRequest, layout: Layout, centers: Float
 
 
 def batch_pass(layout: Layout, slots: int, dtype: np.dtype[Any], batch_rows: int) -> BatchPass:
-    """The fold of a pass, in numbers: one stream."""
+    """Fold of a pass by batches in a single stream, without its files."""
     panels = layout.panels(slots)
     edges = panels.cut.panels
     one = Cut(edges, np.array([0, len(edges) - 1]), panels.cut.grain_rows)

@@ -1,14 +1,14 @@
-"""Centers taken from where they serve little to where they are missed: ways out of a local minimum.
+"""Move centers from where they lower the cost little to where it is high, to leave a local minimum.
 
-Steps of Lloyd's end where no center gains by moving a little. From there some centers are added beside those
-whose rows cost most, steps are taken, as many are removed that others replace at least cost, and steps are
-taken again. What costs less is kept; else fewer are exchanged, until there is no one to exchange.
+Lloyd's steps end where no small move of a center lowers the cost. Then some centers are added near those with
+the highest cost, and steps are taken. As many centers are removed whose loss costs least, and steps are taken
+again. Centers of lower cost are kept; else fewer are exchanged, down to none.
 
 References
 ----------
 Fritzke, Breathing k-means: superior k-means solutions through dynamic k-values, arXiv:2006.15666, 2020.
-Unlike there, a center is added towards the farthest row of its cluster, not in a direction that is drawn;
-only a few steps are taken in between; and of a center that is removed the nearest one alone is spared.
+Differences: a center is added towards the farthest row of its cluster, not in a random direction; only a few
+steps are taken in between; and when a center is removed, only its nearest center is protected from removal.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_AT_ONCE = 5
-"""Centers that are exchanged at first."""
+"""Number of centers that are exchanged at first."""
 
 MOST_EXCHANGES = 24
-"""Tries in all."""
+"""Most exchanges that are tried in all."""
 
 ASIDE = 0.01
-"""How far from a center another begins, of the way to its farthest row."""
+"""Distance of an added center from its center, as a share of the way to the farthest row."""
 
 TILE_ROWS = 1024
-"""Rows whose distances from all centers are held at once."""
+"""Number of rows whose distances from all centers are in memory at once."""
 
 
 def exchange(sample: Sample, centers: Float64, cost: float, most_groups: int) -> tuple[Float64, float]:
-    """Centers that cost no more on a sample, from some that are at rest."""
+    """Improve converged centers (k, n) on a sample by exchanges; returns centers and their cost."""
     k, at_once = len(centers), min(MOST_AT_ONCE, len(centers) - 1)
     for _ in range(MOST_EXCHANGES):
         if at_once < 1 or cost <= 0:
@@ -55,7 +55,7 @@ def exchange(sample: Sample, centers: Float64, cost: float, most_groups: int) ->
 
 
 def _add(sample: Sample, centers: Float64, count: int) -> Float64:
-    """Centers and some more, beside those whose rows cost most."""
+    """Add ``count`` centers near those with the highest cost."""
     labels, squares, _ = _two_nearest(sample, centers)
     costs = np.bincount(labels, squares * sample.weights, minlength=len(centers))
     more = [centers]
@@ -68,9 +68,10 @@ def _add(sample: Sample, centers: Float64, count: int) -> Float64:
 
 
 def _remove(sample: Sample, centers: Float64, k: int) -> Float64:
-    """The ``k`` centers that are left once others have been removed whose rows have another one near.
+    """Remove centers whose loss costs least, down to ``k``.
 
-    Of two that are nearest each other only one is removed at once: each counts on the other to stay.
+    Of two centers nearest to each other only one is removed, since the estimate for each assumes that the
+    other remains.
     """
     labels, squares, others = _two_nearest(sample, centers)
     use = np.bincount(labels, (others - squares) * sample.weights, minlength=len(centers))
@@ -90,7 +91,7 @@ def _remove(sample: Sample, centers: Float64, k: int) -> Float64:
 
 
 def _two_nearest(sample: Sample, centers: Float64) -> tuple[Int64, Float64, Float64]:
-    """The nearest center of each row, its squared distance, and that of the next: by products alone."""
+    """Nearest center of each row, its squared distance, and that of the second nearest, from products."""
     dtype, count = sample.shift.dtype, len(sample.rows)
     near = (centers - sample.shift.astype(np.float64)).astype(dtype)
     norms = np.einsum("ij,ij->i", near, near, dtype=np.float64)

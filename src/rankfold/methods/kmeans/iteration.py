@@ -1,12 +1,12 @@
-"""Steps of Lloyd's over the matrix, each of which reads it once.
+"""Steps of Lloyd's algorithm over the matrix, each of which reads it once.
 
 A step labels rows by the centers it begins with, and ends with the means of their clusters. Sums of clusters
-are those of the step before, less rows that have left and with rows that have come; every so many steps all
-rows are summed anew, so that rounding does not add up. Labels, inertia and centers of the result are those of
-the last step before its means are taken: they belong together, and no read is needed to make them.
+are updated: rows that left are subtracted and rows that joined are added. Every ``ALL_ROWS_EVERY`` steps all
+rows are summed again, so that rounding does not accumulate. Labels, inertia and centers of the result are
+those of the last step before its means are computed: they are consistent, and need no extra read.
 
-A cluster without rows keeps its center for one more step, which finds the rows farthest from their own
-centers; those, farthest first, are the next centers of clusters without rows, in their order.
+An empty cluster keeps its center for one more step, which finds the rows farthest from their own centers.
+Those rows, farthest first, are the next centers of the empty clusters, in order.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 ALL_ROWS_EVERY = 16
-"""Steps after which all rows are summed anew."""
+"""Number of steps after which all rows are summed again."""
 
 MOST_FAR_ROWS = 64
-"""That a step looks for."""
+"""Most far rows that a step looks for."""
 
 
 @dataclass(slots=True)
 class Clusters:
-    """Centers under way, and what the last step told of them."""
+    """Current centers, and sums, labels and inertia of the last step."""
 
     request: ClusterRequest
     layout: Layout
     centers: Float64
-    """(k, n) of the step that comes, or, once it is done, of the last one."""
+    """(k, n) centers for the next step, or of the last step once iterations have ended."""
 
     shift: Array
     groups: Int64 = field(init=False)
@@ -57,10 +57,10 @@ class Clusters:
     squares: float = 0.0
     index: int = 0
     empty: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Clusters without rows, for which the step that comes looks for far ones."""
+    """Numbers of the empty clusters, for which the next step looks for far rows."""
 
     inertia: list[float] = field(default_factory=list)
-    """Of each step."""
+    """Inertia of each step: sum of squared distances of rows from their centers."""
 
     change: float = np.inf
     """Squared movement of all centers in the last step, over the mean variance of columns."""
@@ -69,7 +69,7 @@ class Clusters:
         self.groups = group_centers(self.centers, self.layout.groups)
 
     def iterate(self, run: Run) -> str:
-        """Steps until centers rest; why there is none after the last."""
+        """Take steps until a criterion stops them; returns the reason."""
         while True:
             new, reason = self._step(run)
             if reason:
@@ -78,13 +78,13 @@ class Clusters:
 
     @property
     def labels(self) -> ScratchMatrix:
-        """Of the last step."""
+        """Labels of the last step, on scratch; ``LookupError`` before the first."""
         if self.scratch is None:
             raise LookupError("no step has been made")
         return self.scratch[0]
 
     def label(self, run: Run) -> None:
-        """Label rows by the centers as they are."""
+        """Label rows by the current centers, which do not change."""
         self._step(run)
 
     def _step(self, run: Run) -> tuple[Float64, str]:
@@ -99,14 +99,14 @@ class Clusters:
             keys, _, rows = kept.held(state)
             placed = place_far(new, empty, rows.astype(np.float64), -keys)
         self.change = self._change(new)
-        # Rows far from their centers may be had where they have not been looked for.
+        # Empty clusters may still get far rows if this step did not look for any.
         open_ends = placed > 0 or (len(empty) > 0 and not sought)
         self.empty, self.index = empty, self.index + 1
         return new, self._stop_reason(int(state["moved"][0]), open_ends=open_ends)
 
     def _sum(self, run: Run, sought: int) -> State:
-        """Label rows by the centers, and bring the sums of clusters up to date."""
-        # Differences of weights leave rounding in a cluster without rows, which is then not known as one.
+        """Label rows by the centers, and update the sums of clusters."""
+        # Differences of weights leave rounding in an empty cluster, which would not be found empty.
         whole = self.index % ALL_ROWS_EVERY == 0 or self.layout.weights is not None
         name = f"iteration-{run.passes + 1:02d}"
         before = self.centers if self.before is None else self.before
@@ -131,7 +131,7 @@ class Clusters:
         return state
 
     def _far_rows(self, sought: int) -> tuple[KeptRows, ...]:
-        """Room for so many, or none."""
+        """Storage for ``sought`` far rows; empty for 0."""
         return far_rows(self.layout, sought) if sought else ()
 
     def _change(self, new: Float64) -> float:
@@ -147,7 +147,7 @@ class Clusters:
 
 
 def step_pass(layout: Layout, slots: int, groups: int, dtype: np.dtype[Any]) -> LloydPass:
-    """The fold of a step, in numbers."""
+    """Fold of a step without its files, to plan with."""
     scratch = layout.labels(NOWHERE, 0), layout.bounds(NOWHERE, 0, groups)
     panels = layout.panels(slots)
     return LloydPass(
@@ -166,5 +166,5 @@ def step_pass(layout: Layout, slots: int, groups: int, dtype: np.dtype[Any]) -> 
 
 
 def far_rows(layout: Layout, count: int) -> tuple[KeptRows, ...]:
-    """Room for rows that are farthest from their centers."""
+    """Storage for ``count`` rows that are farthest from their centers."""
     return (KeptRows(count, layout.view.short, layout.view.dtype),)

@@ -1,14 +1,14 @@
-"""Rows that a sweep keeps: those of the smallest keys, and of equal keys the first.
+"""Rows that a sweep keeps: those with the smallest keys, and of equal keys the first.
 
-Which they are depends on keys and numbers of rows alone, so that any cut of the matrix keeps the same. With
-exponential keys over weights, ``-log(u) / w``, they are a sample without replacement in which a row is
-likely by its weight, whatever the sum of all weights is: one read draws it.
+The choice depends only on keys and row numbers, so that any cut of the matrix keeps the same rows. With
+exponential keys over weights, ``-log(u) / w``, they are a weighted sample without replacement, drawn in one
+read without knowing the sum of all weights.
 
 References
 ----------
 Efraimidis, Spirakis, Weighted random sampling with a reservoir, Information Processing Letters 97(5), 2006:
-algorithm A, by logarithms. Cohen, Kaplan, Summarizing data using bottom-k sketches, PODC 2007: the next key
-after those kept tells how likely each was, from which weights of an unbiased estimate follow.
+algorithm A, by logarithms. Cohen, Kaplan, Summarizing data using bottom-k sketches, PODC 2007: from the next
+key after those kept follow the inclusion probabilities, and from these weights of an unbiased estimate.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 NOBODY = np.iinfo(np.int64).max
-"""Number of a row that is not there."""
+"""Row number that marks an empty place."""
 
 TILE_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Room for some rows."""
+    """Storage for a fixed number of kept rows, with their keys and row numbers."""
 
     count: int
     columns: int
     dtype: np.dtype[Any]
     name: str = "kept"
-    """What tells it from another of the same sweep."""
+    """Prefix of names in the state, unique within a sweep."""
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Of keys, numbers of rows, and rows, in a state."""
+        """Names of keys, row numbers, and rows in a state."""
         return f"{self.name}_keys", f"{self.name}_ids", f"{self.name}_rows"
 
     def sums(self) -> dict[str, Sum]:
-        """What a stream keeps; joined by ``join``, since an array cannot be joined without the others."""
+        """Arrays that each stream keeps; merged by ``join``, since each depends on the others."""
         shape = (self.count,)
         keys = Sum(shape, empty=self._no_keys)
         ids = Sum(shape, np.dtype(np.int64), self._no_ids)
@@ -61,15 +61,15 @@ class KeptRows:
         return np.full(self.count, NOBODY)
 
     def take(self, state: State, keys: Float64, first: int, x: Array) -> None:
-        """Keep of rows ``x``, numbered from ``first`` on, those whose keys are small enough."""
+        """Keep those of rows ``x``, numbered from ``first`` on, whose keys are small enough."""
         some = np.flatnonzero(keys <= state[self.names[0]][-1])
         if some.size:
-            # Most of a first grain is let go again before its rows are copied.
+            # Most rows of a first grain are dropped before they are copied.
             some = some[np.argsort(keys[some], kind="stable")[: self.count]]
             self._join(state, keys[some], some + first, x[some])
 
     def join(self, total: State, other: State) -> None:
-        """Keep what another stream has kept, if it is smaller."""
+        """Merge the kept rows of another stream into ``total``."""
         keys, ids, rows = (other[name] for name in self.names)
         self._join(total, keys, ids, rows)
 
@@ -84,14 +84,14 @@ class KeptRows:
         state |= zip(self.names, (all_keys[order], all_ids[order], kept), strict=True)
 
     def held(self, state: State) -> tuple[Float64, Int64, Array]:
-        """Keys, numbers and rows that were kept, in order of their keys."""
+        """Kept keys, row numbers and rows, ordered by key."""
         keys, ids, rows = (state[name] for name in self.names)
         count = int((ids != NOBODY).sum())
         return keys[:count], ids[:count], rows[:count]
 
 
 def exponentials(seed: int, purpose: int, start: int, stop: int) -> Float64:
-    """(stop - start,) exponential random numbers, each a function of (seed, purpose, row) alone.
+    """(stop - start,) exponential random numbers, each a function of only (seed, purpose, row).
 
     Whole tiles of 1024 rows are drawn at a time, as by ``gaussian_rows``.
     """

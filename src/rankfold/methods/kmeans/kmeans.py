@@ -1,7 +1,7 @@
-"""Clusters of rows around their means: one read samples rows to begin from, each other one improves.
+"""Clusters of rows around their means: one read samples rows for a start, each further read is a step.
 
-What is found is a function of the rows, of how the matrix is cut, and of the arguments alone: labels are
-exact, and which pairs of row and center bounds leave out changes the time.
+The result is a function of only the rows, the cut of the matrix, and the arguments. Labels are exact: the
+pairs of row and center that bounds exclude change only the time.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 LIKELY_STEPS = 30
-"""Reads that the tolerance usually takes."""
+"""Steps that usually reach the tolerance."""
 
 LIKELY_BATCH_PASSES = 6
-"""The same by batches, and one that labels rows."""
+"""Passes that usually reach the tolerance by batches, including one that labels rows."""
 
 OPEN_SHARE = 0.3
-"""Of pairs of row and center, over all steps, that bounds leave open."""
+"""Share of the pairs of row and center, over all steps, that bounds do not exclude."""
 
 WIDE = np.dtype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """A matrix and the parameters of its clusters, as ``execution`` takes them."""
+    """Task of a clustering: a matrix and the parameters of its clusters."""
 
     source: Source
     parameters: ClusterRequest
     given: Float64 | None = None
-    """Centers to start from."""
+    """(k, n) centers to start from."""
 
     weights: RowWeights | None = None
-    """What each row counts."""
+    """Weights of the rows; None for one each."""
 
     @classmethod
     def of(
@@ -77,7 +77,7 @@ class Clustering:
         given: Float64 | None = None,
         weights: RowWeights | None = None,
     ) -> Clustering:
-        """Check that it can be done."""
+        """Check arguments and make the task; raises ``InputError``."""
         parameters.check(source.shape, source.name)
         if parameters.init == "custom" and given is None:
             raise InputError("init custom has no name: give the centers, or a result of kmeans")
@@ -92,16 +92,16 @@ class Clustering:
 
     @property
     def layout(self) -> Layout:
-        """How it is cut."""
+        """Cut of the matrix, and scratch matrices."""
         return Layout(self.source, self.parameters.k, self.weights)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Parameters, and digests of starting centers and weights."""
         weights = {} if self.weights is None else {"weights": self.weights.source.fingerprint()}
         return {**self.parameters.as_dict(), "centers": digest(self.given), **weights}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Labels, centers, counts, inertia, and weights of clusters if rows have weights."""
         (rows, columns), k, cut = self.source.shape, self.parameters.k, self.layout.label_cut
         return (
             Output("labels", (rows,), np.dtype(np.int32), count(rows, cut.panel_rows)),
@@ -113,13 +113,13 @@ class Clustering:
 
     @property
     def means_output(self) -> Output:
-        """Means of clusters, which a result keeps that is to grow."""
+        """Means of clusters, stored in results that are to grow."""
         return Output("means", (self.parameters.k, self.source.shape[1]), WIDE)
 
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan a sample, steps, and a sweep that writes labels."""
         layout, parameters, (rows, columns) = self.layout, self.parameters, self.source.shape
         row_bytes = 4 * (2 + layout.groups)
         outline = Outline(
@@ -155,7 +155,7 @@ class Clustering:
         return PanelSweeps(self._sweeps, cut, self._driver_bytes(), self.layout.sums_bytes)
 
     def _smaller(self, budget: Budget) -> str:
-        """So many clusters as fit, where no centers are given of those asked for."""
+        """Suggest a number of clusters that fits, unless the caller gives centers."""
         if self.given is not None:
             return ""
 
@@ -182,7 +182,7 @@ class Clustering:
         return [*sweeps, numbers_of("labels", self._write(NOWHERE), 4 * rows, 4 * rows, 0.0, over="scratch")]
 
     def _driver_bytes(self) -> int:
-        """Centers and sums; rows of a sample, as they are and less the shift, and what starts take."""
+        """Bytes of centers and sums, of rows of a sample with and without the shift, and of starts."""
         layout, k, columns = self.layout, self.parameters.k, self.source.shape[1]
         few = FewRows.of(layout.view, k).memory_bytes
         rows = sum(each.count for each in layout.sample)
@@ -194,9 +194,9 @@ class Clustering:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Find starting centers, take steps, and write the result; returns its facts."""
         if self.weights is not None:
-            self.weights.total()  # refuses what is no weight
+            self.weights.total()  # raises for invalid weights
         with one_blas_thread():
             centers, shift = self._start(run)
             clusters, reason = self._clusters(run, centers, shift)
@@ -205,14 +205,14 @@ class Clustering:
         return facts
 
     def label(self, run: Run) -> Clusters:
-        """Rows labeled by the centers that are given, in one read."""
+        """Label rows by the given centers in one read."""
         centers, shift = self._start(run)
         clusters = Clusters(self.parameters, self.layout, centers, shift)
         clusters.label(run)
         return clusters
 
     def _clusters(self, run: Run, centers: Float64, shift: Array) -> tuple[Clusters, str]:
-        """What centers lead to, and why it is the last."""
+        """Iterate from centers; returns the clusters, and the reason to stop."""
         if not self.parameters.batch_rows:
             clusters = Clusters(self.parameters, self.layout, centers, shift)
             return clusters, clusters.iterate(run)
@@ -223,7 +223,7 @@ class Clustering:
         return clusters, made.reason
 
     def _start(self, run: Run) -> tuple[Float64, Array]:
-        """The first centers, and what rows are multiplied less of."""
+        """Starting centers (k, n), and the shift (n,) that rows are reduced by before products."""
         # A pass refuses numbers that overflow, and says where they are.
         with np.errstate(over="ignore", invalid="ignore"):
             few = run.prepare(run.part("start.part"), self._look)
@@ -246,7 +246,7 @@ class Clustering:
         return run.prepare(run.part("centers.part"), choose)["centers"], shift
 
     def _look(self) -> dict[str, Array]:
-        """Some rows, and centers of these."""
+        """Read a few rows; returns their mean as a shift, and centers of them if needed."""
         layout, wanted = self.layout, 0 if self.given is not None else self.parameters.k
         few = FewRows.of(layout.view, wanted)
         rows = few.read()
@@ -334,7 +334,7 @@ def kmeans_task(
     batch_rows: int | None = None,
     weights: object = None,
 ) -> Clustering:
-    """What is to be clustered, checked; arguments of ``rankfold.kmeans``."""
+    """Make the checked task from the arguments of ``rankfold.kmeans``."""
     is_name = isinstance(init, str) and (init in INITS or not Path(init).exists())
     given = None if is_name else given_centers(init)
     if k is None:

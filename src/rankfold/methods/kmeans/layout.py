@@ -1,4 +1,4 @@
-"""How rows are cut for a clustering, and what lies on scratch between two passes."""
+"""Cut of the rows for a clustering, and matrices on scratch between two passes."""
 
 from __future__ import annotations
 
@@ -18,69 +18,69 @@ from rankfold.pipeline.engine.blocks import Cut, cut
 from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 CENTERS_PER_GROUP = 4
-"""Centers that share a bound."""
+"""Number of centers that share a bound."""
 
 COLUMNS_PER_GROUP = 16
-"""A row has at most one bound for so many columns: keeping them is to cost little beside reading it."""
+"""Columns for each bound of a row: storing bounds should cost little compared with reading the row."""
 
 ROWS_PER_CENTER = (4, 256)
-"""Fewest and most rows of a sample that a start is made from, and ``SAMPLE_BYTES`` in between."""
+"""Fewest and most rows per center in the sample for a start; ``SAMPLE_BYTES`` decides in between."""
 
 SAMPLE_BYTES = 32 * 2**20
 
 FEWEST_ROWS = 4000
-"""Of a sample, where rows are short."""
+"""Upper limit of the rows of a sample, if that by ``ROWS_PER_CENTER`` is lower."""
 
 LABEL_CHUNKS = (2**18, 2**22)
-"""Fewest and most labels of a chunk of the result, of which there are ``TARGET_CHUNKS`` in between."""
+"""Fewest and most labels in a chunk of the result; ``TARGET_CHUNKS`` chunks decide in between."""
 
 TARGET_CHUNKS = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A matrix by rows, and a number of clusters."""
+    """Layout of a clustering: a matrix by rows, a number of clusters, and weights."""
 
     source: Source
     k: int
     weights: RowWeights | None = None
-    """What each row counts; None for one each."""
+    """Weights of the rows; None for one each."""
 
     @property
     def view(self) -> View:
-        """By rows, whichever side is longer."""
+        """View of the matrix by rows, whichever side is longer."""
         return View(self.source, Orientation.ROWS)
 
     @property
     def groups(self) -> int:
-        """Groups of centers that share a bound, at most."""
+        """Largest number of groups of centers that share a bound."""
         columns = self.source.shape[1]
         return max(1, min(self.k // CENTERS_PER_GROUP, columns // COLUMNS_PER_GROUP))
 
     @property
     def row_bytes(self) -> int:
-        """Of a row in the working type."""
+        """Bytes of a row in the working type."""
         return self.view.short * self.view.dtype.itemsize
 
     @property
     def sums_bytes(self) -> int:
-        """Of the sums of clusters."""
+        """Bytes of the sums of clusters."""
         return 8 * self.k * (self.view.short + 1)
 
     def panels(self, slots: int, *, sums_bytes: int = 0) -> Panels:
-        """Panels of rows as they are stored; kernels read any type."""
+        """Panels of rows in their stored type; kernels read any type."""
         view = self.view
         pieces = cut(view.grid, self.row_bytes, max(self.sums_bytes, sums_bytes))
         return Panels(view, pieces, slots, view.source.dtype, borrows=True)
 
     @property
     def row_seconds(self) -> float:
-        """Nominal time of a row in a pass."""
+        """Nominal seconds for a row in a pass."""
         return 1e-9 * self.view.short + 2e-11 * self.view.short * self.k
 
     @property
     def sample(self) -> tuple[KeptRows, KeptRows]:
-        """Rows that one read samples, any and far; one more of each tells how likely they were."""
+        """Storage for rows sampled by one read, any and far; one extra row each gives probabilities."""
         rows, columns = self.source.shape
         fewest, most = (each * self.k for each in ROWS_PER_CENTER)
         wanted = max(fewest, min(max(most, FEWEST_ROWS), SAMPLE_BYTES // self.row_bytes))
@@ -90,24 +90,24 @@ class Layout:
         )
 
     def labels(self, folder: Path, index: int) -> ScratchMatrix:
-        """Labels after so many steps."""
+        """Scratch matrix of the labels (rows, 1) of step ``index``."""
         return ScratchMatrix(folder / f"labels-{index:04d}.bin", self.view.long, 1, np.dtype(np.int32))
 
     def bounds(self, folder: Path, index: int, groups: int) -> ScratchMatrix:
-        """Bounds of distances after so many steps."""
+        """Scratch matrix of the bounds of distances (rows, 1 + groups) of step ``index``."""
         path = folder / f"bounds-{index:04d}.bin"
         return ScratchMatrix(path, self.view.long, 1 + groups, np.dtype(np.float32))
 
     @property
     def label_cut(self) -> Cut:
-        """Labels by chunks of the result."""
+        """Cut of the labels into chunks of the result."""
         rows = self.view.long
         chunk = min(rows, max(LABEL_CHUNKS[0], min(rows // TARGET_CHUNKS, LABEL_CHUNKS[1])))
         return cut(Grid.regular(rows, chunk, splittable=False), 4, 8)
 
 
 def working_type(layout: Layout, sample: Any) -> np.dtype[Any]:
-    """In which rows are multiplied: float64 where squares of some would leave the range of float32."""
+    """Type for products of rows: float64 if squares in a sample would leave the range of float32."""
     sizes = np.abs(sample)
     largest = float(sizes.max(initial=0.0))
     in_range = largest == 0 or SMALLEST_NUMBER < largest < LARGEST_NUMBER
@@ -115,4 +115,4 @@ def working_type(layout: Layout, sample: Any) -> np.dtype[Any]:
 
 
 SMALLEST_NUMBER, LARGEST_NUMBER = 1e-12, 1e15
-"""Of the largest number of a sample, between which float32 holds squares and their sums."""
+"""Range of the largest number of a sample in which float32 holds squares and their sums."""

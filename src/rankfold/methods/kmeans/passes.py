@@ -1,4 +1,4 @@
-"""The folds of a clustering: rows that a start is made from, a step of Lloyd's, labels into the result."""
+"""The folds of a clustering: sample rows for a start, one step of Lloyd's, write labels to the result."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 TILE_ROWS = 256
-"""Rows that the tuned body of ``assign_rows`` takes at a time."""
+"""Number of rows that the tuned body of ``assign_rows`` processes at a time."""
 
 INT32, FLOAT32 = np.dtype(np.int32), np.dtype(np.float32)
 
 
 class OverClusters(OverPanels):
-    """What both folds over the matrix share: constants, labels, what kernels take besides."""
+    """Code that folds over the matrix share: constants, labels, memory of kernels."""
 
     __slots__ = ()
     constants: Path
@@ -45,12 +45,12 @@ class OverClusters(OverPanels):
     kept: tuple[KeptRows, ...]
     weights: RowWeights | None
     copies: ClassVar[int] = 6
-    """Of the centers, as they are packed and in between."""
+    """Copies of the centers that are in memory, packed and intermediate."""
 
     kernels = (assign_rows, own_distances)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Centers, and what is known of the rows of a grain."""
+        """Centers, and labels, bounds and distances of the rows of a grain."""
         k, n, rows, part = self.k, self.panels.view.short, self.panels.grain_rows, self.constants
         return {
             "exact": Constant((k, n), part=part),
@@ -63,7 +63,7 @@ class OverClusters(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of clusters; rows that are kept; what has no place."""
+        """Sums of clusters, kept rows, and a count of bad numbers."""
         k, n = self.k, self.panels.view.short
         sums = {"sums": Sum((k, n)), "counts": Sum((k,)), "squares": Sum((1,)), "moved": Sum((1,))}
         rows = {name: each for kept in self.kept for name, each in kept.sums().items()}
@@ -71,7 +71,7 @@ class OverClusters(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Centers as they are packed and in between, tiles, and a grain in other types or kept from."""
+        """Bytes of copies of centers, of tiles, of a converted grain, of kept rows, and of weights."""
         n, rows = self.panels.view.short, self.panels.grain_rows
         tiles = 8 * min(TILE_ROWS, rows) * (n + self.k + 8 + 2 * self.groups)
         lent = self.panels.view.lend(0, 1)
@@ -87,13 +87,13 @@ class OverClusters(OverPanels):
         return 8 * max(self.longest_side, self.k) * self.panels.view.short
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels, and centers as the kernel takes them."""
+        """Buffers and panels, and centers in the layout of the kernel."""
         work = OverPanels.workspace(self, device)
         work.centers = centers_of(work.exact, work.shift, work.groups, work.before)
         return work
 
     def merge(self, total: State, other: State) -> None:
-        """Join the sums of two streams, and the rows that both have kept."""
+        """Merge the sums of two streams, and the rows that they have kept."""
         rows = {name for kept in self.kept for name in kept.names}
         for kept in self.kept:
             kept.join(total, other)
@@ -102,13 +102,13 @@ class OverClusters(OverPanels):
                 total[name] = each.combine(total[name], other[name])
 
     def weights_of(self, grain: Grain) -> Float64 | None:
-        """What the rows of a grain count."""
+        """Weights of the rows of a grain; None for one each."""
         return None if self.weights is None else self.weights.read(grain.first, grain.last)
 
     def assign(
         self, state: State, work: Workspace, x: Array, weights: Float64 | None, *, whole: bool
     ) -> None:
-        """Label the rows of a grain, from the labels and bounds in the buffers."""
+        """Label the rows of a grain, starting from labels and bounds in the buffers; add to the sums."""
         rows = len(x)
         squares = np.zeros(1)
         state["moved"] += assign_rows(
@@ -127,43 +127,44 @@ class OverClusters(OverPanels):
 
 @dataclass(frozen=True, slots=True)
 class SamplePass(OverClusters):
-    """Fold that samples rows twice: any, likelier of clusters of few; and the likelier the farther they are
-    from some first centers.
+    """Fold that draws two samples of rows: one favors rows of small clusters, the other favors rows far from
+    some first centers.
 
-    Either alone may miss what the other finds, and how many rows either is to have does not depend on what
-    is known of the matrix before.
+    Either alone may miss rows that the other finds. The sizes of both are fixed before anything of the matrix
+    is known.
 
     References
     ----------
-    Feldman, Langberg, A unified framework for approximating and clustering data, STOC 2011: what a row may
-    add to the cost of any centers is bounded by its share in that of some first ones, and in its cluster.
+    Feldman, Langberg, A unified framework for approximating and clustering data, STOC 2011: the contribution
+    of a row to the cost of any centers (its sensitivity) is bounded by its share in the cost of some first
+    centers, and its share in its cluster.
     """
 
     panels: Panels
     constants: Path
-    """A part with the first centers ``exact``, once more as ``before``, their ``groups``, and ``shift``;
-    and the ``rarity`` of each, the rows of an even share over those that it is thought to have."""
+    """Checkpoint file with the first centers ``exact``, the same as ``before``, their ``groups``, ``shift``,
+    and the ``rarity`` of each: an equal share of rows over the estimated rows of the center."""
 
     k: int
-    """First centers."""
+    """Number of first centers."""
 
     groups: int
     dtype: np.dtype[Any]
     """Working type."""
 
     kept: tuple[KeptRows, ...]
-    """Rows anywhere, and far ones."""
+    """Storage for rows anywhere, and for far rows."""
 
     seed: int
     row_seconds: float
     weights: RowWeights | None = None
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """How rare each cluster is, besides."""
+        """Shared buffers, and the rarity of each cluster."""
         return {**OverClusters.buffers(self), "rarity": Constant((self.k,), part=self.constants)}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Take in a panel, grain by grain."""
+        """Label and sample the rows of a panel, grain by grain."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             x, rows, first = numbers(grain.raw), grain.last - grain.first, grain.first
             labels, squares, own = work.labels[:rows], work.distances[:rows], self.weights_of(grain)
@@ -183,39 +184,40 @@ PURPOSES = (Purpose.CLUSTER_SAMPLE, Purpose.CLUSTER_FAR_SAMPLE)
 
 
 def likelihoods(squares: Float64, rarity: Float64, own: Float64 | None) -> tuple[Float64, Float64]:
-    """Weights that rows are sampled by, either time; no row that is at a center counts as far.
+    """Sampling weights of rows for both samples; rows at a center have weight 0 in the far sample.
 
-    A row that counts more is as likely as so many that are equal.
+    ``own`` are weights of the rows: a row of weight w is as likely as w equal rows.
     """
     return (1 + rarity, squares) if own is None else ((1 + rarity) * own, squares * own)
 
 
 @dataclass(frozen=True, slots=True)
 class LloydPass(OverClusters):
-    """Fold of one step: labels by the nearest center, and sums that the next centers follow from."""
+    """Fold of one step: labels by the nearest center, and sums from which the next centers follow."""
 
     panels: Panels
     constants: Path
-    """A part with centers ``exact`` and those ``before``, which bounds are for; ``groups`` and ``shift``."""
+    """Checkpoint file with centers ``exact``, previous centers ``before`` that the bounds belong to,
+    ``groups`` and ``shift``."""
 
     k: int
     groups: int
     dtype: np.dtype[Any]
     before: tuple[ScratchMatrix, ScratchMatrix] | None
-    """Labels and bounds of the step before; nothing at first."""
+    """Labels and bounds of the previous step; None in the first one."""
 
     after: tuple[ScratchMatrix, ScratchMatrix]
     whole: bool
-    """Whether all rows are summed, or those that have moved."""
+    """True to sum all rows, False to sum changes by rows that moved."""
 
     kept: tuple[KeptRows, ...]
-    """Room for the rows that are farthest from their centers, if clusters are without rows."""
+    """Storage for the rows farthest from their centers, if there are empty clusters."""
 
     row_seconds: float
     weights: RowWeights | None = None
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Take in a panel, grain by grain."""
+        """Label the rows of a panel, grain by grain, and write labels and bounds."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             x, rows, first = numbers(grain.raw), grain.last - grain.first, grain.first
             buffers, own = (work.labels[:rows], work.bounds[:rows]), self.weights_of(grain)
@@ -233,7 +235,7 @@ class LloydPass(OverClusters):
             for kept in self.kept:
                 squares = work.distances[:rows]
                 own_distances(x, work.exact, buffers[0][:, 0], out=squares)
-                # What counts nothing is no place for a center.
+                # A row of weight zero is not used as a center.
                 kept.take(state, -squares if own is None else np.where(own > 0, -squares, np.inf), first, x)
 
 
@@ -245,28 +247,28 @@ class WriteLabels(DeclaredFold):
     labels: ScratchMatrix
     array: Path
     clusters: int = 0
-    """Clusters whose rows are counted; 0 for none."""
+    """Number of clusters, to count their rows; 0 not to count."""
 
     slots: int = 1
     row_seconds: float = 1e-8
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The labels of a chunk."""
+        """Labels of a chunk."""
         return {"labels": Buffer((self.cut.panel_rows, 1), INT32)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written, and those of each cluster."""
+        """Number of rows written, and of rows of each cluster."""
         whole = np.dtype(np.int64)
         counts = {"counts": Sum((self.clusters,), whole)} if self.clusters else {}
         return {"rows": Sum((1,), whole), **counts}
 
     @property
     def beside_bytes(self) -> int:
-        """A chunk that is filled up, or whose labels are counted."""
+        """Bytes of a padded chunk, or of counting its labels."""
         return (4 if not self.clusters else 8) * self.cut.panel_rows + 8 * self.clusters
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Write some labels."""
+        """Write labels ``start:stop``, and count them by cluster."""
         labels = work.labels[: stop - start]
         self.labels.read_into(labels, start)
         write_whole_chunks(self.array, labels[:, 0], (start, stop))

@@ -1,4 +1,4 @@
-"""Parameters of a clustering, checked before anything is read; centers that a caller gives."""
+"""Parameters of a clustering, checked before anything is read; starting centers from the caller."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class ClusterRequest:
     passes: int = DEFAULT_PASSES
     seed: int = 0
     batch_rows: int = 0
-    """Rows after which centers move; 0: after all."""
+    """Rows after which centers move; 0 to move after all rows."""
 
     @property
     def solver(self) -> str:
-        """How centers move: after all rows, or by batches."""
+        """``"batches"`` or ``"lloyd"``: centers move after each batch, or after all rows."""
         return "batches" if self.batch_rows else "lloyd"
 
     @property
     def start_passes(self) -> int:
-        """Passes before the first step."""
+        """Number of passes before the first step."""
         return int(self.init == "k-means||")
 
     def check(self, shape: tuple[int, int], name: str) -> None:
-        """Raise ``InputError`` for what cannot be done."""
+        """Raise ``InputError`` for parameters that do not fit a matrix of this shape."""
         rows, columns = shape
         if not columns:
             raise InputError(f"{name} is {rows} x {columns}: there are no columns to tell rows by")
@@ -71,12 +71,12 @@ class ClusterRequest:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Dictionary for the facts of a result, which identifies a request."""
         return {"kind": "kmeans", **dataclasses.asdict(self)}
 
 
 def given_centers(init: object) -> Float64:
-    """(k, n) centers of a caller: an array, a result of kmeans, or the path of one."""
+    """(k, n) centers from an array, a result of kmeans, or the path of one."""
     if isinstance(init, (str, Path)):
         init = Result(init)
     if isinstance(init, Result):
@@ -98,7 +98,7 @@ def given_centers(init: object) -> Float64:
 
 
 def centers_among(centers: Float64, init: object, source: Source) -> Float64:
-    """Centers of a result, a frame or a DataArray with their columns in the order of other rows."""
+    """Reorder the columns of named centers (result, frame or DataArray) to those of the source."""
     if isinstance(init, str | Path | Result):
         result = init if isinstance(init, Result) else Result(init)
         own, name = names_of_result(result.path, result.attrs, 1), f"centers of {result.path}"
@@ -109,7 +109,7 @@ def centers_among(centers: Float64, init: object, source: Source) -> Float64:
 
 
 def digest(centers: Float64 | None) -> str:
-    """Hash that tells one start from another."""
+    """Hash that identifies starting centers; empty for None."""
     if centers is None:
         return ""
     return hashlib.blake2b(centers.data, digest_size=16).hexdigest()

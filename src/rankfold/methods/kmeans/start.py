@@ -1,7 +1,7 @@
-"""Centers to begin with, from rows in memory: a few that lie anywhere, or a sample of all.
+"""Starting centers, from rows in memory: a few from some places of the matrix, or a sample of all rows.
 
-Rows of a sample stand for others, by weights. Several starts are refined on it without reads, and the best
-one goes on: what it costs there is what it costs on the matrix, but for the chance of sampling.
+Rows of a sample have weights for the rows they represent. Several starts are refined on it without reads, and
+the best one is used: its cost on the sample is its cost on the matrix, up to sampling error.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_STEPS = 100
-"""Of Lloyd's on a sample."""
+"""Most Lloyd's steps on a sample."""
 
 FEW_STEPS = 5
-"""After which starts are compared: what they cost then tells well which will cost least."""
+"""Number of steps after which starts are compared: their cost then predicts well which will be best."""
 
 FINALISTS = 3
-"""Starts that go on."""
+"""Number of starts that are refined further."""
 
 FALL = 1e-4
-"""Relative fall of the cost on a sample below which steps end: the matrix has the last word."""
+"""Relative fall of the cost on a sample below which steps end; steps on the matrix refine further."""
 
 GROUPING_STEPS = 5
-"""Of the power method on centers: any direction in which they vary much serves."""
+"""Steps of the power method on centers: any direction of high variance is good enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Rows, and how many each stands for."""
+    """Rows, and the number of rows (or weight) that each represents."""
 
     rows: Array
     weights: Float64
     shift: Array
-    """(n,) near the mean, in the type that rows are multiplied in."""
+    """(n,) vector near the mean, subtracted from rows before products, in the type of the products."""
 
     @classmethod
     def of(cls, rows: Array, weights: Float64, shift: Array) -> Sample:
-        """Rows that count something; all, one each, where none does."""
+        """Sample of the rows with a positive weight; of all rows with weight one if there are none."""
         counting = weights > 0
         if counting.all():
             return cls(rows, weights, shift)
@@ -63,17 +63,17 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """Centers of a few rows, by which a read samples all of them."""
+    """Centers of a few rows, which define the probabilities for sampling all rows."""
 
     centers: Float64
     rarity: Float64
-    """(k,) rows of an even share over rows that each center has, by their weights."""
+    """(k,) weight of an equal share over the weight of the rows of each center."""
 
     shift: Array
 
     @classmethod
     def of(cls, sample: Sample, k: int, seed: int, most_groups: int) -> First:
-        """Of some rows, by one start."""
+        """Compute centers of some rows from one start."""
         centers, _ = best_start(sample, k, 1, seed, most_groups)
         labels, _ = nearest(sample.rows, centers, sample.shift)
         masses, mass = np.bincount(labels, sample.weights, minlength=k), float(sample.weights.sum())
@@ -83,19 +83,19 @@ class First:
 def weigh(
     state: State, first: First, kept: Sequence[KeptRows], all_rows: int, weights: RowWeights | None
 ) -> Sample:
-    """The rows that a read has kept, each by how unlikely it was, and by the rows of its cluster.
+    """Sample of the rows kept by a read, with weights by inverse probability and size of their cluster.
 
-    A row of likelihood w is among those before the next key t with probability 1 - exp(-w t), and so it is
-    by either of two likelihoods with 1 - exp(-w t - w' t'). It stands for its own weight over that
-    probability. Weights in each of the first clusters are brought to add up to those of its rows, which the
-    same read has added up; one of which no row was kept is there by the mean of its rows.
+    A row of likelihood w has a key below the next key t with probability 1 - exp(-w t), and one of its keys
+    for two likelihoods is below with probability 1 - exp(-w t - w' t'). Its weight is its own weight over
+    that probability. Weights in each of the first clusters are scaled to the total weight of its rows, which
+    the same read has summed. A cluster without kept rows is represented by the mean of its rows.
     """
     held = [each.held(state) for each in kept]
     if len(held[0][0]) >= all_rows:
         _, ids, rows = held[0]
         each = np.ones(all_rows) if weights is None else weights.at(ids)
         return Sample.of(rows, each, first.shift)
-    # Of those that are far there may be fewer than there is room for: then all are there.
+    # There may be fewer far rows than places: then all of them were kept.
     limits = [
         keys[-1] if len(keys) == each.count else np.inf for (keys, *_), each in zip(held, kept, strict=True)
     ]
@@ -118,7 +118,7 @@ def weigh(
 
 
 def _stratify(sample: Sample, labels: npt.NDArray[np.int32], first: First, state: State) -> Sample:
-    """With weights that add up to the rows of each of the first clusters."""
+    """Scale weights so that they sum to the total weight of each of the first clusters."""
     k, counts = len(first.centers), state["counts"]
     masses = np.bincount(labels, sample.weights, minlength=k)
     weights = sample.weights * np.divide(counts, masses, out=np.ones(k), where=masses > 0)[labels]
@@ -130,7 +130,7 @@ def _stratify(sample: Sample, labels: npt.NDArray[np.int32], first: First, state
 
 
 def nearest(rows: Array, centers: Float64, shift: Array) -> tuple[npt.NDArray[np.int32], Float64]:
-    """The nearest center of each row, and its squared distance."""
+    """Nearest center of each row, (r,), and its squared distance, (r,)."""
     labels, squares = np.full(len(rows), -1, np.int32), np.empty(len(rows))
     packed = centers_of(centers, shift, np.zeros(len(centers), np.int64))
     room = np.zeros(centers.shape), np.zeros(len(centers)), np.zeros(1)
@@ -141,9 +141,9 @@ def nearest(rows: Array, centers: Float64, shift: Array) -> tuple[npt.NDArray[np
 
 
 def best_start(sample: Sample, k: int, starts: int, seed: int, most_groups: int) -> tuple[Float64, float]:
-    """Centers of least cost on a sample, of several starts; and that cost, by weight.
+    """Best centers (k, n) of several starts on a sample, and their weighted cost.
 
-    All starts take a few steps, and the better ones as many as it takes.
+    All starts take a few steps, and only the better ones are refined to convergence.
     """
     tries = [seeds(sample, k, seed, start) for start in range(starts)]
     few = FEW_STEPS if starts > FINALISTS else 0
@@ -156,12 +156,14 @@ def best_start(sample: Sample, k: int, starts: int, seed: int, most_groups: int)
 
 
 def seeds(sample: Sample, k: int, seed: int, start: int) -> Float64:
-    """Rows that centers begin at: each the best of a few, drawn by weight and squared distance.
+    """Choose rows as starting centers (k-means++): each is the best of a few candidates.
+
+    Candidates are drawn with probability proportional to weight times squared distance.
 
     References
     ----------
     Arthur, Vassilvitskii, k-means++: the advantages of careful seeding, SODA 2007, section 3.1: several
-    candidates for each center, of which the one that lowers the cost most is taken.
+    candidates for each center, of which the one that lowers the cost most is chosen.
     """
     key = np.array([seed, Purpose.CLUSTER_SEEDS], np.uint64)
     generator = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, start]))
@@ -174,7 +176,7 @@ def seeds(sample: Sample, k: int, seed: int, start: int) -> Float64:
         candidates = _draw(generator, masses, 1 if place == 0 else tries)
         squares = norms - 2.0 * (rows[candidates] @ rows.T) + norms[candidates][:, None]
         lower = np.minimum(cost, np.maximum(squares, 0))
-        # A row is no distance from itself, whatever rounding says.
+        # The distance of a row from itself is 0, despite rounding.
         lower[np.arange(len(candidates)), candidates] = 0
         best = int((lower @ sample.weights).argmin())
         chosen[place], cost = candidates[best], lower[best]
@@ -182,7 +184,7 @@ def seeds(sample: Sample, k: int, seed: int, start: int) -> Float64:
 
 
 def _draw(generator: np.random.Generator, masses: Float64, count: int) -> Int64:
-    """Rows by their masses; any, where nothing has a mass."""
+    """Draw row numbers with probability proportional to ``masses``; uniformly if all are 0."""
     ends = np.cumsum(masses)
     if not 0 < ends[-1] < np.inf:
         ends = np.arange(1.0, len(masses) + 1)
@@ -192,7 +194,7 @@ def _draw(generator: np.random.Generator, masses: Float64, count: int) -> Int64:
 
 
 def refine(sample: Sample, centers: Float64, most_groups: int, steps: int) -> tuple[Float64, float]:
-    """Centers after Lloyd's steps on a sample, and their cost before the last of these."""
+    """Take up to ``steps`` Lloyd's steps on a sample; returns centers, and their cost."""
     rows, k = sample.rows, len(centers)
     labels, groups = np.full(len(rows), -1, np.int32), group_centers(centers, most_groups)
     bounds = np.empty((len(rows), 2 + int(groups.max())), np.float32)
@@ -217,7 +219,7 @@ def refine(sample: Sample, centers: Float64, most_groups: int, steps: int) -> tu
 def _fill_empty(
     sample: Sample, centers: Float64, labels: npt.NDArray[np.int32], after: Float64, empty: Int64
 ) -> None:
-    """Bring centers without rows to those that cost most."""
+    """Move centers of empty clusters to the rows with the highest cost."""
     squares = np.empty(len(sample.rows))
     own_distances(sample.rows, centers, labels, out=squares)
     order = np.argsort(-(squares * sample.weights), kind="stable")[: len(empty)]
@@ -228,7 +230,7 @@ def _fill_empty(
 
 
 def means(centers: Float64, shift: Array, sums: Float64, counts: Float64) -> Float64:
-    """Means of clusters; of one without rows the center stays."""
+    """(k, n) means of clusters; an empty cluster keeps its center."""
     occupied = counts > 0
     new = centers.copy()
     new[occupied] = shift.astype(np.float64) + sums[occupied] / counts[occupied, None]
@@ -236,9 +238,9 @@ def means(centers: Float64, shift: Array, sums: Float64, counts: Float64) -> Flo
 
 
 def inertia_of(centers: Float64, shift: Array, sums: Float64, counts: Float64, squares: float) -> float:
-    """Squared distances of rows from their centers in all, from sums of rows less the shift.
+    """Sum of squared distances of rows from their centers, from sums of rows minus the shift.
 
-    Right to some units of rounding in ``squares``, which is no more than rows vary in all.
+    Accurate to some units of rounding in ``squares``, which is near the total variation of the rows.
     """
     near = centers - shift.astype(np.float64)
     cost = squares - 2 * float((near * sums).sum()) + float(counts @ (near * near).sum(axis=1))
@@ -257,9 +259,9 @@ def change_of(moved: Float64, total: Float64, squares: float, mass: float) -> fl
 
 
 def place_far(centers: Float64, empty: Int64, rows: Float64, squares: Float64) -> int:
-    """Move centers of empty clusters to rows that are far from theirs, farthest first; how many it moved.
+    """Move centers of empty clusters to rows far from their centers, farthest first; returns how many moved.
 
-    Rows that are where their center is are left, and so is one that is equal to another before it.
+    Rows that equal their center are skipped, and so are rows equal to an earlier one.
     """
     used: list[Float64] = []
     for row, square in zip(rows, squares, strict=True):
@@ -270,10 +272,10 @@ def place_far(centers: Float64, empty: Int64, rows: Float64, squares: Float64) -
 
 
 def group_centers(centers: Float64, most: int) -> Int64:
-    """(k,) groups 0, 1, .. of centers, near ones together: at most so many, and none without a center.
+    """(k,) group numbers 0, 1, .. of centers: at most ``most`` groups of near centers, none empty.
 
-    Centers are parted in two along the direction in which they vary most, and so are both parts, until they
-    are small enough. Groups have whole fours of centers where they can, as products take them.
+    Centers are split in two along the direction of largest variance, and so are the parts, until they are
+    small enough. If possible, sizes of groups are multiples of four, which products process together.
     """
     k = len(centers)
     size = 4 * max(1, -(-k // (4 * max(most, 1))))
@@ -291,7 +293,7 @@ def group_centers(centers: Float64, most: int) -> Int64:
 
 
 def _along(points: Float64) -> Float64:
-    """Where points lie along the direction in which they vary most, by some steps of the power method."""
+    """Coordinates of points along the direction of largest variance, by some steps of the power method."""
     points = points - points.mean(axis=0)
     points /= max(float(np.abs(points).max()), 1e-300)
     direction = points[np.einsum("ij,ij->i", points, points).argmax()]

@@ -1,14 +1,14 @@
-"""What is done with a result.
+"""Operations on a result: transform, update, check, reconstruct.
 
-arguments               what may be asked of what is done with a result
+arguments               arguments of these operations
 model                   a stored result as factors
-summary                 samples as what can be merged
-transform               new rows in the components of a result
-transform_pass          its folds
-sparse_transform_pass   its fold over what a sparse matrix stores
-update                  components of more samples
-kept_rows               its fold over few rows
+summary                 mergeable summary of samples
+transform               coordinates of new rows in the components of a result
+transform_pass          folds of transform
+sparse_transform_pass   fold of transform over stored numbers of a sparse matrix
+update                  components of old and new samples
+kept_rows               fold of update that keeps a few rows
 check                   residuals of a result against its matrix
-sparse_check_pass       its fold over what a sparse matrix stores
-reconstruct             the matrix out of its factors
+sparse_check_pass       fold of check over stored numbers of a sparse matrix
+reconstruct             the matrix from its factors
 """

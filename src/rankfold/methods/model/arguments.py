@@ -1,4 +1,4 @@
-"""Arguments of what is done with a result: types, defaults and limits."""
+"""Arguments of the operations on a result: types, defaults and limits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ HOME = "rankfold.methods.model"
 
 @dataclass(frozen=True, slots=True)
 class NoArguments:
-    """Nothing besides what it is of."""
+    """No arguments besides the inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateArguments:
-    """See ``rankfold.update``."""
+    """Arguments of ``rankfold.update``."""
 
     rank: Annotated[int | None, Argument("components to keep; as many as there are by default", least=1)] = (
         None
@@ -28,7 +28,7 @@ class UpdateArguments:
 
 @dataclass(frozen=True, slots=True)
 class ReconstructArguments:
-    """See ``rankfold.reconstruct``."""
+    """Arguments of ``rankfold.reconstruct``."""
 
     rank: Annotated[int | None, Argument("leading components to use; all by default", least=1)] = None
     row_range: Annotated[slice | None, Argument("consecutive rows to write, START:STOP; all by default")] = (
@@ -38,7 +38,7 @@ class ReconstructArguments:
 
 
 EMBEDDINGS = ("umap", "tsne", "isomap", "spectral", "diffusion_map")
-"""Methods whose results new rows have places in, by their neighbors among the rows that were embedded."""
+"""Methods whose embeddings accept new rows, placed by their neighbors among the embedded rows."""
 
 TRANSFORM = Method(
     "transform",

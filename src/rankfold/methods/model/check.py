@@ -1,11 +1,11 @@
 """Residuals and orthogonality of a stored result, by one more pass over its matrix.
 
-What a method reports of itself rests on what its passes have seen. This asks the matrix: how far A v is
-from s u and A'u from s v, for every component, and how far the factors are from orthonormal as they
-were written. It is evidence of another kind, and costs a read.
+The errors that a method reports are estimates from its own passes. The check measures on the matrix itself
+how far A v is from s u and A'u from s v, for every component, and how far the stored factors are from
+orthonormal. It is independent evidence, and costs one read.
 
-A panel of long rows meets its rows of the long factor while it is in cache: what is left of them is
-squared at once, and their product with the panel adds up to what the short side is compared with.
+A panel of long rows and its rows of the long factor are used together while in cache. Squares of the long
+residuals are summed at once; products of the panel with its long rows sum to A'L for the short residuals.
 """
 
 from __future__ import annotations
@@ -61,38 +61,38 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Verify(OverPanels):
-    """Fold of a matrix A and its factors into ``sum((A S - L s)^2)``, ``A'L`` and ``L'L``."""
+    """Fold of a matrix A and its factors S and L into ``sum((A S - L s)^2)``, ``A'L`` and ``L'L``."""
 
     panels: Panels
-    """Panels of float64."""
+    """Panels of the matrix, converted to float64."""
 
     long: View
-    """The long factor, along the same axis, (rows, k)."""
+    """The long factor (rows, k), swept along the same axis as the matrix."""
 
     short: ScratchMatrix
     """The short factor, (short, k) float64."""
 
     columns: ScratchMatrix
-    """(columns, 2): mean of each column of the matrix, and what it is multiplied by."""
+    """(columns, 2): mean of each column of the matrix, and the factor that it is multiplied by."""
 
     values: Float64
     """(k,) singular values."""
 
     weights: Float64
-    """(k,) what the stored long factor is multiplied by to be orthonormal."""
+    """(k,) factors that make the columns of the stored long factor orthonormal."""
 
     square_scale: float
     row_seconds: float
 
     @property
     def rank(self) -> int:
-        """Components."""
+        """Number of components."""
         return len(self.values)
 
     kernels = (measure, subtract, product, add_gram, add_product, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The short factor, numbers of columns, and products of a grain."""
+        """Buffers of the short factor, of mean and factor of columns, and of products of a grain."""
         rows, short = self.panels.grain_rows, self.panels.view.short
         columns = ScratchConstant.of(self.columns) if self._by_rows else Buffer((rows, 2))
         return {
@@ -106,34 +106,34 @@ class Verify(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums that residuals and orthogonality follow from."""
+        """Sums from which residuals and orthogonality follow."""
         k = self.rank
         product_, gram = Sum((self.panels.view.short, k)), Sum((k, k))
         return {"left": Sum((k,)), "product": product_, "gram": gram, "squares": Sum((1,)), "bad": BAD}
 
     @property
     def beside_bytes(self) -> int:
-        """Rows of the long factor that are read ahead, the product of a grain, and vectors."""
+        """Bytes of long rows read ahead, of the product of a grain, and of vectors."""
         tall, rank = self.cut.panel_rows, self.rank
         factor_bytes = self.slots * (tall * rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
         return factor_bytes + 8 * rank * rank + 7 * 8 * max(self.panels.grain_rows, self.panels.view.short)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, panels, and as many of the long factor."""
+        """Buffers, panels of the matrix, and as many panels of the long factor."""
         work = OverPanels.workspace(self, device)
         shape, dtype = self.long.panel_shape(self.cut.panel_rows), self.long.source.dtype
         work.long_panels = [device.slot(shape, dtype) for _ in range(self.slots)]
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel and its rows of the long factor."""
+        """Read a panel and its rows of the long factor."""
         self.panels.read(work.panels, start, stop, slot)
         room = work.long_panels[slot].room(self.long.panel_shape(stop - start))
         self.long.read(self.long.part(room, 0, stop - start), start, stop)
         work.long_panels[slot].send()
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compare a panel, grain by grain."""
+        """Add sums of residuals of a panel, grain by grain."""
         long_panel = work.long_panels[slot].array()
         for grain in self.panels.grains(work.panels, start, stop, slot):
             first, last, raw, _ = grain
@@ -165,7 +165,7 @@ class Verify(OverPanels):
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A result and the matrix that it is of, as ``execution`` takes them."""
+    """Task that checks a result against the matrix that it was made from."""
 
     model: FactorModel
     left: Source
@@ -175,11 +175,11 @@ class Verification:
     """Power of two for raw numbers: see ``FactorModel.square_scale``."""
 
     is_comparable: bool = True
-    """Whether columns lie as in the fit; in another order the same numbers have another fingerprint."""
+    """True if columns are in the order of the fit; else fingerprints of the same numbers differ."""
 
     @classmethod
     def of(cls, model: FactorModel, source: Source, *, is_comparable: bool = True) -> Verification:
-        """Check that they can belong together."""
+        """Check that shapes agree, and make the task."""
         left = model.left()
         left.check()
         rows, columns = matrix_of_parts(source).shape
@@ -193,7 +193,7 @@ class Verification:
         return cls(model, left, source, model.digest(), model.square_scale(), is_comparable)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Kind and digest of the result, and the fingerprint of its left factor."""
         return {
             "kind": "check",
             "of": self.model.kind,
@@ -203,11 +203,11 @@ class Verification:
         }
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """``left_residuals`` and ``right_residuals``, each (k,)."""
         return vectors(self.model.components, "left_residuals", "right_residuals")
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the one pass."""
         (rows, columns), rank = self.source.shape, self.model.rank
         fold = self.fold(NOWHERE, 1)
         accumulator = 8 * rank * (fold.panels.view.short + rank)
@@ -238,7 +238,7 @@ class Verification:
 
     @property
     def stored(self) -> CompressedSource | None:
-        """The matrix as what it stores, where that is taken without the zeros."""
+        """The matrix if it is sparse and swept by stored numbers; else None."""
         return sparse_by_rows(self.source)
 
     def _sparse_fold(self, stored: CompressedSource, folder: Path, slots: int) -> VerifySparse:
@@ -260,7 +260,7 @@ class Verification:
         )
 
     def fold(self, folder: Path, slots: int) -> Verify | VerifySparse:
-        """The fold of the one pass."""
+        """Fold of the one pass."""
         if self.stored is not None:
             return self._sparse_fold(self.stored, folder, slots)
         (_, columns), rank = self.source.shape, self.model.rank
@@ -281,7 +281,7 @@ class Verification:
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Measure and write residuals; returns the facts, including orthogonality."""
         with one_blas_thread():
             fold = self.fold(run.scratch, run.slots)
             self._prepare(fold)
@@ -306,7 +306,7 @@ class Verification:
         return facts
 
     def _prepare(self, fold: Verify | VerifySparse) -> None:
-        """The short factor and what columns are centered and scaled by, on scratch."""
+        """Write the short factor, and mean and factor of columns, to scratch."""
         pow2_scale = self.model.pow2_scale(np.dtype(np.float64))
         for start, stop in self.model.blocks():
             mean, scale = self.model.columns(start, stop)
@@ -320,7 +320,7 @@ class Verification:
             fold.short.write(0, left * self._left_weights())
 
     def _left_weights(self) -> Float64:
-        """What the stored left factor is multiplied by to be orthonormal."""
+        """(k,) factors that make the columns of the stored left factor orthonormal."""
         s, weights = self.model.s, self.model.row_weights()
         if self.model.kind == "svd":
             return np.ones(self.model.rank)
@@ -329,7 +329,7 @@ class Verification:
     def _facts(
         self, run: Run, fingerprint: str, left: Float64, right: Float64, grams: tuple[Float64, Float64]
     ) -> dict[str, Any]:
-        """Facts that are the same whenever the check is run again."""
+        """Reproducible facts of the check."""
         if self.is_comparable and fingerprint != self.model.result.attrs["input"]["fingerprint"]:
             run.warnings.append(
                 f"{self.source.name} has changed since {self.model.result.path.name} was made from it, or "
@@ -350,13 +350,13 @@ class Verification:
 
 
 def _of_numbers(state: State) -> State:
-    """Sums over the parts of a complex matrix as those over its numbers."""
+    """Convert sums over the real parts of a complex matrix to sums over its complex numbers."""
     sums: State = {name: collapse(state[name], paired=True) for name in ("product", "gram")}
     return {**sums, "left": state["left"][::2] + state["left"][1::2]}
 
 
 def check_task(result: FactorModel | Result | str | Path, x: object) -> Verification:
-    """A result and its matrix, checked; arguments of ``rankfold.check``."""
+    """Make the checked task from the arguments of ``rankfold.check``."""
     model = open_model(result)
     given = opened_rows(x, model.result)
     source, is_comparable = model.source(given), has_columns_of(given, model.result, model.name)

@@ -1,4 +1,4 @@
-"""New rows of an update that are few: held as they are."""
+"""Keep the new rows of an update in memory, if they are few."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankfold.pipeline.storage.checkpoint import State
 
 @dataclass(frozen=True, slots=True)
 class KeepRows(OverPanels):
-    """Fold of a matrix into itself, in float64."""
+    """Fold that copies a matrix into memory as float64."""
 
     panels: Panels
     """Panels of rows."""
@@ -21,11 +21,11 @@ class KeepRows(OverPanels):
     row_seconds: float
 
     def sums(self) -> Mapping[str, Sum]:
-        """The rows, each of which some stream has."""
+        """All rows, each of which one stream fills in, and a count of bad numbers."""
         return {"rows": Sum(self.panels.view.source.shape), "bad": BAD}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Put a panel in its place; NaN and Inf are counted and left out."""
+        """Copy a panel to its rows; grains with NaN or Inf are counted and left out."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             if self.is_finite(state, work, grain, grain.raw):
                 state["rows"][grain.first : grain.last] = grain.raw

@@ -1,7 +1,7 @@
-"""A stored svd, pca or nmf as a model: what brings new rows into its components, and rows back out of them.
+"""A stored svd, pca or nmf as a model, which maps new rows to its components and components back to rows.
 
-Right vectors are handed out in blocks of columns, since for a wide matrix they may exceed memory as well.
-The trap: rows fitted without ``scale`` have none stored, and an ``svd`` has neither mean nor scale.
+Right vectors are read in blocks of columns, since for a wide matrix they may exceed memory as well.
+The trap: a result fitted without ``scale`` stores none, and an ``svd`` has neither mean nor scale.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BLOCK_BYTES = 4 * 2**20
 """Right vectors are read in blocks of about this size; part of the digest, so it never changes."""
 
 LARGEST_EXPONENT = {4: 100, 8: 900}
-"""Of units, by item size: what they multiply stays in range with room to spare."""
+"""Largest absolute exponent of scales that are powers of two, by item size: products stay well in range."""
 
 FACTORS = {"svd": ("U", "Vt"), "pca": ("scores", "components"), "nmf": ("W", "H")}
 """Names of the left and right factor in a result of each kind."""
@@ -45,43 +45,43 @@ SPECTRA = {"svd": "s", "pca": "singular_values"}
 
 @dataclass(frozen=True, slots=True)
 class FactorModel:
-    """A result and what follows from its facts."""
+    """A stored result, its factors, and numbers derived from its facts."""
 
     result: Result
-    """Held, since a temporary store lives as long as its result."""
+    """The result, referenced because a temporary store exists only as long as its result."""
 
     kind: str
     shape: tuple[int, int]
     """Shape of the matrix that the model was made from."""
 
     s: Float64
-    """(k,) singular values; ones for nmf. Of a complex matrix each twice, as all that follows is of parts."""
+    """(k,) singular values; ones for nmf. For a complex matrix each appears twice, once per real part."""
 
     size: float
-    """Spectral norm of the matrix, or of nmf's product the Frobenius norm."""
+    """Spectral norm of the matrix; for nmf, Frobenius norm of the product."""
 
     whiten: bool
     right: Source
-    """(k, n) right singular vectors, or H; complex ones as what they do to parts."""
+    """(k, n) right singular vectors, or H; complex ones expanded to act on real and imaginary parts."""
 
     @property
     def paired(self) -> bool:
-        """Whether the matrix was complex: rows, columns and components are then counted by parts."""
+        """True if the matrix was complex: columns and components are then counted as real parts."""
         return isinstance(self.right, Expanded)
 
     @property
     def rank(self) -> int:
-        """Components, or their parts."""
+        """Number of components, or of their real parts."""
         return self.right.shape[0]
 
     @property
     def components(self) -> int:
-        """Components."""
+        """Number of components."""
         return self.rank // (1 + self.paired)
 
     @property
     def factor_dtype(self) -> np.dtype[Any]:
-        """Type of factors as they are stored."""
+        """Stored type of the factors."""
         return numbers_dtype(self.dtype, paired=self.paired)
 
     @property
@@ -101,7 +101,7 @@ class FactorModel:
         return f"{self.result.path} ({self.kind} of {rows} x {columns})"
 
     def left(self) -> Source:
-        """(m, k) left factor, of complex numbers their parts; raises for a result without rows."""
+        """(m, k) left factor, or its real parts; ``InputError`` for a result without rows."""
         if self.left_name not in set(self.result):
             raise InputError(
                 f"{self.name} has no {self.left_name}: it was fitted without rows, with_rows=False "
@@ -118,7 +118,7 @@ class FactorModel:
         return np.ascontiguousarray(block.T)
 
     def columns(self, start: int, stop: int) -> tuple[Float64, Float64]:
-        """What columns ``start:stop`` were centered by and divided by."""
+        """Mean and divisor of each of columns ``start:stop``; 0 and 1 if not centered or scaled."""
         mean, scale, first = np.zeros(stop - start), np.ones(stop - start), start
         if self.paired:
             first, start, stop = start % 2, start // 2, -(-stop // 2)
@@ -132,7 +132,7 @@ class FactorModel:
         return mean, scale
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Columns, a block at a time."""
+        """Yield start and stop of blocks of columns."""
         columns = self.right.shape[1]
         step = max(1, BLOCK_BYTES // (self.rank * self.dtype.itemsize))
         for start in range(0, columns, step):
@@ -140,7 +140,7 @@ class FactorModel:
 
     @property
     def block_columns(self) -> int:
-        """Columns of the longest block."""
+        """Number of columns of the longest block."""
         return next(iter(self.blocks()))[1]
 
     def pow2_scale(self, dtype: np.dtype[Any]) -> float:
@@ -148,16 +148,16 @@ class FactorModel:
         return 1.0 if self.kind == "nmf" else _reciprocal(self._typical, dtype)
 
     def square_scale(self) -> float:
-        """Power of two for raw numbers, whose squares are summed in float64 whatever their type."""
+        """Power of two that scales raw numbers before their squares are summed in float64."""
         scale = max(float(self.columns(start, stop)[1].max()) for start, stop in self.blocks())
         return _reciprocal(self._typical * scale, np.dtype(np.float64))
 
     def source(self, x: object) -> Source:
-        """Other rows as a matrix: raw, they go through the steps that those of the model went through."""
+        """Open other rows as a matrix; raw rows get the same preparation steps as the matrix of the model."""
         return self._in_parts(open_like(x, self.result, self.name))
 
     def _in_parts(self, source: Source) -> Source:
-        """Rows as the parts of complex numbers, where the model is of such."""
+        """Convert rows to real parts if the model is complex; ``InputError`` if only the rows are."""
         if source.dtype.kind == "c" and not self.paired:
             raise InputError(
                 f"{self.name} was fitted to real numbers, but {source.name} holds {source.dtype}: give the "
@@ -174,17 +174,17 @@ class FactorModel:
         return self.size / float(np.sqrt(self.shape[0]))
 
     def significant(self) -> npt.NDArray[np.bool_]:
-        """Components whose singular value is more than rounding, by the rule that whitening goes by."""
+        """(k,) True for components whose singular value exceeds rounding, by the same rule as whitening."""
         noise = float(np.finfo(self.dtype).eps) * np.sqrt(max(self.shape)) * self.s[0]
         return np.asarray(self.s > noise)
 
     def score_weights(self) -> Float64:
-        """What products with the right vectors are multiplied by: 1, 1 / s, or sqrt(m - 1) / s to whiten.
+        """(k,) factors for products with the right vectors: 1, 1 / s, or sqrt(m - 1) / s to whiten.
 
         Raises
         ------
         InputError
-            Singular values are so small that no float is large enough.
+            Singular values are so small that the factors overflow.
         """
         if self.kind == "nmf" or (self.kind == "pca" and not self.whiten):
             return np.ones(self.rank)
@@ -199,13 +199,13 @@ class FactorModel:
         return weights
 
     def row_weights(self) -> Float64:
-        """What columns of the left factor are multiplied by before they meet the right vectors."""
+        """(k,) factors for columns of the left factor, to multiply before the right vectors."""
         if self.kind == "svd":
             return self.s
         return self.s / np.sqrt(max(self.shape[0] - 1, 1)) if self.whiten else np.ones(self.rank)
 
     def before_steps(self) -> Affine:
-        """What the steps of the matrix did to its columns; ``InputError`` where that cannot be taken back."""
+        """Affine map that preparation applied to columns; ``InputError`` if it cannot be inverted."""
         facts = self.result.attrs["input"]
         if any(step.name == "sample_weight" for step in parse_steps(facts.get("prepare"))):
             raise InputError(
@@ -215,7 +215,7 @@ class FactorModel:
         return affine_of(facts, lambda name: np.asarray(self.result[name][...]))
 
     def digest(self) -> str:
-        """Hash of everything that ``transform`` takes from the result; its name and place do not count."""
+        """Hash of everything that ``transform`` reads from the result, except its name and path."""
         fields = [self.kind, self.whiten, *self.shape, self.rank, self.dtype.name]
         mark = hashlib.blake2b(json.dumps(fields).encode(), digest_size=16)
         mark.update(np.ascontiguousarray(self.s).data)
@@ -227,7 +227,7 @@ class FactorModel:
 
 
 def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
-    """Power of two near ``1 / size``, which products in that type can bear."""
+    """Power of two near ``1 / size``, limited so that products of that type stay in range."""
     most = LARGEST_EXPONENT[dtype.itemsize]
     return float(np.ldexp(1.0, int(np.clip(-np.frexp(size)[1], -most, most)))) if size > 0 else 1.0
 
@@ -235,7 +235,7 @@ def _reciprocal(size: float, dtype: np.dtype[Any]) -> float:
 def open_model(
     result: FactorModel | Result | str | Path, *, among: tuple[str, ...] = ("svd", "pca")
 ) -> FactorModel:
-    """The model in a result of one of some kinds, or in the store of one."""
+    """Open a result or its path as a model; ``InputError`` if its kind is not in ``among``."""
     model = result if isinstance(result, FactorModel) else None
     if isinstance(result, FactorModel):
         result = result.result
@@ -276,7 +276,7 @@ def open_model(
 
 
 def _require_sizes(result: Result, kind: str, factor: tuple[int, ...], columns: int) -> None:
-    """Raise for arrays of other sizes than the matrix and the number of components ask."""
+    """Raise ``DataError`` if sizes of arrays contradict the matrix or the number of components."""
     spectrum = SPECTRA.get(kind)
     components = int(result[spectrum].size if spectrum else result.attrs["request"]["rank"])
     sizes: list[tuple[str, tuple[int, ...], tuple[int, ...]]]
@@ -292,7 +292,7 @@ def _require_sizes(result: Result, kind: str, factor: tuple[int, ...], columns: 
 
 
 def require_apart(out: str | Path | None, result: Result | str | Path) -> None:
-    """Refuse an output on, in or around the result that it is made from."""
+    """Raise ``OutputError`` if an output equals, contains, or is inside the result that it is made from."""
     if out is None:
         return
     path = result.path if isinstance(result, Result) else Path(result)

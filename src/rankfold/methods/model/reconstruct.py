@@ -1,9 +1,7 @@
-"""The rank-K approximation of a matrix from its result, written chunk by chunk as a plain array.
+"""The rank-K approximation of a matrix from its result, written in whole chunks as a plain array.
 
-Rows of a low-rank approximation out of its factors, written as whole chunks of a plain array.
-
-The sweep runs along the longer side of what is written: over the left factor by rows, or over the right
-one by columns. Sums are float64 and rounded once, so a mean of 1e4 costs float32 nothing but its own digits.
+The sweep runs along the longer side of the output: over the left factor by rows, or over the right one by
+columns. Sums are float64 and rounded once, so a mean of 1e4 costs no more digits than float32 needs for it.
 """
 
 from __future__ import annotations
@@ -62,19 +60,19 @@ class Rebuild(OverPanels):
 
     panels: Panels
     first: int
-    """First row of the long factor that is rebuilt."""
+    """First row of the long factor to rebuild."""
 
     other: Source
     """The factor of the short side."""
 
     short: Span
-    """Columns, or rows, of the short side that are written."""
+    """Range of columns, or rows, of the short side to write."""
 
     columns: ScratchMatrix
     """(columns, 2): mean and scale of each column."""
 
     weights: Float64
-    """(rank,); components beyond are left out."""
+    """(rank,) factors of components; components beyond are left out."""
 
     array: Path
     width: int
@@ -84,7 +82,7 @@ class Rebuild(OverPanels):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the numbers that are written."""
+        """Type of the output."""
         return self.panels.dtype
 
     @property
@@ -103,7 +101,7 @@ class Rebuild(OverPanels):
     kernels = (product,)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The other factor, numbers of columns, and a chunk that is formed grain by grain."""
+        """Buffers of the other factor, of mean and scale of columns, and of a chunk and its grain."""
         rank, short, rows = len(self.weights), self.short[1] - self.short[0], self.panels.grain_rows
         return {
             "other": Buffer((rank, short)),
@@ -115,18 +113,18 @@ class Rebuild(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """Number of rows written."""
         return {"rows": Sum((1,), np.dtype(np.int64), on_host=True)}
 
     @property
     def beside_bytes(self) -> int:
-        """What reading the other factor takes, a last chunk that is written whole, and numbers of columns."""
+        """Bytes of reading the other factor, of a padded last chunk, and of mean and scale of columns."""
         raw = len(self.weights) * (self.short[1] - self.short[0]) * self.dtype.itemsize
         last = self.cut.panel_rows * self.width * self.dtype.itemsize
         return raw + self.other.read_bytes(*self._other_shape) + last + 16 * self._resident_columns
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels; the other factor is loaded."""
+        """Buffers and panels, with the other factor loaded and weighted."""
         work, rank = OverPanels.workspace(self, device), len(self.weights)
         raw = np.empty(self._other_shape, self.other.dtype)
         spans = [(0, rank), self.short]
@@ -138,11 +136,11 @@ class Rebuild(OverPanels):
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel of the long factor."""
+        """Read a panel of the long factor."""
         self.panels.read(work.panels, self.first + start, self.first + stop, slot)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Form a panel of the matrix, one chunk across at a time, and write it."""
+        """Compute a panel of the matrix, one chunk across at a time, and write it."""
         view = self.panels.view
         panel, device = work.panels.slots[slot], work.device
         factor_rows = view.as_rows(view.part(panel.array(), 0, stop - start))
@@ -165,7 +163,7 @@ class Rebuild(OverPanels):
             write_whole_chunks(self.array, out.T, short, long)
 
     def _form(self, work: Workspace, factor_rows: Array, rows: Span, across: Span, out: Array) -> None:
-        """One grain of a chunk, from rows of the long factor."""
+        """Compute one grain of a chunk into ``out``, from rows of the long factor."""
         factor = work.factor[: len(factor_rows)]
         np.copyto(factor, factor_rows[:, : len(self.weights)])
         values = work.product[: out.size].reshape(out.shape)
@@ -180,12 +178,12 @@ class Rebuild(OverPanels):
 
 
 CHUNK_BYTES = 16 * 2**20
-"""Of a chunk that is written, as ``rankfold import`` writes them."""
+"""Target size of a chunk of the output, the same as for ``rankfold import``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconstruction:
-    """A model, its left factor, and the rank and rows to rebuild, as ``execution`` takes them."""
+    """Task that rebuilds rows of a matrix from a model, at some rank."""
 
     model: FactorModel
     left: Source
@@ -193,13 +191,13 @@ class Reconstruction:
     rows: Span
     digest: str
     before: Affine | None = None
-    """What the steps of the model did to its columns, where that is taken back."""
+    """Affine map of the preparation steps to invert; None to leave columns as prepared."""
 
     @classmethod
     def of(
         cls, model: FactorModel, *, rank: int | None, rows: slice | None, physical: bool = False
     ) -> Reconstruction:
-        """Check that a model has the rank and the rows to rebuild, and that its steps can be taken back."""
+        """Make the task; check that the model has the rank and rows, and that its steps can be inverted."""
         left = model.left()
         left.check()
         rank, most = model.components if rank is None else rank, model.components
@@ -216,23 +214,23 @@ class Reconstruction:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns that are written, of complex numbers columns of parts."""
+        """Rows and columns of the output; a complex column counts as two, its real parts."""
         return self.rows[1] - self.rows[0], self.model.right.shape[1]
 
     @property
     def _parts(self) -> int:
-        """Columns that hold a number."""
+        """Real columns per number: 2 if complex, else 1."""
         return 1 + self.model.paired
 
     @property
     def _stored(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Shape and chunks of the array."""
+        """Shape and chunks of the stored array."""
         (rows, columns), (height, width) = self.shape, self.chunks()
         return (rows, columns // self._parts), (height, width // self._parts)
 
     @property
     def by_rows(self) -> bool:
-        """Whether the sweep runs along the rows: the longer side of what is written."""
+        """True if the sweep runs along the rows, the longer side of the output."""
         return self.shape[0] >= self.shape[1]
 
     @property
@@ -241,7 +239,7 @@ class Reconstruction:
         return self.left if self.by_rows else self.model.right
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Rank, rows, and digests of the result and its left factor."""
         return {
             "kind": "reconstruct",
             "of": self.model.kind,
@@ -253,13 +251,13 @@ class Reconstruction:
         }
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """The array itself, which has no name."""
         shape, chunk = self._stored
         chunks = math.prod(count(length, each) for length, each in zip(shape, chunk, strict=True))
         return (Output("", shape, self.model.factor_dtype, chunks),)
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the one sweep over a factor."""
         rows, columns = self.shape
         data = rows * columns * self.model.dtype.itemsize
         outline = Outline(
@@ -285,13 +283,13 @@ class Reconstruction:
                 writes_bytes=data,
             )
 
-        # All components of nmf are taken: they are in no order.
+        # All components of nmf are used, since they have no order.
         most = self.rank if self.model.kind != "nmf" else 0
         smaller = partial(smaller_argument, "rank", most, sweep_of, budget)
         return plan_task(outline, sweep_of(self.rank), budget, smaller=smaller)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Write the array chunk by chunk; returns its facts."""
         with one_blas_thread():
             fold = self.fold(run.scratch, run.result, run.slots)
             for start, stop in self.model.blocks():
@@ -305,14 +303,14 @@ class Reconstruction:
         return facts
 
     def _before_steps(self, mean: Float64, scale: Float64, first: int) -> tuple[Float64, Float64]:
-        """Mean and scale of columns from ``first`` on, with the steps taken back where that is asked for."""
+        """Mean and scale of columns from ``first`` on, with preparation steps inverted if requested."""
         if self.before is None:
             return mean, scale
         part = self.before.take(np.arange(first, first + len(mean)) // self._parts)
         return part.data(mean), scale / part.divisor
 
     def fold(self, folder: Path, array: Path, slots: int) -> Rebuild:
-        """The fold of the one sweep."""
+        """Fold of the one sweep."""
         columns = ScratchMatrix(folder / "columns.bin", self.shape[1], 2, np.dtype(np.float64))
         height, width = self.chunks() if self.by_rows else self.chunks()[::-1]
         short, item = min(self.shape), self.model.dtype.itemsize
@@ -329,7 +327,7 @@ class Reconstruction:
         )
 
     def chunks(self) -> tuple[int, int]:
-        """Of what is written: full lines across the short side if they are short enough, in whole grains."""
+        """Shape of an output chunk: full lines across the short side if they are short, in whole grains."""
         (long, short), item = self._sides(), self.model.dtype.itemsize
         if FULL_ROWS * short * item <= FULL_ROWS_BYTES:
             grain = grain_rows(short * item)
@@ -352,12 +350,12 @@ class Reconstruction:
         return max(self.shape), min(self.shape)
 
     def _cut(self, height: int) -> Cut:
-        """Panels are whole chunks of what is written; a stream counts rows, and no more."""
+        """Cut with panels that are whole chunks of the output; the only sum of a stream is a row count."""
         long, short = self._sides()
         return cut(Grid.regular(long, height, splittable=False), 8 * short, 8)
 
     def _facts(self, fingerprint: str) -> dict[str, Any]:
-        """Facts that are the same whenever the result is rebuilt."""
+        """Reproducible facts of the array."""
         attrs, floor = self.model.result.attrs, float(np.sqrt(np.finfo(self.model.dtype).eps))
         total = float(attrs.get("squared_norm") or 0.0)
         s = self.model.s[:: self._parts]
@@ -383,7 +381,7 @@ class Reconstruction:
         }
 
     def _places(self) -> dict[str, Any]:
-        """Names of rows and columns, and where they lie in the array of the data; its units if they hold."""
+        """Names of rows and columns, their positions in the original array, and its units if still valid."""
         result = self.model.result
         facts = result.attrs["input"]
         layout, names = dict(facts.get("layout", {})), dict(facts.get("names", {}))
@@ -404,7 +402,7 @@ class Reconstruction:
 
 
 def _span(rows: slice | None, length: int) -> Span:
-    """First and one past the last row of a slice without steps."""
+    """Start and stop of a slice of rows without steps; ``InputError`` if it is empty."""
     if rows is None:
         return 0, length
     if not isinstance(rows, slice):
@@ -426,7 +424,7 @@ def reconstruct_task(
     row_range: slice | None = None,
     physical: bool = False,
 ) -> Reconstruction:
-    """A result, and the rank and rows to rebuild, checked; arguments of ``rankfold.reconstruct``."""
+    """Make the checked task from the arguments of ``rankfold.reconstruct``."""
     components = None if rank is None else integer("rank", rank)
     model = open_model(result, among=RECONSTRUCT.results)
     return Reconstruction.of(model, rank=components, rows=row_range, physical=physical)

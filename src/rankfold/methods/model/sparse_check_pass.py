@@ -1,7 +1,8 @@
-"""Residuals of a result against a sparse matrix, at the cost of its stored numbers: see ``check.py``.
+"""Residuals of a result against a sparse matrix, at a cost proportional to stored numbers: see ``check.py``.
 
-With ``S`` what is stored, the matrix is ``S D - 1 (mean D)'`` with D the factors of columns. Both products
-are those of ``S``, less a term of rank one: that of ``A`` in every panel, that of ``A'`` once, in the end.
+With ``S`` the stored matrix, the centered and scaled matrix is ``A = S D - 1 (mean D)'``, where D holds the
+factors of columns. Products with ``A`` and ``A'`` are those with ``S`` minus a term of rank one: for ``A`` in
+every panel, for ``A'`` once in the end.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class VerifySparse(OverStoredNumbers):
     """Fold of a tall sparse matrix A and its factors into ``sum((A S - L s)^2)``, ``A'L`` and ``L'L``."""
 
     panels: SparsePanels
-    """Of float64, by rows."""
+    """Panels of rows in float64."""
 
     long: View
     """The long factor, (rows, k)."""
@@ -41,13 +42,13 @@ class VerifySparse(OverStoredNumbers):
     """The short factor, (columns, k) float64."""
 
     columns: ScratchMatrix
-    """(columns, 2): mean of each column of the matrix, and what it is multiplied by."""
+    """(columns, 2): mean of each column of the matrix, and the factor that it is multiplied by."""
 
     values: Float64
     """(k,) singular values."""
 
     weights: Float64
-    """(k,) what the stored long factor is multiplied by to be orthonormal."""
+    """(k,) factors that make the columns of the stored long factor orthonormal."""
 
     square_scale: float
     row_seconds: float
@@ -55,7 +56,7 @@ class VerifySparse(OverStoredNumbers):
     kernels = (order_columns, multiply_rows, add_columns, add_gram, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The other order, the short factor, numbers of columns, and products of a panel."""
+        """Buffers of a transposed panel, the short factor, mean and factor of columns, and products."""
         rows, rank = self.cut.panel_rows, len(self.values)
         return {
             **OverStoredNumbers.buffers(self),
@@ -68,7 +69,7 @@ class VerifySparse(OverStoredNumbers):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums that residuals and orthogonality follow from; those of the long factor are for the mean."""
+        """Sums from which residuals and orthogonality follow; ``long`` is for the term of the mean."""
         k = len(self.values)
         product, gram = Sum((self.panels.view.short, k)), Sum((k, k))
         sums = {"left": Sum((k,)), "product": product, "long": Sum((k,)), "gram": gram}
@@ -76,13 +77,13 @@ class VerifySparse(OverStoredNumbers):
 
     @property
     def beside_bytes(self) -> int:
-        """Rows of the long factor that are read ahead, vectors, the weighted factor, and squares."""
+        """Bytes of long rows read ahead, vectors, the scaled short factor, and squares."""
         tall, rank, short = self.cut.panel_rows, len(self.values), self.panels.view.short
         factor = self.slots * (tall * rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
         return factor + 8 * rank * (rank + short) + 7 * 8 * max(tall, short) + SQUARES_BYTES
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, room for the long factor, and the short one as it is weighted."""
+        """Buffers, panels of the long factor, and the short factor scaled by the factors of columns."""
         work = OverStoredNumbers.workspace(self, device)
         work.mean, work.factor = work.columns.T.copy()
         work.offset = (work.mean * work.factor) @ work.short
@@ -92,12 +93,12 @@ class VerifySparse(OverStoredNumbers):
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel and its rows of the long factor."""
+        """Read a panel and its rows of the long factor."""
         OverStoredNumbers.read(self, work, start, stop, slot)
         self.long.read(self.long.part(work.long_panels[slot], 0, stop - start), start, stop)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compare a panel."""
+        """Add sums of residuals of a panel."""
         lines, count = self.take(work, slot), stop - start
         squares = squares_of(lines, work.mean, work.factor, self.square_scale)
         if not np.isfinite(squares):
@@ -117,7 +118,7 @@ class VerifySparse(OverStoredNumbers):
         state["left"] += np.einsum("ij,ij->j", y, y)
 
     def finish(self, state: State, columns: Any) -> State:
-        """The product with the matrix, from that with what is stored; ``columns`` are means and factors."""
+        """Correct ``product`` for centering and scaling; ``columns`` (n, 2) are means and factors."""
         mean, factor = columns.T
         product = (state["product"] - np.outer(mean, state["long"])) * factor[:, None]
         return {**state, "product": product}

@@ -1,7 +1,7 @@
-"""Rows of new sparse data into components, at the cost of their stored numbers: see ``transform_pass.py``.
+"""Project new sparse rows to components, at a cost proportional to stored numbers: see ``transform_pass.py``.
 
-With ``S`` what is stored, rows are ``S D - 1 (mean D)'`` with D the factors of columns. So their products
-with a basis are those of ``S`` with the basis as it is weighted, less one vector.
+With ``S`` the stored matrix, rows are ``S D - 1 (mean D)'``, where D holds the factors of columns. Their
+products with a basis are therefore those of ``S`` with the basis scaled by D, minus one vector.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 NUMBERS = 2**18
-"""Stored numbers whose squares are added up at a time."""
+"""Number of stored numbers whose squares are summed at a time."""
 
 SQUARES_BYTES = 40 * NUMBERS
-"""Memory that this takes."""
+"""Memory for summing their squares."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectSparseRows(OverStoredNumbers):
-    """Fold of a sparse matrix swept by rows, written as ``(x - mean) * factor @ basis * weights``."""
+    """Fold over rows of a sparse matrix that writes ``(x - mean) * factor @ basis * weights``."""
 
     panels: SparsePanels
-    """Whole chunks of the output."""
+    """Panels, which are whole chunks of the output."""
 
     basis: ScratchMatrix
-    """(columns, k) right vectors, of the working type."""
+    """(columns, k) right vectors in the working type."""
 
     columns: ScratchMatrix
     """(columns, 2): mean and factor of each column."""
 
     weights: Float64
-    """(k,)."""
+    """(k,) factors of the products."""
 
     square_scale: float
     """Power of two that keeps squares of the raw numbers in range."""
@@ -59,16 +59,16 @@ class ProjectSparseRows(OverStoredNumbers):
 
     row_seconds: float
     normal: NormalRows | None = None
-    """What solves coordinates from the products, where they are not these."""
+    """Solver of coordinates from the products; None if products are the coordinates."""
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """See ``DeclaredFold``."""
+        """All kernels that it calls."""
         solving = () if self.normal is None else self.normal.solver.kernels
         return (multiply_rows, weigh, *solving)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The basis, numbers of columns, products of a panel, and chunks of the output."""
+        """Buffers of the basis, of mean and factor of columns, of products, and of output chunks."""
         rows, dtype, rank = self.cut.panel_rows, self.panels.view.dtype, self.basis.columns
         normal: dict[str, Buffer] = {}
         if self.normal is not None:
@@ -86,20 +86,20 @@ class ProjectSparseRows(OverStoredNumbers):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums that the error of the rows follows from."""
+        """Sums from which the error of the rows follows."""
         rank = self.basis.columns
         return {"gram": Sum((rank, rank)), "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
 
     @property
     def beside_bytes(self) -> int:
-        """Chunks inside Zarr twice, what solving takes, vectors, the weighted basis, and squares."""
+        """Bytes of two copies of chunks in Zarr, of solving, vectors, the scaled basis, and squares."""
         rows, rank, item = self.cut.panel_rows, self.basis.columns, self.panels.view.dtype.itemsize
         solving = rows * 2 * 8 * rank if self.normal else 0
         columns = self.columns.rows * (6 * 8 + rank * (8 + item))
         return solving + 2 * rows * rank * item + columns + 8 * rank**2 + SQUARES_BYTES
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers; the basis weighted, and what its products are shifted by."""
+        """Buffers, the scaled basis, and the vector that is subtracted from products."""
         work = OverStoredNumbers.workspace(self, device)
         mean, factor = work.columns.T.copy()
         work.mean, work.factor = mean, factor
@@ -125,12 +125,12 @@ class ProjectSparseRows(OverStoredNumbers):
         for name, sums in products(z, y64).items():
             state[name] += sums
         weigh(z, work.weights, out=out)
-        if not state["bad"][0]:  # what holds bad numbers is refused in the end
+        if not state["bad"][0]:  # rows with bad numbers raise after the pass
             write_whole_chunks(self.array, out, (start, stop), (0, self.basis.columns))
 
 
 def squares_of(lines: Csr, mean: Float64, factor: Float64, scale: float) -> float:
-    """Sum of squares of ``(x - mean) * factor`` of some lines; their zeros have those of the mean."""
+    """Sum of squares of ``(x - mean) * factor`` over some lines, including their zeros."""
     of_zero, total = (mean * factor) ** 2, 0.0
     zeros = (len(lines.indptr) - 1) * of_zero
     with np.errstate(over="ignore", invalid="ignore"):
@@ -140,5 +140,5 @@ def squares_of(lines: Csr, mean: Float64, factor: Float64, scale: float) -> floa
             numbers = (lines.data[part] - mean[at]) * (scale * factor[at])
             total += float(numbers @ numbers)
             zeros -= np.bincount(at, minlength=len(zeros)) * of_zero
-        # A column that is full has none, but for rounding of the sums before.
+        # A full column has no zeros, so its term is 0 except for rounding.
         return float(total / scale**2 + np.maximum(zeros, 0.0).sum())

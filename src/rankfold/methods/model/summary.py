@@ -1,7 +1,7 @@
-"""What is kept of samples so that more can be added: their number, mean, and a factor of their scatter.
+"""Summary of samples to which more can be added: number, mean, and a factor of their scatter matrix.
 
-Two summaries merge into that of all samples, in any order and grouping. A summary cut to fewer rows says
-how much that may have cost.
+Two summaries merge into that of all samples, in any order and grouping. A summary truncated to fewer rows
+bounds the error of that.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Samples of n features, about their mean; about 0, and with a mean of 0, where none is taken off."""
+    """Summary of samples of n features, about their mean; about 0, with a mean of 0, if not centered."""
 
     count: int
     mean: Float64
-    """(n,)."""
+    """(n,) mean of the samples."""
 
     factor: Float64
-    """(p, n), p <= n: ``factor' factor`` is the scatter of the samples, but for what was cut off."""
+    """(p, n), p <= n: ``factor' factor`` is the scatter of the samples, except for truncation."""
 
     squares: Float64
-    """(n,) sums of squares of each feature, or (1,) of all. Nothing is cut off from them."""
+    """(n,) sums of squares of each feature, or (1,) their sum. Truncation does not change them."""
 
     truncation_bound: float = 0.0
-    """Bound on what any squared singular value lacks for what was cut off."""
+    """Bound on how much truncation reduced any squared singular value."""
 
     @classmethod
     def of_rows(cls, rows: Float64, *, center: bool) -> Summary:
-        """The summary of samples in memory, (m, n)."""
+        """Summarize samples in memory, (m, n)."""
         mean = rows.mean(axis=0) if center else np.zeros(rows.shape[1])
         factor = rows - mean
-        if center:  # for a mean of 1e8 and deviations of 1, one sum leaves 1e-8 of it
+        if center:  # for a mean of 1e8 and deviations of 1, one sum leaves an error of 1e-8
             mean_residual = factor.mean(axis=0)
             mean, factor = mean + mean_residual, factor - mean_residual
         return cls(len(rows), mean, _short(factor), np.einsum("ij,ij->j", factor, factor))
 
     @property
     def total(self) -> float:
-        """Sum of all squares."""
+        """Sum of squares of all features."""
         return float(self.squares.sum())
 
     def cut_to(self, rows: int) -> Summary:
-        """The same with a factor of at most so many rows: the leading directions."""
+        """Truncate the factor to at most ``rows`` rows, along the leading directions."""
         if rows >= len(self.factor):
             return self
         _, s, vt = np.linalg.svd(self.factor, full_matrices=False)
@@ -61,16 +61,16 @@ class Summary:
 
 
 def merge_summaries(a: Summary, b: Summary) -> Summary:
-    """The summary of both.
+    """Merge two summaries into that of all their samples.
 
     Notes
     -----
-    Work 2 p n min(p, n) flops for p rows of both factors together, by reflections: nothing is squared.
+    Work 2 p n min(p, n) flops for p rows of both factors together, by Householder reflections, no squares.
 
     References
     ----------
-    Chan, Golub, LeVeque, The American Statistician 37(3), 1983, for the mean's part in the scatter of two
-    groups; it enters as one more row of the factor.
+    Chan, Golub, LeVeque, The American Statistician 37(3), 1983, for the contribution of the means to the
+    scatter of two groups; it is one more row of the factor.
     """
     count = a.count + b.count
     apart = b.mean - a.mean
@@ -86,5 +86,5 @@ def merge_summaries(a: Summary, b: Summary) -> Summary:
 
 
 def _short(factor: Float64) -> Float64:
-    """A factor of no more rows than columns."""
+    """Reduce a factor to no more rows than columns, by QR."""
     return panel_r(factor) if len(factor) > factor.shape[1] else factor

@@ -1,13 +1,13 @@
-"""Coordinates of new rows in the components of a result: one pass over them, whichever way they lie.
+"""Coordinates of new rows in the components of a result, in one pass over them, however they are chunked.
 
-Rows are swept where a panel of whole rows is small enough, and each panel of scores goes straight into
-whole chunks of the output. Rows too long for that (a wide matrix in chunks of columns) are swept by
-columns, and their products with the right vectors add up in float64.
+Rows are swept if a panel of whole rows is small enough, and each panel of scores is written at once as whole
+chunks of the output. Rows too long for that (a wide matrix in chunks of columns) are swept by columns, and
+their products with the right vectors are summed in float64.
 
-The trap is the error of what lies within the components: its square is the difference of two sums of
-squares, which rounding of the products leaves good to ``eps`` of the whole, so that the error itself is
-told down to ``sqrt(eps)`` and not further. Right vectors that rounding to the stored type has left short of
-orthonormal are allowed for by their Gram matrix.
+The trap is the error of rows that lie within the components. Its square is the difference of two sums of
+squares, which is accurate to ``eps`` of the whole. The error itself is thus resolved only down to
+``sqrt(eps)``. Right vectors that are not quite orthonormal, by rounding to the stored type, are corrected for
+by their Gram matrix.
 """
 
 from __future__ import annotations
@@ -63,22 +63,22 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 ROWS_BYTES = 128 * 2**20
-"""Rows are swept while a segment of them takes less than this, or less than one of columns."""
+"""Rows are swept if a segment of rows takes at most this memory, or no more than a segment of columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A model and new rows, as ``execution`` takes them."""
+    """Task that transforms new rows by a model."""
 
     model: FactorModel
     source: Source
     digest: str
     square_scale: float
-    """Power of two for raw numbers, whose squares are summed in float64 whatever their type."""
+    """Power of two that scales raw numbers before their squares are summed in float64."""
 
     @classmethod
     def of(cls, model: FactorModel, source: Source) -> Projection:
-        """Check that they belong together."""
+        """Check that model and rows agree, and make the task."""
         columns, width = model.shape[1], matrix_of_parts(source).shape[1]
         if model.kind == "nmf" and model.result.attrs["request"]["loss"] != "frobenius":
             raise InputError(
@@ -96,7 +96,7 @@ class Projection:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of products and scores: the wider of what was fitted and what is given."""
+        """Type of products and scores: the wider of the types of the model and of the rows."""
         return np.promote_types(self.model.dtype, working_dtype(self.source.dtype))
 
     @property
@@ -109,18 +109,18 @@ class Projection:
         return self.model.pow2_scale(self.dtype)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Kind, rank and digest of the result."""
         kind = self.model.kind
         return {"kind": "transform", "of": kind, "rank": self.model.components, "result": self.digest}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """The left factor of the new rows, (rows, k)."""
         rows, by_rows = self.source.shape[0], not isinstance(self.fold(NOWHERE, NOWHERE, 1), ProjectColumns)
         chunks = count(rows, self.row_chunk()) if by_rows else 1
         return (Output(self.model.left_name, (rows, self.model.components), self._stored_dtype, chunks),)
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the one pass."""
         outline, sweep = self._planned()
         fold = self.fold(NOWHERE, NOWHERE, 1)
         return plan_task(outline, sweep, budget, lambda: self._way_out(fold.panels.view, fold.cut, budget))
@@ -154,7 +154,7 @@ class Projection:
         return outline, sweep
 
     def _way_out(self, view: View, panels: Cut, budget: Budget) -> str:
-        """What to do about chunks that are decoded whole and make panels taller than they need be."""
+        """Suggest smaller chunks, if large ones that are decoded whole make panels tall."""
         grid = view.grid
         if grid.splittable or grid.longest <= 2 * panels.grain_rows:
             return ""
@@ -163,7 +163,7 @@ class Projection:
         return cut_store(what, small._planned()[1], budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Project rows and write their coordinates; returns the facts."""
         with one_blas_thread():
             gram = self._prepare(run)
             fold = self.fold(run.scratch, run.result / self.model.left_name, run.slots)
@@ -180,12 +180,12 @@ class Projection:
         return facts
 
     def _normal(self, folder: Path) -> NormalRows | None:
-        """How coordinates follow from products, where they are not these."""
+        """Solver of coordinates from products (nmf); None if products are the coordinates."""
         solver = row_solver(self.model)
         return None if solver is None else NormalRows(folder / "normal.part", solver)
 
     def _coordinates(self, run: Run, products: npt.NDArray[np.float64]) -> State:
-        """Write those of all rows; their Gram matrix and inner product with ``products``."""
+        """Write coordinates of all rows; returns their Gram matrix and inner product with ``products``."""
         normal, z = self._normal(run.scratch), products
         if normal is not None:
             z = np.empty_like(products)
@@ -197,11 +197,11 @@ class Projection:
 
     @property
     def stored(self) -> CompressedSource | None:
-        """The rows as what they store, where that is taken without the zeros."""
+        """The rows if they are sparse and swept by stored numbers; else None."""
         return sparse_by_rows(self.source)
 
     def fold(self, folder: Path, array: Path, slots: int) -> ProjectSparseRows | ProjectRows | ProjectColumns:
-        """The fold of the one pass: by rows, unless those take much memory and columns take less."""
+        """Fold of the one pass: by rows, unless these need much memory and columns need less."""
         columns, rank = self.source.shape[1], self.model.rank
         basis = ScratchMatrix(folder / "basis.bin", columns, rank, self.dtype)
         numbers = ScratchMatrix(folder / "columns.bin", columns, 2, np.dtype(np.float64))
@@ -238,19 +238,19 @@ class Projection:
 
     @property
     def _row_bytes(self) -> int:
-        """Bytes that are read of a row, with places of those that are stored."""
+        """Bytes read for a row, with indices if it is sparse."""
         item = self.source.dtype.itemsize
         if self.stored is None:
             return self.source.shape[1] * item
         return -(-self.stored.nnz * number_bytes(self.stored) // self.source.shape[0]) + 8
 
     def row_chunk(self) -> int:
-        """Rows in a chunk of the output."""
+        """Number of rows in a chunk of the output."""
         read = self._row_bytes
         return matching_chunk(self.source.row_grid, read, self.model.rank * self.dtype.itemsize)
 
     def _rows_cut(self) -> Cut:
-        """Panels are whole chunks of the output."""
+        """Cut along the rows, with panels that are whole chunks of the output."""
         (rows, columns), rank = self.source.shape, self.model.rank
         grid = Grid.regular(rows, self.row_chunk(), splittable=False)
         row_bytes = columns * self.dtype.itemsize if self.stored is None else self._row_bytes
@@ -261,7 +261,7 @@ class Projection:
         return cut(self.source.column_grid, rows * self.dtype.itemsize, 8 * rows * self.model.rank)
 
     def _seconds(self, length: int) -> float:
-        """Nominal time of one row, or column, of that length."""
+        """Nominal seconds for one row, or column, of that length."""
         flops = 2 * self.model.rank / NOMINAL_FLOPS[self.dtype.itemsize]
         return length * (self.source.dtype.itemsize / NOMINAL_READ + flops)
 
@@ -269,7 +269,7 @@ class Projection:
         return self.model.score_weights() / self.pow2_scale
 
     def _prepare(self, run: Run) -> npt.NDArray[np.float64]:
-        """Right vectors and column factors on scratch, by columns; the Gram matrix of the vectors."""
+        """Write right vectors and column factors to scratch; returns the Gram matrix of the vectors."""
 
         def prepare() -> State:
             fold = self.fold(run.scratch, NOWHERE, 1)
@@ -298,7 +298,7 @@ class Projection:
         state: State,
         gram: npt.NDArray[np.float64],
     ) -> dict[str, Any]:
-        """Facts that are the same whenever the rows are transformed again."""
+        """Reproducible facts of the transform."""
         noise_components = int((self.model.score_weights() == 0).sum()) // (1 + self.model.paired)
         if noise_components:
             run.warnings.append(
@@ -326,7 +326,7 @@ def row_solver(model: FactorModel) -> RowSolver | None:
 
 
 def row_penalty(model: FactorModel) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Penalties of rows of W: linear and quadratic, (k,)."""
+    """Linear and quadratic penalty of rows of W, each (k,)."""
     request, own = model.result.attrs["request"], Penalty()
     if model.kind == "nmf":
         own = Penalty.of(request["alpha_w"], request["l1_ratio"], model.shape[1])
@@ -334,7 +334,7 @@ def row_penalty(model: FactorModel) -> tuple[npt.NDArray[np.float64], npt.NDArra
 
 
 def transform_task(result: FactorModel | Result | str | Path, x: object) -> Task:
-    """New rows and a result, checked; arguments of ``rankfold.transform``."""
+    """Make the checked task from the arguments of ``rankfold.transform``."""
     embedding = embedding_of(result)
     if embedding is not None:
         return PLACED[embedding.attrs["kind"]](embedding, x)
@@ -352,16 +352,16 @@ PLACED: dict[str, Callable[[Result, Any], Task]] = {
     "diffusion_map": extension_task,
     "tsne": new_rows_task,
 }
-"""What places new rows in an embedding, by its method; of the result and the neighbors of these rows."""
+"""Functions that make the task of placing new rows in an embedding, by method of the result."""
 
 
 def embedding_of(result: object) -> Result | None:
-    """A result that rows have places in, by itself or its path; None for anything else."""
+    """Return an embedding that accepts new rows, given the result or its path; None for anything else."""
     return _stored(result, PLACED)
 
 
 def _stored(result: object, kinds: Container[str]) -> Result | None:
-    """A result of some methods, by itself or its path; None for anything else."""
+    """Return a result whose method is in ``kinds``, given the result or its path; None for anything else."""
     if isinstance(result, (str, Path)) and Path(result).is_dir():
         with contextlib.suppress(InputError):
             result = Result(result)

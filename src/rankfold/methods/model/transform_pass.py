@@ -1,9 +1,9 @@
-"""Rows of new data into components: each panel is read, multiplied, and written as whole chunks.
+"""Project new rows to components: each panel is read, multiplied, and written as whole chunks.
 
-Panels are whole chunks of the output, so no two tasks ever write the same one. What is left of the rows
-is told from the sum of squares of the data and the Gram matrix of the products: nothing is read twice.
+Panels are whole chunks of the output, so no two tasks ever write the same chunk. The residual follows from
+the sum of squares of the data and the Gram matrix of the products, without a second read.
 
-Where rows are too long to be held, columns are swept and products add up.
+If rows are too long for memory, columns are swept and products are summed.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ProjectRows(OverPanels):
-    """Fold of a matrix swept by rows, written as ``(x - mean) * factor @ basis * weights``."""
+    """Fold over rows of a matrix that writes ``(x - mean) * factor @ basis * weights``."""
 
     panels: Panels
     basis: ScratchMatrix
-    """(columns, k) right vectors, of the working type."""
+    """(columns, k) right vectors in the working type."""
 
     columns: ScratchMatrix
     """(columns, 2): mean and factor of each column."""
 
     weights: Float64
-    """(k,)."""
+    """(k,) factors of the products."""
 
     square_scale: float
     """Power of two that keeps squares of the raw numbers in range."""
@@ -55,21 +55,21 @@ class ProjectRows(OverPanels):
 
     row_seconds: float
     normal: NormalRows | None = None
-    """What solves coordinates from the products, where they are not these."""
+    """Solver of coordinates from the products; None if products are the coordinates."""
 
     @property
     def rank(self) -> int:
-        """Components."""
+        """Number of components."""
         return self.basis.columns
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """See ``DeclaredFold``."""
+        """All kernels that it calls."""
         solving = () if self.normal is None else self.normal.solver.kernels
         return (measure, subtract, product, weigh, *solving)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The basis, numbers of columns, products of a grain, and chunks of the output."""
+        """Buffers of the basis, of mean and factor of columns, of products, and of output chunks."""
         rows, dtype, rank = self.panels.grain_rows, self.panels.dtype, self.rank
         normal: dict[str, Buffer] = {}
         if self.normal is not None:
@@ -87,20 +87,20 @@ class ProjectRows(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums that the error of the rows follows from."""
+        """Sums from which the error of the rows follows."""
         gram = Sum((self.rank, self.rank))
         return {"gram": gram, "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
 
     @property
     def beside_bytes(self) -> int:
-        """Chunks inside Zarr twice, the product of a grain, what solving takes, and vectors of columns."""
+        """Bytes of two copies of chunks in Zarr, of the product of a grain, of solving, and of vectors."""
         rows, rank = self.panels.grain_rows, self.rank
         solving = rows * 2 * 8 * rank if self.normal else 0
         chunks = 2 * self.cut.panel_rows * rank * self.panels.dtype.itemsize
         return solving + chunks + 5 * 8 * self.columns.rows + 8 * rank**2
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels; mean and factor of columns, each by itself."""
+        """Buffers and panels, with separate arrays of mean and factor of columns."""
         work = OverPanels.workspace(self, device)
         work.mean, work.factor = work.columns.T.copy()
         return work
@@ -126,12 +126,15 @@ class ProjectRows(OverPanels):
         work.device.send(out, functools.partial(self._write, state, start, stop))
 
     def _write(self, state: State, start: int, stop: int, out: Array) -> None:
-        if not state["bad"][0]:  # what holds bad numbers is refused in the end
+        if not state["bad"][0]:  # rows with bad numbers raise after the pass
             write_whole_chunks(self.array, out, (start, stop), (0, self.rank))
 
 
 def products(z: Float64, y: Float64) -> State:
-    """Gram matrix of coordinates, and their inner product with ``y`` as its trace: alike they round alike."""
+    """Gram matrix of coordinates ``z``, and their inner product with ``y``.
+
+    The inner product is computed as a trace, so that both have the same rounding if ``z`` is ``y``.
+    """
     gram = z.T @ z
     return {"gram": gram, "inner": np.atleast_1d(np.trace(gram if z is y else z.T @ y))}
 
@@ -144,9 +147,9 @@ def take_squares(
     columns: tuple[Float64, Float64],
     scale: float,
 ) -> bool:
-    """Add up squares of ``(raw - mean) * factor``, ``columns`` being these two; whether to go on.
+    """Add squares of ``(raw - mean) * factor`` to the sums; ``columns`` are mean and factor.
 
-    Not if one of them is not finite, in which case bad elements are counted, or the matrix is refused.
+    Returns False if a square is not finite: bad elements are then counted, or ``DataError`` is raised.
     """
     mean, factor = columns
     squares = measure(numbers(grain.raw), mean, scale)[1]
@@ -158,7 +161,7 @@ def take_squares(
 
 
 def refuse_overflow(state: State, part: Part, row: int, column: int) -> None:
-    """Count bad elements; raise if there are none, since then the numbers are out of all proportion."""
+    """Count bad elements; raise ``DataError`` if there are none, since then squares overflow."""
     if np.isfinite(part()).all():
         raise DataError(
             f"numbers near row {row}, column {column} are so much larger than those that were fitted that "
@@ -172,11 +175,11 @@ def refuse_overflow(state: State, part: Part, row: int, column: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProjectColumns(OverPanels):
-    """Fold of a matrix swept by columns into ``(x - mean) * factor @ basis``, summed in float64."""
+    """Fold over columns of a matrix into ``(x - mean) * factor @ basis``, summed in float64."""
 
     panels: Panels
     basis: ScratchMatrix
-    """(columns, k) right vectors, of the working type."""
+    """(columns, k) right vectors in the working type."""
 
     columns: ScratchMatrix
     """(columns, 2): mean and factor of each column."""
@@ -189,7 +192,7 @@ class ProjectColumns(OverPanels):
     kernels = (measure, subtract, product)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Rows of the basis and numbers of columns, as they pass, and the product of a grain."""
+        """Buffers of rows of the basis, of mean and factor of columns, and of the product of a grain."""
         rows, dtype = self.panels.grain_rows, self.panels.dtype
         return {
             "basis": Buffer((rows, self.basis.columns), dtype),
@@ -198,18 +201,18 @@ class ProjectColumns(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Products."""
+        """Products (rows, k), squares, and a count of bad numbers."""
         shape = self.panels.view.short, self.basis.columns
         return {"product": Sum(shape), "squares": Sum((1,)), "bad": BAD}
 
     @property
     def longest_side(self) -> int:
-        """Of what is multiplied into: BLAS packs few terms of the long side at a time."""
+        """Longest side of the product; BLAS packs few terms of the long side at a time."""
         return max(self.panels.view.short, self.basis.columns)
 
     @property
     def beside_bytes(self) -> int:
-        """Vectors along a grain."""
+        """Bytes of vectors along a grain."""
         return 7 * 8 * self.panels.grain_rows
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:

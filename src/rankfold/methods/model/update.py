@@ -1,11 +1,12 @@
-"""Principal components, or singular triplets, of more samples: of a result, and of rows that it has not seen.
+"""Update principal components, or singular triplets, of a result with rows that it has not seen.
 
-A result with all of its components is a summary of its samples, and what comes out is what a fit to all
-rows gives, to rounding. Of one that was cut, what is missing is bounded, and the estimates say so.
+A result with all of its components summarizes its samples: the update equals a fit to all rows, up to
+rounding. For a truncated result the missing part is bounded, and error estimates include the bound.
 
-Of fewer rows than columns, the rows are held as they are: they are smaller than any sum over them. Of many
-sparse rows, products of columns with columns are summed, at the cost of what is stored, and what squares lose
-to rounding is in the estimates; where less is asked for than that, rows are filled in and never squared.
+With fewer new rows than columns, the rows are kept in memory, since they are smaller than any sum over them.
+For many sparse rows, products of columns with columns (a Gram matrix) are summed, at a cost proportional to
+stored numbers; the error estimates include the rounding of squares. If the tolerance is below that, rows are
+made dense and factorized by QR, without squares.
 """
 
 from __future__ import annotations
@@ -56,31 +57,31 @@ from rankfold.pipeline.storage.result import Result
 Float64 = npt.NDArray[np.float64]
 
 WORKING_COPIES = (8, 5)
-"""Copies of the stacked factors, and of their shorter side squared, while they are merged and decomposed."""
+"""Copies of the stacked factors, and of a square matrix of their shorter side, during merge and SVD."""
 
 EPS = float(np.finfo(np.float64).eps)
 
 SQUARES_TOL = 1e-6
-"""Least tolerance that sums of squares may answer: they tell values down to 1.5e-5 of the largest so well."""
+"""Least tolerance for sums of squares, which resolve values down to 1.5e-5 of the largest that well."""
 
 CRUDE = 1e-2
-"""Estimated error of a result's values above which the last does not bound what was cut off."""
+"""Estimated error of singular values above which the last value does not bound the truncated part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A result of ``pca`` or ``svd`` and new rows, as ``execution`` takes them."""
+    """Task that updates a result of ``pca`` or ``svd`` with new rows."""
 
     model: FactorModel
     source: Source
     rank: int
     digest: str
     whole: Source | None = None
-    """The matrix that holds the rows of the result and, behind them, the new ones, if there is one."""
+    """Matrix with the rows of the result followed by the new ones, if there is one."""
 
     @classmethod
     def of(cls, model: FactorModel, source: Source, rank: int | None, whole: Source | None = None) -> Update:
-        """Check that they belong together."""
+        """Check that result, rows and rank agree, and make the task."""
         if model.paired:
             raise InputError(f"{model.name} is of complex numbers, and only real ones are updated: fit again")
         if lacks_row_weights(source):
@@ -105,24 +106,24 @@ class Update:
 
     @property
     def _fit_request(self) -> Mapping[str, Any]:
-        """The request that the result itself answers."""
+        """Request of the fit that made the result."""
         request: Mapping[str, Any] = self.model.result.attrs["request"]
         return request
 
     @property
     def _tall(self) -> bool:
-        """Whether new rows are summed up by a pass; else they are smaller than what they would become."""
+        """True if there are at least as many new rows as columns: a pass then reduces them to sums."""
         return self.source.shape[0] >= self.source.shape[1]
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Parameters of the fit, the new rank, and the digest of the result."""
         names = ("tol", "center", "scale", "whiten")
         parameters = {name: self._fit_request[name] for name in names}
         kind = self.model.kind
         return {"kind": kind, "rank": self.rank, **parameters, "rows": False, "update_of": self.digest}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Right vectors, vectors of values and errors, and mean and scale of columns."""
         columns, is_pca = self.source.shape[1], self.model.kind == "pca"
         components = Output(self._right_name, (self.rank, columns), self.model.dtype)
         small = vectors(self.rank, "residuals", "error_estimates", *(VARIANCES if is_pca else ("s",)))
@@ -131,11 +132,11 @@ class Update:
 
     @property
     def _right_name(self) -> str:
-        """Of the array of right vectors."""
+        """Name of the array of right vectors."""
         return FACTORS[self.model.kind][1]
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the one pass over new rows."""
         if not self._tall or self._sums_squares:
             return self._plan_squares(budget) if self._tall else self._small_plan(budget)
         try:
@@ -149,7 +150,7 @@ class Update:
         return dataclasses.replace(plan, kind="update", rank=self.rank)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Summarize new rows, merge with the result, and write components; returns the facts."""
         with one_blas_thread():
             units = self.model.columns(0, self.source.shape[1])[1]
             new = self._summarize(run, units)
@@ -161,23 +162,23 @@ class Update:
         return facts
 
     def _summarize(self, run: Run, units: Float64) -> Summary:
-        """The summary of new rows."""
+        """Summarize new rows in the way that suits their number and storage."""
         if not self._tall:
             return self._read_rows(run, units)
         return self._sum_squares(run, units) if self._sums_squares else self._factorize(run, units)
 
     @property
     def _sums_squares(self) -> bool:
-        """Whether new rows are sparse, and rounding of squares is below what was asked for."""
+        """True if new rows are sparse and the tolerance allows for rounding of squares."""
         return sparse_by_rows(self.source) is not None and float(self._fit_request["tol"]) >= SQUARES_TOL
 
     def _scatter(self) -> Request:
-        """All eigenpairs of the scatter of the new rows."""
+        """Request of all eigenpairs of the scatter of the new rows."""
         columns, center = self.source.shape[1], self._fit_request["center"]
         return Request("pca", columns, method="gram", passes=1, center=center, rows=False)
 
     def _sum_squares(self, run: Run, units: Float64) -> Summary:
-        """The summary of new rows, by one pass into products of their columns."""
+        """Summarize new rows by one pass that sums products of their columns."""
         request = self._scatter()
         layout = choose_strategy(request, self.source, run.device)
         centering, start = begin(run, layout, request)
@@ -189,12 +190,12 @@ class Update:
         return Summary(self.source.shape[0], scatter.mean / units, factor, squares, lost)
 
     def _factorization(self) -> Request:
-        """R of the new rows, about their mean: scaling waits until all rows are known."""
+        """Request of R of the new rows, about their mean; scaling follows once all rows are known."""
         columns = self.source.shape[1]
         return Request("qr", columns, method="tsqr", center=self._fit_request["center"], rows=False)
 
     def _factorize(self, run: Run, units: Float64) -> Summary:
-        """The summary of new rows, by one pass into their R factor."""
+        """Summarize new rows by one pass that computes their R factor."""
         request = self._factorization()
         layout = choose_strategy(request, self.source, run.device)
         centering, start = begin(run, layout, request)
@@ -208,14 +209,14 @@ class Update:
         )
 
     def _read_rows(self, run: Run, units: Float64) -> Summary:
-        """The summary of new rows, which are read whole."""
+        """Summarize new rows that are read into memory as a whole."""
         state = run.pass_over_data("rows", self._fold(run.slots))
         refuse_bad(state, self.source)
         summary = Summary.of_rows(state["rows"] / units, center=self._fit_request["center"])
         return dataclasses.replace(summary, squares=self._pool_squares(summary.squares))
 
     def _pool_squares(self, squares: Float64) -> Float64:
-        """Squares by column where columns are scaled, else their sum, as the result has them."""
+        """Squares by column if columns are scaled, else their sum (1,), as in the result."""
         return squares if self._fit_request["scale"] else squares.sum(keepdims=True)
 
     def _fold(self, slots: int) -> KeepRows:
@@ -264,7 +265,7 @@ class Update:
         return plan_task(outline, sweep, budget, lambda: ", or add fewer rows at a time")
 
     def _summary(self, units: Float64) -> Summary:
-        """Of the samples that the result was made from, in the units that it scaled columns to."""
+        """Summary of the samples of the result, in the units that it scaled columns to."""
         model, columns = self.model, self.model.right.shape[1]
         mean, _ = model.columns(0, columns)
         factor = model.s[:, None] * model.vectors(0, columns).T.astype(np.float64)
@@ -319,22 +320,22 @@ class Update:
 
     @property
     def _carried(self) -> dict[str, float]:
-        """What an earlier update says of what it has lost, and what it was made of; nothing of a fit.
+        """Errors that an earlier update passed on: of truncation, values and residuals; empty for a fit.
 
-        What each update cuts off is a scatter of its own, and these add up: their norms bound by how much any
-        squared value falls short of that of all samples, whatever its size.
+        Each update truncates a scatter of its own, and these add up. Their norms bound by how much any
+        squared singular value is below that of all samples, whatever its size.
         """
         return dict(self.model.result.attrs.get("carried", {}))
 
     @property
     def _old_error(self) -> float:
-        """Of values by their solver, and by rounding since."""
+        """Absolute error of old singular values, by their solver and by rounding since."""
         errors = np.asarray(self.model.result.error_estimates[...]) * self.model.s
         return self._carried.get("error", float(errors.max()))
 
     @property
     def _old_residual(self) -> float:
-        """Of components by their solver, times the square of the first value."""
+        """Residual of old components by their solver, times the square of the first value."""
         residuals = np.asarray(self.model.result.residuals[...]) * self.model.s * self.model.s[0]
         return self._carried.get("residual", float(residuals.max()))
 
@@ -343,7 +344,7 @@ class Update:
         return float(np.finfo(self.model.dtype).eps)
 
     def _errors(self, s: Float64, truncation_bound: float, summary: Summary) -> Float64:
-        """Estimated relative errors: what was not known of the old values, what was cut off, and rounding."""
+        """(k,) estimated relative errors, from errors of the old values, truncation, and rounding."""
         size, rounding = np.where(s > 0, s, np.inf), self._rounding_errors(s, summary)
         errors = errors_of_remainder(s, truncation_bound) + self._old_error / size + rounding
         errors = np.minimum(errors, 1.0)
@@ -351,9 +352,9 @@ class Update:
         return np.asarray(errors)
 
     def _rounding_errors(self, s: Float64, summary: Summary) -> Float64:
-        """Relative errors by rounding.
+        """(k,) relative errors by rounding.
 
-        A mean is known to eps of itself, and how far it moves by the new samples is a row of the factor.
+        A mean is accurate to eps of itself, and its shift by the new samples is a row of the factor.
         """
         rows, new = summary.count, self.source.shape[0]
         mean_shift = 2 * np.sqrt(new * (rows - new) / rows) * np.linalg.norm(summary.mean)
@@ -361,7 +362,7 @@ class Update:
         return np.asarray((self._rounding * s[0] + EPS * mean_shift) / size)
 
     def _residuals(self, s: Float64, truncation_bound: float) -> Float64:
-        """Residuals from what was cut off, and from the old components."""
+        """(k,) residuals, from truncation and from the old components."""
         residual = truncation_bound + self._old_residual
         size = np.where(s > 0, s * s[0], np.inf)
         return np.minimum(residual / size, 1.0) + self._rounding
@@ -369,7 +370,7 @@ class Update:
     def _facts(
         self, run: Run, summary: Summary, s: Float64, total: float, worst: float, fingerprint: str
     ) -> dict[str, Any]:
-        """Facts that are the same whenever the result is updated again."""
+        """Reproducible facts of the update."""
         tol = DEFAULT_TOL if self._fit_request.get("adaptive") else self._fit_request["tol"]
         if not has_converged(worst, tol):
             error, allowed = in_words(worst, tol)
@@ -391,6 +392,6 @@ class Update:
 
 
 def update_task(result: FactorModel | Result | str | Path, x: object, *, rank: object = None) -> Update:
-    """New rows and a result, checked; arguments of ``rankfold.update``."""
+    """Make the checked task from the arguments of ``rankfold.update``."""
     model = open_model(result)
     return Update.of(model, model.source(x), None if rank is None else integer("rank", rank))

@@ -172,7 +172,7 @@ class Model:
         return (1 / self.pow2_scale / len(short) / size if size > 0 else 1.0), size
 
     def fill_zeros(self, short: Float64) -> Float64:
-        """Raise small numbers of a short factor above zero, since multiplicative updates cannot leave zero."""
+        """Raise small numbers of a short factor above zero, which multiplicative updates cannot leave."""
         return self.round_to_type(np.maximum(short, FILL * short.mean(axis=1)[:, None]))
 
     def without_floor(self, short: Float64) -> Float64:

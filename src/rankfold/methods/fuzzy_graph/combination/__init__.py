@@ -1,7 +1,7 @@
-"""A graph of two, or of one and labels of its rows.
+"""Combine two graphs, or one and labels of its rows.
 
-combined     a graph of two, or of one and labels
-rules        what weighs an edge of two graphs, or between labels
-row_scales   what rows of a graph are scaled with
+combined     the task: combine two graphs, or one and labels
+rules        rules for weights of an edge in two graphs, or between labels
+row_scales   scales and exponents of the rows of a graph
 targets      labels and numbers of rows
 """

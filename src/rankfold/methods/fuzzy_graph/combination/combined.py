@@ -1,8 +1,8 @@
-"""A graph made of two, or of one and the labels of its vertices, in two reads.
+"""Combine two graphs, or one graph and labels of its vertices, in two reads.
 
-Both graphs are symmetric and stored by rows, in order of columns, so that rows meet as they are read. Each
-row is scaled until its strongest edge weighs 1, and an edge weighs the union of what its two rows make of it:
-the first read finds scales, of which a row has one or two, and the second writes.
+Both graphs are symmetric and stored by rows, in order of columns, so that the same rows are read together.
+Each row is scaled so that its strongest edge has weight 1, and the weight of an edge is the fuzzy union of its
+weights from both rows. The first read finds scales, one or two for each row, and the second writes.
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ from rankfold.pipeline.storage.result import Result
 Float64 = npt.NDArray[np.float64]
 
 EDGE_BYTES = 160
-"""Of an edge that is taken: both graphs, their union in order, and copies."""
+"""Bytes of an edge in a block: in both graphs, their sorted union, and copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class CombinedGraph:
-    """Graphs and what weighs their edges, as ``execute`` takes them."""
+    """Task that combines graphs by a rule for the weights of edges."""
 
     source: Source
-    """What the first graph was made of, or its weights."""
+    """Matrix that the first graph was made from, or the graph itself."""
 
     edges: int
-    """Of both graphs, at most."""
+    """Largest number of edges in both graphs together."""
 
     identity: Mapping[str, Any]
     make_rule: Callable[[list[StoredRows]], Rule]
     resized: bool = False
-    """Whether weights of all rows are to have one sum; else it is left as it comes."""
+    """True to raise weights to powers so that all rows have the same sum."""
 
     graphs: tuple[Path, ...] = ()
-    """Where they lie; none before they are made."""
+    """Paths of the results with the graphs; empty before they are made."""
 
     facts: Mapping[str, Any] | None = None
-    """Of the first graph, which go on."""
+    """Facts of the first graph that the result keeps."""
 
     radii: bool = False
-    """Whether those of the first graph go on."""
+    """True to copy the radii of the first graph."""
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """The identity, which decides the weights."""
         return dict(self.identity)
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """The graph, and radii if these are copied."""
         rows, edges = self.source.shape[0], self.edges
         files = 2 * count(edges, chunk_length(edges)) + count(rows + 1, POINTERS)
         graph = Output(NAME, (rows, rows), np.dtype(np.float32), files, sparse=True, stored=edges)
@@ -78,7 +78,7 @@ class CombinedGraph:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol; a row may have an edge to every other."""
+        """Plan two reads; a row may have an edge to every other."""
         rows, edges = self.source.shape[0], self.edges
         memory = EDGE_BYTES * (BLOCK + min(rows, edges)) + 5 * 8 * chunk_length(edges) + 40 * (rows + 1)
         sweeps = tuple(
@@ -102,7 +102,7 @@ class CombinedGraph:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol; what was interrupted is made again."""
+        """Write the combined graph and return its facts; an interrupted run starts over."""
         for each in self.graphs:
             Result(each).require_whole()
         graphs = [StoredRows(each / NAME) for each in self.graphs]
@@ -133,7 +133,7 @@ class CombinedGraph:
         return facts
 
     def _blocks(self, run: Run, name: str, rule: Rule, graphs: list[StoredRows]) -> Iterator[Edges]:
-        """Edges of consecutive rows with their new weights, in a read of all graphs."""
+        """Yield edges of blocks of rows with their new weights, in one read of all graphs."""
         rows = self.source.shape[0]
         for top, bottom in row_spans(graphs):
             edges, theirs = graphs[0].between(top, bottom), None
@@ -146,7 +146,10 @@ class CombinedGraph:
 
 
 def aligned(first: Edges, second: Edges, rows: int) -> tuple[Edges, Float64]:
-    """All edges that one of two graphs has, in order, with their weights in either: 0 where it has none."""
+    """Union of the edges of two graphs, in order, with weights in the first, and (edges,) in the second.
+
+    Weights are 0 where a graph lacks the edge.
+    """
     one, two = (each.rows * rows + each.columns for each in (first, second))
     places = np.union1d(one, two)
     a, b = np.zeros(len(places)), np.zeros(len(places))
@@ -156,7 +159,7 @@ def aligned(first: Edges, second: Edges, rows: int) -> tuple[Edges, Float64]:
 
 
 def most_edges(result: Result) -> int:
-    """Of a stored graph, or at most of one that is to come."""
+    """Number of edges of a stored graph, or an upper bound for a future one."""
     facts, graph = result.attrs, result.matrix(NAME)
     if "weights" in facts:
         return int(facts["weights"])

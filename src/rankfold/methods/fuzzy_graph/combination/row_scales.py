@@ -1,9 +1,10 @@
-"""What rows of a graph are scaled with, so that each has a sure neighbor, and all neighborhoods one size.
+"""Scales and exponents of rows, which give each row an edge of weight 1, and all rows the same sum of weights.
 
 References
 ----------
-McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 3.1; ``reset_local_connectivity`` of umap-learn 0.5,
-whose steps are repeated, since the search for an exponent stops where a sum is within 1e-5 of its target.
+McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 3.1; ``reset_local_connectivity`` of umap-learn 0.5.
+The same bisection steps are made, since the result depends on where the search for an exponent stops: at a
+sum within 1e-5 of its target.
 """
 
 from __future__ import annotations
@@ -19,29 +20,29 @@ Float64 = npt.NDArray[np.float64]
 Float32 = npt.NDArray[np.float32]
 
 NEIGHBORHOOD = np.log2(15)
-"""Sum of the weights of a row whose size is set anew."""
+"""Target sum of the weights of a row."""
 
 STEPS = 32
-"""Halvings of an interval in which an exponent is sought."""
+"""Steps of bisection for an exponent."""
 
 CLOSE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class RowScales:
-    """Edges of row i weigh ``(w / strongest[i]) ** exponents[i]`` to that row."""
+    """Rescaled weights: an edge of row i has weight ``(w / strongest[i]) ** exponents[i]`` from that row."""
 
     strongest: Float32
     exponents: Float64 | None
-    """None where all are 1."""
+    """(rows,) exponents; None if all are 1."""
 
     @classmethod
     def ones(cls, rows: int, *, resized: bool) -> RowScales:
-        """Of rows without edges."""
+        """Scales before any edge is measured."""
         return cls(np.zeros(rows, np.float32), np.ones(rows) if resized else None)
 
     def measure(self, edges: Edges) -> None:
-        """Take in all edges of some rows."""
+        """Measure scales of some rows from all of their edges."""
         if not len(edges.rows):
             return
         rows, starts = np.unique(edges.rows, return_index=True)
@@ -53,7 +54,7 @@ class RowScales:
             self.exponents[rows] = _exponents(relative.astype(np.float64), counts)
 
     def union(self, edges: Edges) -> Float32:
-        """``a + b - a b`` of what an edge weighs to either of its rows."""
+        """Fuzzy union ``a + b - a b`` of the weights of edges from both rows."""
         own, their = self._at(edges.rows, edges.weights), self._at(edges.columns, edges.weights)
         return own + their - own * their
 
@@ -69,7 +70,10 @@ class RowScales:
 
 
 def _exponents(values: Float64, counts: npt.NDArray[np.int64]) -> Float64:
-    """For each row the exponent at which its weights sum to ``NEIGHBORHOOD``, or as near as halving comes."""
+    """(rows,) exponents for which weights of a row sum to ``NEIGHBORHOOD``, as far as bisection gets.
+
+    ``values`` are relative weights of all rows in turn, ``counts`` (rows,) their numbers.
+    """
     low, high = np.zeros(len(counts)), np.full(len(counts), np.inf)
     middle, still = np.ones(len(counts)), np.arange(len(counts))
     for _ in range(STEPS):

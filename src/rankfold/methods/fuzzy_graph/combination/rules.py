@@ -1,4 +1,4 @@
-"""What weighs an edge of two graphs, or of a graph whose vertices have labels.
+"""Rules for the weight of an edge in two graphs, or in a graph whose vertices have labels.
 
 References
 ----------
@@ -21,43 +21,43 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 SMALLEST = 1e-8
-"""Of what an edge weighs in a graph that does not have it; else half of the smallest weight there."""
+"""Least weight assumed for an edge absent from a graph; otherwise half of the smallest weight there."""
 
 MOST_RIGHT = 1e-4
-"""That an edge weighs in a second graph that does not have it, in an intersection."""
+"""Largest weight assumed for an edge absent from the second graph of an intersection."""
 
 UNKNOWN = -1
-"""Label of a row of which none is known."""
+"""Label of a row whose label is unknown."""
 
 UNKNOWN_DISTANCE = 1.0
 FARTHEST = 1e12
-"""Distance of different labels where they alone count."""
+"""Distance between different labels if only labels count (weight 1)."""
 
 
 class Rule(Protocol):
-    """From what is known of edges to their weights."""
+    """Computes new weights of edges."""
 
     def weigh(self, edges: Edges, others: Float64 | None) -> Float64:
-        """New weights of edges of the first graph, which weigh ``others`` in the second if there is one.
+        """New weights (edges,) from edges of the first graph, and their weights ``others`` in the second.
 
-        Edges that one of the graphs does not have weigh 0 there.
+        ``others`` is None without a second graph. Edges absent from a graph have weight 0 there.
         """
 
 
 def least_weight(graph: StoredRows) -> float:
-    """What an edge weighs in a graph that does not have it."""
+    """Weight assumed for edges absent from a graph: half of its smallest weight, at least ``SMALLEST``."""
     return max(graph.smallest() / 2, SMALLEST)
 
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """``a + b - a b``."""
+    """Fuzzy union ``a + b - a b``; ``left`` and ``right`` are weights of absent edges."""
 
     left: float
     right: float
 
     def weigh(self, edges: Edges, others: Float64 | None) -> Float64:
-        """See the protocol."""
+        """Fuzzy union of the weights in both graphs."""
         assert others is not None  # noqa: S101
         a = np.where(edges.weights > 0, edges.weights, self.left).astype(np.float64)
         b = np.where(others > 0, others, self.right)
@@ -66,15 +66,18 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Intersection:
-    """``a b`` with one of them to a power, which lets the other count more."""
+    """Intersection ``a b``, with one of them to a power, which gives the other more influence.
+
+    ``left`` and ``right`` are weights of absent edges.
+    """
 
     left: float
     right: float
     weight: float
-    """Of the second graph, between 0 and 1."""
+    """Weight of the second graph, between 0 and 1."""
 
     def weigh(self, edges: Edges, others: Float64 | None) -> Float64:
-        """See the protocol."""
+        """Weighted product of the weights in both graphs."""
         assert others is not None  # noqa: S101
         a = np.where(edges.weights > 0, edges.weights, self.left).astype(np.float64)
         b = np.where(others > 0, others, self.right)
@@ -87,16 +90,16 @@ class Intersection:
 
 @dataclass(frozen=True, slots=True)
 class SameLabel:
-    """Edges between rows of different labels weigh less."""
+    """Rule that lowers weights of edges between rows of different or unknown labels."""
 
     labels: Int64
-    """Of each row; ``UNKNOWN`` where there is none."""
+    """(rows,) label of each row, or ``UNKNOWN``."""
 
     weight: float
-    """Of the labels, between 0 and 1."""
+    """Weight of the labels, between 0 and 1."""
 
     def weigh(self, edges: Edges, others: Float64 | None) -> Float64:
-        """See the protocol."""
+        """Multiply weights by a factor for equal, different or unknown labels."""
         far = 2.5 / (1 - self.weight) if self.weight < 1 else FARTHEST
         own, their = self.labels[edges.rows], self.labels[edges.columns]
         unknown = (own == UNKNOWN) | (their == UNKNOWN)

@@ -1,4 +1,4 @@
-"""What is known of rows besides the matrix: a label for each, or numbers whose neighbors are near."""
+"""Targets of rows (supervision): a label for each, or numbers, of which near ones are similar."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCK_ROWS = 2**20
 
 
 def target_matrix(targets: object, rows: int) -> Source:
-    """Numbers of rows, (m, 1) or (m, d), checked for their number."""
+    """Open numeric targets, (m, 1) or (m, d); ``InputError`` if there are not ``rows`` of them."""
     source = open_source(_opened(targets))
     if source.shape[0] != rows:
         raise InputError(f"there are {source.shape[0]} targets for {rows} rows: give one for each")
@@ -30,13 +30,13 @@ def target_matrix(targets: object, rows: int) -> Source:
 
 
 def label_codes(targets: object, rows: int) -> Int64:
-    """Labels of rows as numbers from 0 on; ``UNKNOWN`` for -1, None and NaN.
+    """Encode labels as integers from 0 on, (rows,); ``UNKNOWN`` for -1, None and NaN.
 
     Parameters
     ----------
     targets : sequence of m words or numbers, or a matrix of one column
     rows : int
-        How many there are to be.
+        Required number of labels.
     """
     targets = _opened(targets)
     if isinstance(targets, np.ndarray) and targets.ndim != 2:
@@ -61,7 +61,7 @@ def label_codes(targets: object, rows: int) -> Int64:
 
 
 def _opened(targets: object) -> object:
-    """What a ``.npy`` file of a vector holds; columns of frames as their numbers or words."""
+    """Load targets from a ``.npy`` file or a frame as an array; other stores and sources are left as they are."""
     if isinstance(targets, str | os.PathLike) and str(targets).endswith(".npy") and is_regular(targets):
         targets = np.load(targets, mmap_mode="r")
     if isinstance(targets, str | os.PathLike | Source) or hasattr(targets, "chunks"):
@@ -81,7 +81,7 @@ def _column(source: Source) -> npt.NDArray[Any]:
 
 
 def _codes_of_words(words: Sequence[Any]) -> Int64:
-    """Of objects: words, numbers, and nothing."""
+    """Encode labels that are Python objects: words, numbers, None."""
     unknown = [word is None or word == UNKNOWN or word != word for word in words]
     known = sorted({str(word) for word, missing in zip(words, unknown, strict=True) if not missing})
     codes = {word: code for code, word in enumerate(known)}
@@ -90,5 +90,5 @@ def _codes_of_words(words: Sequence[Any]) -> Int64:
 
 
 def digest_of(labels: Int64) -> str:
-    """Hash that tells labels from others."""
+    """Hash that identifies labels."""
     return hashlib.blake2b(np.ascontiguousarray(labels).data, digest_size=16).hexdigest()

@@ -166,7 +166,7 @@ class DivergencePass(OverPanels):
         state["sums"] += left.sum(axis=0, dtype=np.float64)
 
     def _divide(self, work: Workspace, left: Array, d: Array, quotient: Array, total: Array) -> None:
-        """Write data over product into ``quotient``, laid out as the data; add to the divergence ``total``."""
+        """Write data over product to ``quotient``, laid out as the data; add the divergence to ``total``."""
         if self.panels.view.orientation is Orientation.ROWS:
             product(left, work.right.T, out=quotient)
         else:

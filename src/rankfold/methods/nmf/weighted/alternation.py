@@ -74,7 +74,7 @@ class Weighting:
 
     @property
     def least_squares(self) -> bool:
-        """True if rows and columns are solved by Gram matrices of their own; else by multiplicative updates."""
+        """True to solve rows and columns by Gram matrices of their own; False for multiplicative updates."""
         return self.model.parameters.solver != "mu"
 
     @property

@@ -66,7 +66,7 @@ class RowFactors(RowWeights):
     """Power of two that all weights are multiplied by, which does not change W and H."""
 
     def factors(self, start: int, stop: int, dtype: np.dtype[Any]) -> Float64:
-        """(stop - start,) factors by which rows are multiplied; 0 if too small for normal numbers of a type."""
+        """(stop - start,) factors by which rows are multiplied; 0 if too small for a normal number."""
         weights = self.read(start, stop) * self.unit
         with np.errstate(invalid="ignore"):
             factors = np.sqrt(weights) if self.root else weights

@@ -99,7 +99,7 @@ class PairedSource(Wrapper):
         return self.orientation is Orientation.ROWS
 
     def read_into(self, out: Array, rows: Span, columns: Span) -> None:
-        """Copy ``self[rows, columns]`` into ``out``, with the whole axis that is not swept; see ``Source``."""
+        """Copy ``self[rows, columns]`` into ``out``, all of the axis that is not swept; see ``Source``."""
         x, weights = self.split(out)
         if self._by_rows:
             columns = (0, self.inner.shape[1])
