@@ -93,7 +93,7 @@ class FuzzyGraph:
 
     @property
     def most_edges(self) -> int:
-        """Largest number of edges, counted in both directions: no two rows are neighbors of each other."""
+        """Largest number of edges in both directions, reached if no two rows are neighbors of each other."""
         return 2 * self.lists.rows * self.lists.k
 
     @property
@@ -191,7 +191,10 @@ class FuzzyGraph:
         return total / (rows * (k + 1))
 
     def _edges(self, run: Run, mean: float) -> Iterator[tuple[Entries, Float32]]:
-        """Yield edges sorted by row, with weights from both rows; distances in a unit, empty without radii."""
+        """Yield edges sorted by row, with weights from both rows, and distances; these are empty without radii.
+
+        Distances are in the unit of ``distance_unit``.
+        """
         sorts, shape = [], (self.lists.rows, self.lists.rows)
         for number in range(self._sorts):
             folder = run.scratch / f"edges{number}"
@@ -207,7 +210,7 @@ class FuzzyGraph:
             remove(run.scratch / f"edges{number}")
 
     def _both_ways(self, run: Run, mean: float, unit: float | None) -> Iterator[Entries]:
-        """Yield every edge with its value in the real part, and the reverse edge with it in the imaginary part.
+        """Yield every edge with its value in the real part, and its reverse with it in the imaginary part.
 
         Values are weights, or distances over ``unit`` if that is given.
         """

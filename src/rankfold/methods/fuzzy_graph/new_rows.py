@@ -68,7 +68,7 @@ class NewNeighbors:
         return {"k": self.lists.k, "graph": graph, "indices": self.lists.indices.fingerprint()}
 
     def blocks(self) -> Iterator[tuple[Array, Float32, npt.NDArray[np.bool_]]]:
-        """Yield blocks: (r, k) neighbors, (r, k) weights, and (r,) True if the first neighbor is at distance 0."""
+        """Yield (r, k) neighbors, (r, k) weights, and (r,) True if the first neighbor is at distance 0."""
         for _, distances, indices in self.lists.blocks():
             weights = np.empty(distances.shape, np.float32)
             connectivity = float(min(max(0.0, self.local_connectivity - 1), self.lists.k))

@@ -30,10 +30,10 @@ class Sides(Protocol):
         """Parameters that identify the rules."""
 
     def weigh(self, distances: Array, mean: float, out: Float32) -> None:
-        """Compute weights ``out`` (r, k) of neighbors at ``distances`` (r, k); ``mean`` is of all distances."""
+        """Compute weights ``out`` of neighbors at ``distances``, both (r, k); ``mean`` is over all rows."""
 
     def join(self, one: Float32, other: Float32) -> Float32:
-        """Weights of edges from those by either row, which are 0 if it does not have the other as neighbor."""
+        """Weights of edges from the weights by either row, 0 if it does not have the other as neighbor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Combine two graphs, or one graph and labels of its vertices, in two reads.
 
 Both graphs are symmetric and stored by rows, in order of columns, so that the same rows are read together.
-Each row is scaled so that its strongest edge has weight 1, and the weight of an edge is the fuzzy union of its
+Each row is scaled so that its strongest edge has weight 1. The weight of an edge is the fuzzy union of its
 weights from both rows. The first read finds scales, one or two for each row, and the second writes.
 """
 
@@ -44,7 +44,7 @@ class CombinedGraph:
     """Task that combines graphs by a rule for the weights of edges."""
 
     source: Source
-    """Matrix that the first graph was made from, or the graph itself."""
+    """Distances that the first graph is made from, or the first graph itself."""
 
     edges: int
     """Largest number of edges in both graphs together."""

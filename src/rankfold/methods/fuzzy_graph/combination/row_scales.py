@@ -1,4 +1,4 @@
-"""Scales and exponents of rows, which give each row an edge of weight 1, and all rows the same sum of weights.
+"""Scales and exponents of rows, for which each row has an edge of weight 1 and all have one sum of weights.
 
 References
 ----------

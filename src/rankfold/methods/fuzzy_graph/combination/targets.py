@@ -61,7 +61,7 @@ def label_codes(targets: object, rows: int) -> Int64:
 
 
 def _opened(targets: object) -> object:
-    """Load targets from a ``.npy`` file or a frame as an array; other stores and sources are left as they are."""
+    """Load targets from a ``.npy`` file or a frame as an array; return other stores and sources unchanged."""
     if isinstance(targets, str | os.PathLike) and str(targets).endswith(".npy") and is_regular(targets):
         targets = np.load(targets, mmap_mode="r")
     if isinstance(targets, str | os.PathLike | Source) or hasattr(targets, "chunks"):
