@@ -191,7 +191,7 @@ class FuzzyGraph:
         return total / (rows * (k + 1))
 
     def _edges(self, run: Run, mean: float) -> Iterator[tuple[Entries, Float32]]:
-        """Yield edges sorted by row, with weights from both rows, and distances; these are empty without radii.
+        """Yield edges sorted by row, with weights from both rows, and distances (empty without radii).
 
         Distances are in the unit of ``distance_unit``.
         """

@@ -58,7 +58,7 @@ class ClusterRequest:
                 f"take one of {', '.join(INITS[:-1])}, an array of centers, "
                 "or a result of kmeans"
             )
-        # Rows that are labeled by given centers may be fewer.
+        # With given centers there may be fewer rows than centers.
         if self.k > rows and self.init != "custom":
             raise InputError(
                 f"{self.k} clusters were asked for, but {name} has {rows} rows: ask for 1 to {rows}"

@@ -388,7 +388,7 @@ class Reconstruction:
         if self.before is None and not keeps_numbers(facts):
             names.pop("attributes", None)
         chosen = columns_left(facts, lambda array: np.asarray(result[array][...]))
-        if chosen is not None:  # the layout is of those already, and names are of all
+        if chosen is not None:  # the layout has only the chosen columns, but names are of all
             known = names_of_result(self.model.name, result.attrs, 1)
             names["columns"] = None if known is None else known.take(chosen).as_json()
         if self.rows != (0, self.model.shape[0]) and not isinstance(layout.get("rows"), str):

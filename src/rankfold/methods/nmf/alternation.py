@@ -93,7 +93,7 @@ class StepError:
 
 
 class Alternation(Protocol):
-    """A factorization under way."""
+    """Iterations of a factorization, with the current factors."""
 
     factors: Factors
     total: float

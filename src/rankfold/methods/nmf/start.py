@@ -123,7 +123,7 @@ class CompressedMatrix:
     """(w, r) matrix that makes the columns of ``p @ rotation`` orthonormal."""
 
     right: Float64
-    """(r, short)."""
+    """(r, short) coefficients of the projection in those orthonormal columns."""
 
     total: float
     """``|X|^2``."""

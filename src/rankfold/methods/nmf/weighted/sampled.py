@@ -92,7 +92,7 @@ def improve_start(weighting: Weighting, short: Float64) -> Float64:
 
 def read_sample(weighting: Weighting, rows: int) -> tuple[Float64, Float64]:
     """Read sampled long rows and their weights, both (rows, short); bad or missing entries get weight 0."""
-    with ThreadPoolExecutor(1) as thread:  # its end frees the thread-local buffers that decode chunks
+    with ThreadPoolExecutor(1) as thread:  # its end frees the buffers that chunks are decoded in
         return thread.submit(_read, weighting, rows).result()
 
 
