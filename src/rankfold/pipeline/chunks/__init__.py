@@ -1,20 +1,20 @@
-"""Bytes of chunk files, as arrays: the way around Zarr for arrays in plain folders.
+"""Read chunk files of Zarr arrays in plain folders into arrays, without Zarr.
 
     geometry        spans, boxes and pieces: which part of which array
-    files           the files of chunks, and what of them is there
+    files           names, sizes and times of chunk files
     shard           the index of a shard
     encoding        from the bytes of a chunk to its numbers
-    codecs          codecs of Zarr, as a chain of decoders
+    codecs          the codecs in Zarr metadata, as an ``Encoding``
     decoders        decoders that stop at the bytes that a chunk must have
     reads           positioned reads of rectangles and boxes of plain files
-    row_marks       what tells whether the first rows of an array are still what they were
-    absence         chunks that a store does not hold, counted
+    row_marks       digests that show if the first rows of an array have changed
+    absence         number of chunks that a store does not hold
     edition         which edition of a result a handle belongs to
     edition_array   Zarr arrays that read numbers of that edition alone
-    lazy_array      what NumPy's arrays can be asked, of arrays that are read when they are used
+    lazy_array      the interface of NumPy arrays, for arrays that are read when they are used
     regular_store   a folder as a store of Zarr: regular files, sensible metadata
-    bounded_store   the same bounds where Zarr itself reads
+    bounded_store   bounds on decoded sizes where Zarr itself reads
 
-Zarr's own reading takes a third more time and five times the memory for compressed chunks, and 0.65 s where
-plain reads into buffers that are used again take 0.24 s.
+Zarr's own reading takes a third more time and five times the memory for compressed chunks. It takes 0.65 s
+where plain reads into reused buffers take 0.24 s.
 """

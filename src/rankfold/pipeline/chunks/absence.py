@@ -1,7 +1,7 @@
-"""Chunks that a store does not hold and its format reads as fill value: how many, and what is said of them.
+"""Chunks that a store does not hold and its format reads as fill value: their number, and the report on them.
 
-Zarr writes no chunk, nor an inner chunk of a shard, that is all fill value, so a store without some of its
-chunks is as likely whole as it is damaged, and only their number can be told.
+Zarr does not write a chunk, or an inner chunk of a shard, that is all fill value. So a store that lacks
+chunks may be complete or damaged, and only the number of missing chunks can be reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REFUSAL = "missing_chunks='error' (--missing-chunks error) refuses them"
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """How many chunks a matrix has, and how many of them its store lacks; of shards, inner chunks count."""
+    """Number of chunks that a store lacks, and of all chunks of the matrix; inner chunks if it has shards."""
 
     count: int
     total: int
@@ -27,10 +27,10 @@ class Absence:
     """Fill value of each array that lacks chunks, as text."""
 
     sampled: bool = False
-    """Whether ``count`` is estimated from a sample of the files."""
+    """True if ``count`` is estimated from a sample of the files."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as JSON values, for the attributes of a result."""
+        """The fields as JSON values, for the attributes of a result."""
         facts = {"missing": self.count, "of": self.total, "fill": list(self.fills)}
         return facts | ({"sampled": True} if self.sampled else {})
 
@@ -44,16 +44,16 @@ class Absence:
 
 
 def estimate_absence(absent: int, examined: int, total: int, fill: object) -> Absence:
-    """Absence of ``total`` chunks, of which so many were looked at."""
+    """Absence of ``total`` chunks, estimated from ``examined`` ones, of which ``absent`` are missing."""
     if examined in (0, total):
         return Absence(absent, total, (str(fill),))
-    # A sample that lacks none says nothing of the rest; one that lacks some stands for at least these.
+    # A sample that lacks none gives an estimate of 0; the estimate is never below what was found.
     count = min(total, max(absent, round(absent * total / examined)))
     return Absence(count, total, (str(fill),), sampled=True)
 
 
 def sum_absences(parts: Iterable[Absence | None]) -> Absence | None:
-    """Absence of several arrays together; None where chunks of none are known."""
+    """Absence of several arrays together; None if it is known for none of them."""
     known = [part for part in parts if part is not None]
     if not known:
         return None
@@ -66,7 +66,9 @@ def sum_absences(parts: Iterable[Absence | None]) -> Absence | None:
 def inner_counts(
     shape: tuple[int, ...], extent: tuple[int, ...], chunks: tuple[int, ...], place: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Inner chunks of a shard along every axis, without those beyond the end of the array.
+    """Number of inner chunks of a shard along every axis, without those beyond the end of the array.
+
+    ``extent`` is the shape of a shard, ``place`` its index in the grid of shards.
 
     >>> inner_counts((10, 6), (8, 4), (2, 2), (1, 0))
     (1, 2)

@@ -1,9 +1,9 @@
-"""A Zarr store whose chunks do not decode to more bytes than their array has room for.
+"""A Zarr store that refuses chunks that decode to more bytes than their array has room for.
 
-Zarr decodes whatever it is given, and a few kB may hold GB: so chunks that it is to decode are looked at as
-they leave the store. Where codecs do not write how much they hold, that is decoding them twice.
+Zarr decodes whatever it is given, and a few kB may decode to GB. So chunks are checked as they are read from
+the store. Where a codec does not store the decoded size, this means decoding the chunk twice.
 
-A ``StrictStore`` says so when a chunk is not there, where Zarr would read fill value without a word.
+A ``StrictStore`` raises an error for a missing chunk, where Zarr would silently read fill value.
 
 Imported only once Zarr is needed.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 SEEN_SECONDS = 2.0
-"""Seconds for which metadata that were seen are taken to be there."""
+"""Seconds for which metadata that were found are assumed to exist still."""
 
 
 class MissingChunk(Exception):
@@ -46,12 +46,12 @@ class MissingChunk(Exception):
 
 
 class StrictStore(WrapperStore[Any]):
-    """Another store, of which every chunk must be there."""
+    """Wrapper of a store in which every chunk must exist."""
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The bytes of an object; ``MissingChunk`` if there is none and it is not metadata."""
+        """The bytes of an object. Raises ``MissingChunk`` if a chunk does not exist; None for metadata."""
         value = await super().get(key, prototype, byte_range)
         if value is None and key.rpartition("/")[2] not in METADATA:
             raise MissingChunk(key)
@@ -59,17 +59,17 @@ class StrictStore(WrapperStore[Any]):
 
 
 class DescribedStore(WrapperStore[Any]):
-    """A store that says of a chunk that it is missing only while the metadata of its array are there."""
+    """Wrapper of a store that reports a chunk as missing only while the metadata of its array exist."""
 
     document = ""
-    """Key of the metadata, which is looked for where a chunk is not there."""
+    """Key of the metadata of the array; looked up when a chunk is missing."""
 
     _seen = -math.inf
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The bytes of an object; ``DataError`` if neither it is there nor the metadata."""
+        """The bytes of an object, or None. ``DataError`` if both a chunk and the metadata are missing."""
         value = await super().get(key, prototype, byte_range)
         if value is None and key.rpartition("/")[2] not in METADATA:
             if time.monotonic() - self._seen > SEEN_SECONDS and not await self.exists(self.document):
@@ -82,28 +82,28 @@ class DescribedStore(WrapperStore[Any]):
 
 
 WIDEST = 16
-"""Bytes of a number that filters make of others at the most, such as those that store differences."""
+"""Largest item size in bytes that filters turn numbers into, such as filters that store differences."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkBound:
-    """What the chunks of an array may decode to."""
+    """Bound on the decoded size of the chunks of an array."""
 
     codecs: tuple[str, ...]
-    """From bytes to bytes, in the order of decoding."""
+    """Names of the bytes-to-bytes codecs, in decoding order."""
 
     most: int
-    """Bytes that all of these together may make of a chunk, an inner one where there are shards."""
+    """Most bytes that a chunk may have after all ``codecs``; an inner chunk if there are shards."""
 
     index_at: str
-    """``start`` or ``end`` of a shard; nothing if files are not shards."""
+    """Position of the index in a shard, ``start`` or ``end``; empty if files are not shards."""
 
     index_bytes: int
     count: int
-    """Inner chunks of a shard."""
+    """Number of inner chunks of a shard."""
 
     def check(self, data: Bytes, byte_range: ByteRequest | None) -> None:
-        """Raise ``ValueError`` for what decodes to more; ``byte_range`` is the part of a file that it is."""
+        """Raise ``ValueError`` if ``data`` decode to more; they are a file, or its part ``byte_range``."""
         if not self.index_at:
             self._check_chunk(data)
         elif byte_range is None:
@@ -120,7 +120,7 @@ class ChunkBound:
         return byte_range.start == 0 and byte_range.end == self.index_bytes
 
     def _index(self, shard: Bytes) -> list[list[int]]:
-        """Where the chunks of a shard lie; what is wrong with that, Zarr says."""
+        """Offset and bytes of each inner chunk that the shard holds; errors in the index are left to Zarr."""
         head = shard[: self.index_bytes] if self.index_at == "start" else shard[-self.index_bytes :]
         if len(head) < 16 * self.count:
             return []
@@ -141,15 +141,15 @@ class ChunkBound:
 
 
 class BoundedStore(WrapperStore[Any]):
-    """Another store, of which no chunk decodes to more than it should."""
+    """Wrapper of a store that refuses chunks that decode to more bytes than ``bound``."""
 
     bound: ChunkBound | None = None
-    """Known once the metadata have been read."""
+    """Bound on decoded sizes; None until the metadata have been read."""
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The bytes of an object or of a part of it."""
+        """The bytes of an object or of a part of it. Raises ``ValueError`` for a chunk above the bound."""
         value = await super().get(key, prototype, byte_range)
         if value is not None and self.bound is not None and key.rpartition("/")[2] not in METADATA:
             data = np.frombuffer(value.as_buffer_like(), np.uint8)
@@ -158,7 +158,7 @@ class BoundedStore(WrapperStore[Any]):
 
 
 def open_bounded(store: Any, path: str) -> zarr.Array[Any]:
-    """The array at a path of a store, to be read, with chunks that decode to no more than they should."""
+    """Open the array at a path of a store, read-only, with a bound on the decoded size of its chunks."""
     array = zarr.open_array(BoundedStore(store), path=path, mode="r")
     inner = array.store
     if isinstance(inner, BoundedStore):
@@ -167,7 +167,7 @@ def open_bounded(store: Any, path: str) -> zarr.Array[Any]:
 
 
 def bound_of(array: zarr.Array[Any]) -> ChunkBound:
-    """The bound that the metadata of an array set."""
+    """Bound on the decoded size of chunks, from the metadata of an array."""
     encoding, itemsize = encoding_of(array.metadata), array.dtype.itemsize
     filters = array.metadata.zarr_format == 2 and array.metadata.filters
     most = math.prod(array.chunks) * (max(WIDEST, itemsize) if filters else itemsize) + 2**12

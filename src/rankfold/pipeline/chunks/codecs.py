@@ -1,7 +1,7 @@
 """From the codecs in the metadata of a Zarr array to an ``Encoding``.
 
-The trap is in the small print of what counts as plain numbers: version 2 in Fortran order, a filter, a
-transpose or a checksum each make the bytes of a chunk something else.
+The trap: chunks without compression need not be plain numbers in C order. Fortran order in version 2, a
+filter, a transpose and a checksum each change the bytes of a chunk.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
 
 SETTINGS = ("cname", "clevel", "level", "shuffle", "order")
-"""Settings that a person wants to see."""
+"""Settings of codecs that are shown to people."""
 
 Chain = list[tuple[str, dict[str, Any]]]
 """Names and settings of codecs, in the order of encoding."""
 
 
 def encoding_of(metadata: ArrayV2Metadata | ArrayV3Metadata) -> Encoding:
-    """How the chunks, inside shards the inner chunks, of an array are encoded."""
+    """Encoding of the chunks of an array; of the inner chunks if it has shards."""
     return _version_2(metadata) if metadata.zarr_format == 2 else _version_3(metadata)
 
 
@@ -60,7 +60,7 @@ def _version_3(metadata: ArrayV3Metadata) -> Encoding:
 def _encoding(
     chain: Chain, *, own: bool, swapped: bool, index_at: str = "", index_checked: bool = False
 ) -> Encoding:
-    """``own`` says that nothing but a chain of ``OWN`` codecs stands around plain numbers in C order."""
+    """Encoding by a chain of codecs. ``own``: the chain is applied to plain numbers in C order."""
     names = [name for name, _ in chain]
     words, reader = " + ".join(_words(*codec) for codec in chain) or "none", "zarr"
     if own and not chain:
@@ -68,19 +68,22 @@ def _encoding(
     elif own and len(chain) == 1 and names[0] in OWN and is_told(*chain[0]):
         reader = "codec"
     # Decoders of streams copy their input and join pieces of output: two more copies of a chunk.
-    # Compressed, decoded, one more for a second codec, one more where Zarr puts a shard together.
+    # Compressed, decoded, one more for a second codec, one more where Zarr assembles a shard.
     stages = 2 + (len(chain) > 1) + 2 * any(_plain_name(name) in STREAMS for name in names) + bool(index_at)
     codec = names[-1] if names and (reader == "codec" or not index_at) else ""
     return Encoding(words, reader, codec, swapped, index_at, index_checked, stages=stages)
 
 
 def is_told(name: str, settings: dict[str, Any]) -> bool:
-    """Whether the encoded bytes themselves say how they are decoded, as those of lzma need not."""
+    """True if the encoded bytes alone determine how to decode them, which those of lzma may not."""
     return name != "lzma" or (settings.get("format", 1) in (0, 1, 2) and not settings.get("filters"))
 
 
 def byte_codecs(metadata: ArrayV2Metadata | ArrayV3Metadata) -> tuple[str, ...]:
-    """Codecs from bytes to bytes as they are decoded, by their names in numcodecs, up to the first other."""
+    """Names in numcodecs of bytes-to-bytes codecs, in decoding order, up to the first codec not in ``OWN``.
+
+    A ``crc32c`` among them is kept.
+    """
     if metadata.zarr_format == 2:
         codecs = [codec.get_config() for codec in (*(metadata.filters or ()), metadata.compressor) if codec]
         chain = [(str(config["id"]), dict(config)) for config in codecs]
@@ -93,7 +96,7 @@ def byte_codecs(metadata: ArrayV2Metadata | ArrayV3Metadata) -> tuple[str, ...]:
 
 
 def _chain(codecs: Iterable[Any]) -> Chain:
-    """Codecs of version 3, as objects or as in the metadata document."""
+    """Names and settings of codecs of version 3, given as objects or as dicts of the metadata document."""
     documents = [codec if isinstance(codec, dict) else codec.to_dict() for codec in codecs]
     return [
         (str(each["name"]), cast("dict[str, Any]", each.get("configuration") or {})) for each in documents
@@ -106,7 +109,7 @@ def _endian(settings: dict[str, Any]) -> str:
 
 
 def _words(name: str, settings: dict[str, Any]) -> str:
-    """A codec for people, as ``blosc(zstd, 3, shuffle)``."""
+    """Text that shows a codec to people, as ``blosc(zstd, 3, shuffle)``."""
     words = [str(settings[key]) for key in SETTINGS if key in settings]
     return f"{_plain_name(name)}({', '.join(words)})" if words else _plain_name(name)
 

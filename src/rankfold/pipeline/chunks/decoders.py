@@ -1,11 +1,11 @@
-"""Decoders that stop at the bytes a chunk must have, whatever its encoded bytes promise or hold.
+"""Decoders that stop at the number of bytes that a chunk must have, whatever its encoded bytes hold.
 
-A few kB may decode to GB. gzip, zlib, bz2 and lzma say nowhere how much they hold, so they are decoded up
-to one byte more than is wanted. zstd may say so in the head of each frame; for frames that do not, the sizes
+A few kB may decode to GB. gzip, zlib, bz2 and lzma do not store the decoded size, so they are decoded up to
+one byte more than is wanted. zstd may store it in the header of each frame; for frames without it, the sizes
 of their blocks give a bound.
 
-The trap: a file may hold several frames or streams, one after the other, and the first says nothing of the
-others.
+The trap: a file may hold several frames or streams, one after the other, and the header of the first does
+not include the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 
 DICTIONARY_BYTES = 256 * 2**20
-"""Most memory that an lzma stream may ask for beside what it decodes to; the highest preset takes 65 MiB."""
+"""Most memory that an lzma stream may take in addition to its output; the highest preset takes 65 MiB."""
 
 ZSTD_MAGIC = 0xFD2FB528
 
@@ -43,19 +43,19 @@ STREAMS: Mapping[str, Callable[[], Stream]] = {
     "bz2": bz2.BZ2Decompressor,
     "lzma": functools.partial(lzma.LZMADecompressor, lzma.FORMAT_AUTO, DICTIONARY_BYTES),
 }
-"""Decoders of what does not say how much it holds, by their names in numcodecs."""
+"""Decoders of formats that do not store the decoded size, by their names in numcodecs."""
 
 
 class Promise(NamedTuple):
-    """Bytes that encoded ones decode to."""
+    """Decoded size in bytes, as the encoded bytes state it."""
 
     size: int
     exact: bool
-    """Whether they are that many, not that many at the most."""
+    """True if ``size`` is exact; False if it is an upper bound."""
 
 
 def decode_stream(codec: str, packed_bytes: Bytes, out: Bytes) -> None:
-    """Fill ``out`` by a codec of ``STREAMS``; ``ValueError`` unless that takes exactly all there is."""
+    """Fill ``out`` by a codec of ``STREAMS``; ``ValueError`` unless the decoded size is that of ``out``."""
     block = stream_start(codec, packed_bytes, len(out) + 1)
     if len(block) != len(out):
         size = f"over {len(out)}" if len(block) > len(out) else f"{len(block)}"
@@ -64,7 +64,7 @@ def decode_stream(codec: str, packed_bytes: Bytes, out: Bytes) -> None:
 
 
 def stream_start(codec: str, packed_bytes: Bytes, most: int) -> bytes:
-    """The first ``most`` bytes that a codec of ``STREAMS`` makes of its input, or all if there are fewer."""
+    """Decode the first ``most`` bytes by a codec of ``STREAMS``, or all if there are fewer."""
     rest: memoryview | bytes = packed_bytes.data
     parts: list[bytes] = []
     while len(rest) and most:
@@ -81,7 +81,7 @@ def stream_start(codec: str, packed_bytes: Bytes, most: int) -> bytes:
 
 
 def zstd_promise(packed_bytes: Bytes) -> Promise | None:
-    """What the heads of all frames say, read without decoding; nothing for what is not zstd throughout."""
+    """Decoded size from the headers of all zstd frames, read without decoding; None if not all is zstd."""
     at, total, exact = 0, 0, True
     while at < len(packed_bytes):
         magic = word(packed_bytes, at)
@@ -98,19 +98,19 @@ def zstd_promise(packed_bytes: Bytes) -> Promise | None:
 
 
 def zstd_size(packed_bytes: Bytes) -> int | None:
-    """What the head of the first frame says that this frame decodes to, if anything."""
+    """Decoded size that the header of the first zstd frame states for that frame; None if it states none."""
     if len(packed_bytes) < 6 or word(packed_bytes, 0) != ZSTD_MAGIC:
         return None
     return _frame_head(packed_bytes, 4)[0]
 
 
 def word(packed_bytes: Bytes, at: int) -> int:
-    """Unsigned 32 bits, least significant byte first."""
+    """Unsigned 32-bit little-endian integer at byte ``at``."""
     return int.from_bytes(packed_bytes[at : at + 4].tobytes(), "little")
 
 
 def _frame_head(packed_bytes: Bytes, at: int) -> tuple[int | None, int, bool]:
-    """Size of the content if it is written, where the blocks begin, and whether a checksum follows them.
+    """Decoded size or None, offset of the first block, and True if a checksum follows the blocks.
 
     RFC 8878 section 3.1.1.1; ``at`` is behind the magic number.
     """
@@ -125,7 +125,7 @@ def _frame_head(packed_bytes: Bytes, at: int) -> tuple[int | None, int, bool]:
 
 
 def _blocks(packed_bytes: Bytes, at: int) -> tuple[int, int]:
-    """Most bytes that the blocks of a frame decode to, and where they end."""
+    """Most bytes that the blocks of a frame decode to, and the offset behind the last block."""
     total, last = 0, False
     while not last and at + 3 <= len(packed_bytes):
         head = int.from_bytes(packed_bytes[at : at + 3].tobytes(), "little")

@@ -1,12 +1,12 @@
-"""Which edition of a result a handle belongs to.
+"""Editions of a result: detect that a result was replaced while a program holds a handle to it.
 
-A result is known by its path, and what lies there may be removed, moved or replaced while a program holds a
-handle. An edition is what was there when the handle was opened, known again by its metadata and by the
-beginning of its manifest, which holds a checksum over those of all files. Files that were copied back byte by
-byte are the same edition.
+A result is identified by its path, and what lies there may be removed, moved or replaced while a program
+holds a handle. An edition is what was there when the handle was opened. It is recognized by its metadata and
+by the first bytes of its manifest, which hold a checksum over the checksums of all files. Files that were
+copied back byte by byte are the same edition.
 
-The check takes one call of ``stat``, so whoever reads compares before and after: whoever replaces a result
-writes its metadata anew. Only where these are another file is their content compared.
+The check takes one call of ``stat``, so readers check before and after each read. Replacing a result always
+writes a new metadata file. Contents are compared only if that file is another one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rankfold.pipeline.regular import METADATA_BYTES, open_regular, read_json
 
 METADATA = "zarr.json"
 MANIFEST = "manifest.json"
-"""Files of a result by which editions are told apart."""
+"""Files of a result that identify its edition."""
 
 HEAD_BYTES = 4096
 """Bytes of a manifest that are compared: its checksum of all files comes first."""
@@ -39,7 +39,7 @@ FileState = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Edition:
-    """The result that lay at a path at some moment. Can be pickled; on other machines content is compared."""
+    """The result that was at a path at some moment. Picklable; on other machines contents are compared."""
 
     path: str
     """Folder of the result."""
@@ -48,11 +48,11 @@ class Edition:
     """State of its metadata file by ``stat``; None if there was none."""
 
     content: str
-    """Digest of what tells editions apart."""
+    """Digest of the metadata and of the first bytes of the manifest."""
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> Edition:
-        """The edition that lies at a path now."""
+        """The edition that is at a path now."""
         folder = os.path.abspath(path)
         state = _state(f"{folder}/{METADATA}")
         return cls(folder, state, _content(folder, state, _state(f"{folder}/{MANIFEST}")))
@@ -83,7 +83,7 @@ class Edition:
 
 
 def edition_around(folder: str) -> Edition | None:
-    """The edition of the result that an array or a group is part of; None for other stores."""
+    """The edition of the result that contains an array or a group in ``folder``; None for other stores."""
     folder = os.path.abspath(folder)
     for _ in range(DEPTH):
         if _is_written(folder, _state(f"{folder}/{METADATA}")):
@@ -95,7 +95,7 @@ def edition_around(folder: str) -> Edition | None:
 
 
 def _state(path: str) -> FileState | None:
-    """Device, inode, size and times of a regular file; None where there is none."""
+    """Device, inode, size and times of a regular file; None if there is no such file."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -107,7 +107,7 @@ def _state(path: str) -> FileState | None:
 
 @functools.lru_cache(maxsize=64)
 def _content(folder: str, metadata: FileState | None, manifest: FileState | None) -> str:
-    """Digest of the metadata and of the beginning of the manifest, which are files in these states."""
+    """Digest of the metadata and of the first bytes of the manifest; the file states key the cache."""
     digest = hashlib.blake2b(digest_size=16)
     files = (METADATA, METADATA_BYTES, metadata), (MANIFEST, HEAD_BYTES, manifest)
     for name, most, state in files:
@@ -124,7 +124,7 @@ def _content(folder: str, metadata: FileState | None, manifest: FileState | None
 
 @functools.lru_cache(maxsize=256)
 def _is_written(folder: str, state: FileState | None) -> bool:
-    """Whether the metadata in a folder are those of a result."""
+    """True if the metadata in a folder are those of a result; ``state`` of that file keys the cache."""
     if state is None or state[2] > METADATA_BYTES:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Zarr arrays of one edition of a result: a chunk that is not there is damage, never fill value.
+"""Zarr arrays of one edition of a result: a missing chunk is damage, never fill value.
 
 Imported only once Zarr is needed.
 """
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from zarr.core.buffer import Buffer, BufferPrototype
 
 DAMAGE = (KeyError, ValueError, OSError, RuntimeError, AttributeError, OverflowError)
-"""What reading metadata and chunks that are not whole can raise."""
+"""Exceptions that reading damaged metadata and chunks can raise."""
 
 MOST_FILES = 16
-"""Chunk files of an array that are looked at each time it is taken from memory."""
+"""Number of first chunk files that are looked up each time an array of a result is accessed."""
 
 
 class WholeStore(WrapperStore[Any]):
-    """The folder of a result, of which every chunk must be there."""
+    """Store of a result in a folder, in which every chunk must exist."""
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The bytes of a file; ``DataError`` if there is none and it is not metadata."""
+        """The bytes of a file. Raises ``DataError`` if a chunk does not exist; None for missing metadata."""
         value = await super().get(key, prototype, byte_range)
         if value is None and key.rpartition("/")[2] not in METADATA:
             raise _damage(os.path.join(self._store.root, key), "is missing")
@@ -48,9 +48,9 @@ class WholeStore(WrapperStore[Any]):
 def open_edition(
     edition: Edition, path: str = "", *, consolidated: bool = True
 ) -> zarr.Array[Any] | zarr.Group:
-    """Open a result to read it, or the array or group at a path in it.
+    """Open a result, or the array or group at a path in it, read-only.
 
-    Without ``consolidated``, metadata are read where they belong, and not from their copy in the group.
+    Without ``consolidated``, metadata are read from their own documents, not from the copy in the group.
     """
     store = WholeStore(RegularStore(edition.path, read_only=True))
     node = zarr.open(store, path=path, mode="r")
@@ -61,22 +61,22 @@ def open_edition(
 
 @dataclass(frozen=False, eq=False, repr=False)
 class EditionArray(LazyArray, zarr.Array[Any]):  # type: ignore[misc, override]
-    """An array that reads numbers of its edition alone, or raises ``DataError``.
+    """An array that reads only numbers of its edition, or raises ``DataError``.
 
-    It can be asked what NumPy's arrays can: see ``LazyArray``.
+    It has the interface of NumPy arrays: see ``LazyArray``.
     """
 
     edition: Edition
     check: Callable[[Any], None] | None = None
-    """Raises ``DataError`` for numbers that were read and may not be there; of large arrays, part by part."""
+    """Raises ``DataError`` for invalid numbers; called with each part that is read. Set for large arrays."""
 
     @classmethod
     def of(cls, array: zarr.Array[Any], edition: Edition) -> EditionArray:
-        """An array that is open in a ``WholeStore``."""
+        """Wrap an array that is open in a ``WholeStore``."""
         return cls(array.async_array, edition)
 
     def read_selection(self, selection: tuple[Any, ...]) -> Any:
-        """Numbers of an outer product of slices and rising indices."""
+        """Read the outer product of slices and ascending indices, one for each axis."""
         if all(isinstance(line, slice) for line in selection):
             return np.asarray(self.get_basic_selection(selection))
         return np.asarray(self.get_orthogonal_selection(selection))
@@ -85,7 +85,7 @@ class EditionArray(LazyArray, zarr.Array[Any]):  # type: ignore[misc, override]
         return in_one_line(f"{os.path.basename(self.edition.path)}::{self.path}".removesuffix("::"), self)
 
     def require_files(self) -> None:
-        """Raise ``DataError`` unless the first files of the array are there."""
+        """Raise ``DataError`` unless the metadata and the first ``MOST_FILES`` chunk files exist."""
         grid = (range(-(-n // size)) for n, size in zip(self.shape, self.shards or self.chunks, strict=True))
         keys = ("/".join(map(str, ("c", *place))) for place in itertools.product(*grid))
         folder = os.path.join(self.edition.path, self.path)
@@ -95,31 +95,31 @@ class EditionArray(LazyArray, zarr.Array[Any]):  # type: ignore[misc, override]
                 raise _damage(path, "is missing")
 
     def get_basic_selection(self, *args: Any, **options: Any) -> Any:
-        """See ``zarr.Array``."""
+        """Read as ``zarr.Array.get_basic_selection``, of this edition only."""
         with self._same_edition(options):
             values = super().get_basic_selection(*args, **options)
         return self._checked(values)
 
     def get_orthogonal_selection(self, *args: Any, **options: Any) -> Any:
-        """See ``zarr.Array``."""
+        """Read as ``zarr.Array.get_orthogonal_selection``, of this edition only."""
         with self._same_edition(options):
             values = super().get_orthogonal_selection(*args, **options)
         return self._checked(values)
 
     def get_mask_selection(self, *args: Any, **options: Any) -> Any:
-        """See ``zarr.Array``."""
+        """Read as ``zarr.Array.get_mask_selection``, of this edition only."""
         with self._same_edition(options):
             values = super().get_mask_selection(*args, **options)
         return self._checked(values)
 
     def get_coordinate_selection(self, *args: Any, **options: Any) -> Any:
-        """See ``zarr.Array``."""
+        """Read as ``zarr.Array.get_coordinate_selection``, of this edition only."""
         with self._same_edition(options):
             values = super().get_coordinate_selection(*args, **options)
         return self._checked(values)
 
     def get_block_selection(self, *args: Any, **options: Any) -> Any:
-        """See ``zarr.Array``."""
+        """Read as ``zarr.Array.get_block_selection``, of this edition only."""
         with self._same_edition(options):
             values = super().get_block_selection(*args, **options)
         return self._checked(values)
@@ -131,7 +131,7 @@ class EditionArray(LazyArray, zarr.Array[Any]):  # type: ignore[misc, override]
 
     @contextlib.contextmanager
     def _same_edition(self, options: Mapping[str, Any]) -> Iterator[None]:
-        """Compare editions before and after a read, and say what a chunk that cannot be read means."""
+        """Check the edition before and after a read; turn errors of unreadable chunks into ``DataError``."""
         self.edition.require()
         try:
             yield

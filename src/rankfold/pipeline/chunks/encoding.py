@@ -1,11 +1,11 @@
-"""How the numbers of a Zarr chunk are encoded, and decoding them into memory that the caller owns.
+"""Encoding of the numbers of a Zarr chunk, and decoding them into memory that the caller owns.
 
 Blosc, zstd and lz4 decode straight into the destination, with one reused buffer for the compressed
 bytes. Zarr's own reader takes two new buffers for every chunk, in a pool of threads whose heaps keep
 what they freed: for chunks of 16 MiB, measured, 95 MiB against 17 here, at half the speed.
 
-The trap: Blosc does not look at the end of its input. A chunk that was cut short decodes, without an
-error, to whatever lies behind it in memory; so the sizes in its header are compared first.
+The trap: Blosc does not check the end of its input. A truncated chunk decodes, without an error, to
+whatever lies behind it in memory; so the sizes in its header are checked first.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from rankfold.pipeline.chunks.decoders import (
 from rankfold.pipeline.regular import open_regular
 
 OWN = ("blosc", "zstd", "lz4", *STREAMS)
-"""Codecs, by their name in numcodecs, that are decoded here; any other chain is left to Zarr."""
+"""Names in numcodecs of the codecs that are decoded here; Zarr decodes any other chain."""
 
 CODEC_BYTES = 6 * 2**20
-"""Most that any decoder takes for itself, by measurement."""
+"""Most bytes of workspace that any decoder allocates, measured."""
 
 TABLES = {"zstd": 2**20, "lz4": 2**18, "gzip": 2**19, "zlib": 2**19, "bz2": 4 * 2**20, "lzma": 2**20}
 """Bytes that a decoder allocates for tables and windows, measured; Blosc allocates three of its blocks."""
@@ -43,49 +43,49 @@ TABLES = {"zstd": 2**20, "lz4": 2**18, "gzip": 2**19, "zlib": 2**19, "bz2": 4 * 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What stands between the bytes of a chunk and its numbers."""
+    """Encoding of the numbers of a chunk as bytes."""
 
     words: str
-    """All codecs for people, as ``blosc(zstd, 3, shuffle)``; ``none`` for plain numbers."""
+    """Text that shows all codecs, as ``blosc(zstd, 3, shuffle)``; ``none`` for plain numbers."""
 
     reader: str
-    """``plain`` numbers in C order, one ``codec`` of ``OWN`` around them, or left to ``zarr``."""
+    """``plain`` for plain numbers in C order, ``codec`` for these in one codec of ``OWN``, else ``zarr``."""
 
     codec: str = ""
-    """The codec nearest to the file, by its name in numcodecs; nothing for shards left to Zarr."""
+    """Name in numcodecs of the codec applied last in encoding; empty for shards that Zarr reads."""
 
     swapped: bool = False
-    """Whether the bytes of a number are stored the other way round."""
+    """True if numbers are stored in the byte order that is not native."""
 
     index_at: str = ""
-    """``start`` or ``end``: where a shard has its index; nothing if files are not shards."""
+    """Position of the index in a shard, ``start`` or ``end``; empty if files are not shards."""
 
     index_checked: bool = False
-    """Whether the index is followed by its CRC-32C."""
+    """True if the index is followed by its CRC-32C."""
 
     index_plain: bool = True
-    """Whether the index is plain numbers, so that it is read here."""
+    """True if the index is plain numbers, so that it is read here."""
 
     stages: int = 1
-    """Times the size of a chunk that Zarr holds while it decodes one, compressed bytes included."""
+    """Memory that Zarr holds while it decodes a chunk, in chunk sizes; includes the compressed bytes."""
 
 
 def encoded_bound(chunk_bytes: int) -> int:
-    """Most bytes that a codec of ``OWN`` makes of a chunk that it cannot compress."""
+    """Most bytes that a codec of ``OWN`` produces for a chunk that it cannot compress."""
     return chunk_bytes + chunk_bytes // 128 + 2**16
 
 
 def decoder_bytes(codec: str, chunk_bytes: int) -> int:
-    """Most that the decoder of a chunk takes for itself."""
+    """Most bytes of workspace that the decoder of a chunk takes."""
     return TABLES.get(codec, min(CODEC_BYTES, 2**19 + 3 * chunk_bytes))
 
 
 def codec_bytes(codec: str, chunk_bytes: int, *, encoded: int | None = None, placed: bool = False) -> int:
-    """Most memory that decoding one chunk takes: its encoded bytes, a place for it, and what the codec takes.
+    """Most memory that decoding one chunk takes: its encoded bytes, a buffer for it, workspace of the codec.
 
-    ``encoded`` bytes are at most ``encoded_bound``, which holds where they are not known; a chunk that is
-    ``placed`` is decoded where it belongs. What comes in pieces is joined before it is copied; lzma has a
-    window besides, of which it touches no more than it has decoded.
+    ``encoded`` is the number of encoded bytes; ``encoded_bound`` is used if it is None. A chunk that is
+    ``placed`` is decoded straight into its destination. Streams decode in pieces, which are joined before
+    they are copied. lzma has a window in addition, of which it touches no more than it has decoded.
     """
     inputs = chunk_bytes * (2 + (codec == "lzma")) if codec in STREAMS else 0
     input_bytes = encoded_bound(chunk_bytes) if encoded is None else encoded
@@ -93,7 +93,7 @@ def codec_bytes(codec: str, chunk_bytes: int, *, encoded: int | None = None, pla
 
 
 def require_sensible(size: int, chunk_bytes: int) -> None:
-    """Raise ``ValueError`` for more encoded bytes than a chunk of ``chunk_bytes`` takes in any codec."""
+    """Raise ``ValueError`` for ``size`` encoded bytes if no codec makes so many of ``chunk_bytes``."""
     if size > encoded_bound(chunk_bytes) + chunk_bytes // 64:
         raise ValueError(f"it holds {size} bytes, more than any codec makes of {chunk_bytes}")
 
@@ -101,7 +101,7 @@ def require_sensible(size: int, chunk_bytes: int) -> None:
 def decode_into(codec: str, encoded: Bytes, out: Bytes) -> None:
     """Decode ``encoded`` so that it fills ``out``, or raise ``ValueError`` or what the codec raises.
 
-    Never takes memory for more than ``out``, whatever the encoded bytes promise.
+    Never allocates more than ``out`` needs, whatever size the encoded bytes state.
     """
     if codec in STREAMS:
         decode_stream(codec, encoded, out)
@@ -111,14 +111,15 @@ def decode_into(codec: str, encoded: Bytes, out: Bytes) -> None:
     size = _decoded_size(codec, encoded, len(out))
     if size is not None and size != len(out):
         raise ValueError(f"it decodes to {size} bytes instead of {len(out)}")
-    # Where no size is written the codec itself finds out whether the bytes fill the place they are given.
+    # If no size is stored, the codec itself checks that the decoded bytes fill ``out``.
     _decoder(codec).decode(encoded, out)
 
 
 def require_bounded(codec: str, encoded: Bytes, most: int) -> None:
-    """Raise ``ValueError`` if a codec of ``OWN`` makes more than ``most`` bytes of its input.
+    """Raise ``ValueError`` if a codec of ``OWN`` decodes its input to more than ``most`` bytes.
 
-    For those who decode it afterwards without such a bound. Codecs that write sizes are only looked at.
+    For callers that decode it afterwards without such a bound. Where the input stores its decoded size, only
+    that is read.
     """
     if codec in STREAMS:
         size = len(stream_start(codec, encoded, most + 1))
@@ -134,24 +135,24 @@ def require_bounded(codec: str, encoded: Bytes, most: int) -> None:
 
 
 def decode_within(codec: str, encoded: Bytes, most: int) -> Bytes:
-    """What a codec of ``OWN`` makes of its input, of which ``require_bounded`` has seen that it fits."""
+    """Decode input that ``require_bounded`` has checked, by a codec of ``OWN``."""
     if codec in STREAMS:
         return np.frombuffer(stream_start(codec, encoded, most), np.uint8)
     return np.frombuffer(_decoder(codec).decode(encoded), np.uint8)
 
 
 def _fits(encoded: Bytes, most: int) -> bool:
-    """Whether zstd makes no more than ``most`` bytes of frames that do not say how much they hold."""
+    """True if zstd frames that do not store their decoded size decode to at most ``most`` bytes."""
     try:
         _decoder("zstd").decode(encoded, np.empty(most, np.uint8))
     except RuntimeError as error:
-        # That it takes less than all the place is an error to the codec too.
+        # Output that is shorter than the buffer is an error of the codec too.
         return "too small" not in str(error)
     return True
 
 
 def require_whole_blosc(path: str) -> None:
-    """Raise ``ValueError`` unless a file is as long as the Blosc header in it says."""
+    """Raise ``ValueError`` unless a file is as long as its Blosc header states."""
     with open_regular(path) as file:
         _require_whole(np.frombuffer(file.read(16), np.uint8), os.fstat(file.fileno()).st_size)
 
@@ -163,7 +164,7 @@ def _require_whole(head: Bytes, size: int) -> None:
 
 
 def _decoded_size(codec: str, encoded: Bytes, expected: int) -> int | None:
-    """What the encoded bytes say of the size of the decoded ones, if anything."""
+    """Decoded size that the encoded bytes state; None if they state none."""
     if codec == "blosc":
         return word(encoded, 4)
     if codec == "lz4":
@@ -177,7 +178,7 @@ def _decoded_size(codec: str, encoded: Bytes, expected: int) -> int | None:
 
 @functools.cache
 def _decoder(codec: str) -> Any:
-    """Decoder from numcodecs; its settings lie in the encoded bytes."""
+    """Decoder from numcodecs; the encoded bytes contain its settings."""
     import numcodecs  # type: ignore[import-untyped]  # comes with Zarr, has no types
     import numcodecs.blosc  # type: ignore[import-untyped]
 
@@ -189,15 +190,15 @@ def _decoder(codec: str) -> Any:
 class _Scratch(threading.local):
     """Buffers that a thread keeps from chunk to chunk, so that their pages are mapped once.
 
-    Mapped by hand: blocks below ``HEAP_BLOCK_BYTES`` would lie scattered in the heap, also once their thread
-    has ended.
+    They are mapped with ``mmap``: blocks below ``HEAP_BLOCK_BYTES`` would be scattered in the heap, even
+    after their thread has ended.
     """
 
     def __init__(self) -> None:
         self.buffers: dict[str, Bytes] = {}
 
     def get(self, purpose: str, size: int) -> Bytes:
-        """At least ``size`` bytes of any content, until the same thread asks for them again."""
+        """Buffer of ``size`` arbitrary bytes, valid until this thread asks for that purpose again."""
         buffer = self.buffers.get(purpose)
         if buffer is None or len(buffer) < size:
             self.buffers.pop(purpose, None)

@@ -1,6 +1,6 @@
-"""The chunk files of one Zarr array in a folder: their names, which are there, how large, how old.
+"""The chunk files of one Zarr array in a folder: their names, which exist, their sizes and times.
 
-Only names that the grid asks for are looked at, so temporary files that a killed writer left beside
+Only names that the chunk grid implies are looked up, so temporary files that a killed writer left beside
 the chunks are never taken for data. A file is a chunk, or a shard of many chunks.
 """
 
@@ -19,20 +19,20 @@ from rankfold.pipeline.errors import ChunkError
 from rankfold.pipeline.regular import read_bounded
 
 LISTING_LIMIT = 100_000
-"""Above this many files an evenly spaced sample of this size stands for all of them."""
+"""Above this many files, an evenly spaced sample of this size represents all of them."""
 
 SIZED_FILES = 4096
-"""Of more files the sizes are not looked at where only a plan would be the better for it."""
+"""Above this many files, sizes are not read where they would only make a plan more precise."""
 
 SIZED_SECONDS = 2.0
-"""As long sizes stand: a plan asks for them again and again."""
+"""Seconds for which the largest size is cached: a plan asks for it repeatedly."""
 
 ABSENT = -1
-"""Size of a file that is not there."""
+"""Size reported for a file that does not exist."""
 
 
 class FileState(NamedTuple):
-    """What the file system says of one chunk file."""
+    """Key, size in bytes (``ABSENT`` if it does not exist) and modification time of one chunk file."""
 
     key: str
     size: int
@@ -41,7 +41,7 @@ class FileState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkFiles:
-    """How the chunk files of an array are named, and what each of them covers."""
+    """Names of the chunk files of an array, and the part of the array that each covers."""
 
     folder: str
     """Folder of the array."""
@@ -50,16 +50,16 @@ class ChunkFiles:
     """Name of the metadata file in ``folder``."""
 
     extent: tuple[int, ...]
-    """Length of what one file covers, along every axis."""
+    """Number of elements that one file covers along every axis."""
 
     counts: tuple[int, ...]
     """Number of files along every axis."""
 
     prefix: str
-    """What a key starts with: ``c/``, ``c.`` or nothing."""
+    """Start of a key: ``c/``, ``c.`` or empty."""
 
     separator: str
-    """What stands between the numbers of a key."""
+    """Text between the numbers of a key."""
 
     @property
     def total(self) -> int:
@@ -67,7 +67,7 @@ class ChunkFiles:
         return math.prod(self.counts)
 
     def key(self, *index: int) -> str:
-        """Key of the file at a place of the grid.
+        """Key of the file at an index of the grid.
 
         >>> ChunkFiles("X", "zarr.json", (4, 4), (3, 2), "c/", "/").key(2, 1)
         'c/2/1'
@@ -79,13 +79,11 @@ class ChunkFiles:
         return os.path.join(self.folder, key)
 
     def listing(self, first: int | None = None) -> Iterator[FileState]:
-        """State of every file, or of the ``first`` ones, in grid order; of ``LISTING_LIMIT`` at most of them,
-        evenly spaced.
-        """
+        """State of all files, or of the ``first`` ones, in grid order; a sample above ``LISTING_LIMIT``."""
         return (state for _, state in self.sample(LISTING_LIMIT, first))
 
     def sample(self, most: int, first: int | None = None) -> Iterator[tuple[tuple[int, ...], FileState]]:
-        """Place in the grid and state of at most ``most`` files, evenly spaced among all or the ``first``."""
+        """Grid index and state of at most ``most`` files, evenly spaced among all or the ``first``."""
         total = self.total if first is None else first
         count = min(total, most, LISTING_LIMIT)
         for index in range(count):
@@ -111,7 +109,7 @@ class ChunkFiles:
         return digest.hexdigest()
 
     def first_fingerprint(self, count: int) -> str:
-        """Digest of name, size and time of the first files in grid order."""
+        """Digest of key, size and time of the first ``count`` files in grid order."""
         digest = hashlib.blake2b(digest_size=16)
         _digest_states(digest, self.listing(count))
         return digest.hexdigest()
@@ -122,7 +120,7 @@ class ChunkFiles:
         return sizes * self.total // min(self.total, LISTING_LIMIT)
 
     def largest_bytes(self) -> int | None:
-        """Bytes of the largest file on disk; None where there are too many to look at."""
+        """Bytes of the largest file on disk; None if there are more than ``SIZED_FILES``."""
         if self.total > SIZED_FILES:
             return None
         return _largest_bytes(self, int(time.monotonic() / SIZED_SECONDS))
@@ -142,7 +140,7 @@ class ChunkFiles:
             raise ChunkError(missing_message(name, missing, min(self.total, LISTING_LIMIT), fill))
 
     def _place(self, number: int) -> list[int]:
-        """Place in the grid of file ``number`` in C order."""
+        """Grid index of file ``number`` in C order."""
         place = []
         for count in reversed(self.counts):
             number, index = divmod(number, count)
@@ -176,17 +174,17 @@ def _which(keys: list[str], total: int) -> str:
 
 
 def lost_message(name: str, keys: list[str], total: int) -> str:
-    """What to say of chunk files that a result has lost: all of them were written."""
+    """Message about missing chunk files of a result, all of whose chunks were written."""
     return f"{name}: {_which(keys, total)}: the result is damaged. Give the command that made it once more"
 
 
 def absent_message(name: str, count: int, total: int, fill: object) -> str:
-    """What to say of chunks that neither a file nor a shard holds."""
+    """Message about chunks that neither a file nor a shard holds."""
     return _refusal(name, f"{count} of {total} chunks are missing, inner ones of shards", fill)
 
 
 def missing_message(name: str, keys: list[str], total: int, fill: object) -> str:
-    """What to say of chunk files that are not there."""
+    """Message about chunk files that do not exist."""
     return _refusal(name, _which(keys, total), fill)
 
 

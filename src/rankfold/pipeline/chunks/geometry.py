@@ -29,9 +29,9 @@ class Piece(NamedTuple):
 
 
 def runs(start: int, stop: int, lengths: tuple[int, ...]) -> Iterator[tuple[Box, Span]]:
-    """The fewest boxes that make up positions ``start:stop`` of axes stacked in C order.
+    """The fewest boxes that cover positions ``start:stop`` of axes stacked in C order.
 
-    Every box comes with the positions that it covers, which are consecutive.
+    Yields each box with the positions that it covers, which are consecutive.
 
     >>> list(runs(2, 9, (3, 4)))
     [(((0, 1), (2, 4)), (2, 4)), (((1, 2), (0, 4)), (4, 8)), (((2, 3), (0, 1)), (8, 9))]
@@ -55,14 +55,14 @@ def runs(start: int, stop: int, lengths: tuple[int, ...]) -> Iterator[tuple[Box,
 
 
 def _within(index: int, start: int, stop: int, lengths: tuple[int, ...]) -> Iterator[tuple[Box, Span]]:
-    """Boxes at one index of the first axis."""
+    """Boxes of ``runs`` at one index of the first axis; ``start`` and ``stop`` count from there."""
     shift = index * math.prod(lengths[1:])
     for box, (first, last) in runs(start, stop, lengths[1:]):
         yield ((index, index + 1), *box), (first + shift, last + shift)
 
 
 def cells(pieces: Sequence[Piece], extent: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], list[Piece]]]:
-    """Cells of a regular grid that the pieces meet, each with what lies in it, in grid order."""
+    """Cells of a regular grid that overlap the pieces, in grid order, each with the parts of pieces in it."""
     ranges = [
         range(min(start for start, _ in spans) // step, -(-max(stop for _, stop in spans) // step))
         for spans, step in zip(zip(*(piece.box for piece in pieces), strict=True), extent, strict=True)
@@ -85,12 +85,12 @@ def intersect(piece: Piece, box: Box) -> Piece | None:
 
 
 def local(box: Box, within: Box) -> tuple[slice, ...]:
-    """A box as slices of an array that holds the box ``within``."""
+    """Slices that select a box in an array that holds the box ``within``."""
     return tuple(slice(a - at, b - at) for (a, b), (at, _) in zip(box, within, strict=True))
 
 
 def requests(piece: Piece, chunks: tuple[int, ...], most: int) -> Iterator[Piece]:
-    """Cut a piece at edges of chunks into parts whose chunks hold at most ``most`` elements, or one chunk."""
+    """Cut a piece at chunk edges into parts whose chunks hold at most ``most`` elements, or are one chunk."""
     steps, size = list(chunks), math.prod(chunks)
     for axis in reversed(range(len(chunks))):
         start, stop = piece.box[axis]

@@ -1,8 +1,8 @@
-"""Arrays that are read when they are used: what NumPy's arrays can be asked, over something that reads boxes.
+"""Arrays that are read when they are used: the interface of NumPy arrays, over a function that reads boxes.
 
-A part of a file is had by the same index as the part of an array in memory; sums and means read a block of
-rows at a time; anything else, such as arithmetic, takes the whole array into memory first and gives a NumPy
-array. So code that was written for NumPy's arrays goes on with these, and takes the memory that is said here.
+An index reads the part that it selects, as for an array in memory. Sums and means read a block of rows at a
+time. Anything else, such as arithmetic, reads the whole array into memory first and gives a NumPy array. So
+code that was written for NumPy arrays works with these, and takes the memory stated here.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rankfold.pipeline.text import printable, shortened
 Array = npt.NDArray[Any]
 
 Read = Callable[[tuple[Any, ...]], Array]
-"""Numbers at a slice of positive step, or at indices in rising order, along each axis: the outer product."""
+"""Read the outer product of one selection for each axis: a slice of positive step, or ascending indices."""
 
 BLOCK_BYTES = 2**24
-"""Rows that are read at a time by sums, means and loops, unless one row takes more."""
+"""Bytes of the rows that sums, means and loops read at a time, unless one row takes more."""
 
 
 def in_one_line(name: str, array: LazyArray) -> str:
-    """Name, shape and type of an array, as a prompt shows them; a name that has the shape stands alone."""
+    """Name, shape and type of an array for its ``repr``; the name alone if it contains the shape."""
     lengths = " x ".join(map(str, array.shape))
     facts = "" if str(array.shape) in name else f": {lengths} {array.dtype}"
     return printable(f"<{shortened(name)}{facts}>")
@@ -37,7 +37,7 @@ def in_one_line(name: str, array: LazyArray) -> str:
 class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
     """Indexing, arithmetic, reductions and methods of NumPy's arrays, for numbers that are not in memory.
 
-    A class that derives from it has ``shape``, ``dtype`` and ``read_selection``, which reads as ``Read``.
+    A subclass has ``shape``, ``dtype`` and ``read_selection``, which is a ``Read``.
     """
 
     __slots__ = ()
@@ -57,7 +57,7 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def ndim(self) -> int:
-        """How many axes the array has, as ``numpy.ndarray.ndim``."""
+        """Number of axes, as ``numpy.ndarray.ndim``."""
         return len(self.shape)
 
     @property
@@ -90,13 +90,13 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
         return np.asarray(self[...], dtype)
 
     def row_blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[Array]:
-        """Rows in their order, as NumPy arrays of at most so many bytes, or one row."""
+        """Blocks of rows in order, as NumPy arrays of at most ``block_bytes``, but at least one row."""
         step = max(1, block_bytes // max(1, math.prod(self.shape[1:]) * self.dtype.itemsize))
         for start in range(0, len(self), step):
             yield self[start : start + step]
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        """NumPy's function of all numbers, in memory."""
+        """Apply a universal function of NumPy to all numbers, in memory."""
         if any(isinstance(each, LazyArray) for each in options.get("out") or ()):
             raise TypeError("numbers in a file cannot be written to: numpy.asarray(a) is a copy of them")
         given = [np.asarray(each) if isinstance(each, LazyArray) else each for each in inputs]
@@ -164,12 +164,12 @@ class LazyArray(np.lib.mixins.NDArrayOperatorsMixin):
         return np.sqrt(self.var(axis, dtype, out, ddof, keepdims))
 
     def _type_of_sums(self, dtype: Any) -> tuple[np.dtype[Any], np.dtype[Any]]:
-        """Types that a mean is summed in, and given in: as NumPy's, but never narrower than float64."""
+        """Types of the sum behind a mean, and of the mean: as NumPy's, but a sum is never below float64."""
         given = np.dtype(dtype) if dtype is not None else np.mean(np.zeros(1, self.dtype)).dtype
         return np.result_type(given, np.float64), given
 
     def _count(self, axis: Any) -> int:
-        """Numbers that come into each result."""
+        """Number of elements that are reduced to each result."""
         return math.prod(self.shape[each] for each in _axes(axis, self.ndim))
 
     def _reduced(
@@ -196,7 +196,7 @@ METHODS = (
     *("prod", "ravel", "repeat", "reshape", "round", "searchsorted", "squeeze", "swapaxes", "take"),
     *("tobytes", "tolist", "trace", "transpose"),
 )
-"""Methods of NumPy's arrays that are had by reading all numbers."""
+"""Methods of NumPy arrays that read all numbers into memory."""
 
 
 def _by_reading(name: str) -> Callable[..., Any]:
@@ -212,7 +212,7 @@ for _name in METHODS:
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """Axes of a reduction, counted from 0; all for None. ``AxisError`` for one that is not there."""
+    """Axes of a reduction, counted from 0; all for None. Raises ``AxisError`` for an axis out of range."""
     return normalize_axis_tuple(range(ndim) if axis is None else axis, ndim)
 
 
@@ -220,12 +220,14 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def part(shape: tuple[int, ...], key: Any, read: Read) -> Any:
-    """The part of an array that an index of NumPy's names, by a read of no more lines than it touches.
+    """The part of an array that a NumPy index selects; reads only the lines that it touches.
+
+    A line is what one index along an axis selects.
 
     Raises
     ------
     IndexError
-        As NumPy would: too many indices, or one beyond the axis.
+        There are too many indices, or one is beyond its axis, as in NumPy.
     """
     indices = _per_axis(shape, key)
     lines: list[Any] = []
@@ -243,7 +245,7 @@ def part(shape: tuple[int, ...], key: Any, read: Read) -> Any:
 
 
 def _per_axis(shape: tuple[int, ...], key: Any) -> list[Any]:
-    """An index for each axis, and None for each axis that is new."""
+    """An index for each axis of the array, and None for each new axis."""
     given = list(key) if isinstance(key, tuple) else [key]
     indices: list[Any] = []
     for each in given:
@@ -267,15 +269,15 @@ def _per_axis(shape: tuple[int, ...], key: Any) -> list[Any]:
 
 
 def _taken(indices: list[Any]) -> int:
-    """Axes that indices are for."""
+    """Number of axes of the array that indices take, without new axes and ellipses."""
     return sum(each is not None and each is not Ellipsis for each in indices)
 
 
 def _line(index: Any, length: int, axis: int) -> tuple[Any, Any]:
     """Split an index along one axis into lines to read and an index of these lines.
 
-    The first is a slice of positive step or indices in rising order; the second brings what was read into the
-    order, and to as many copies, as the caller asked for.
+    The first is a slice of positive step, or ascending indices. The second puts what was read into the order,
+    with repeats, that the caller asked for.
     """
     if isinstance(index, slice):
         asked = range(length)[index]

@@ -1,13 +1,13 @@
-"""Rectangles of an array and of files: cut along a grid, read straight into the caller's memory.
+"""Read rectangles and boxes of uncompressed arrays from files, straight into the caller's memory.
 
 Nothing is copied on the way: the kernel scatters into the rows of ``out``. A call moves at most
 ``RUN_BYTES``, since Linux cuts every read at 2 GiB and the rest would silently be missing.
 
-Boxes of numbers that lie plainly in a file, in C order, read straight to where they belong.
+Boxes are read from files that hold the plain numbers of an array in C order.
 
-Axes that are read whole and stay together are one run to the system. Where the last axis of the file
-does not end up as neighbors in memory (a file of (lat, lon, time), rows = time), numbers pass through
-a small buffer and are turned there.
+Axes that are read whole and are contiguous in memory are one read of the system. Where the last axis of
+the file is not contiguous in memory (a file of (lat, lon, time), rows = time), numbers pass through
+a small buffer and are transposed there.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ SCRATCH_BYTES = 256 * 1024
 
 @contextmanager
 def open_plain(path: str, name: str, cut_short: Callable[[], str]) -> Iterator[int]:
-    """A descriptor of a file of plain numbers, for as long as they are read.
+    """Open a file of plain numbers and yield its descriptor, which is closed afterwards.
 
     Raises
     ------
     ChunkError
-        The file cannot be read, or ends early: then ``cut_short`` says what is wrong with it.
+        The file cannot be read, or ends early: then ``cut_short`` returns the message.
     """
     try:
         fd = open_descriptor(path)
@@ -61,7 +61,7 @@ def open_plain(path: str, name: str, cut_short: Callable[[], str]) -> Iterator[i
 
 
 class Tile(NamedTuple):
-    """What a selection and one cell of a grid have in common."""
+    """Intersection of a selection and one cell of a grid."""
 
     i: int
     """Row of the cell in the grid."""
@@ -76,7 +76,7 @@ class Tile(NamedTuple):
 
 
 def tiles(out: npt.NDArray[Any], rows: Span, columns: Span, extent: tuple[int, int]) -> Iterator[Tile]:
-    """Cut ``out``, which is for ``rows`` and ``columns``, at multiples of ``extent``.
+    """Cut ``out``, the destination of ``rows`` and ``columns``, at multiples of ``extent``.
 
     >>> [tile[:4] for tile in tiles(np.empty((2, 3)), (3, 5), (0, 3), (4, 4))]
     [(0, 0, (3, 4), (0, 3)), (1, 0, (4, 5), (0, 3))]
@@ -117,7 +117,7 @@ def read_run(fd: int, run: npt.NDArray[Any], offset: int) -> None:
 
 
 def _read_rows(fd: int, out: npt.NDArray[Any], offset: int, pitch: int) -> None:
-    """A stretch of the file into rows that lie apart, the bytes between them thrown away."""
+    """Read a stretch of the file into rows that are not contiguous; discard the bytes between them."""
     gap = np.empty(pitch - out.shape[1] * out.itemsize, dtype=np.uint8)
     step = max(1, min(IOV_MAX // (2 if len(gap) else 1), RUN_BYTES // pitch))
     for start in range(0, len(out), step):
@@ -146,7 +146,7 @@ def _fill(fd: int, buffers: list[Any], offset: int) -> None:
 
 
 TURN_BYTES = 4 * 2**20
-"""Buffer in which numbers are collected before they are turned."""
+"""Size of the buffer in which numbers are collected before they are transposed."""
 
 
 def read_plain_box(
@@ -167,7 +167,7 @@ def read_plain_box(
 
 
 def _read(fd: int, out: npt.NDArray[Any], offset: int, shape: tuple[int, ...], at: tuple[slice, ...]) -> None:
-    """As above; the rows of ``out`` are contiguous."""
+    """Read a box as ``read_plain_box`` does, where the rows of ``out`` are contiguous."""
     while len(shape) > 1 and out.shape[-1] == shape[-1] and _together(out):
         wide, span = shape[-1], at[-2]
         out = out.reshape(*out.shape[:-2], out.shape[-2] * wide, copy=False)
@@ -185,5 +185,5 @@ def _read(fd: int, out: npt.NDArray[Any], offset: int, shape: tuple[int, ...], a
 
 
 def _together(out: npt.NDArray[Any]) -> bool:
-    """Whether the last two axes of ``out`` are one run of memory."""
+    """True if the last two axes of ``out`` are contiguous in memory."""
     return bool(out.shape[-2] == 1 or out.strides[-2] == out.shape[-1] * out.itemsize)

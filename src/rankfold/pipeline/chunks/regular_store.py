@@ -1,7 +1,7 @@
-"""A folder as a store of Zarr that opens regular files alone, and metadata of sensible size alone.
+"""A folder as a store of Zarr that opens only regular files, and only metadata of sensible size.
 
-Zarr opens whatever has the name of a chunk or of metadata: a pipe makes it wait for ever, and metadata with
-100 000 codecs take it half a minute. Every store in a folder is opened by way of this one.
+Zarr opens whatever has the name of a chunk or of metadata: a pipe makes it wait forever, and metadata with
+100 000 codecs take it half a minute. Every store in a folder is opened through this one.
 
 Imported only once Zarr is needed.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zarr.core.buffer import Buffer, BufferPrototype
 
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
-"""Names of the documents that say what an array or a group is."""
+"""Names of the documents that describe an array or a group."""
 
 MOST_AXES = 64
 """Most axes of an array; NumPy has no more."""
@@ -47,7 +47,7 @@ class RegularStore(LocalStore):
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
-        """The bytes of a file or of a part of it; nothing where there is none."""
+        """The bytes of a file or of a part of it; None if there is no regular file."""
         path = self.root / key
         if key.rpartition("/")[2] in METADATA:
             data = await asyncio.to_thread(_metadata, path)
@@ -60,7 +60,7 @@ class RegularStore(LocalStore):
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
-        """Parts of several files."""
+        """Bytes of parts of several files; None for each that does not exist."""
         return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
 
     def get_sync(
@@ -70,27 +70,27 @@ class RegularStore(LocalStore):
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
-        """The same, at once."""
+        """Bytes of a file or of a part of it: ``get``, run to its end."""
         return asyncio.run(self.get(key, prototype, byte_range))
 
 
 def zarr_array(path: str | Path, array: str = "", *, mode: Literal["r", "r+"] = "r") -> zarr.Array[Any]:
-    """The array in a folder, or within the store there, to be read unless ``mode`` says more."""
+    """Open the array in a folder, or at path ``array`` of the store there; read-only by default."""
     return zarr.open_array(RegularStore(path, read_only=mode == "r"), path=array, mode=mode)
 
 
 def zarr_group(path: str | Path, *, consolidated: bool | None = None) -> zarr.Group:
-    """The group in a folder, to be read."""
+    """Open the group in a folder, read-only."""
     return zarr.open_group(RegularStore(path, read_only=True), mode="r", use_consolidated=consolidated)
 
 
 def zarr_node(path: str | Path) -> zarr.Array[Any] | zarr.Group:
-    """The array or group in a folder, to be read."""
+    """Open the array or group in a folder, read-only."""
     return zarr.open(RegularStore(path, read_only=True), mode="r")
 
 
 def _metadata(path: Path) -> bytes | None:
-    """A document, looked through before Zarr sees it."""
+    """Read a metadata document and check it before Zarr parses it; None if there is none."""
     try:
         data = read_bounded(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -98,13 +98,13 @@ def _metadata(path: Path) -> bytes | None:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
-        return data  # Zarr says what is wrong with it
+        return data  # Zarr reports what is wrong with it
     require_sensible(str(path), document)
     return data
 
 
 def require_sensible(name: str, document: Any) -> None:
-    """Raise ``InputError`` for metadata, consolidated ones as well, that no array has."""
+    """Raise ``InputError`` for metadata, or consolidated metadata, that no real array can have."""
     if not isinstance(document, dict):
         return
     _require_array(name, document)
@@ -116,7 +116,7 @@ def require_sensible(name: str, document: Any) -> None:
 
 
 def _require_array(name: str, node: dict[str, Any]) -> None:
-    """Raise for an array of more axes or codecs than there are, or with a list beyond reason."""
+    """Raise ``InputError`` for too many axes or codecs, or for a list that is too long or holds booleans."""
     for key in ("shape", "dimension_names", "chunks"):
         axes = node.get(key)
         if isinstance(axes, list) and len(axes) > MOST_AXES:
@@ -139,7 +139,7 @@ def _require_array(name: str, node: dict[str, Any]) -> None:
                     f"{name} has a list of {len(part)} entries, which says nothing of an array. Restore it"
                 )
             if any(isinstance(each, bool) for each in part):
-                # They are whole numbers to Python, and Zarr would read 1 and 0.
+                # Python takes booleans for integers, and Zarr would read 1 and 0.
                 raise InputError(
                     f"{name}: {key or 'a list in it'} is {part!r:.60}, and true or false is no length"
                 )
@@ -147,7 +147,7 @@ def _require_array(name: str, node: dict[str, Any]) -> None:
 
 
 _OTHERS = ("attributes", "consolidated_metadata", "metadata", "fill_value")
-"""Parts of metadata that do not say how chunks are decoded."""
+"""Parts of metadata that do not affect how chunks are decoded."""
 
 _CHAINS = ("codecs", "index_codecs", "filters")
 """Names of lists of codecs."""

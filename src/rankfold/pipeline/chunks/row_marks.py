@@ -1,8 +1,8 @@
-"""What tells whether the first rows of an array are still what they were, without a read of all of them.
+"""Detect changes in the first rows of an array without reading all of them.
 
-Who appends to a Zarr store leaves files that are full as they are, and writes the last row of chunks anew
-where that was not full. So sizes and times stand for files that hold none but the rows in question, and a
-digest of their numbers for the rows whose files hold others too: one row of chunks at most is read.
+Appending to a Zarr store leaves full files as they are, and rewrites the last row of chunks if it was not
+full. So files that hold only the rows in question are compared by size and time. Rows whose files also hold
+later rows are compared by a digest of their numbers: at most one row of chunks is read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from rankfold.pipeline.chunks.geometry import Piece, cells
 
 READ_BYTES = 16 * 2**20
-"""Numbers that are held at a time while they are digested, or those of a chunk."""
+"""Bytes of numbers that are held at a time while they are digested; at least one chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +26,24 @@ class RowMarks:
     """Digests of the first rows of an array."""
 
     layout: str
-    """Of its type, its columns, and how it is cut and compressed."""
+    """Digest of the type and columns of the array, its chunks and its compression."""
 
     files: str
-    """Of sizes and times of the files that hold none but these rows."""
+    """Digest of sizes and times of the files that hold only these rows."""
 
     numbers: str
-    """Of the numbers in rows whose files hold others too."""
+    """Digest of the numbers in those of the rows whose files also hold later rows."""
 
     def as_dict(self) -> dict[str, str]:
         """The digests by name, for JSON."""
         return asdict(self)
 
     def beside(self, *facts: object) -> RowMarks:
-        """The same with more that must not change."""
+        """These marks with ``facts`` added to ``layout``: further facts that must not change."""
         return replace(self, layout=digest_of(self.layout, *facts))
 
     def change_since(self, earlier: Mapping[str, Any]) -> str:
-        """What has changed since earlier marks of as many rows, in words; nothing if nothing has."""
+        """Text that says what has changed since earlier marks of as many rows; empty if nothing has."""
         mine = self.as_dict()
         changes = (WORDS[name] for name in mine if earlier.get(name) != mine[name])
         return next(changes, "")
@@ -54,17 +54,17 @@ WORDS = {
     "files": "files that hold none but these rows have another size or time",
     "numbers": "rows in its last chunks hold other numbers",
 }
-"""What has changed, by the digest that tells it."""
+"""Text that says what has changed, for each digest that differs."""
 
 
 def join_marks(marks: Sequence[RowMarks]) -> RowMarks:
-    """Of rows that lie in several arrays."""
+    """Marks of rows that are stored in several arrays, from the marks of each."""
     names = ("layout", "files", "numbers")
     return RowMarks(*(digest_of(*(getattr(each, name) for each in marks)) for name in names))
 
 
 def digest_of(*facts: object) -> str:
-    """Digest of what can be written as text."""
+    """Digest of the texts of ``facts``."""
     return hashlib.blake2b("\0".join(map(str, facts)).encode(), digest_size=16).hexdigest()
 
 
@@ -80,15 +80,15 @@ def digest_of_rows(
     Parameters
     ----------
     read_boxes
-        Of the array: see ``Volume``.
+        Method that reads boxes of the array: see ``Volume``.
     span : (start, stop)
-        Places along the first axis.
+        Range of rows, which are indices along the first axis.
     lengths, chunks
         Lengths of the other axes; shape of a chunk along all of them.
     """
     digest = hashlib.blake2b(digest_size=16)
     box = (span, *((0, length) for length in lengths))
-    # Only the shape of this one counts: nothing is written to it.
+    # Only the shape of this array is used: nothing is written to it.
     whole = Piece(box, np.broadcast_to(np.zeros((), dtype), [stop - start for start, stop in box]))
     steps = [*chunks]
     wide = max(1, READ_BYTES // (math.prod(chunks) * dtype.itemsize))

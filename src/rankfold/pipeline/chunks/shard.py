@@ -2,7 +2,7 @@
 
 https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed: a pair (offset, bytes) of
 little-endian uint64 for every inner chunk in C order, at the start or the end of the file, usually
-followed by a CRC-32C. A shard that was cut short is found out by that checksum alone.
+followed by a CRC-32C. Only that checksum shows that a shard was truncated.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from rankfold.pipeline.chunks.encoding import Encoding
 from rankfold.pipeline.chunks.reads import read_run
 
 ABSENT = 2**64 - 1
-"""Offset of an inner chunk that holds nothing but fill value and was not written."""
+"""Offset of an inner chunk that was not written, because it holds only the fill value."""
 
 
 def read_index(fd: int, size: int, count: int, encoding: Encoding) -> npt.NDArray[np.uint64]:
-    """Offset and bytes of the ``count`` inner chunks of a shard of ``size`` bytes, (count, 2)."""
+    """Read the index of a shard of ``size`` bytes: offset and bytes of ``count`` inner chunks, (count, 2)."""
     start, stop = index_span(size, count, encoding)
     head = np.empty(stop - start, np.uint8)
     read_run(fd, head, start)
@@ -26,7 +26,10 @@ def read_index(fd: int, size: int, count: int, encoding: Encoding) -> npt.NDArra
 
 
 def index_span(size: int, count: int, encoding: Encoding) -> tuple[int, int]:
-    """First byte of the index of a shard, and one past its last."""
+    """First byte of the index of a shard, and one past its last.
+
+    Raises ``ValueError`` for a shard that is shorter than its index.
+    """
     length = 16 * count + 4 * encoding.index_checked
     if size < length:
         raise ValueError(f"it holds {size} bytes, less than the {length} of its index")
@@ -36,7 +39,7 @@ def index_span(size: int, count: int, encoding: Encoding) -> tuple[int, int]:
 def decode_index(
     head: npt.NDArray[np.uint8], size: int, count: int, encoding: Encoding
 ) -> npt.NDArray[np.uint64]:
-    """The numbers of an index that was read; see ``read_index``."""
+    """Decode and check the bytes of an index; see ``read_index``. ``ValueError`` if it is damaged."""
     if encoding.index_checked:
         import google_crc32c
 
