@@ -1,6 +1,6 @@
-"""Whatever a user may point at, as a ``Source``.
+"""Open whatever a user passes as a matrix, as a ``Source``.
 
-    locate     STORE::array, or what is there
+    locate     paths of the form STORE::array, and the arrays that a store holds
     arrays     NumPy and SciPy arrays, lists, tensors, AnnData objects
     frames     frames of pandas, polars and Dask
     vectors    columns of lists in memory, tables of Arrow
@@ -12,22 +12,22 @@
     plink      .bed files of genotypes
     hdf5       HDF5 files, through h5py
     hdf5_contents  which matrix of an HDF5 file is meant: of AnnData, 10x Genomics, loom, MATLAB
-    cell_ranger    what 10x Genomics calls cells and genes
+    cell_ranger    names of cells and genes in files of 10x Genomics
     cell_frames    obs and var of AnnData
     frame_columns  data frames of AnnData as matrices
     netcdf     netCDF files and xarray objects
     dask       Dask arrays
-    handles    which dataset of a file is meant, optional libraries
+    handles    choice of a dataset in a file, open files, optional libraries
     tables     .csv, .txt and .parquet files and their like
-    packed     text that is compressed
+    packed     text files that may be compressed
     series     several files as one matrix
-    contents   what a store of several arrays, or an array of several axes, holds
-    naming     what containers call rows and columns
-    latitudes  where latitudes of the columns of a field lie
-    open_like  rows that come to a result, opened as its rows were
+    contents   description of a store of several arrays, or of an array of several axes
+    naming     names of rows and columns in containers
+    latitudes  latitudes of the columns of a field
+    open_like  new rows for a result, opened as the rows of the result were
 
-No optional library, nor Zarr nor Dask, is imported before it is needed: objects are known by the module
-of their type.
+Zarr, Dask and all optional libraries are imported only when they are needed: objects are recognized by the
+module of their type.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ from rankfold.pipeline.text import shell_words
 __all__ = ["ViewOptions", "open_source"]
 
 Mask = str | Sequence[bool] | npt.NDArray[np.bool_] | None
-"""A name in ``obs`` or ``var`` of AnnData, or True and False for each row or column."""
+"""Name of a column of ``obs`` or ``var`` of AnnData, or True or False for each row or column."""
 
 IMPORT_SUFFIXES = (".mtx", ".mtx.gz")
-"""Ends of names of what an import alone reads, from the beginning."""
+"""Endings of names of files that only an import can read, since it reads from the beginning."""
 
 FIRST_STEPS = {
     ".xz": "unpack it first: `xz --decompress --keep {words}`",
@@ -120,11 +120,11 @@ FIRST_STEPS = {
     ".xlsx": "write it as Parquet first: pandas.read_excel({path!r}).to_parquet({parquet!r})",
     ".pkl": "write it as Parquet first: pandas.read_pickle({path!r}).to_parquet({parquet!r})",
 }
-"""What to do with files that are not read, by the ends of their names."""
+"""Advice for files that are not read as they are, by the endings of their names."""
 
 
 class ViewOptions(TypedDict, total=False):
-    """What ``open_source`` takes besides the matrix."""
+    """Options of ``open_source``."""
 
     missing_chunks: str | None
     missing: str | None
@@ -253,14 +253,14 @@ def open_source(
 
 
 def _by_name(selection: Selection, source: Source, axis: int) -> Selection:
-    """A selection; True and False with names, as a Series has them, in the order of the matrix."""
+    """A selection; a boolean Series or DataArray is brought into the order of the matrix by its names."""
     if getattr(selection, "dtype", None) != np.bool_ or isinstance(selection, np.ndarray):
         return selection
     return by_name(selection, source, axis, f"select_{('rows', 'columns')[axis]}")
 
 
 def require_choice(x: object, missing_chunks: str | None) -> str | None:
-    """The option ``missing_chunks``, checked; None where it was not given."""
+    """Check the option ``missing_chunks`` and return it; None if it was not given."""
     if missing_chunks is not None and missing_chunks not in CHOICES:
         words = ", ".join(map(repr, CHOICES))
         raise InputError(f"missing_chunks={missing_chunks!r} is not known; say one of {words}")
@@ -331,7 +331,7 @@ def _matrix(
 
 
 def _refuse_choice_of_columns(index_col: str | None) -> NoReturn:
-    """Raise ``InputError`` for columns that are chosen of what is no table."""
+    """Raise ``InputError``: ``index_col`` or ``numeric`` was given for something that is not a table."""
     if index_col is not None:
         raise InputError(
             f"{name_rows(index_col)} is a column of a table or a DataFrame that names rows, and this is none"
@@ -343,12 +343,12 @@ def _refuse_choice_of_columns(index_col: str | None) -> NoReturn:
 
 
 def are_paths(x: object) -> TypeGuard[Sequence[str | os.PathLike[str]]]:
-    """Whether this is a list of paths, which are the files of one matrix; an empty list holds none."""
+    """True for a non-empty list of paths, which are the files of one matrix."""
     return isinstance(x, list | tuple) and bool(x) and all(isinstance(each, str | os.PathLike) for each in x)
 
 
 def _table(x: object, rows: Rows, numeric: bool, index_col: str | None) -> Source | None:
-    """A DataFrame, or a table in files, as a matrix; None of anything else."""
+    """A DataFrame, or a table in files, as a matrix; None for anything else."""
     if isinstance(x, str | os.PathLike):
         location = os.fsdecode(x)
         paths = () if is_address(location) else table_paths(location)
@@ -384,7 +384,7 @@ def _table(x: object, rows: Rows, numeric: bool, index_col: str | None) -> Sourc
 
 
 def _named(source: Source, axes: tuple[Axis, Axis]) -> Source:
-    """The matrix of an object that has names; one that lies in a file has them from there."""
+    """A source with names for its rows and columns, where it does not read them from a file."""
     return cast(Source, with_axes(source, axes))
 
 
@@ -396,7 +396,7 @@ def _library(x: object) -> str:
 
 
 def _at(location: str, missing: str | None, rows: Rows) -> Source:
-    """What lies at a path, or at all that a name with * stands for."""
+    """Open the matrix at a path, or at all paths that match a pattern with ``*``."""
     if (locations := matching_files(location)) is not None:
         return _series(locations, missing, rows)
     store, array = split_location(location)
@@ -415,7 +415,7 @@ def _at(location: str, missing: str | None, rows: Rows) -> Source:
 
 
 def _require_readable(location: str) -> None:
-    """Raise what opening a place would, where nothing is there that is read in place."""
+    """Raise the error that opening a location would raise if it cannot be read in place."""
     store, array = split_location(location)
     if matching_files(location) is not None or is_address(store):
         return
@@ -433,7 +433,7 @@ def _suffix(path: str) -> str:
 
 
 def _refuse_unread(store: str) -> None:
-    """Raise ``InputError`` for a file that is not read in place, with what to do first."""
+    """Raise ``InputError`` for a file that is not read in place, with advice what to do first."""
     if _suffix(store) in OPENERS:
         return
     importable = store.endswith(IMPORT_SUFFIXES)
@@ -451,7 +451,7 @@ def _refuse_unread(store: str) -> None:
 
 
 def _refuse_files(folder: str) -> None:
-    """Raise ``InputError`` for a folder of files that are read otherwise, with what to give instead."""
+    """Raise ``InputError`` for a folder of files that are read in another way, with what to pass instead."""
     if files_at(folder) is not None:
         raise InputError(
             f"{folder} is a folder of Cell Ranger; import it first: rankfold import {shell_words([folder])} "
@@ -468,7 +468,7 @@ def _refuse_files(folder: str) -> None:
 
 
 def _series(locations: Sequence[str], missing: str | None, rows: Rows) -> Source:
-    """What lies at several paths, rows of one below those of the other."""
+    """The matrices at several paths as one, with their rows stacked in order."""
     return series(_name_of_several(locations), [_at(each, missing, rows) for each in locations])
 
 
@@ -525,11 +525,11 @@ OPENERS: dict[str, Callable[[str, str, str | None, Rows], Source]] = {
     ".nc": _netcdf,
     ".nc4": _netcdf,
 }
-"""What opens a file, by its suffix: called with path, path within the file, ``missing`` and ``rows``."""
+"""Function that opens a file, by suffix; called with path, path within the file, ``missing``, ``rows``."""
 
 
 def _of_numpy(x: npt.NDArray[Any], rows: Rows) -> Source:
-    """A NumPy array; no volume where the axes are those of a matrix already."""
+    """A NumPy array as a source; one with the axes of a matrix already does not become a volume."""
     axes = axis_names(x.shape, None)
     if row_axes("array", axes, x.shape, rows) == (0,) and x.ndim == 2:
         return array_source(x)
@@ -537,7 +537,7 @@ def _of_numpy(x: npt.NDArray[Any], rows: Rows) -> Source:
 
 
 def _of_dask(x: Any, rows: Rows) -> Source:
-    """A Dask array."""
+    """A Dask array as a source; one with the axes of a matrix already does not become a volume."""
     axes = axis_names(x.shape, None)
     if row_axes("dask array", axes, x.shape, rows) == (0,) and x.ndim == 2:
         return dask_source(x)
@@ -545,7 +545,7 @@ def _of_dask(x: Any, rows: Rows) -> Source:
 
 
 def _of_hdf5(dataset: Any, missing: str | None, rows: Rows) -> Source:
-    """A dataset, or a group, of an HDF5 file that someone has opened, by its place."""
+    """A dataset or group of an HDF5 file that the caller has opened, opened again by its path."""
     if not dataset:
         raise InputError("the h5py object is of a file that was closed: give its path, FILE.h5::path/in/file")
     dataset.file.flush()
@@ -553,7 +553,7 @@ def _of_hdf5(dataset: Any, missing: str | None, rows: Rows) -> Source:
 
 
 def _of_kept_sparse(x: Any, missing: str | None) -> Source:
-    """A sparse matrix that AnnData has left on disk: by its place in a Zarr folder, or in memory."""
+    """A sparse matrix that AnnData keeps on disk, by its path in a Zarr folder or HDF5 file, or in memory."""
     group = x.group
     root = getattr(getattr(group, "store", None), "root", None)
     if type(group).__module__.partition(".")[0] == "zarr" and root is not None:
@@ -564,7 +564,7 @@ def _of_kept_sparse(x: Any, missing: str | None) -> Source:
 
 
 def _of_zarr(x: object, missing: str | None, rows: Rows) -> Source:
-    """A Zarr object that someone has opened."""
+    """A Zarr array that the caller has opened; ``InputError`` for other Zarr objects."""
     import zarr
 
     if isinstance(x, zarr.Group):

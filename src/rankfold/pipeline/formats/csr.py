@@ -2,9 +2,10 @@
 
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html: attributes ``encoding-type`` (``csr_matrix``
 or ``csc_matrix``), ``encoding-version`` and ``shape``. Panels of rows (CSR) or of columns (CSC) are made
-dense in the caller's buffer; a panel the other way costs reading everything, so the grid says not to.
+dense in the caller's buffer. A panel along the other axis requires reading everything, which the grid marks
+as ``scattered``.
 
-The trap: ``indptr`` has a number for every row. It is read by the slice, never kept.
+The trap: ``indptr`` has a number for every row. It is read slice by slice, and never kept.
 """
 
 from __future__ import annotations
@@ -36,34 +37,34 @@ from rankfold.pipeline.regular import read_json
 
 
 ENCODINGS = {"csr_matrix": "rows", "csc_matrix": "columns"}
-"""The axis whose lines lie together, by AnnData's name."""
+"""The axis whose lines are stored contiguously, by AnnData's name of the layout."""
 
 PIECE = 2**17
-"""Stored numbers that are spread at a time."""
+"""Number of stored entries that are scattered into a dense buffer at a time."""
 
 SPREAD_BYTES = 64
-"""Memory that spreading one stored number takes: its value and index, its line, what checks them."""
+"""Memory that scattering one stored entry takes: value, index, line, and temporaries of the checks."""
 
 ENTRIES = 2**20
-"""Stored numbers that are read at a time where they are kept as they are."""
+"""Number of stored entries that are read at a time where the result stays sparse."""
 
 POINTERS = 2**16
-"""Lines whose pointers are read at a time."""
+"""Number of lines whose pointers are read at a time."""
 
 
 def spread_bytes(lines: int) -> int:
-    """Memory that reading so many lines takes besides that of the vectors: their pointers, and a piece."""
+    """Memory for reading ``lines`` lines densely, without that of the vectors: pointers, and one piece."""
     return SPREAD_BYTES * PIECE + 32 * min(lines, POINTERS)
 
 
 def entry_bytes(lines: int, numbers: int) -> int:
-    """Memory that reading so many numbers as they are takes besides them and the vectors."""
+    """Memory for reading ``numbers`` entries of ``lines`` lines sparsely, without them and the vectors."""
     return SPREAD_BYTES * min(numbers, ENTRIES) + 32 * min(lines, POINTERS) + 8 * lines
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CsrSource(Readable):
-    """A sparse matrix as the description of three vectors."""
+    """A sparse matrix, stored as three vectors on disk."""
 
     name: str
     shape: tuple[int, int]
@@ -71,7 +72,7 @@ class CsrSource(Readable):
     indices: Vector
     indptr: Vector
     by: str
-    """``rows`` for CSR, ``columns`` for CSC: the lines that lie together."""
+    """``rows`` for CSR, ``columns`` for CSC: the lines that are stored contiguously."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -85,19 +86,19 @@ class CsrSource(Readable):
 
     @property
     def nnz(self) -> int:
-        """Stored numbers."""
+        """Number of stored entries."""
         return self.data.length
 
     @property
     def format(self) -> str:
-        """Layout, and how full it is."""
+        """Layout, number of stored entries and their share of all elements, as text."""
         share = self.nnz / (self.shape[0] * self.shape[1])
         layout = "CSR" if self.by == "rows" else "CSC"
         return f"{layout} in {self.data.format}, {self.nnz} stored numbers ({share:.2%})"
 
     @property
     def codec(self) -> str:
-        """How chunks are compressed."""
+        """Compression of the chunks, as text."""
         return self.data.codec
 
     @property
@@ -122,12 +123,12 @@ class CsrSource(Readable):
                 self._spread(view, ends, (start, stop), top - lines[0], across)
 
     def names(self, axis: int) -> Names | None:
-        """What the rows (0) or columns (1) are called; see ``places.names_of``."""
+        """Names of the rows (0) or columns (1); see ``places.names_of``."""
         written = self.data.names_of_group(axis)
         return written or Names.of([self.data.axis_of_group(axis, ("row", "column")[axis], self.shape[axis])])
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Where lines ``top:bottom`` begin, and where the last one ends; checked."""
+        """Starts of lines ``top:bottom`` in ``data``, and the end of the last line; checked."""
         ends, lines = self.indptr.take(top, bottom + 1).astype(np.int64, copy=False), self.indptr.length - 1
         first, last = (0 if top == 0 else ends[0]), (self.nnz if bottom == lines else ends[-1])
         if not 0 <= ends[0] == first <= last == ends[-1] <= self.nnz or first_fall(ends) is not None:
@@ -138,11 +139,11 @@ class CsrSource(Readable):
         return ends
 
     def entries(self, start: int, stop: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        """Indices and values of stored numbers ``start:stop``; indices are checked."""
+        """Indices and values of stored entries ``start:stop``; indices are checked."""
         return self.places(start, stop).astype(np.int64, copy=False), self.data.take(start, stop)
 
     def places(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Indices of stored numbers ``start:stop`` in the type that they are stored in; checked."""
+        """Indices of stored entries ``start:stop``, in their stored type; checked."""
         indices, short = self.indices.take(start, stop), self.shape[1 if self.by == "rows" else 0]
         if (wrong := first_outside(indices, 0, short - 1)) is not None:
             raise ChunkError(
@@ -152,7 +153,7 @@ class CsrSource(Readable):
         return indices
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Pointers of some lines, a piece being spread, and what decoding a chunk of a vector takes."""
+        """Memory of a dense read: pointers, a piece that is scattered, decoding of a chunk of a vector."""
         vectors = max(v.read_bytes(1, PIECE) for v in (self.data, self.indices, self.indptr))
         return vectors + spread_bytes(rows if self.by == "rows" else columns)
 
@@ -174,7 +175,7 @@ class CsrSource(Readable):
         return Csr(pointers, indices, data)
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Pointers, a piece and what checks it, and what decoding a chunk of a vector takes."""
+        """Memory of a sparse read: pointers, a piece and its checks, decoding of a chunk of a vector."""
         vectors = max(v.read_bytes(1, min(numbers, ENTRIES)) for v in (self.data, self.indices, self.indptr))
         return vectors + entry_bytes(self.shape[0 if self.by == "rows" else 1], numbers)
 
@@ -212,7 +213,7 @@ class CsrSource(Readable):
         return hashlib.blake2b(" ".join(parts).encode(), digest_size=16).hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """What tells whether the first rows have changed: see ``GrowingSource``."""
+        """Digests that show if the first rows have changed: see ``GrowingSource``."""
         if self.by != "rows":
             raise InputError(f"{self.name} is compressed by columns, in each of which a new row has a place")
         stored = int(self.pointers(rows, rows)[0])
@@ -231,22 +232,26 @@ class CsrSource(Readable):
     def _spread(
         self, view: npt.NDArray[Any], ends: npt.NDArray[np.int64], piece: Span, top: int, across: Span
     ) -> None:
-        """Put a piece of the stored numbers, of lines that begin at ``ends``, where it belongs."""
+        """Add a piece of the stored entries to ``view``.
+
+        ``ends`` are pointers of lines, the first of which is line ``top`` of ``view``; ``across`` is the
+        span of indices that ``view`` covers.
+        """
         indices, values = self.entries(*piece)
         bounds = np.clip(ends, *piece)
         lines = np.repeat(np.arange(top, top + len(ends) - 1), np.diff(bounds))
         if across != (0, self.shape[1 if self.by == "rows" else 0]):
             inside = (indices >= across[0]) & (indices < across[1])
             lines, indices, values = lines[inside], indices[inside] - across[0], values[inside]
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused by who reads it
+        with np.errstate(over="ignore", invalid="ignore"):  # the reader refuses numbers that are not finite
             if len(lines) > 1 and not bool(((np.diff(indices) > 0) | (np.diff(lines) > 0)).all()):
-                # Not in order: an element may be there twice, and means the sum.
+                # Not in order: an element may be stored twice, and its value is the sum.
                 for start in range(0, len(lines), PIECE // 4):
                     part = slice(start, start + PIECE // 4)
                     self._require_sums(view, lines[part], indices[part], values[part])
                     np.add.at(view, (lines[part], indices[part]), values[part])
             else:
-                # A line that the pieces cut has its numbers in order, but perhaps one of them again: add.
+                # The first line continues from the piece before and may repeat one of its elements: add.
                 if piece[0] > ends[0] and len(lines):
                     part = slice(0, int(np.searchsorted(lines, lines[0], "right")))
                     self._require_sums(view, lines[part], indices[part], values[part])
@@ -259,7 +264,7 @@ class CsrSource(Readable):
         indices: npt.NDArray[np.int64],
         values: npt.NDArray[Any],
     ) -> None:
-        """Raise ``DataError`` where whole numbers of one place add up to what their type does not hold."""
+        """Raise ``DataError`` if integers stored for one element add up to more than their type holds."""
         if self.dtype.kind not in "iu" or self.dtype.itemsize == 8:
             return
         added = scipy.sparse.coo_array((values.astype(np.int64), (lines, indices)), view.shape)
@@ -274,7 +279,7 @@ class CsrSource(Readable):
 
 
 def compressed_kind(folder: str) -> str | None:
-    """``rows`` or ``columns`` for a group in AnnData's sparse layout, by its attributes alone."""
+    """``rows`` or ``columns`` for a group in AnnData's sparse layout, by its attributes; None for others."""
     if not os.path.isdir(folder) or node_kind(folder) != "group":
         return None
     return ENCODINGS.get(str(_attributes(folder).get("encoding-type")))
@@ -299,7 +304,10 @@ def csr_source(path: str, group: str, missing: str | None = "error") -> CsrSourc
 
 
 def _attributes(folder: str) -> dict[str, Any]:
-    """Attributes of a group, version 2 or 3, read without Zarr: one that is stale is not missing."""
+    """Attributes of a group, version 2 or 3, read without Zarr; empty if there are none.
+
+    Errors such as a stale file handle are raised: the document is then not missing.
+    """
     for document in ("zarr.json", ".zattrs"):
         try:
             values = read_json(os.path.join(folder, document))

@@ -1,9 +1,9 @@
 """Latitudes of the columns of a field, for weights by area: their name, their axes, their units.
 
-A grid has them along an axis of their own; a curvilinear or unstructured one along axes of other names, such
-as ``lat(y, x)`` or ``lat(ncells)``.
+A regular grid has an axis of latitudes. A curvilinear or unstructured grid has latitudes along axes of other
+names, such as ``lat(y, x)`` or ``lat(ncells)``.
 
-The trap: numbers say nothing of their units. Models write radians too, all of which are small degrees.
+The trap: the unit cannot be seen from the numbers. Some models write radians, which look like small degrees.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from rankfold.pipeline.prepare.words import Steps
 Float64 = npt.NDArray[np.float64]
 
 LATITUDE, LONG = "lat", "latitude"
-"""What latitudes are called by default, and what else, which is their standard name in CF conventions too."""
+"""Default name of latitudes, and an alternative, which is also their standard name in CF conventions."""
 
 DEGREES = ("deg", "degree", "degrees", "degreen", "degreesn", "degreenorth", "degreesnorth", "°", "°n")
-"""Units in degrees, as CF conventions and others spell them, without spaces, underscores and capitals."""
+"""Spellings of degrees in CF conventions and elsewhere, in lower case, without spaces and underscores."""
 
 RADIANS = ("rad", "rads", "radian", "radians")
 
 
 def with_latitudes(x: object, source: Source, steps: Steps) -> Steps:
-    """Steps, those that need latitudes of the columns with them where they can be had."""
+    """Steps of preparation; those that need latitudes of the columns get them where they are found."""
     return tuple(_found(x, source, step) if isinstance(step, Coslat) else step for step in steps)
 
 
 def _found(x: object, source: Source, step: Coslat) -> Coslat:
-    """The step with the latitude of each column in degrees; without any where there are none."""
+    """The step with the latitude of each column in degrees; without latitudes if none are found."""
     name = _called(x, source) if step.latitude == LATITUDE else step.latitude
     values, units = column_coordinate(source, name), _units_along(source, name)
     index = column_coordinates(source, name) if values is None else None
@@ -57,7 +57,7 @@ def _found(x: object, source: Source, step: Coslat) -> Coslat:
 
 
 def _called(x: object, source: Source) -> str:
-    """What latitudes are called: lat, or latitude, or what has that as its standard name."""
+    """Name of the latitudes: ``lat``, or ``latitude``, or the coordinate with that standard name."""
     axes = {axis.name: axis.attributes.get("standard_name", "") for axis in _axes(source)}
     if LATITUDE in axes or column_coordinates(source, LATITUDE) is not None:
         return LATITUDE
@@ -79,14 +79,14 @@ def _called(x: object, source: Source) -> str:
 
 
 def _near(name: str, known: list[str]) -> str | None:
-    """One of the names that are there that may have been meant."""
+    """A known name that may have been meant instead of ``name``; None if there is none."""
     others = [each for each in known if each != name]
     alike = [each for each in others if each.casefold().startswith("lat") or each == "nav_lat"]
     return next(iter(alike or difflib.get_close_matches(name, others, n=1)), None)
 
 
 def _axes(source: Source) -> tuple[Axis, ...]:
-    """Axes of the columns, as far as they have names."""
+    """Axes of the columns; empty if columns have no names."""
     names = names_of(source, 1)
     return () if names is None else names.axes
 
@@ -96,7 +96,7 @@ def _units_along(source: Source, name: str) -> str:
 
 
 def to_degrees(values: Float64, units: str, name: str) -> Float64:
-    """Latitudes in degrees, by the units that are said of them; without units they are in degrees.
+    """Latitudes converted to degrees from the given units; without units they are in degrees.
 
     >>> to_degrees(np.array([np.pi / 4]), "radians", "lat").tolist()
     [45.0]
@@ -113,7 +113,7 @@ def to_degrees(values: Float64, units: str, name: str) -> Float64:
 
 
 def _of_plane(source: Source, name: str, plane: Coordinate) -> Float64:
-    """(n,) a coordinate of each column that has its values along axes of other names."""
+    """(n,) value for each column of a coordinate that is stored along axes of other names."""
     places = [column_coordinates(source, axis) for axis in plane.axes]
     if any(place is None for place in places):
         raise InputError(

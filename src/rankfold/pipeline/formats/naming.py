@@ -1,7 +1,7 @@
-"""What containers call the rows and columns of their matrices.
+"""Names of rows and columns that containers store with their matrices.
 
 =================== =================================== ==================================================
-container           where names are                     source
+container           location of names                   source
 =================== =================================== ==================================================
 AnnData             index of ``obs`` and of ``var``     https://anndata.readthedocs.io/en/stable/fileformat-prose.html
 netCDF, xarray      coordinate variable of an axis      CF conventions 1.11, section 5
@@ -12,7 +12,7 @@ VCF Zarr            ``sample_id`` and ``variant_id``    https://github.com/sgkit
 Zarr of rankfold    attribute ``rankfold_names``        written by an import
 =================== =================================== ==================================================
 
-A container whose names cannot be read has none: the numbers are read without them.
+A container whose names cannot be read counts as one without names: the numbers are read all the same.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNREADABLE = (
     *(RankfoldError, OSError, RuntimeError, LookupError, ValueError, TypeError),
     *(OverflowError, AttributeError, ImportError),
 )
-"""What libraries raise of names that are damaged, or kept in a way that they do not know."""
+"""Exceptions that libraries raise for names that are damaged or stored in an unknown way."""
 
 FRAMES = {
     "X": ("obs", "var"),
@@ -60,13 +60,13 @@ FRAMES = {
 """Frames of AnnData whose index names the axes of an element, by the first word of its path."""
 
 LOOM = ("matrix", "row_attrs", "col_attrs")
-"""What a file of loom holds."""
+"""Members by which a loom file is recognized."""
 
 LOOM_LABELS = ("row_attrs/Gene", "col_attrs/CellID")
 
 
 def is_loom(root: Any) -> bool:
-    """Whether an HDF5 file is of loom: a matrix of genes x cells, and attributes of both."""
+    """True if an HDF5 file is a loom file: a matrix of genes x cells, and attributes of both."""
     return all(name in root for name in LOOM)
 
 
@@ -84,7 +84,10 @@ def hdf5_axis(path: str, dataset: str, number: int, name: str, length: int) -> A
 
 
 def zarr_axis(store: str, array: str, number: int, name: str | None, length: int) -> Axis:
-    """An axis of an array, or of a sparse group, of a Zarr store in a folder; its metadata tell its name."""
+    """An axis of an array, or of a sparse group, of a Zarr store in a folder.
+
+    ``name`` is the name of the axis; None takes it from the metadata.
+    """
     from rankfold.pipeline.chunks.regular_store import zarr_group
 
     with contextlib.suppress(*UNREADABLE):
@@ -111,10 +114,10 @@ def axis_in(root: Any, array: str, number: int, name: str | None, length: int) -
 
 
 def member(root: Any, path: str) -> Any:
-    """What a group of Zarr or HDF5 holds under a path; None where there is nothing.
+    """The member of a Zarr or HDF5 group at a path; None if there is none.
 
-    Zarr's loop keeps an error that it hands on, with all frames of its traceback and what they hold, such as
-    files that are open, until garbage is collected. So the traceback is taken off.
+    Zarr's event loop keeps an error that it passes on, with all frames of its traceback and the objects in
+    them, such as open files, until garbage is collected. So the traceback is removed.
     """
     try:
         return root[path]
@@ -124,7 +127,7 @@ def member(root: Any, path: str) -> Any:
 
 
 def written_names(store: str, array: str, axis: int) -> Names | None:
-    """Names that the attributes of a matrix hold, of an import or of a result; None if there are none."""
+    """Names of the rows (0) or columns (1) that an import or a result wrote in attributes; None without."""
     from rankfold.pipeline.chunks.regular_store import zarr_node
 
     with contextlib.suppress(*UNREADABLE):
@@ -139,13 +142,13 @@ def written_names(store: str, array: str, axis: int) -> Names | None:
 
 
 def _of_result(node: Any, axis: int) -> bool:
-    """Whether an axis of an array of a result, or of its graph, is the rows of the matrix."""
+    """True if an axis of an array of a result, or of its graph, corresponds to the rows of the matrix."""
     names = dimension_names(node) if hasattr(node, "shape") else ("row", "row")
     return bool(names) and names[axis] == "row"
 
 
 def coordinate(values: Any, attributes: Mapping[str, Any]) -> Any:
-    """Values of a coordinate: times as dates, where they count from one in units that xarray decodes."""
+    """Values of a coordinate; times as dates, if they count from a date in units that xarray decodes."""
     units, calendar = (text_of(attributes.get(each)) for each in ("units", "calendar"))
     if " since " not in units or len(np.shape(values)) != 1:
         return values
@@ -154,12 +157,12 @@ def coordinate(values: Any, attributes: Mapping[str, Any]) -> Any:
     numbers = np.asarray(values[:])
     try:
         return decode_cf_datetime(numbers, units, calendar or None)
-    except (ValueError, OverflowError):  # such as months, which are of no one length
+    except (ValueError, OverflowError):  # such as months, whose lengths differ
         return numbers
 
 
 def index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | None:
-    """The frame that names an axis of an element of AnnData, and its index; None of other files."""
+    """Name and index of the frame that names an axis of an element of AnnData; None for other files."""
     element = element.strip("/")
     if element.startswith("mod/") and element.count("/") > 1:  # of MuData: one AnnData for each modality
         _, modality, element = element.split("/", 2)
@@ -173,7 +176,7 @@ def index_of_frame(root: Any, element: str, number: int) -> tuple[str, Any] | No
 
 
 def labels_of_loom(root: Any, element: str, number: int) -> tuple[str, Any] | None:
-    """The same of a file of loom, whose rows are genes; None of other files."""
+    """Name and labels of an axis of the matrix of a loom file, whose rows are genes; None for other files."""
     if number > 1 or not is_loom(root):
         return None
     place = LOOM_LABELS[number]
@@ -181,7 +184,7 @@ def labels_of_loom(root: Any, element: str, number: int) -> tuple[str, Any] | No
 
 
 def labels_of_calls(root: Any, axis: str) -> Any:
-    """Names of the samples, or variants, of a store of VCF Zarr; None of other stores and axes."""
+    """Names of the samples, or variants, of a VCF Zarr store; None for other stores and axes."""
     if member(root, "call_genotype") is None:
         return None
     if axis == "samples":
@@ -190,7 +193,7 @@ def labels_of_calls(root: Any, axis: str) -> Any:
 
 
 class VariantLabels:
-    """Names of variants with the alleles that are counted, read by the slice; see ``variant_name``."""
+    """Names of variants with the alleles that are counted, read slice by slice; see ``variant_name``."""
 
     def __init__(self, root: Any) -> None:
         self.root, self.shape = root, root["variant_id"].shape

@@ -1,11 +1,11 @@
 """xarray objects, and netCDF files through xarray, which decodes scale, offset and missing values.
 
-Data in memory and in Dask arrays are taken as what they are. Data that xarray has only opened are read
-box by box: indexing such a variable reads no more, and leaves the object as it was. Its ``values`` must
-never be asked for, they would be loaded whole and kept.
+Data in memory and in Dask arrays are used directly. Data that xarray has only opened are read box by box:
+indexing such a variable reads no more, and leaves the object as it was. Its ``values`` must never be
+accessed: they would be loaded whole and kept.
 
-The length of a classic netCDF file is compared with its header first: the library reads what lies beyond
-the end of a file that was cut short as zeros, without a word. The format:
+The length of a classic netCDF file is compared with its header first: the library silently reads zeros
+beyond the end of a truncated file. The format:
 https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html
 """
 
@@ -57,7 +57,7 @@ from rankfold.pipeline.formats.naming import UNREADABLE, coordinate
 from rankfold.pipeline.regular import open_regular
 
 TYPE_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
-"""Bytes of one value by the number of its type: byte, char, short, int, float, double, and those of CDF-5."""
+"""Bytes of one value by the code of its type: byte, char, short, int, float, double, and those of CDF-5."""
 
 
 class _Variable(NamedTuple):
@@ -67,13 +67,13 @@ class _Variable(NamedTuple):
 
 
 def expected_bytes(path: str) -> int:
-    """Least bytes of a complete file; ``EOFError`` or ``ValueError`` for a header that is none."""
+    """Least size in bytes of a complete classic netCDF file; ``EOFError`` or ``ValueError`` if invalid."""
     with open_regular(path) as file:
         return _Header(file).length()
 
 
 class _Header:
-    """A header read from front to back; numbers are big-endian, names and values padded to 4 bytes."""
+    """Header of a classic netCDF file; numbers are big-endian, names and values padded to 4 bytes."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file, self.size = file, file.seek(0, os.SEEK_END)
@@ -116,8 +116,8 @@ class _Header:
             self._skip(_pad(self._number(self.count) * kind))
 
     def _list(self) -> int:
-        """Elements of the list that begins here."""
-        self._number(4)  # what they are
+        """Number of elements of the list that begins here."""
+        self._number(4)  # kind of the elements
         return self._number(self.count)
 
     def _name(self) -> None:
@@ -127,7 +127,7 @@ class _Header:
         return int.from_bytes(self._bytes(size), "big")
 
     def _skip(self, size: int) -> None:
-        """Leave out bytes, which may be many, or fewer than the header promises."""
+        """Skip ``size`` bytes; ``EOFError`` if the file ends before."""
         if self.file.tell() + size > self.size:
             raise EOFError("the header itself is cut short")
         self.file.seek(size, os.SEEK_CUR)
@@ -150,13 +150,13 @@ REQUEST_BYTES = 8 * 2**20
 """Chunks smaller than this are read together."""
 
 DECODING = 4
-"""Times what is read that xarray takes, measured: as stored, with NaN, scaled, and what heaps keep."""
+"""Memory of xarray as a multiple of what it reads, measured: as stored, with NaN, scaled, kept by heaps."""
 
 CACHE_BYTES = 64 * 2**20
-"""Most that the netCDF library gives to a cache of chunks by itself."""
+"""Most bytes of the chunk cache that the netCDF library allocates by default."""
 
 OVERHEAD_BYTES = 4 * 2**20
-"""What the library and xarray hold besides."""
+"""Memory that the library and xarray hold in addition."""
 
 COMPRESSORS = ("zlib", "szip", "zstd", "bzip2", "blosc", "shuffle", "fletcher32")
 
@@ -173,7 +173,7 @@ class FileVariable:
         return _handles(self.group).get(self, self.path)[self.name].variable[key]
 
     def axis(self, name: str, length: int) -> Axis:
-        """An axis of it, with the labels that the file has."""
+        """An axis of the variable, with the labels that the file has."""
         with contextlib.suppress(*UNREADABLE), _open(self.path, self.group) as dataset:
             if name in dataset.variables:
                 found = dataset[name]
@@ -195,7 +195,7 @@ class FileVariable:
 
 @dataclass(frozen=True, slots=True)
 class LazyVariable:
-    """A variable that someone has opened with xarray."""
+    """A variable that the caller has opened with xarray."""
 
     variable: Any
 
@@ -203,12 +203,12 @@ class LazyVariable:
         return self.variable[key]
 
     def require_whole(self, name: str) -> None:
-        """Nothing can be seen without reading."""
+        """No-op: damage cannot be found without reading."""
 
     def digest(self) -> str:
-        """Digest of how the values come about, and of size and time of the files that they come from.
+        """Digest of the recipe that yields the values, and of size and time of the files they come from.
 
-        A slice of an array and another slice have the same file, so the file is not enough.
+        Two slices of one array come from the same file, so the file alone is not enough.
         """
         digest = hashlib.blake2b(_recipe(self.variable), digest_size=16)
         source = str(self.variable.encoding.get("source", ""))
@@ -219,7 +219,7 @@ class LazyVariable:
 
 @dataclass(frozen=True, slots=True)
 class XarrayVolume(Named):
-    """A variable that is read when it is indexed."""
+    """A variable of xarray or of a netCDF file, read when it is indexed."""
 
     name: str
     variable: FileVariable | LazyVariable
@@ -228,25 +228,25 @@ class XarrayVolume(Named):
     dtype: np.dtype[Any]
     chunks: tuple[int, ...]
     whole: bool
-    """Whether chunks are decoded whole."""
+    """True if chunks are decoded whole."""
 
     format: str
     codec: str
     unwritten: Unwritten | None = None
-    """What stands where nothing was written, if the variable says no other mark."""
+    """Value where nothing was written, if the variable has no attribute that marks missing values."""
 
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
     attributes: Attributes = field(default_factory=dict, kw_only=True)
 
     def axis(self, number: int) -> Axis | None:
-        """An axis with its labels, which a file keeps beside the variable."""
+        """An axis with its labels, which a file stores in other variables."""
         if not isinstance(self.variable, FileVariable):
             return Named.axis(self, number)
         return self.variable.axis(self.axes[number], self.shape[number])
 
     @property
     def path(self) -> str | None:
-        """The file, if there is one."""
+        """Path of the file; None for a variable that the caller has opened."""
         return self.variable.path if isinstance(self.variable, FileVariable) else None
 
     @property
@@ -255,7 +255,7 @@ class XarrayVolume(Named):
         return regular_grids(self.shape, self.chunks, splittable=not self.whole)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place; see ``Volume``."""
+        """Read every box into its destination; see ``Volume``."""
         unit = self.chunks if self.whole else (1,) * len(self.shape)
         for piece in pieces:
             for box, out in requests(piece, unit, REQUEST_BYTES // self.dtype.itemsize):
@@ -273,7 +273,7 @@ class XarrayVolume(Named):
                     self.unwritten.mask(self.name, out)
 
     def read_bytes(self, elements: int) -> int:
-        """What is read at once in every state of decoding, and the cache of the library."""
+        """Most memory of one read: a request in every state of decoding, and the cache of the library."""
         item = self.dtype.itemsize
         chunk = math.prod(self.chunks) * item if self.whole else 0
         cache = min(CACHE_BYTES, math.prod(self.shape) * item) if self.whole else 0
@@ -284,12 +284,12 @@ class XarrayVolume(Named):
         self.variable.require_whole(self.name)
 
     def fingerprint(self) -> str:
-        """Digest of shape and type and of where the values come from."""
+        """Digest of shape and type and of the origin of the values."""
         text = f"{self.variable.digest()} {self.shape} {self.dtype.str}"
         return self.named_digest(hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
 
     def stored_bytes(self) -> int:
-        """Bytes of the file, of which the variable may be a part."""
+        """Bytes of the file, which may hold other variables too; 0 without a file."""
         return os.path.getsize(self.path) if self.path else 0
 
 
@@ -323,7 +323,7 @@ def netcdf_matrix(path: str, text: str, *, rows: Rows = None) -> StackedSource:
 
 
 def _require_no_coordinate(path: str, text: str, dataset: Any, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Raise ``InputError`` where the coordinate of an axis is named, which is no matrix."""
+    """Raise ``InputError`` if ``text`` names the coordinate of an axis, which is not a matrix."""
     leaf = text.rpartition("/")[2]
     if text not in shapes and leaf in dataset.coords:
         count = math.prod(dataset.coords[leaf].shape)
@@ -380,14 +380,14 @@ def _of_array(x: Any, rows: Rows) -> Source:
         _require_decoded(name, x)
     if x.chunks is not None:
         return dask_source(x.data) if first_of_two else stack_volume(dask_volume(x.data, axes), rows)
-    # Not public, but the only way to ask whether values are here without fetching them.
+    # Not public, but the only way to find out if values are in memory without loading them.
     if x.variable._in_memory:
         return array_source(x.values) if first_of_two else stack_volume(array_volume(x.values, axes), rows)
     return stack_volume(_volume(name, x.variable, LazyVariable(x.variable)), rows)
 
 
 def _require_decoded(name: str, x: Any) -> None:
-    """Raise ``InputError`` for values in hand that attributes say are packed, or that hold marks."""
+    """Raise ``InputError`` for values in memory that attributes call packed, or that hold missing marks."""
     said = _undecoded(x.attrs)
     if meaning_of(name, native(x.dtype), said) is not None:
         raise InputError(
@@ -406,14 +406,14 @@ def _require_decoded(name: str, x: Any) -> None:
 def _undecoded(
     attributes: Mapping[str, Any], encoding: Mapping[str, Any] | None = None, name: str = ""
 ) -> dict[str, Any]:
-    """Attributes that xarray moves to ``encoding`` when it decodes what they are of, and those it knows not.
+    """Attributes that xarray moves to ``encoding`` when it decodes a variable, and those it does not know.
 
-    ``encoding`` is what values that are not in hand were decoded by, if they were.
+    ``encoding`` holds how values that are not in memory were decoded; None for values in memory.
 
     Raises
     ------
     InputError
-        Values were scaled, and one that xarray does not know names stored numbers.
+        Values were scaled, and an attribute that xarray does not know names a stored number.
     """
     found = {each: attributes[each] for each in (*MARKS, *SCALES, "_Unsigned") if each in attributes}
     others = {each: attributes[each] for each in OTHER_MARKS if each in attributes and encoding is not None}
@@ -426,7 +426,7 @@ def _undecoded(
 
 
 def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Volume:
-    """A variable that xarray has opened, as a description."""
+    """Volume that describes a variable that xarray has opened, with what its numbers mean."""
     require_numbers(name, array.dtype)
     encoding = array.encoding
     sizes = encoding.get("chunksizes") or encoding.get("chunks")
@@ -458,7 +458,10 @@ def _volume(name: str, array: Any, variable: FileVariable | LazyVariable) -> Vol
 
 
 def _unwritten(array: Any, variable: FileVariable | LazyVariable) -> Unwritten | None:
-    """What stands in a variable of a netCDF file where nothing was written; None of other stores."""
+    """Value of a variable of a netCDF file where nothing was written; None for other stores.
+
+    None too if an attribute marks missing values.
+    """
     encoding, attributes = array.encoding, array.attrs
     if not isinstance(variable, FileVariable) and not os.path.isfile(str(encoding.get("source", ""))):
         return None
@@ -469,7 +472,7 @@ def _unwritten(array: Any, variable: FileVariable | LazyVariable) -> Unwritten |
 
 
 def _require_complete(path: str) -> None:
-    """Raise unless a file is netCDF and as long as it says, as far as that can be seen."""
+    """Raise unless a file is netCDF and at least as long as its header states."""
     with open_regular(path) as file:
         head = file.read(3)
     if head != b"CDF":
@@ -481,7 +484,7 @@ def _require_complete(path: str) -> None:
 
 
 def _open(path: str, group: str) -> Any:
-    """The data set. Nothing but the values is decoded: times need not be known."""
+    """Open a data set with xarray. Only values are decoded: units of times need not be known to it."""
     import xarray
 
     return xarray.open_dataset(
@@ -496,15 +499,15 @@ def _open(path: str, group: str) -> Any:
 
 @functools.cache
 def _handles(group: str) -> Handles:
-    """Open files, by the group that is read in them."""
+    """Handles of the open files in which ``group`` is read."""
     return Handles(functools.partial(_open, group=group))
 
 
 class _Recipe(pickle.Pickler):
-    """Pickles how values come about: files by name, without locks and what every opening draws anew."""
+    """Pickles the recipe that yields values: files by name, without locks and ids that change per opening."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """What stands for an object, or ``NotImplemented`` for what it would be anyway."""
+        """Replacement for file managers and locks; ``NotImplemented`` for objects pickled as usual."""
         from xarray.backends import FileManager
 
         if isinstance(obj, FileManager):
@@ -517,7 +520,7 @@ class _Recipe(pickle.Pickler):
 def _recipe(variable: Any) -> bytes:
     buffer = io.BytesIO()
     recipe = _Recipe(buffer, protocol=5)
-    # Without references to what was written before: whether equal things are one thing must not count.
+    # Without references to objects written before: equal objects must pickle the same as identical ones.
     recipe.fast = True
     try:
         recipe.dump(variable._data)

@@ -1,13 +1,13 @@
 """Genotypes of PLINK 1: ``FILE.bed`` with ``FILE.bim`` and ``FILE.fam`` beside it, as samples x variants.
 
-Two bits for each genotype, four to a byte, the first in the lowest bits; each variant (or, in an old order,
-each sample) begins with a byte of its own. Numbers are how many copies of the first allele of ``.bim``, A1, a
+Genotypes take two bits each, four to a byte, the first in the lowest bits. Each variant (or, in an old order,
+each sample) begins with a byte of its own. A number is how many copies of the first allele of ``.bim``, A1, a
 sample has: 2, 1, 0, or NaN where the call is missing, as bed-reader and ``plink --recode A`` count. Which
-allele is A1 may differ between files, so that names of variants end in it.
+allele is A1 may differ between files, so names of variants end in it.
 
-What is read is unpacked by a table of 256 bytes into a small buffer, and turned from there where variants lie
-together. Nothing in the file says how many samples and variants there are: lines of the other two are counted
-when it is opened, and its length must be just right.
+Bytes are unpacked by a lookup table with 256 entries into a small buffer, and transposed from there if the
+file is stored by variant. The file does not store the numbers of samples and variants: lines of the other two
+files are counted when it is opened, and its length must match exactly.
 
 https://www.cog-genomics.org/plink/1.9/formats#bed, also #bim and #fam.
 """
@@ -39,24 +39,24 @@ from rankfold.pipeline.regular import bounded_lines, open_regular
 
 MAGIC = b"\x6c\x1b"
 LINES_BY = {0: "rows", 1: "columns"}
-"""What lies together, samples or variants, by the third byte of the file."""
+"""The axis whose lines are stored contiguously, samples or variants, by the third byte of the file."""
 
 HEADER_BYTES = len(MAGIC) + 1
 
 CALLS = np.array([2, np.nan, 1, 0], np.float32)
-"""Copies of A1 by two bits: both alleles A1, missing, one of each, both A2."""
+"""Copies of A1 by the value of two bits: both alleles A1, missing, one of each, both A2."""
 
 CALLS_OF_BYTE = CALLS[np.arange(256)[:, None] >> np.array([0, 2, 4, 6]) & 3]
-"""(256, 4) the genotypes of each byte."""
+"""(256, 4) the four genotypes in each value of a byte."""
 
 CALLS_BYTES = 4 * CALLS.itemsize
-"""What a byte takes once it is unpacked."""
+"""Bytes of the four unpacked genotypes of one byte."""
 
 BLOCK_BYTES = TURN_BYTES // CALLS_BYTES
 """Bytes of the file that are unpacked together."""
 
 SAMPLE_FIELDS, VARIANT_FIELDS = 2, 5
-"""Fewest fields of a line of ``.fam`` and of ``.bim``, which may lack its position in centimorgans."""
+"""Fewest fields of a line of ``.fam`` and of ``.bim``; the latter may lack the position in centimorgans."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -67,27 +67,27 @@ class BedSource(Readable, Matrix):
     path: str
     shape: tuple[int, int]
     by: str
-    """``rows`` or ``columns``: what lies together."""
+    """``rows`` or ``columns``: the lines that are stored contiguously."""
 
     codec = "2 bits"
 
     @property
     def format(self) -> str:
-        """Kind of file, and its order."""
+        """Kind of file and its order, as text."""
         return f"PLINK 1, by {'variant' if self.by == 'columns' else 'sample'}"
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """A type that has NaN."""
+        """Type of the numbers: float32, which has NaN for missing calls."""
         return CALLS.dtype
 
     @property
     def grids(self) -> tuple[Grid, ...]:
-        """Pieces that can be cut anywhere."""
+        """One chunk along each axis, which can be cut anywhere."""
         return regular_grids(self.shape, self.shape, splittable=True)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place; see ``Volume``."""
+        """Read every box into its destination; see ``Volume``."""
         with open_plain(self.path, self.name, self._cut_short) as fd:
             for piece in pieces:
                 lines, across = piece.box if self.by == "rows" else piece.box[::-1]
@@ -97,7 +97,7 @@ class BedSource(Readable, Matrix):
         return f"{self.name} was cut short while it was read. Restore the file"
 
     def _read(self, fd: int, out: npt.NDArray[Any], lines: Span, across: Span) -> None:
-        """Unpack bytes of some lines, a few lines at a time."""
+        """Read and unpack lines ``lines``, genotypes ``across``, into ``out``, a few lines at a time."""
         pitch = self._line_bytes
         start, stop = across[0] // 4, -(-across[1] // 4)
         wide = max(1, min(stop - start, BLOCK_BYTES))
@@ -116,7 +116,7 @@ class BedSource(Readable, Matrix):
                 out[top - lines[0] : bottom - lines[0], first - across[0] : last - across[0]] = part
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Bytes as they are stored, and unpacked."""
+        """Most memory of one read: a block of bytes as stored, and unpacked."""
         packed = min(BLOCK_BYTES, (rows + 8) * (columns + 8) // 4)
         return SCRATCH_BYTES + (1 + CALLS_BYTES) * (packed + packed // 8)
 
@@ -152,7 +152,7 @@ class BedSource(Readable, Matrix):
 
 
 class _Labels:
-    """Labels that are read from the first on, for ``Axis.of``."""
+    """Labels that are read in order, slice by slice, for ``Axis.of``."""
 
     def __init__(self, labels: Iterator[str], length: int) -> None:
         self.labels, self.shape = labels, (length,)
@@ -162,13 +162,13 @@ class _Labels:
 
 
 def bed_source(path: str) -> BedSource:
-    """The matrix in a ``.bed`` file, by what lies beside it.
+    """The matrix in a ``.bed`` file, with the shape that the ``.fam`` and ``.bim`` beside it imply.
 
     Raises
     ------
     InputError
-        It is no ``.bed`` of PLINK 1, or its length is not that of so many samples and variants;
-        ``SourceNotFoundError`` where ``.bim`` or ``.fam`` are not there.
+        It is not a ``.bed`` of PLINK 1, or it is longer than so many samples and variants take;
+        ``SourceNotFoundError`` if ``.bim`` or ``.fam`` does not exist.
     ChunkError
         It is shorter than that.
     """
@@ -195,7 +195,10 @@ def bed_source(path: str) -> BedSource:
 
 
 def _require_length(path: str, size: int, shape: tuple[int, int], by: str) -> None:
-    """Raise unless a file is as long as that many samples and variants."""
+    """Raise unless a file has the length of that many samples and variants.
+
+    ``ChunkError`` for a shorter file, ``InputError`` for a longer one.
+    """
     samples, variants = shape
     lines, across = (samples, variants) if by == "rows" else (variants, samples)
     length = HEADER_BYTES + lines * -(-across // 4)
@@ -218,7 +221,7 @@ def _files_beside(path: str) -> tuple[str, str]:
 
 
 def _fields(path: str, fewest: int) -> Iterator[list[str]]:
-    """Words of each line that is not empty."""
+    """Words of each line that is not empty; ``InputError`` for a line of fewer than ``fewest`` words."""
     with open_regular(path, "r", encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(bounded_lines(file, path), start=1):
             words = line.split()
@@ -231,8 +234,8 @@ def _fields(path: str, fewest: int) -> Iterator[list[str]]:
 
 
 def _sample_names(path: str) -> Iterator[str]:
-    """Names of samples within their families, with those of the families where they do not differ."""
-    # Hashes stand for names, of which there may be a million: 8 bytes for each.
+    """Names of samples within their families, after the names of these if names of samples repeat."""
+    # Hashes represent names, of which there may be a million: 8 bytes for each.
     marks = np.fromiter((hash(words[1]) for words in _fields(path, SAMPLE_FIELDS)), np.int64)
     several = len(np.unique(marks)) < len(marks)
     for family, sample, *_ in _fields(path, SAMPLE_FIELDS):

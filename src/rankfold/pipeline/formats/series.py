@@ -1,7 +1,7 @@
-"""Rows of several sources, one below the other: files of one kind, to which others are added with time.
+"""Several sources stacked by rows: files of one kind, to which others are added with time.
 
-A file that has been read before is known again by its size and time, so that a series grows by files as a
-Zarr store grows by chunks. What is sparse stays so where all parts are compressed by rows.
+A file that has been read before is recognized by its size and time, so a series grows by files as a Zarr
+store grows by chunks. The series is sparse if all parts are compressed by rows.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Series(Readable):
-    """Sources of the same columns and type, each with rows below those of the one before."""
+    """Sources with the same columns and type, stacked by rows in order."""
 
     name: str
     parts: tuple[Source, ...]
     edges: Int64
-    """(parts + 1,) the first row of each, and the number of all."""
+    """(parts + 1,) first row of each part, and the number of all rows."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -63,18 +63,18 @@ class Series(Readable):
 
     @property
     def format(self) -> str:
-        """Kind of store, and how many there are."""
+        """Number of parts and their kind of store, as text."""
         kind = getattr(self.parts[0], "format", type(self.parts[0]).__name__)
         return f"{len(self.parts)} of {kind}"
 
     @property
     def codec(self) -> str:
-        """How chunks are compressed."""
+        """Compression of the chunks of the first part, as text."""
         return str(getattr(self.parts[0], "codec", "unknown"))
 
     @property
     def row_grid(self) -> Grid:
-        """Native chunks along the rows of each."""
+        """Native chunks of all parts along the rows."""
         grids = [part.row_grid for part in self.parts]
         edges = [grid.edges[1:] + start for grid, start in zip(grids, self.edges, strict=False)]
         splittable, scattered = all(each.splittable for each in grids), any(each.scattered for each in grids)
@@ -82,7 +82,7 @@ class Series(Readable):
 
     @property
     def column_grid(self) -> Grid:
-        """Native chunks along the columns, which those of the first stand for."""
+        """Native chunks along the columns if all parts have the same; else one chunk."""
         grid, others = self.parts[0].column_grid, [part.column_grid for part in self.parts]
         same = all(np.array_equal(each.edges, grid.edges) for each in others)
         edges = grid.edges if same else np.array([0, self.shape[1]], np.int64)
@@ -94,7 +94,10 @@ class Series(Readable):
 
     @property
     def stacked(self) -> StackedSource | None:
-        """One array of all axes in whose place the series stands, for the names and lengths of these."""
+        """A stacked array with the shape of the whole series, for names and lengths of its axes.
+
+        None if parts are not stacked arrays with the first axis as (outer) rows. It is not to be read.
+        """
         first = self.parts[0]
         if not isinstance(first, StackedSource) or first.row_axes[0] != 0:
             return None
@@ -103,7 +106,7 @@ class Series(Readable):
         return StackedSource(_with_shape(first.inner, shape), first.row_axes, first.column_axes)
 
     def names(self, axis: int) -> Names | None:
-        """Names of the columns of the first; of rows, where each part has labels along one axis."""
+        """Names of the columns of the first part; of the rows if every part has labels along one axis."""
         if axis == 1:
             return names_of(self.parts[0], 1)
         found = [names_of(part, 0) for part in self.parts]
@@ -116,11 +119,11 @@ class Series(Readable):
 
     @property
     def attributes(self) -> Attributes:
-        """What is said of the numbers of the first."""
+        """Attributes of the numbers of the first part, such as units."""
         return attributes_of(self.parts[0])
 
     def pieces(self, rows: Span) -> Iterator[tuple[Source, Span, Span]]:
-        """Parts that a span of rows meets, the rows of each, and where these are in the span."""
+        """Parts that overlap a span of rows, with the rows within each part, and within the span."""
         first = int(np.searchsorted(self.edges, rows[0], side="right")) - 1
         for part, start, stop in zip(
             self.parts[first:], self.edges[first:], self.edges[first + 1 :], strict=False
@@ -140,7 +143,7 @@ class Series(Readable):
         return max(part.read_bytes(min(rows, part.shape[0]), columns) for part in self.parts)
 
     def check(self) -> None:
-        """Raise ``ChunkError`` for what can be found wrong with any of them."""
+        """Raise ``ChunkError`` for what can be found wrong with any part."""
         for part in self.parts:
             part.check()
 
@@ -150,11 +153,15 @@ class Series(Readable):
         return sum_absences(absence_of(part, share) for part in self.parts)
 
     def fingerprint(self) -> str:
-        """Digest of those of all parts."""
+        """Digest of the fingerprints of all parts."""
         return digest_of(*(part.fingerprint() for part in self.parts))
 
     def row_marks(self, rows: int) -> RowMarks:
-        """See ``GrowingSource``: a file changes as a whole, and the last one may have rows added."""
+        """Digests that show if the first rows have changed: see ``GrowingSource``.
+
+        Whole parts are compared by their fingerprints. The last one may have rows added and is compared by
+        its own marks.
+        """
         whole = int(np.searchsorted(self.edges, rows, side="right")) - 1
         files = digest_of(*(part.fingerprint() for part in self.parts[:whole]))
         rest, numbers = rows - int(self.edges[whole]), ""
@@ -163,27 +170,27 @@ class Series(Readable):
         return RowMarks(digest_of(self.dtype.str, self.shape[1]), files, numbers)
 
     def stored_bytes(self) -> int:
-        """Bytes of all on disk."""
+        """Bytes of all parts on disk."""
         counts = (getattr(part, "stored_bytes", None) for part in self.parts)
         return sum(int(count()) for count in counts if count is not None)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparseSeries(Series):
-    """The same of sparse matrices that are compressed by rows."""
+    """Sparse matrices compressed by rows, with the same columns and type, stacked by rows."""
 
     before: Int64
-    """(parts + 1,) stored numbers before each of them, and of all."""
+    """(parts + 1,) number of stored entries before each part, and of all."""
 
     by = "rows"
 
     @property
     def nnz(self) -> int:
-        """Stored numbers."""
+        """Number of stored entries."""
         return int(self.before[-1])
 
     def pointers(self, top: int, bottom: int) -> Int64:
-        """See ``CompressedSource``."""
+        """Starts of rows ``top:bottom`` among all stored entries, and the end of the last."""
         ends = np.empty(bottom - top + 1, np.int64)
         ends[-1] = self.nnz
         for part, own, at in self.pieces((top, bottom)):
@@ -203,25 +210,25 @@ class SparseSeries(Series):
         return Csr(np.cumsum(counts).astype(index), indices.astype(index, copy=False), data)
 
     def sparse_bytes(self, numbers: int) -> int:
-        """That of a part, and its numbers before they are joined to others."""
+        """Most memory of a sparse read: that of a part, and its entries before they are concatenated."""
         most = max(require_compressed(part).sparse_bytes(numbers) for part in self.parts)
         return most + numbers * (self.dtype.itemsize + 16)
 
 
 def _with_shape(volume: Volume, shape: tuple[int, ...]) -> Volume:
-    """A volume that says that it is of another shape; what is decoded has that of what it decodes."""
+    """A copy of a volume, or of the volume that it decodes, that states another shape."""
     if isinstance(volume, DecodedVolume):
         return dataclasses.replace(volume, inner=_with_shape(volume.inner, shape))
     return cast(Volume, dataclasses.replace(cast(Any, volume), shape=shape))
 
 
 def series(name: str, parts: Sequence[Source]) -> Series:
-    """Several sources as one matrix, checked.
+    """Stack several sources by rows into one matrix, and check them.
 
     Raises
     ------
     InputError
-        They have other columns, or hold numbers of another type.
+        A source has other columns than the first, or numbers of another type.
     """
     first, columns = parts[0], names_of(parts[0], 1)
     compare_units(parts[1:], attributes_of(first), first.name)

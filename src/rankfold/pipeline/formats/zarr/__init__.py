@@ -1,8 +1,8 @@
 """Zarr arrays in a folder.
 
-source         them as matrices
-vector         those of one axis
-layout         them opened
-metadata       how their chunks lie
-absent_chunks  how many chunks no file holds
+source         arrays as matrices and volumes
+vector         arrays of one axis
+layout         opening of arrays
+metadata       layout of chunks, from the metadata
+absent_chunks  number of chunks that no file holds
 """

@@ -1,4 +1,4 @@
-"""Chunks of a Zarr array that no file holds: whole ones by a listing, inner ones by indexes of shards."""
+"""Count chunks of a Zarr array that no file holds: by a listing of files, inner ones by indexes of shards."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FETCHES = 16
 """Indexes that are fetched at the same time."""
 
 ReadIndex = Callable[[str, int, int], npt.NDArray[np.uint64]]
-"""Index of the shard of a key, of so many bytes and inner chunks."""
+"""Function that reads the index of a shard, by key, size in bytes and number of inner chunks."""
 
 
 def count_absent(layout: Layout, most: int = LISTING_LIMIT) -> Absence:
-    """Chunks that the files of an array lack, by at most ``most`` of the files; none where 0 are looked at.
+    """Number of chunks that an array lacks, from at most ``most`` of its files; 0 if ``most`` is 0.
 
     Raises
     ------
@@ -47,7 +47,10 @@ def count_absent(layout: Layout, most: int = LISTING_LIMIT) -> Absence:
 def count_listed(
     layout: Layout, present: Mapping[tuple[int, ...], int], read: ReadIndex, most: int
 ) -> Absence:
-    """Chunks that an array lacks by the places and sizes of its files, and by ``most`` indexes of shards."""
+    """Number of chunks that an array lacks, from a listing and at most ``most`` indexes of shards.
+
+    ``present`` maps the grid index of each existing file to its size.
+    """
     total, places = chunk_count(layout.shape, layout.chunks), sorted(present)
     inside = sum(math.prod(chunks_inside(layout, place)) for place in places)
     count = min(len(places), most) if is_indexed(layout) else 0
@@ -67,17 +70,17 @@ def count_listed(
 
 
 def is_indexed(layout: Layout) -> bool:
-    """Whether files are shards whose indexes are read here."""
+    """True if files are shards whose indexes are read here."""
     return bool(layout.encoding.index_at) and layout.encoding.index_plain
 
 
 def chunks_inside(layout: Layout, place: tuple[int, ...]) -> tuple[int, ...]:
-    """Chunks that the file at a place of the grid has within the array, along every axis."""
+    """Number of chunks within the array that the file at a grid index has along every axis."""
     return inner_counts(layout.shape, layout.files.extent, layout.chunks, place)
 
 
 def absent_inside(layout: Layout, key: str, size: int, inside: tuple[int, ...], read: ReadIndex) -> int:
-    """Inner chunks that a shard lacks, without those beyond the end of the array."""
+    """Number of inner chunks that a shard lacks, without those beyond the end of the array."""
     counts = [extent // chunk for extent, chunk in zip(layout.files.extent, layout.chunks, strict=True)]
     try:
         offsets = read(key, size, math.prod(counts))[:, 0].reshape(counts)
@@ -91,7 +94,7 @@ def absent_inside(layout: Layout, key: str, size: int, inside: tuple[int, ...], 
 
 
 def require_inner(layout: Layout, place: tuple[int, ...]) -> None:
-    """Raise ``ChunkError`` for a shard that lacks chunks."""
+    """Raise ``ChunkError`` if the shard at a grid index lacks inner chunks."""
     key, inside = layout.files.key(*place), chunks_inside(layout, place)
     size = os.stat(layout.files.path(key)).st_size
     if absent := absent_inside(layout, key, size, inside, _reader(layout)):

@@ -48,7 +48,7 @@ def matrix_at(path: str, array: str, *, missing: str | None, rows: Rows = None) 
 def matrix_of(
     array: zarr.Array[Any], *, missing: str | None, rows: Rows = None, name: str | None = None
 ) -> ZarrSource | StackedSource:
-    """An array that is open, as a matrix whose rows are the axes that ``rows`` names."""
+    """An open array as a matrix whose rows are the axes that ``rows`` names."""
     path = _folder(array, name)
     name = name or _name(path, array)
     axes = axis_names(array.shape, dimension_names(array))
@@ -64,7 +64,7 @@ def matrix_of(
 
 
 def _frame_at(path: str, group: str, missing: str | None, name: str) -> FrameVolume | None:
-    """The columns of a data frame of AnnData in a store; None of anything else."""
+    """The columns of a data frame of AnnData in a store; None for anything else."""
     from rankfold.pipeline.chunks.regular_store import zarr_node
 
     folder = os.path.join(path, group)
@@ -83,7 +83,7 @@ def _frame_at(path: str, group: str, missing: str | None, name: str) -> FrameVol
 
 
 def source_of(array: zarr.Array[Any], *, missing: str | None, name: str | None = None) -> ZarrSource:
-    """A matrix that is open, as a description; its store must be a folder."""
+    """The source that describes an open array of two axes; its store must be a folder."""
     path = _folder(array, name)
     name = name or _name(path, array)
     require_matrix(name, array.shape, array.dtype)
@@ -93,7 +93,7 @@ def source_of(array: zarr.Array[Any], *, missing: str | None, name: str | None =
 
 
 def _open(path: str, array: str) -> zarr.Array[Any]:
-    """The array, opened through Zarr."""
+    """Open an array through Zarr; an array of a result is checked against the facts of the result."""
     from rankfold.pipeline.chunks.regular_store import zarr_array, zarr_node
 
     facts = None
@@ -110,7 +110,7 @@ def _open(path: str, array: str) -> zarr.Array[Any]:
 
 @contextlib.contextmanager
 def _explain(name: str) -> Iterator[None]:
-    """Turn whatever Zarr says of metadata that it does not understand into ``InputError``."""
+    """Turn any error of Zarr about metadata that it does not understand into ``InputError``."""
     try:
         yield
     except (RankfoldError, OSError, MemoryError):
@@ -120,7 +120,7 @@ def _explain(name: str) -> Iterator[None]:
 
 
 def _instead(store: Any) -> str:
-    """What to give in place of an array in a store that is not read."""
+    """Advice what to pass instead of an array in a store that is not read."""
     from zarr.storage import MemoryStore, ZipStore
 
     if isinstance(store, MemoryStore):
@@ -131,7 +131,7 @@ def _instead(store: Any) -> str:
 
 
 def _folder(array: zarr.Array[Any], name: str | None) -> str:
-    """Folder of the store of an array."""
+    """Folder of the store of an array; ``InputError`` for stores of other kinds."""
     from zarr.storage import LocalStore
 
     from rankfold.pipeline.chunks.edition_array import EditionArray
@@ -153,7 +153,7 @@ def _name(path: str, array: zarr.Array[Any]) -> str:
 
 
 def _layout(array: zarr.Array[Any], path: str, missing: str | None, name: str) -> dict[str, Any]:
-    """What a description holds whatever the number of axes."""
+    """Fields of ``ZarrSource`` and ``ZarrVolume`` that do not depend on the number of axes."""
     folder = os.path.join(path, array.path) if array.path else path
     document, version = metadata_version(array, folder)
     edition = edition_around(folder)

@@ -1,7 +1,7 @@
-"""How chunks of a Zarr array lie, whatever it is stored in: names, codecs and byte order, from its metadata.
+"""Layout of the chunks of a Zarr array in any store: names, codecs and byte order, from its metadata.
 
-The trap is in the small print of what counts as uncompressed: version 2 in Fortran order, a filter, a
-transpose, a checksum or a shard each make the bytes of a chunk file something else than its numbers.
+The trap: chunk files without compression need not be plain numbers in C order. Fortran order in version 2, a
+filter, a transpose, a checksum and a shard each change the bytes of a chunk file.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 AXES = "_ARRAY_DIMENSIONS"
-"""Attribute in which xarray keeps names of axes in version 2."""
+"""Attribute in which xarray stores names of axes in version 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A Zarr array as strings and numbers, without the place of its store."""
+    """Description of a Zarr array by strings and numbers, without the location of its store."""
 
     name: str
     shape: tuple[int, ...]
@@ -47,31 +47,31 @@ class Layout:
     """Path of the array in the store, empty for the store itself."""
 
     chunks: tuple[int, ...]
-    """Shape of what is decoded at once: inner chunks where there are shards."""
+    """Shape of a chunk, which is decoded at once; of an inner chunk if there are shards."""
 
     files: ChunkFiles
     """Names of the files or objects."""
 
     encoding: Encoding
     format: str
-    """Zarr version and, where there are shards, their shape."""
+    """Zarr version and, if there are shards, their shape."""
 
     fill: float | int | bool
     missing: str
-    """``error`` or ``fill``: what a chunk is that the store does not hold."""
+    """``error`` or ``fill``: a chunk that the store does not hold is an error, or is read as fill value."""
 
     version: str = field(repr=False)
-    """Digest of the metadata, so that a store written anew is also opened anew."""
+    """Digest of the metadata, so that a store that is rewritten is also opened again."""
 
     edition: Edition | None = field(repr=False)
-    """The result that the array is part of, every chunk of which was written; None for other stores."""
+    """The result that the array is part of, all of whose chunks were written; None for other stores."""
 
     attributes: Attributes = field(default_factory=dict, repr=False, compare=False, kw_only=True)
-    """What is said of its numbers, such as units."""
+    """Attributes of the numbers, such as units."""
 
     @property
     def codec(self) -> str:
-        """How chunks are compressed, in words; ``none`` where they are not."""
+        """Text that shows the compression of the chunks; ``none`` without compression."""
         return self.encoding.words
 
     @property
@@ -80,15 +80,15 @@ class Layout:
         return math.prod(self.chunks) * self.dtype.itemsize
 
     def request_bytes(self, most: int) -> int:
-        """Bytes of the decoded chunks of a request that is cut to ``most``: one at least, all at most."""
+        """Bytes of the decoded chunks of a request cut to ``most`` bytes: at least one chunk, at most all."""
         counts = (-(-length // chunk) for length, chunk in zip(self.shape, self.chunks, strict=True))
         return max(self.chunk_bytes, min(most, math.prod(counts) * self.chunk_bytes))
 
     def decoding_bytes(self, request: int, *, more: int = 0) -> int:
-        """Memory that Zarr takes for a request: what it decodes at once, in every stage and ``more`` times.
+        """Memory that Zarr takes for a request of ``request`` decoded bytes.
 
-        Chunks are fetched, decoded and copied so many at once as Zarr is set to; of shards it takes all inner
-        chunks of a request together.
+        It is what Zarr decodes at once, times the stages of decoding plus ``more``. Zarr fetches, decodes and
+        copies ``async.concurrency`` chunks at once; of shards, all inner chunks of a request together.
         """
         from zarr.core.config import config
 
@@ -106,10 +106,11 @@ def layout_of(
     where: str = "",
     edition: Edition | None = None,
 ) -> dict[str, Any]:
-    """What a ``Layout`` holds of an array that is open, other than its name, shape and place.
+    """Fields of a ``Layout`` for an open array, except name, shape and path.
 
-    ``folder`` is where its chunks lie or what messages call that, ``version`` the digest of its metadata in
-    ``document``, ``where`` what people are told of the store, ``edition`` the result that it is part of.
+    ``folder`` is the folder of its chunks, or its name in messages. ``version`` is the digest of its metadata
+    in ``document``. ``where`` is added to ``format`` to describe the store. ``edition`` is the result that
+    the array is part of.
     """
     extent = array.shards or array.chunks
     counts = tuple(-(-length // size) for length, size in zip(array.shape, extent, strict=True))
@@ -130,11 +131,11 @@ def layout_of(
 
 
 ATTRIBUTE = "rankfold_names"
-"""Attribute of an imported store: names of its rows and columns, as a result keeps them."""
+"""Attribute of an imported store that holds names of its rows and columns, in the form of a result."""
 
 
 def names_among(found: Mapping[str, Any]) -> Any:
-    """Names of rows and columns, as JSON, that an import or ``reconstruct`` wrote in attributes; or None."""
+    """Names of rows and columns, as JSON, that an import or ``reconstruct`` wrote to attributes; or None."""
     found = _table(found)
     facts = found.get(RESULT)
     if ATTRIBUTE in found or not isinstance(facts, Mapping):
@@ -153,7 +154,7 @@ def attributes_among(found: Mapping[str, Any]) -> Attributes:
 
 
 def _table(found: Any) -> Mapping[str, Any]:
-    """Attributes as a dictionary; an empty one where a document has something else in their place."""
+    """Attributes as a dictionary; empty if they are not a mapping."""
     try:
         return dict(found)
     except (TypeError, ValueError):
@@ -161,7 +162,7 @@ def _table(found: Any) -> Mapping[str, Any]:
 
 
 def metadata_version(array: zarr.Array[Any], folder: str) -> tuple[str, str]:
-    """Document in a folder that describes the array in it, and its digest."""
+    """Name and digest of the document in a folder that describes the array there."""
     document = ".zarray" if array.metadata.zarr_format == 2 else "zarr.json"
     try:
         return document, _digest_of(os.path.join(folder, document))
@@ -174,7 +175,7 @@ def _digest_of(document: str) -> str:
 
 
 def require_described(layout: Layout) -> None:
-    """Raise ``DataError`` where the folder of an array has gone, in which every chunk would be fill value."""
+    """Raise ``DataError`` if the metadata of an array are gone: all its chunks would read as fill value."""
     if not os.path.exists(layout.files.path(layout.files.metadata)):
         raise DataError(
             f"{layout.name} is no longer there: it was removed or moved since it was opened. Open it where "
@@ -183,14 +184,14 @@ def require_described(layout: Layout) -> None:
 
 
 def require_same_metadata(layout: Layout) -> None:
-    """Raise ``DataError`` for an array that is not described as it was when it was opened."""
+    """Raise ``DataError`` if the metadata of an array have changed since it was opened."""
     require_described(layout)
     if _digest_of(layout.files.path(layout.files.metadata)) != layout.version:
         raise DataError(f"{layout.name} was changed since it was opened: its metadata differ. Open it again")
 
 
 def key_style(metadata: ArrayV2Metadata | ArrayV3Metadata, folder: str) -> tuple[str, str]:
-    """What the key of a chunk starts with, and what separates its numbers."""
+    """Prefix of the key of a chunk, and the separator of its numbers."""
     if metadata.zarr_format == 2:
         return "", metadata.dimension_separator
     encoding: dict[str, Any] = metadata.chunk_key_encoding.to_dict()
@@ -201,15 +202,15 @@ def key_style(metadata: ArrayV2Metadata | ArrayV3Metadata, folder: str) -> tuple
 
 
 def dimension_names(array: zarr.Array[Any]) -> Any:
-    """Names of the axes, which version 3 has a place for and xarray keeps as an attribute in version 2."""
+    """Names of the axes: a field of the metadata in version 3, an attribute by xarray in version 2."""
     return getattr(array.metadata, "dimension_names", None) or array.attrs.get(AXES)
 
 
 def meaning_in(name: str, array: zarr.Array[Any]) -> Meaning | None:
-    """What the numbers of an array stand for, by its attributes.
+    """Meaning of the numbers of an array, by its attributes: missing values, scale and offset.
 
-    In version 2 xarray keeps what stands for nothing as the fill value of the array. It marks packed numbers,
-    and others where xarray named the axes and the fill value is not the 0 that Zarr takes by itself.
+    In version 2 xarray stores the mark of missing values as the fill value of the array. The fill value is
+    taken for such a mark if numbers are packed, or if xarray named the axes and it is not Zarr's default 0.
     """
     attributes, fill = array.attrs.asdict(), None
     if array.fill_value is not None and array.dtype.kind in "iuf":
@@ -222,7 +223,7 @@ def meaning_in(name: str, array: zarr.Array[Any]) -> Meaning | None:
 
 
 def read_through_zarr(array: zarr.Array[Any], request: Piece) -> None:
-    """A box that Zarr copies from the decoded chunks straight to its place."""
+    """Read a box through Zarr, which copies it from the decoded chunks straight to its destination."""
     from zarr.buffer.cpu import NDBuffer, buffer_prototype
 
     selection = tuple(slice(*span) for span in request.box)

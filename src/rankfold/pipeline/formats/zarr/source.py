@@ -1,12 +1,12 @@
 """A Zarr array, version 2 or 3, in a folder: ``ZarrSource`` of two axes, ``ZarrVolume`` of any number.
 
-Uncompressed chunks are read by the system straight into the caller's buffer, any box of them. Chunks
-under one common codec are decoded whole, once for all boxes of a read that meet them, also straight into
-their place if they fill it. What is encoded in any other way goes through Zarr's own reader.
+Any box of uncompressed chunks is read straight into the caller's buffer. Chunks with one common codec are
+decoded whole, once for all boxes of a read that overlap them, and straight into their destination if they
+fill it. Chunks in any other encoding are read by Zarr.
 
-Zarr reads a chunk that is not there as fill value, without a word, and so does this: zarr does not write
-chunks, and inner chunks of shards, that are all fill value. They are counted, and refused where that is asked
-for. In a result they are damage.
+Zarr silently reads a missing chunk as fill value, and so does this module, since Zarr does not write chunks,
+and inner chunks of shards, that are all fill value. Missing chunks are counted, and refused on request. In a
+result they are damage.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ if TYPE_CHECKING:
     import zarr
 
 REQUEST_BYTES = 16 * 2**20
-"""Chunks smaller than this are asked of Zarr together: it takes about 0.3 ms for a request."""
+"""Chunks smaller than this are requested from Zarr together: a request takes it about 0.3 ms."""
 
 OVERHEAD_BYTES = 2**20
-"""Tasks, futures and selections of a request to Zarr, or the views and names of a read."""
+"""Memory of tasks, futures and selections of a request to Zarr, or of views and names of a read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZarrArray(Layout):
-    """A Zarr array in a folder as strings and numbers; no file stays open between two reads."""
+    """Description of a Zarr array in a folder by strings and numbers; files are open only during a read."""
 
     path: str
     """Folder of the store."""
@@ -90,7 +90,7 @@ class ZarrArray(Layout):
             self.edition.require()
 
     def check(self) -> None:
-        """Raise ``ChunkError`` for chunk files of a size that cannot be right, or missing and not to be."""
+        """Raise ``ChunkError`` for chunk files of a wrong size, or for chunks that may not be missing."""
         if self.edition is not None:
             self.edition.require()
         require_same_metadata(self)
@@ -105,7 +105,7 @@ class ZarrArray(Layout):
             raise ChunkError(absent_message(self.name, absence.count, absence.total, self.fill))
 
     def absent_chunks(self, most: int = LISTING_LIMIT) -> Absence:
-        """Chunks that are fill value since no file holds them, by at most ``most`` of the files."""
+        """Number of chunks that read as fill value as no file holds them, from at most ``most`` files."""
         return count_absent(self, most if self.missing == "fill" else 0)
 
     def fingerprint(self) -> str:
@@ -113,7 +113,7 @@ class ZarrArray(Layout):
         return self.files.fingerprint()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """What tells whether the first places of the first axis have changed: see ``GrowingSource``."""
+        """Digests that show changes in the first ``rows`` places of the first axis: see ``GrowingSource``."""
         tall, lengths = self.files.extent[0], self.shape[1:]
         slabs = rows // tall
         facts = self.dtype.str, lengths, self.chunks, self.files.extent, self.codec, self.fill
@@ -127,15 +127,17 @@ class ZarrArray(Layout):
 
     @property
     def _fixed_bytes(self) -> int:
-        """Views and names of a read, and the index of a shard: 16 bytes for every inner chunk, as bytes
-        and as numbers."""
+        """Memory of any read: views and names, and the index of a shard, as bytes and as numbers.
+
+        The index takes 16 bytes for every inner chunk.
+        """
         inner = math.prod(self.files.extent) // math.prod(self.chunks)
         return OVERHEAD_BYTES + SCRATCH_BYTES + 3 * 16 * inner
 
     # Chunks that are read here
 
     def _read_file(self, index: tuple[int, ...], parts: list[Piece]) -> None:
-        """What lies in one file, which is a chunk or a shard."""
+        """Read the parts of pieces in one file, which is a chunk or a shard."""
         key = self.files.key(*index)
         try:
             fd = open_descriptor(self.files.path(key))
@@ -155,7 +157,7 @@ class ZarrArray(Layout):
             os.close(fd)
 
     def _read_open(self, fd: int, index: tuple[int, ...], parts: list[Piece]) -> None:
-        """The chunks of an open file that a selection meets."""
+        """Read the parts of pieces from the chunks of an open file."""
         size = os.fstat(fd).st_size
         if not self.encoding.index_at:
             self._read_chunk(fd, index, parts, offset=0, size=size)
@@ -178,7 +180,7 @@ class ZarrArray(Layout):
     def _read_chunk(
         self, fd: int, index: tuple[int, ...], parts: list[Piece], *, offset: int, size: int
     ) -> None:
-        """Boxes of the chunk that is stored in ``size`` bytes from ``offset`` on."""
+        """Read boxes of the chunk that is stored in ``size`` bytes from ``offset`` on."""
         if self.encoding.reader == "plain":
             if size != self.chunk_bytes:
                 raise ValueError(f"it holds {size} bytes instead of {self.chunk_bytes}")
@@ -194,14 +196,14 @@ class ZarrArray(Layout):
                 part.out.byteswap(inplace=True)
 
     def _read_plain(self, fd: int, index: tuple[int, ...], part: Piece, offset: int) -> None:
-        """A box of the chunk whose numbers lie in the file from ``offset`` on."""
+        """Read a box of a plain chunk whose numbers start at byte ``offset`` of the file."""
         at = local(part.box, self._corner(index))
         read_plain_box(fd, part.out, offset=offset, shape=self.chunks, at=at)
 
     def _decode_chunk(
         self, stream: npt.NDArray[np.uint8], index: tuple[int, ...], parts: list[Piece]
     ) -> None:
-        """Decode a chunk straight to its place if it fills it, else into a buffer to copy from."""
+        """Decode a chunk straight into its destination if it fills it, else into a buffer to copy from."""
         first = parts[0].out
         if first.shape == self.chunks and first.flags.c_contiguous:
             decode_into(self.encoding.codec, stream, first.reshape(-1).view(np.uint8))
@@ -214,19 +216,19 @@ class ZarrArray(Layout):
             part.out[...] = numbers[local(part.box, corner)]
 
     def _corner(self, index: tuple[int, ...]) -> Box:
-        """The box of a chunk; only where it begins is of interest."""
+        """Box of a chunk, of which callers use only the start."""
         return tuple((i * chunk, (i + 1) * chunk) for i, chunk in zip(index, self.chunks, strict=True))
 
     def _cells(
         self, pieces: Sequence[Piece], extent: tuple[int, ...]
     ) -> Iterator[tuple[tuple[int, ...], list[Piece]]]:
-        """Chunks or files that the pieces meet, each with what lies in it."""
+        """Chunks or files that overlap the pieces, each with the parts of pieces in it."""
         return cells(pieces, extent)
 
     # Chunks that are left to Zarr
 
     def _read_requests(self, pieces: Sequence[Piece]) -> None:
-        """Whole chunks through Zarr, as many to a request as fit into ``REQUEST_BYTES``."""
+        """Read whole chunks through Zarr, as many in a request as fit into ``REQUEST_BYTES``."""
         for index, parts in cells(pieces, self.files.extent):
             self._require_file(self.files.key(*index), parts[0])
             if self.missing != "fill" and is_indexed(self):
@@ -239,11 +241,11 @@ class ZarrArray(Layout):
         require_described(self)
 
     def _requests(self, piece: Piece) -> Iterator[Piece]:
-        """Parts of a piece that are asked of Zarr at once."""
+        """Parts of a piece, each of which is one request to Zarr."""
         return requests(piece, self.chunks, REQUEST_BYTES // self.dtype.itemsize)
 
     def _require_file(self, key: str, part: Piece) -> None:
-        """Raise for what Zarr would not notice: a file that is not there, a Blosc chunk cut short."""
+        """Raise ``ChunkError`` for what Zarr would not notice: a missing file, a truncated Blosc chunk."""
         try:
             if self.encoding.codec == "blosc":
                 require_whole_blosc(self.files.path(key))
@@ -255,7 +257,7 @@ class ZarrArray(Layout):
             raise self._broken(key, part, error) from error
 
     def _decode_request(self, array: zarr.Array[Any], request: Piece) -> None:
-        """One request; if it fails, chunk by chunk, so that the message names the one that is damaged."""
+        """Read one request; if it fails, chunk by chunk, so that the message names the damaged one."""
         try:
             self._select(array, request)
         except MemoryError:
@@ -270,13 +272,13 @@ class ZarrArray(Layout):
             raise self._broken(self.files.key(*index), request, error) from error
 
     def _select(self, array: zarr.Array[Any], request: Piece) -> None:
-        """One request of an array that is open."""
+        """Read one request from an open array."""
         read_through_zarr(array, request)
 
     # Errors
 
     def _require_fill(self, key: str) -> None:
-        """Raise for a chunk that is not there, unless it stands for fill value."""
+        """Raise for a missing chunk, unless it may be read as fill value."""
         if self.edition is not None:
             self.edition.require()
             raise ChunkError(lost_message(self.name, [key], self.files.total)) from None
@@ -285,7 +287,7 @@ class ZarrArray(Layout):
         require_described(self)
 
     def _broken(self, key: str, part: Piece, error: Exception) -> ChunkError:
-        """The error for a chunk file that is there but cannot be made sense of."""
+        """The error for a chunk file that exists but cannot be decoded or read."""
         kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
         return ChunkError(
             f"{self.name}: chunk {key} cannot be read ({self.files.path(key)}{self._place(part.box)}): {kind}"
@@ -293,7 +295,7 @@ class ZarrArray(Layout):
         )
 
     def _place(self, box: Box) -> str:
-        """What a message says of a box besides its file."""
+        """Text of a box, added to the file in messages; empty here."""
         return ""
 
 
@@ -305,7 +307,7 @@ class ZarrSource(Readable, Matrix, ZarrArray):
     chunks: tuple[int, int]
 
     def names(self, axis: int) -> Names | None:
-        """What the rows (0) or columns (1) are called; see ``places.names_of``."""
+        """Names of the rows (0) or columns (1); see ``places.names_of``."""
         written = written_names(self.path, self.array, axis)
         return written or Names.of([self.axis(axis)])
 
@@ -316,11 +318,11 @@ class ZarrSource(Readable, Matrix, ZarrArray):
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into`` besides ``out``.
 
-        Plain numbers: the views of a read. One codec: its workspace, the compressed chunk, which is as
-        large as its file, or at most ``encoded_bound`` where files were not looked at; and the decoded
-        one, unless all are read whole and fit into ``out`` as they are. Whole chunks are rows from the
-        edge of one on, as panels are. The thread keeps these for its next read. Left to Zarr: the chunks
-        of one request in every stage of decoding.
+        Plain numbers: the views of a read. One codec: its workspace, the compressed chunk, and the decoded
+        chunk. The compressed chunk is as large as its file, or at most ``encoded_bound`` if sizes of files
+        are not known. The decoded chunk needs no buffer if all chunks are read whole and fit into ``out`` as
+        they are; this assumes rows from the edge of a chunk on, as panels are. The thread keeps these buffers
+        for its next read. Left to Zarr: the chunks of one request in every stage of decoding.
         """
         if self.encoding.reader == "plain":
             return self._fixed_bytes
@@ -339,12 +341,12 @@ class ZarrSource(Readable, Matrix, ZarrArray):
         return bound if largest is None else min(max(largest, 0), bound)
 
     def _whole(self, rows: int, columns: int) -> bool:
-        """Whether so many rows from the edge of a chunk on are whole chunks, each as it lies in ``out``."""
+        """True if so many rows from a chunk edge on are whole chunks, each contiguous in ``out``."""
         (down, across), (height, width) = self.shape, self.chunks
         return columns == across == width and rows % height == 0 and down % height == 0
 
     def _request(self, rows: int, columns: int) -> tuple[int, int]:
-        """Chunks of one request down and across: a row of chunks first, then several rows.
+        """Number of chunks of one request along rows and along columns: a row of chunks first, then several.
 
         A selection may start inside a chunk, hence one chunk more than fits.
         """
@@ -353,31 +355,31 @@ class ZarrSource(Readable, Matrix, ZarrArray):
         return max(1, min(most // across, rows // self.chunks[0] + 2)), across
 
     def _requests(self, piece: Piece) -> Iterator[Piece]:
-        """Parts of a piece that are asked of Zarr at once, as ``read_bytes`` counts on it."""
+        """Parts of a piece, each of which is one request to Zarr, of the size that ``read_bytes`` assumes."""
         down, across = self._request(*piece.out.shape)
         for _, (part,) in cells([piece], (down * self.chunks[0], across * self.chunks[1])):
             yield part
 
-    # The two inmost steps of a read, for two axes alone in half the time: small chunks feel it.
+    # The two innermost steps of a read, for two axes alone: half the time, which matters for small chunks.
 
     def _cells(
         self, pieces: Sequence[Piece], extent: tuple[int, ...]
     ) -> Iterator[tuple[tuple[int, ...], list[Piece]]]:
-        """Chunks or files that a piece, the only one, meets."""
+        """Chunks or files that overlap the only piece, each with the part in it."""
         (piece,), (down, across) = pieces, extent
         selection_rows, selection_columns = piece.box
         for i, j, rows, columns, out in tiles(piece.out, selection_rows, selection_columns, (down, across)):
             yield (i, j), [Piece((rows, columns), out)]
 
     def _read_plain(self, fd: int, index: tuple[int, ...], part: Piece, offset: int) -> None:
-        """A rectangle of the chunk whose numbers lie in the file from ``offset`` on."""
+        """Read a rectangle of a plain chunk whose numbers start at byte ``offset`` of the file."""
         ((top, _), (left, _)), (height, width) = part.box, self.chunks
         start = (top - index[0] * height) * width + left - index[1] * width
         item = self.dtype.itemsize
         read_rectangle(fd, part.out, offset=offset + start * item, pitch=width * item)
 
     def _place(self, box: Box) -> str:
-        """What a message says of a box besides its file."""
+        """Text of the rows and columns of a box, added to the file in messages."""
         (top, bottom), (left, right) = box
         return f", rows {top}:{bottom}, columns {left}:{right}"
 
@@ -393,7 +395,7 @@ class ZarrVolume(ZarrArray):
         return zarr_axis(self.path, self.array, number, self.axes[number], self.shape[number])
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one ``read_boxes``; as for ``ZarrSource``, and a buffer to turn plain numbers in."""
+        """Most memory of one ``read_boxes``: as ``ZarrSource``, and a buffer to transpose plain numbers."""
         if self.encoding.reader == "plain":
             return self._fixed_bytes + min(TURN_BYTES, elements * self.dtype.itemsize)
         if self.encoding.reader == "codec":
@@ -403,7 +405,7 @@ class ZarrVolume(ZarrArray):
 
 @functools.lru_cache(maxsize=32)
 def open_array(path: str, array: str, version: str) -> zarr.Array[Any]:
-    """The array, opened once in a process; ``version`` only tells one state of a store from the next."""
+    """Open an array, once in a process for each ``version``, which only distinguishes states of a store."""
     from rankfold.pipeline.chunks.bounded_store import open_bounded
     from rankfold.pipeline.chunks.regular_store import RegularStore
 

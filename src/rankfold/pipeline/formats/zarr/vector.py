@@ -1,4 +1,4 @@
-"""Zarr arrays of one axis as matrices of one row: what is true of chunks of a matrix is true of these."""
+"""Zarr arrays of one axis as matrices of one row, so that their chunks are read as those of a matrix."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class VectorFiles(ChunkFiles):
 
 
 class Vector:
-    """What a source of shape ``(1, n)`` can do as a vector."""
+    """Mixin with the interface of a vector for a source of shape ``(1, n)``."""
 
     __slots__ = ()
 
@@ -69,11 +69,11 @@ class Vector:
         def stored_bytes(self) -> int: ...
 
     def axis_of_group(self, number: int, name: str, length: int) -> Axis:
-        """An axis of the matrix whose numbers these are, with the labels that its container has."""
+        """Axis 0 or 1 of the sparse matrix that this vector is part of, with labels of the container."""
         return Axis(name, length)
 
     def names_of_group(self, axis: int) -> Names | None:
-        """Names that an import wrote for that matrix."""
+        """Names of rows (0) or columns (1) that an import wrote for that matrix; None without."""
         return None
 
     @property
@@ -91,22 +91,22 @@ class Vector:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class VectorSource(Vector, ZarrSource):
-    """A Zarr array of shape ``(n,)`` as a matrix of shape ``(1, n)``, which may be empty."""
+    """A Zarr array of shape ``(n,)`` as a matrix of shape ``(1, n)``; n may be 0."""
 
     def stored_bytes(self) -> int:
         """Bytes of the chunk files on disk."""
         return self.files.stored_bytes() if self.length else 0
 
     def axis_of_group(self, number: int, name: str, length: int) -> Axis:
-        """See ``Vector``."""
+        """Axis 0 or 1 of the sparse matrix in the group of this vector, with the labels of the store."""
         return zarr_axis(self.path, os.path.dirname(self.array), number, name, length)
 
     def names_of_group(self, axis: int) -> Names | None:
-        """See ``Vector``."""
+        """Names of rows (0) or columns (1) in the attributes of the group of this vector; None without."""
         return written_names(self.path, os.path.dirname(self.array), axis)
 
     def row_marks(self, rows: int) -> RowMarks:
-        """What tells whether the first numbers have changed."""
+        """Digests that show if the first ``rows`` numbers have changed."""
         tall = self.files.extent[1]
         whole = rows // tall
         rest = hashlib.blake2b(self.take(whole * tall, rows).data, digest_size=16).hexdigest()
@@ -114,7 +114,7 @@ class VectorSource(Vector, ZarrSource):
         return RowMarks(digest_of(*facts), self.files.first_fingerprint(whole), rest)
 
     def _select(self, array: zarr.Array[Any], request: Piece) -> None:
-        """The columns of a request, which are all the axes that the array has."""
+        """Read the columns of a request, which are the only axis of the array."""
         read_through_zarr(array, Piece(request.box[1:], request.out[0]))
 
 
@@ -139,7 +139,7 @@ def vector_at(path: str, array: str, *, missing: str | None = "error") -> Vector
     document, version = metadata_version(vector, folder)
     edition = edition_around(folder)
     layout = layout_of(vector, folder, document=document, version=version, missing=missing, edition=edition)
-    files: ChunkFiles = layout["files"]  # as those of a grid of one row
+    files: ChunkFiles = layout["files"]  # turned into those of a grid of one row
     counts, extent = (1, *files.counts), (1, *files.extent)
     layout["files"] = VectorFiles(files.folder, document, extent, counts, files.prefix, files.separator)
     layout["chunks"] = (1, *layout["chunks"])
