@@ -1,9 +1,9 @@
-"""What people have in their hands: NumPy and SciPy arrays, lists, tensors, AnnData objects.
+"""Objects in memory as sources: NumPy and SciPy arrays, lists, tensors, AnnData objects.
 
-Pickling a NumPy array ships the numbers: tasks should carry paths instead. Of a sparse array, what is read is
-filled in with zeros. Arrays of more axes are read box by box.
+Pickling a NumPy array copies the numbers: tasks should carry paths instead. Sparse arrays are read densely,
+filled with zeros. Arrays of more axes are read box by box.
 
-Objects are known by the module and the name of their type, so AnnData is never imported.
+Objects are recognized by the module and the name of their type, so AnnData is never imported.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.law import first_fall, first_outside
 
 DIGEST_BYTES = 4 * 2**20
-"""Rows are hashed in blocks of this size, so that no second copy of the matrix is ever made."""
+"""Bytes of the blocks of rows that are hashed, so that the matrix is never copied as a whole."""
 
 
 class InMemory(Named, Matrix):
-    """What arrays in memory share, dense or sparse, of two or more axes."""
+    """Base class of arrays in memory, dense or sparse, of two or more axes."""
 
     __slots__ = ()
     array: Any
@@ -46,12 +46,12 @@ class InMemory(Named, Matrix):
 
     @property
     def path(self) -> str | None:
-        """Local file or folder: none."""
+        """Local file or folder: None, since the array is in memory."""
         return None
 
     @property
     def name(self) -> str:
-        """What messages call it: type and shape."""
+        """Name in messages: kind, type and shape."""
         return f"{self.kind} {self.dtype} {self.array.shape}"
 
     @property
@@ -61,14 +61,14 @@ class InMemory(Named, Matrix):
 
     @property
     def grids(self) -> tuple[Grid, ...]:
-        """Pieces that can be cut anywhere."""
+        """One chunk along each axis, which can be cut anywhere."""
         return regular_grids(self.array.shape, self.array.shape, splittable=True)
 
     def check(self) -> None:
-        """Nothing can be wrong with it."""
+        """No-op: an array in memory cannot be damaged."""
 
     def stored_bytes(self) -> int:
-        """Bytes on disk: none."""
+        """Bytes on disk: 0."""
         return 0
 
 
@@ -80,7 +80,7 @@ class ArraySource(Readable, InMemory):
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
     attributes: Attributes = field(default_factory=dict, kw_only=True)
     dims: tuple[str, ...] = field(default=(), kw_only=True)
-    """Names of both axes of a DataArray; frames have labels alone."""
+    """Names of both axes of a DataArray; empty for others, such as frames, which have only labels."""
 
     format = "NumPy array"
 
@@ -95,7 +95,7 @@ class ArraySource(Readable, InMemory):
         np.copyto(out, self.array[slice(*rows), slice(*columns)])
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Nothing: the copy goes from one array to the other."""
+        """Memory of a read: 0, since numbers are copied from one array to the other."""
         return 0
 
     def fingerprint(self) -> str:
@@ -112,19 +112,19 @@ class ArraySource(Readable, InMemory):
         return self.named_digest(digest.hexdigest())
 
     def row_marks(self, rows: int) -> RowMarks:
-        """See ``GrowingSource``; all of the rows are looked at."""
+        """Digests that show if the first rows have changed, from all of them; see ``GrowingSource``."""
         first = dataclasses.replace(self, array=self.array[:rows], named=()).fingerprint()
         return RowMarks(digest_of(self.dtype.str, self.shape[1]), "", first)
 
     def lend(self, rows: Span, columns: Span) -> npt.NDArray[Any] | None:
-        """``self[rows, columns]`` where it lies, if row by row, native, and open to compiled loops."""
+        """View of ``self[rows, columns]``; None unless C order, native, and writable for compiled loops."""
         if self.array.flags.c_contiguous and self.array.flags.writeable and self.array.dtype.isnative:
             return self.array[slice(*rows), slice(*columns)]
         return None
 
 
 def array_source(array: npt.NDArray[Any]) -> ArraySource:
-    """A matrix in memory, checked."""
+    """Check a NumPy array and make a source of it."""
     if isinstance(array, np.ma.MaskedArray):
         raise InputError(
             "a masked array has gaps, which would be taken for numbers; pass "
@@ -158,7 +158,7 @@ class ArrayVolume(InMemory):
             np.copyto(out, self.array[tuple(slice(*span) for span in box)])
 
     def read_bytes(self, elements: int) -> int:
-        """Nothing: the copy goes from one array to the other."""
+        """Memory of a read: 0, since numbers are copied from one array to the other."""
         return 0
 
     def fingerprint(self) -> str:
@@ -174,7 +174,7 @@ class ArrayVolume(InMemory):
 def array_volume(
     array: npt.NDArray[Any], axes: tuple[str, ...], *, format: str = "NumPy array"
 ) -> ArrayVolume:
-    """An array in memory, checked."""
+    """Check a NumPy array and make a volume of it."""
     if isinstance(array, np.ma.MaskedArray):
         raise InputError("a masked array has gaps, which would be taken for numbers; pass x.filled(value)")
     return ArrayVolume(np.asarray(array), axes, format)
@@ -185,10 +185,10 @@ def array_volume(
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparseSource(Readable, InMemory):
-    """A compressed matrix in memory."""
+    """A sparse matrix in memory."""
 
     array: Any
-    """Compressed by rows, without duplicates."""
+    """SciPy array compressed by rows, without duplicates."""
 
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
     attributes: Attributes = field(default_factory=dict, kw_only=True)
@@ -199,7 +199,7 @@ class SparseSource(Readable, InMemory):
 
     @property
     def nnz(self) -> int:
-        """Stored numbers."""
+        """Number of stored entries."""
         return int(self.array.nnz)
 
     @property
@@ -217,16 +217,16 @@ class SparseSource(Readable, InMemory):
             np.copyto(out, part.toarray())
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """The part that is cut out, and its dense copy where the buffer has gaps."""
+        """Most memory of one read: the selected part, and its dense copy if ``out`` is not contiguous."""
         return rows * columns * self.dtype.itemsize + min(rows * columns, self.nnz) * 16
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """See ``CompressedSource``."""
+        """Starts of rows ``top:bottom`` among the stored entries, and the end of the last."""
         ends: npt.NDArray[np.int64] = self.array.indptr[top : bottom + 1].astype(np.int64, copy=False)
         return ends
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Rows ``start:stop`` where they lie; see ``CompressedSource``."""
+        """Rows ``start:stop`` as views, where types allow; see ``CompressedSource``."""
         start, stop = lines
         first, last = self.array.indptr[start], self.array.indptr[stop]
         data = self.array.data[first:last].astype(self.dtype, copy=False)
@@ -234,7 +234,7 @@ class SparseSource(Readable, InMemory):
         return Csr(pointers - first if first else pointers, self.array.indices[first:last], data)
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Nothing but pointers: numbers stay where they are."""
+        """Memory of a sparse read: only pointers, since stored entries are not copied."""
         return int(self.array.indptr.nbytes)
 
     def fingerprint(self) -> str:
@@ -249,22 +249,22 @@ class SparseSource(Readable, InMemory):
         return self.named_digest(digest.hexdigest())
 
     def row_marks(self, rows: int) -> RowMarks:
-        """See ``GrowingSource``; all of the rows are looked at."""
+        """Digests that show if the first rows have changed, from all of them; see ``GrowingSource``."""
         first = dataclasses.replace(self, array=self.array[:rows], named=()).fingerprint()
         return RowMarks(digest_of(self.dtype.str, self.shape[1]), "", first)
 
 
 def sparse_source(x: Any) -> SparseSource:
-    """A sparse matrix, checked, compressed by rows, and without duplicates."""
+    """Check a SciPy sparse matrix and make a source of it, compressed by rows, without duplicates."""
     require_matrix(f"sparse {x.format}", x.shape, x.dtype)
     _require_places(x)
     return SparseSource(lines_of(x, "rows"))
 
 
 def lines_of(x: Any, by: str) -> Any:
-    """A sparse matrix compressed by ``rows`` or ``columns``, each place once: what comes twice is summed.
+    """A sparse matrix compressed by ``rows`` or ``columns``, with duplicate entries summed.
 
-    Sums of whole numbers that leave their type, where SciPy wraps around, are given as int64.
+    If sums of integers overflow their type, where SciPy wraps around, all numbers become int64.
     """
     compress = scipy.sparse.csr_array if by == "rows" else scipy.sparse.csc_array
     is_narrow = x.dtype.kind in "iu" and x.dtype.itemsize < 8
@@ -281,7 +281,7 @@ def lines_of(x: Any, by: str) -> Any:
 
 
 def _require_places(x: Any) -> None:
-    """Raise ``ChunkError`` for a sparse matrix whose places lie outside of it: SciPy follows them unseen."""
+    """Raise ``ChunkError`` for a sparse matrix with indices out of bounds, which SciPy does not check."""
     rows, columns = x.shape
     if x.format in ("csr", "csc"):
         lines, short = (rows, columns) if x.format == "csr" else (columns, rows)
@@ -309,7 +309,7 @@ def _require_places(x: Any) -> None:
 
 
 def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
-    """A list of rows as an array."""
+    """A list of rows as an array; ``InputError`` unless they have one length, equal labels, and numbers."""
     if any(isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row) for row in x):
         raise InputError(
             f"a {type(x).__name__} of masked arrays has gaps; pass numpy.ma.stack(x).filled(numpy.nan)"
@@ -337,14 +337,14 @@ def array_of_lists(x: list[Any] | tuple[Any, ...]) -> npt.NDArray[Any]:
 
 
 def axes_of_cells(cells: Any, shape: tuple[int, int]) -> tuple[Axis, Axis]:
-    """Names of observations and variables of an AnnData object, of so many."""
+    """Axes of the observations and variables of an AnnData object, with distinct labels."""
     labels = [getattr(cells, f"{each}_names", None) for each in ("obs", "var")]
     row, column = axes_of(("obs", "var"), labels, shape)
     return distinct(row), distinct(column)
 
 
 def axes_of(names: Sequence[str], labels: Sequence[Any], lengths: Sequence[int]) -> tuple[Axis, Axis]:
-    """Rows and columns with their labels, where there are any."""
+    """Axes of rows and columns; with labels where these are not None and have the length of the axis."""
     row, column = (
         Axis.of(name, int(length), None if each is None else np.asarray(each))
         for name, each, length in zip(names, labels, lengths, strict=True)
@@ -353,7 +353,7 @@ def axes_of(names: Sequence[str], labels: Sequence[Any], lengths: Sequence[int])
 
 
 CPU_DEVICES = (1, 3)
-"""Kinds of devices of the DLPack protocol whose memory NumPy reads: that of the CPU, and pinned for CUDA."""
+"""Device types of the DLPack protocol whose memory NumPy can read: CPU, and pinned by CUDA."""
 
 
 def array_of_tensor(x: Any) -> npt.NDArray[Any]:
@@ -375,19 +375,19 @@ def array_of_tensor(x: Any) -> npt.NDArray[Any]:
 
 
 def matrix_of_cells(cells: Any) -> Any:
-    """The matrix ``X`` of an AnnData object, of whatever kind it is."""
+    """The matrix ``X`` of an AnnData object, of any type."""
     if cells.X is None:
         raise InputError("the AnnData object has no X; pass one of its layers, as x.layers['counts']")
     return cells.X
 
 
 def is_cells(x: object) -> bool:
-    """Whether something is an AnnData object, or a view of one."""
+    """True if an object is an AnnData object or a view of one, or its ``raw``."""
     return type(x).__module__.partition(".")[0] == "anndata" and type(x).__name__ in ("AnnData", "Raw")
 
 
 def is_kept_sparse(x: object) -> bool:
-    """Whether something is a sparse matrix that AnnData has left on disk."""
+    """True if an object is a sparse matrix that AnnData keeps on disk."""
     return (
         type(x).__module__.partition(".")[0] == "anndata" and hasattr(x, "group") and hasattr(x, "to_memory")
     )

@@ -1,7 +1,7 @@
 """Data frames of AnnData, ``obs`` and ``var``: groups of columns, or records in files older than version 0.7.
 
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html#dataframes. Records are one dataset whose first
-field is the index; words of a category are in ``uns/NAME_categories``.
+field is the index; the values of a category are in ``uns/NAME_categories``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a dataset of records, read by the slice."""
+    """One field of a dataset of records, read slice by slice."""
 
     records: Any
     name: str
@@ -33,7 +33,7 @@ class Field:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """A field has none."""
+        """Attributes: none, since fields have no attributes."""
         return {}
 
     def __getitem__(self, part: Any) -> npt.NDArray[Any]:
@@ -54,12 +54,12 @@ def column_of(frame: Any, name: str) -> Any:
 
 
 def index_of(frame: Any) -> Any:
-    """Labels of the rows, read by the slice.
+    """Labels of the rows, which can be read slice by slice.
 
     Raises
     ------
     KeyError
-        There is none.
+        The frame has no index.
     """
     if is_records(frame):
         return Field(frame, frame.dtype.names[0])
@@ -68,7 +68,7 @@ def index_of(frame: Any) -> Any:
 
 
 def is_records(frame: Any) -> bool:
-    """Whether a frame is one dataset, as before version 0.7."""
+    """True if a frame is one dataset of records, as before version 0.7."""
     return bool(getattr(getattr(frame, "dtype", None), "names", None))
 
 
@@ -77,7 +77,7 @@ def _index_name(frame: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Text of an attribute, which HDF5 gives as text or as bytes; empty where there is none.
+    """Text of an attribute, which HDF5 gives as text or as bytes; empty if there is none.
 
     >>> text_of(b"csr_matrix"), text_of("csr_matrix"), text_of(None)
     ('csr_matrix', 'csr_matrix', '')

@@ -1,7 +1,8 @@
-"""What Cell Ranger of 10x Genomics calls its cells and genes, in HDF5 files and beside MatrixMarket files.
+"""Names of cells and genes of Cell Ranger (10x Genomics), in HDF5 files and beside MatrixMarket files.
 
-Its matrices are genes x cells, compressed by cells. A matrix of cells x genes is the same numbers in the same
-order: https://www.10xgenomics.com/support/software/cell-ranger/latest/analysis/outputs/cr-outputs-h5-matrices.
+Its matrices are genes x cells, compressed by cells. The same numbers in the same order are a matrix of cells
+x genes, compressed by rows:
+https://www.10xgenomics.com/support/software/cell-ranger/latest/analysis/outputs/cr-outputs-h5-matrices.
 
 =================== ========================= ==========================================
 file                barcodes of cells         names of genes
@@ -12,7 +13,7 @@ HDF5, version 2     ``GENOME/barcodes``       ``GENOME/gene_names``
 ``matrix.mtx``      ``barcodes.tsv``          second column of ``genes.tsv``
 =================== ========================= ==========================================
 
-Features may be of several types. By default those of genes are taken, as ``scanpy.read_10x_h5`` does.
+Features may be of several types. By default only genes are read, as ``scanpy.read_10x_h5`` does.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ GENES = "Gene Expression"
 """The type of features that are genes."""
 
 PARTS = ("data", "indices", "indptr", "shape", "barcodes")
-"""Datasets of a matrix in HDF5, besides those that name its genes."""
+"""Datasets of a matrix in HDF5, besides the names of its genes."""
 
 NAMES = ("features/name", "gene_names")
-"""Datasets that name genes, of version 3 and 2."""
+"""Datasets of the names of genes, in versions 3 and 2."""
 
 TYPES = "features/feature_type"
 
 
 def is_matrix(group: Any) -> bool:
-    """Whether a group of an HDF5 file is a matrix of Cell Ranger."""
+    """True if a group of an HDF5 file is a matrix of Cell Ranger."""
     return all(hasattr(group.get(part), "shape") for part in PARTS) and _names(group) is not None
 
 
@@ -53,7 +54,7 @@ def _names(group: Any) -> Any:
 
 
 def labels_of_matrix(root: Any, path: str, number: int) -> tuple[str, Any] | None:
-    """What an axis of a matrix of cells x genes is called, and its labels; None of other groups."""
+    """Name and labels of an axis of a matrix of cells x genes; None for other groups."""
     group = root[path]
     if number > 1 or not hasattr(group, "keys") or not is_matrix(group):
         return None
@@ -61,34 +62,34 @@ def labels_of_matrix(root: Any, path: str, number: int) -> tuple[str, Any] | Non
 
 
 def matrix_of_type(root: Any, path: str) -> tuple[str, str] | None:
-    """Group and type of features that a path such as ``matrix/Antibody Capture`` names; None of others."""
+    """Group and feature type that a path such as ``matrix/Antibody Capture`` names; None for others."""
     name, _, kind = path.rpartition("/")
     group = root.get(name) if name and path not in root else None
     return (name, kind) if group is not None and hasattr(group, "keys") and is_matrix(group) else None
 
 
 def types_in(group: Any) -> list[str]:
-    """Type of each feature; nothing where none is said."""
+    """Type of each feature; empty if the file has no types."""
     types = group.get(TYPES)
     return [] if types is None else [str(each) for each in types.asstr(errors="replace")[...]]
 
 
 def features_of_type(store: str, whole: str, types: Sequence[str], kind: str) -> npt.NDArray[np.bool_] | None:
-    """Which features are of a type; by default those of genes where there are others too, which is said.
+    """Mask of the features of a type; by default genes, with a warning if there are others too.
 
     Parameters
     ----------
     store, whole : str
-        What messages call the file, and all of its features.
+        Names in messages of the file, and of the location of all of its features.
     types : sequence of str
-        Type of each.
+        Type of each feature.
     kind : str
         The type that was asked for, empty for the default.
 
     Returns
     -------
     (n,) array of bool, optional
-        None for all.
+        True for features that are kept; None for all.
     """
     counts = Counter(types)
     if kind and kind not in counts:
@@ -111,11 +112,11 @@ def features_of_type(store: str, whole: str, types: Sequence[str], kind: str) ->
 
 
 MATRICES = ("matrix.mtx", "matrix.mtx.gz")
-"""Ends of names of matrices in folders that Cell Ranger wrote."""
+"""Endings of names of matrices in folders that Cell Ranger wrote."""
 
 
 class Files(NamedTuple):
-    """A matrix of genes x cells with what says how they are called."""
+    """Paths of a matrix of genes x cells and of the files with their names."""
 
     matrix: str
     barcodes: str
@@ -123,11 +124,11 @@ class Files(NamedTuple):
 
 
 def files_at(path: str) -> Files | None:
-    """The files of Cell Ranger in a folder, or beside a ``matrix.mtx.gz`` of that name; None of others.
+    """The files of Cell Ranger in a folder, or of a matrix at a path like ``matrix.mtx.gz``; None for others.
 
-    A Zarr store is none of such folders, whatever else lies in it.
+    A Zarr store never counts as such a folder, whatever else it contains.
 
-    All of them may begin with the same prefix, as files of GEO do.
+    All names may begin with the same prefix, as those of files of GEO do.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a store of several arrays, or an array of several axes, holds: ``rankfold info STORE``."""
+"""Describe a store of several arrays, or an array of several axes: ``rankfold info STORE``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rankfold.pipeline.text import Lines, shell_words
 from rankfold.pipeline.wording import in_command
 
 MOST_ARRAYS = 12
-"""Arrays that are described."""
+"""Most arrays of a store that are described."""
 
 MIDNIGHT = "T00:00:00"
-"""End of the label of a day."""
+"""End of the label of a date without a time of day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class AxisInfo:
     name: str
     length: int
     first: Any = None
-    """Label of the first place; None of an axis without labels."""
+    """Label of the first index; None for an axis without labels."""
 
     last: Any = None
     units: str = ""
 
     def __str__(self) -> str:
-        """For people."""
+        """Name, length, and first and last label, as text."""
         if self.first is None:
             return f"{self.name} {self.length}"
         words = [f"{each:g}" if isinstance(each, float) else str(each) for each in (self.first, self.last)]
@@ -48,22 +48,22 @@ class ArrayInfo:
     """One array of a store."""
 
     location: str
-    """What names it."""
+    """Location that opens it, as ``STORE::array``."""
 
     axes: tuple[AxisInfo, ...]
     dtype: str
     format: str
     chunks: tuple[int, ...]
-    """Lengths of the largest native chunk."""
+    """Length of the longest native chunk along each axis."""
 
     attributes: dict[str, str]
-    """Units, long name and the like."""
+    """Units, long name and similar attributes."""
 
     refusal: str = ""
-    """Why it is not read; nothing else is known of such an array."""
+    """Message why it cannot be read; all other fields but ``location`` are then empty."""
 
     def lines(self, name: str) -> Iterator[str]:
-        """For people."""
+        """Lines of text that describe the array."""
         if self.refusal:
             yield f"array     {name}: {self.refusal}"
             return
@@ -75,21 +75,21 @@ class ArrayInfo:
 
     @property
     def options(self) -> str:
-        """What a command needs to take it for a matrix."""
+        """Options that a command needs to read it as a matrix; empty if it has two axes."""
         return f" --row-axes {self.axes[0].name}" if len(self.axes) > 2 else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A store described."""
+    """Description of a store and its arrays."""
 
     name: str
     arrays: tuple[ArrayInfo, ...]
     others: int
-    """Arrays that are not described, since there are too many."""
+    """Number of arrays that are not described, because there are too many."""
 
     def __str__(self) -> str:
-        """For people."""
+        """The description as lines of text."""
         count = len(self.arrays) + self.others
         lines = [f"{self.name}: {count} array{'s' if count != 1 else ''} of two axes or more"]
         for each in self.arrays:
@@ -102,14 +102,14 @@ class Contents:
         return Lines(*lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it for ``json.dumps``."""
+        """The description as values for ``json.dumps``."""
         return asdict(self)
 
 
 def describe_contents(location: str, arrays: Sequence[str], **view: Any) -> Contents:
-    """Describe some arrays of a store, or what lies at a location itself where none are named.
+    """Describe the given arrays of a store, or the array at ``location`` itself if none are given.
 
-    Metadata and labels of axes are read, and no numbers.
+    Reads metadata and labels of axes, but no numbers.
     """
     store = split_location(location)[0]
     places = [f"{store}::{array}" for array in arrays] or [location]
@@ -136,7 +136,7 @@ def _array(location: str, view: Any) -> ArrayInfo:
 
 
 def _axes(source: Source) -> list[Axis]:
-    """The axes of the array, in its order."""
+    """The axes of the array, in their stored order."""
     if isinstance(source, StackedSource):
         return [axis_of(source.inner, number) for number in range(len(source.inner.shape))]
     sides = zip((0, 1), ("row", "column"), source.shape, strict=True)

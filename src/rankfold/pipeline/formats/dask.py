@@ -1,10 +1,11 @@
-"""Dask arrays: the blocks that a read needs, one after the other, each once for all its boxes.
+"""Dask arrays: computes the blocks that a read needs, one after the other, each once for all its boxes.
 
-The graph is carried and computed in the thread that reads (``scheduler="synchronous"``), so a sweep
-keeps its own parallelism. What a block takes while it is computed is in the graph, not in our hands.
+The source carries the graph, and the thread that reads computes it (``scheduler="synchronous"``), so a sweep
+keeps its own parallelism. Memory that a block takes while it is computed depends on the graph and is not
+controlled here.
 
-How many numbers sparse blocks hold shows once they are computed, and a plan must know it: they are counted
-when the array is opened.
+The number of stored entries of sparse blocks is known only after computing them, and a plan needs it. So they
+are counted when the array is opened.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ class DaskBlocks(Named):
     named: tuple[Axis, ...] = field(default=(), kw_only=True)
     attributes: Attributes = field(default_factory=dict, kw_only=True)
     dims: tuple[str, ...] = field(default=(), kw_only=True)
-    """Names of both axes of a DataArray; frames have labels alone."""
+    """Names of both axes of a DataArray; empty for others, such as frames, which have only labels."""
 
     codec = "computed"
     path = None
 
     @property
     def name(self) -> str:
-        """What messages call it: Dask's name."""
+        """Name in messages, with Dask's name."""
         return f"dask array {self.array.name}"
 
     @property
@@ -77,20 +78,20 @@ class DaskBlocks(Named):
                     np.copyto(part.out, block[local(part.box, box)], casting="unsafe")
 
     def check(self) -> None:
-        """Nothing can be seen without computing."""
+        """No-op: damage cannot be found without computing."""
 
     def fingerprint(self) -> str:
-        """Digest of Dask's name, which is a token of how the array is made, and of its chunks."""
+        """Digest of the chunks and of Dask's name, which is a token of how the array is computed."""
         text = f"{self.array.name} {self.dtype.str} {self.array.chunks}"
         return self.named_digest(hashlib.blake2b(text.encode(), digest_size=16).hexdigest())
 
     def stored_bytes(self) -> int:
-        """Bytes on disk: not known of a graph."""
+        """Bytes on disk: 0, since they are not known for a graph."""
         return 0
 
     @property
     def _computed_bytes(self) -> int:
-        """Largest block twice: the block itself, and what the last step of its graph started from."""
+        """Memory of the largest block twice: the block, and the input of the last step of its graph."""
         return 2 * math.prod(grid.longest for grid in self.grids) * self.dtype.itemsize
 
 
@@ -113,29 +114,29 @@ class DaskSource(Readable, Matrix, DaskBlocks):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DaskSparse(DaskSource):
-    """A Dask array of sparse blocks, each of whole lines, by their stored numbers."""
+    """A Dask array of sparse blocks of whole lines, read sparsely."""
 
     by: str
-    """``rows`` or ``columns``: the lines of which a block has all."""
+    """``rows`` or ``columns``: the lines that blocks contain whole."""
 
     ends: npt.NDArray[np.int64]
-    """Stored numbers before each line, and in all, (lines + 1,)."""
+    """(lines + 1,) number of stored entries before each line, and of all."""
 
     format = "Dask array of sparse blocks"
 
     @property
     def nnz(self) -> int:
-        """Stored numbers."""
+        """Number of stored entries."""
         return int(self.ends[-1])
 
     @property
     def row_grid(self) -> Grid:
-        """Blocks along the rows, whose lines cost all blocks where columns lie together."""
+        """Blocks along the rows; scattered if blocks contain whole columns, as a row then needs all."""
         return self._grid(0)
 
     @property
     def column_grid(self) -> Grid:
-        """Blocks along the columns, whose lines cost all blocks where rows lie together."""
+        """Blocks along the columns; scattered if blocks contain whole rows, as a column then needs all."""
         return self._grid(1)
 
     def _grid(self, axis: int) -> Grid:
@@ -147,11 +148,11 @@ class DaskSparse(DaskSource):
         return 0 if self.by == "rows" else 1
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """See ``CompressedSource``."""
+        """Starts of lines ``top:bottom`` among all stored entries, and the end of the last."""
         return self.ends[top : bottom + 1]
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Lines ``start:stop``, block by block: see ``CompressedSource``."""
+        """Lines ``start:stop`` as they are stored, block by block; see ``CompressedSource``."""
         start, stop = lines
         index = index_dtype(*self.shape, self.nnz)
         pointers = self.ends[start : stop + 1] - self.ends[start]
@@ -175,7 +176,7 @@ class DaskSparse(DaskSource):
         return Csr(pointers.astype(index), indices, data)
 
     def sparse_bytes(self, numbers: int) -> int:
-        """The fullest block as it was computed, in order, and its part; pointers."""
+        """Most memory of a sparse read: the fullest block as computed, sorted, and its part; pointers."""
         edges = block_edges(self.array.chunks[self._axis])
         fullest = int(np.diff(self.ends[edges]).max())
         return 3 * fullest * (self.dtype.itemsize + 8) + 4 * 8 * int(np.diff(edges).max())
@@ -194,12 +195,12 @@ class DaskVolume(DaskBlocks):
         return tuple(int(length) for length in self.array.shape)
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one ``read_boxes`` besides the places."""
+        """Most memory of one ``read_boxes`` besides its destinations."""
         return self._computed_bytes
 
 
 def computed_block(array: Any, index: tuple[int, ...], form: Callable[[Any], Any] | None = None) -> Any:
-    """One block, computed here and now, as an array or in another form."""
+    """Compute one block in this thread, as a dense array, or converted by ``form``."""
     try:
         block = (form or _filled)(array.blocks[index].compute(scheduler="synchronous"))
     except MemoryError:
@@ -218,13 +219,13 @@ def computed_block(array: Any, index: tuple[int, ...], form: Callable[[Any], Any
 
 
 def _require_type(array: Any, index: tuple[int, ...], block: Any) -> None:
-    """Raise ``ChunkError`` for a block of another type than declared that would not be the same as that."""
+    """Raise ``ChunkError`` for a block whose numbers would change in the declared type of the array."""
     is_wide = block.dtype.kind in "iu" and block.dtype.itemsize > 4  # float64 does not hold all of them
     if block.dtype == array.dtype or (np.can_cast(block.dtype, array.dtype, "safe") and not is_wide):
         return
     numbers = block.data if scipy.sparse.issparse(block) else block
     with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what an imaginary part is
+        warnings.simplefilter("ignore")  # about imaginary parts that are discarded
         back = numbers.astype(array.dtype).astype(block.dtype)
     if not np.array_equal(back, numbers, equal_nan=numbers.dtype.kind in "fc"):
         raise ChunkError(
@@ -244,7 +245,7 @@ def _filled(block: Any) -> npt.NDArray[Any]:
 
 
 def _compressed(block: Any, by: str) -> Any:
-    """A sparse block, checked, with each place once."""
+    """A sparse block of SciPy, checked, compressed by ``by``, with duplicate entries summed."""
     block = block.to_scipy_sparse() if hasattr(block, "to_scipy_sparse") else block
     if hasattr(block, "check_format"):
         block.check_format(full_check=True)
@@ -252,13 +253,13 @@ def _compressed(block: Any, by: str) -> Any:
 
 
 def computed_lines(array: Any, number: int, by: str) -> Any:
-    """A block of whole lines, compressed along them."""
+    """Compute block ``number`` of whole lines, as a SciPy array compressed by these lines."""
     index = (number, 0) if by == "rows" else (0, number)
     return computed_block(array, index, functools.partial(_compressed, by=by))
 
 
 def lines_of_blocks(array: Any) -> str | None:
-    """``rows`` or ``columns`` where blocks are sparse and have all of each; None of other arrays."""
+    """``rows`` or ``columns`` if blocks are sparse and contain these whole; None for other arrays."""
     module = type(array._meta).__module__.partition(".")[0]
     if module == "sparse" or (module == "scipy" and scipy.sparse.issparse(array._meta)):
         down, across = array.numblocks
@@ -270,7 +271,7 @@ def lines_of_blocks(array: Any) -> str | None:
 
 
 def require_known_chunks(array: Any) -> None:
-    """Raise ``InputError`` for a Dask array that does not know where its blocks end."""
+    """Raise ``InputError`` for a Dask array with blocks of unknown size."""
     if any(math.isnan(size) for sizes in array.chunks for size in sizes):
         raise InputError(
             "the Dask array has chunks of unknown size, so its rows cannot be cut; "
@@ -279,11 +280,11 @@ def require_known_chunks(array: Any) -> None:
 
 
 AS_THEY_ARE = ("rechunk-", "getitem-")
-"""What names of layers begin with that hand numbers on as they are."""
+"""Prefixes of names of graph layers that pass on numbers unchanged."""
 
 
 def stored_below(array: Any) -> Any:
-    """Array of Zarr or HDF5 whose numbers a Dask array hands on as they are; None of what was computed."""
+    """Zarr array or HDF5 dataset whose numbers a Dask array passes on unchanged; None if it computes them."""
     layers, dependencies = (getattr(array.dask, each, {}) for each in ("layers", "dependencies"))
     name = array.name
     while name in layers and len(below := dependencies.get(name, ())) == 1:
@@ -301,7 +302,7 @@ def stored_below(array: Any) -> Any:
 
 
 def require_decoded(array: Any) -> None:
-    """Raise ``InputError`` for numbers as a store holds them, which mean something else by its attributes."""
+    """Raise ``InputError`` for numbers of a store that would have to be decoded by its attributes."""
     if (stored := stored_below(array)) is None:
         return
     name = f"dask array {array.name}"
@@ -321,7 +322,7 @@ def require_decoded(array: Any) -> None:
 
 
 def dask_source(array: Any) -> DaskSource:
-    """A Dask array, checked."""
+    """Check a Dask array of two axes and make a source of it; sparse blocks of whole lines are counted."""
     require_known_chunks(array)
     require_decoded(array)
     require_matrix(f"dask array {array.name}", array.shape, array.dtype)
@@ -335,19 +336,19 @@ def dask_source(array: Any) -> DaskSource:
 
 
 def dask_volume(array: Any, axes: tuple[str, ...], *, format: str = "Dask array") -> DaskVolume:
-    """A Dask array of any number of axes, checked."""
+    """Check a Dask array of any number of axes and make a volume of it."""
     require_known_chunks(array)
     require_decoded(array)
     return DaskVolume(array, axes, format)
 
 
 def block_edges(sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Edges of the blocks; an edge is there twice where Dask has an empty block."""
+    """Edges of the blocks along an axis; an edge is repeated for an empty block."""
     return np.asarray([0, *itertools.accumulate(sizes)], dtype=np.int64)
 
 
 def blocks_within(edges: npt.NDArray[np.int64], span: Span) -> list[int]:
-    """Number of every block that meets a span, other than empty ones."""
+    """Numbers of the blocks that overlap a span, without empty ones."""
     start = int(np.searchsorted(edges, span[0], side="right")) - 1
     stop = int(np.searchsorted(edges, span[1], side="left"))
     return [i for i in range(start, stop) if max(span[0], edges[i]) < min(span[1], edges[i + 1])]

@@ -1,6 +1,6 @@
-"""A data frame of AnnData on disk, as ``obsm/frame``, as a matrix: each column is an array of its own.
+"""Data frames of AnnData on disk, such as ``obsm/frame``, as matrices: each column is an array of its own.
 
-Columns are read one after the other, each in its type, and are joined in a type that holds them all.
+Columns are read one after the other, each in its type, and joined in a type that holds them all.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.formats.cell_frames import columns_of, is_records, text_of
 
 FRAME = "dataframe"
-"""What AnnData writes of a group that is a data frame."""
+"""Value of AnnData's attribute ``encoding-type`` for a group that is a data frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameVolume:
-    """Columns of a frame, beside each other."""
+    """The columns of a data frame, joined to a volume of two axes."""
 
     name: str
     store: str
@@ -36,10 +36,10 @@ class FrameVolume:
 
     labels: tuple[str, ...]
     parts: tuple[Volume, ...]
-    """Of one axis each."""
+    """The columns, each of one axis."""
 
     index: Callable[[str, str, int, str, int], Axis]
-    """Reads what the rows are called: from store, element, number, name and length of the axis."""
+    """Reads the axis with names of rows: from store, element, number, name and length of the axis."""
 
     axes = ("row", "column")
 
@@ -65,12 +65,12 @@ class FrameVolume:
 
     @property
     def format(self) -> str:
-        """Kind of store."""
+        """Kind of store, as text."""
         return f"{self.parts[0].format}, data frame"
 
     @property
     def codec(self) -> str:
-        """How chunks are compressed."""
+        """Compression of the chunks of the first column, as text."""
         return self.parts[0].codec
 
     def axis(self, number: int) -> Axis:
@@ -89,7 +89,7 @@ class FrameVolume:
                 out[:, number - left] = values
 
     def read_bytes(self, elements: int) -> int:
-        """Memory of reading a column, and the column in its own type."""
+        """Most memory of one read: reading a column, and the column in its own type."""
         return max(part.read_bytes(elements) + elements * part.dtype.itemsize for part in self.parts)
 
     def check(self) -> None:
@@ -102,7 +102,7 @@ class FrameVolume:
         return sum_absences([absence_of(part, most) for part in self.parts])
 
     def fingerprint(self) -> str:
-        """Digest of all columns and of what they are called."""
+        """Digest of all columns and of their names."""
         marks = [*self.labels, *(part.fingerprint() for part in self.parts)]
         return hashlib.blake2b(repr(marks).encode(), digest_size=16).hexdigest()
 
@@ -112,7 +112,7 @@ class FrameVolume:
 
 
 def is_frame_group(node: Any) -> bool:
-    """Whether an element of AnnData is a data frame, by its attributes."""
+    """True if an element of AnnData is a data frame stored as a group, by its attributes."""
     return text_of(node.attrs.get("encoding-type")) == FRAME and not is_records(node)
 
 
@@ -123,15 +123,17 @@ def frame_volume(
     index: Callable[[str, str, int, str, int], Axis],
     volume_of: Callable[[Any, str], Volume],
 ) -> FrameVolume:
-    """The columns of a frame that is open, checked.
+    """The columns of an open data frame as a volume, checked.
 
     Parameters
     ----------
     frame : group of h5py or Zarr
     name : str
-        What messages call it.
-    place : store and element
-    index : see ``FrameVolume``
+        Name of the frame in messages.
+    place : (str, str)
+        Path of the store, and path of the frame in it.
+    index : callable
+        See ``FrameVolume``.
     volume_of : callable
         Makes a volume of an array of one axis and its name.
 
@@ -140,7 +142,7 @@ def frame_volume(
     InputError
         A column holds no numbers; or there are no columns.
     ChunkError
-        A column is not there, or not as long as the first.
+        A column does not exist, or is not as long as the first.
     """
     labels = columns_of(frame)
     if not labels:
@@ -168,9 +170,9 @@ def frame_volume(
 
 
 def _kind(column: Any) -> str:
-    """What a column holds instead of numbers; empty for numbers."""
+    """Kind of the values of a column that holds no numbers; empty for numbers."""
     if not hasattr(column, "shape"):
         return text_of(column.attrs.get("encoding-type")) or "a group"
-    if "categories" in column.attrs:  # before AnnData 0.8: codes, and where their words are
+    if "categories" in column.attrs:  # before AnnData 0.8: codes, with a reference to their words
         return "categories"
     return "" if getattr(column.dtype, "kind", "O") in "iufb" else str(column.dtype)

@@ -1,6 +1,6 @@
-"""Frames of pandas, polars and Dask: the numbers of their columns, and what rows and columns are called.
+"""Data frames of pandas, polars and Dask: the numbers of their columns, and names of rows and columns.
 
-They are known by the module and the name of their type, so none of these libraries is ever imported.
+Frames are recognized by the module and the name of their type, so none of these libraries is imported here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIBRARIES = ("pandas", "polars", "dask")
 
 
 def is_frame(x: object) -> bool:
-    """Whether something is a frame, or another object of these libraries that is no array."""
+    """True if an object is a data frame, or another object of these libraries that is not an array."""
     library = _library(x)
     return library in LIBRARIES and (library != "dask" or hasattr(x, "to_dask_array"))
 
@@ -50,23 +50,23 @@ def array_of_frame(frame: Any) -> npt.NDArray[Any]:
 
 
 def dask_array_of_frame(frame: Any) -> Any:
-    """The numbers of a Dask frame as a Dask array; partitions are counted, which computes them once."""
+    """The numbers of a Dask frame as a Dask array; counting rows of partitions computes them once."""
     common = _common_type(frame)
     if any(not isinstance(dtype, np.dtype) for dtype in frame.dtypes) and common.kind != "f":
-        common = np.dtype(np.float64)  # holds what is missing in nullable columns
+        common = np.dtype(np.float64)  # has NaN for missing values of nullable columns
     if common.kind == "f" and any(_is_wide(dtype) for dtype in frame.dtypes):
         frame = frame.map_partitions(_require_digits, meta=frame._meta)
     return frame.astype(common).to_dask_array(lengths=True)
 
 
 def _is_wide(dtype: Any) -> bool:
-    """Whether a column of pandas holds whole numbers that a float may not hold."""
+    """True if a type of pandas is of 64-bit integers, which a float may not represent exactly."""
     plain = np.dtype(_plain_type(dtype))
     return plain.kind in "iu" and plain.itemsize == 8
 
 
 def _require_digits(frame: Any) -> Any:
-    """A frame of pandas as it is; ``DataError`` for whole numbers that become floats of other digits."""
+    """Return a frame of pandas unchanged; ``DataError`` for integers that floats do not represent exactly."""
     for place, dtype in enumerate(frame.dtypes):
         if _is_wide(dtype):
             column = frame.iloc[:, place].dropna().to_numpy(dtype=_plain_type(dtype))
@@ -75,7 +75,7 @@ def _require_digits(frame: Any) -> Any:
 
 
 def plain_columns(frame: Any) -> Any:
-    """A frame whose categories of numbers, and decimals, are plain numbers, as Parquet has them."""
+    """A frame in which categories of numbers, and decimals, become plain numbers, as read from Parquet."""
     if type(frame).__name__ != "DataFrame":
         return frame
     library = _library(frame)
@@ -104,7 +104,7 @@ def plain_columns(frame: Any) -> Any:
 
 
 def _type_of_numbers(dtype: Any) -> str | None:
-    """The type of pandas that holds numbers which are categories or decimals; None of other columns."""
+    """Type of pandas for the numbers of a categorical or decimal column; None for other columns."""
     if str(dtype).startswith("decimal"):
         return "float64"
     kind = _plain_type(getattr(getattr(dtype, "categories", None), "dtype", None))
@@ -115,7 +115,7 @@ def _type_of_numbers(dtype: Any) -> str | None:
 
 
 def _are_decimals(column: Any) -> bool:
-    """Whether a column of objects holds decimals, and nothing else but what is missing."""
+    """True if a column of objects holds only decimals and missing values, and at least one decimal."""
     if column.dtype != object:
         return False
     values = column.dropna()
@@ -123,7 +123,7 @@ def _are_decimals(column: Any) -> bool:
 
 
 def _require_decimals(name: Any, values: Any) -> None:
-    """Raise ``DataError`` for decimals without a fraction that a float of 64 bits does not hold."""
+    """Raise ``DataError`` for decimals without a fraction that float64 does not represent exactly."""
     for each in values:
         if each.is_finite() and abs(each) > LARGEST_WHOLE and each == each.to_integral_value():
             require_digits(f"column {name!r} of the DataFrame", np.array([int(each)], object))
@@ -132,7 +132,7 @@ def _require_decimals(name: Any, values: Any) -> None:
 def numeric_frame(frame: Any) -> Any:
     """The columns of a frame of pandas, polars or Dask that hold numbers or truth values.
 
-    What is left out is logged as a warning.
+    Columns that are left out are named in a warning.
     """
     wrong = _texts_of(frame)
     if not wrong:
@@ -157,12 +157,12 @@ def _common_type(frame: Any) -> np.dtype[Any]:
 
 
 def _plain_type(dtype: Any) -> Any:
-    """The type of NumPy of a column of pandas, nullable or sparse."""
+    """Type of NumPy for the type of a column of pandas, which may be nullable or sparse."""
     return getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
 
 
 def _texts_of(frame: Any) -> dict[Any, Any]:
-    """Columns of a frame of pandas, polars or Dask that hold no numbers, and what they hold."""
+    """Columns of a frame of pandas, polars or Dask that hold no numbers, each with what it holds."""
     wrong: dict[Any, Any] = dict.fromkeys(
         index_names(list(frame.columns)), "names of rows, as pandas writes an index"
     )
@@ -197,7 +197,7 @@ def _require_all_numbers(frame: Any) -> None:
 
 
 def _way_to_lists(frame: Any, wrong: dict[Any, Any]) -> str:
-    """How to take the first column of lists of a frame, where there is one."""
+    """Text that says how to pass the first column of lists of a frame; empty if there is none."""
     names = () if _library(frame) == "dask" else tuple(wrong)
     lists = (name for name in names if list(frame.columns).count(name) == 1 and holds_lists(frame[name]))
     name = next(lists, None)
@@ -211,12 +211,12 @@ def _in_words(columns: dict[Any, Any]) -> str:
 
 
 def split_names(frame: Any, index_col: str | None) -> tuple[Any, Axis | None]:
-    """A frame without the column that names its rows, and the rows with these names, if there is one.
+    """Split a frame into a frame without the column that names its rows, and the axis of rows with names.
 
-    By itself it is a first column without a name, of a frame of pandas or polars whose index names nothing.
-    A column of a Dask frame is computed, partition by partition.
+    The axis is None if no column names rows. By default a first column without a name does, in a frame of
+    pandas or polars whose index is a plain count. A column of a Dask frame is computed by partitions.
     """
-    if _library(frame) == "polars" and hasattr(frame, "collect"):  # whose columns take work
+    if _library(frame) == "polars" and hasattr(frame, "collect"):  # a LazyFrame must compute its columns
         raise InputError(f"cannot read a polars {type(frame).__name__}; pass a DataFrame, as x.collect()")
     if not hasattr(frame, "columns"):
         return frame, None
@@ -245,7 +245,7 @@ def split_names(frame: Any, index_col: str | None) -> tuple[Any, Axis | None]:
 
 
 def _names_in(column: Any) -> list[str]:
-    """A column of pandas or polars as names of rows."""
+    """Values of a column of pandas or polars as names of rows; empty text for missing ones."""
     if _library(column) == "polars":
         dates = str(column.dtype).startswith(("Date", "Datetime"))
         return texts_of_values(column.to_numpy().astype("datetime64[ns]") if dates else column.to_list())
@@ -255,10 +255,10 @@ def _names_in(column: Any) -> list[str]:
 
 
 def axes_of_frame(frame: Any, shape: tuple[int, ...], names: Axis | None = None) -> tuple[Axis, Axis]:
-    """Index and columns of a frame, with their names; numbers that pandas counts by itself name nothing.
+    """Axes of a frame with labels of its index and columns; the default index of pandas is no label.
 
-    The index of a Dask frame is not computed. ``names`` are the rows with names of a column. Columns of a
-    Series of lists are counted.
+    The index of a Dask frame is not computed. ``names`` replaces the rows, with names from a column. Columns
+    of a Series of lists have no labels.
     """
     index, columns = getattr(frame, "index", None), getattr(frame, "columns", None)
     given = [

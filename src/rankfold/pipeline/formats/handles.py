@@ -1,9 +1,10 @@
-"""What HDF5 and netCDF files have in common: datasets by name, how long a file stays open, annotations.
+"""Common parts of HDF5 and netCDF files: choice of a dataset, open files, coordinates, annotations.
 
-A file is open as long as the description of a dataset lives that has been read: not for every read anew,
-which takes milliseconds, and not longer, or nobody in this process could write the file again.
+A file is opened when a dataset is first read, and stays open as long as the description of the dataset
+exists. Opening it for every read takes milliseconds. If it stayed open longer, this process could not write
+the file again.
 
-Optional libraries are imported when a source needs one; if one is not there, how to get it is said.
+Optional libraries are imported when a source needs one; if one is missing, the error says how to install it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def choose(path: str, text: str, shapes: Shapes) -> str:
-    """Path of the dataset that is meant; an error that names those there are if it is not clear."""
+    """Path of the dataset that ``text`` means, or of the only one; else an error that lists the datasets."""
     if text in shapes:
         return text
     wide = {name: shape for name, shape in shapes.items() if len(shape) >= 2}
@@ -66,7 +67,7 @@ def choose(path: str, text: str, shapes: Shapes) -> str:
 
 
 def list_names(path: str, shapes: Shapes) -> str:
-    """Sentence that names datasets, those of most axes first; vectors where there is nothing else."""
+    """Sentence that lists datasets, those of most axes first; vectors only if there is nothing else."""
     if not shapes:
         return "It holds no datasets"
     shapes = {name: shape for name, shape in shapes.items() if len(shape) >= 2} or shapes
@@ -81,7 +82,7 @@ def _in_order(shapes: Shapes) -> list[str]:
 
 
 class Handles:
-    """What is open for whom, in this process."""
+    """Open files of this process, one for each owner, closed when the owner is garbage collected."""
 
     def __init__(self, opener: Callable[[str], Any]) -> None:
         self.opener = opener
@@ -89,7 +90,7 @@ class Handles:
         self.entries: weakref.WeakKeyDictionary[Any, tuple[object, Any]] = weakref.WeakKeyDictionary()
 
     def get(self, owner: Any, path: str) -> Any:
-        """What ``opener`` makes of a path, opened anew if the file has changed since."""
+        """The file that ``opener`` returns for a path; opened again if the file has changed."""
         version = os.getpid(), file_version(path)
         with self.lock:
             entry = self.entries.get(owner)
@@ -99,7 +100,7 @@ class Handles:
         return entry[1]
 
     def close(self, path: str) -> None:
-        """Close a file for everyone in this process; who reads it again opens it anew."""
+        """Close a file for all owners in this process; the next read opens it again."""
         with self.lock:
             for owner, (_, file) in list(self.entries.items()):
                 if os.path.abspath(file.filename) == os.path.abspath(path):
@@ -108,13 +109,13 @@ class Handles:
 
 
 def file_version(path: str) -> str:
-    """Size and time of a file: a file written anew is opened anew."""
+    """Size and modification time of a file, as text, which differ once it is rewritten."""
     state = os.stat(path)
     return f"{state.st_size} {state.st_mtime_ns}"
 
 
 def file_fingerprint(path: str, *facts: object) -> str:
-    """Digest of size and time of a file and of what is said of a dataset in it."""
+    """Digest of size and time of a file and of facts about a dataset in it."""
     text = " ".join(map(str, (file_version(path), *facts)))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -123,11 +124,11 @@ def file_fingerprint(path: str, *facts: object) -> str:
 
 
 PACKAGES = {"xarray": "xarray netCDF4"}
-"""Libraries that are of use with others alone, as they are installed."""
+"""Packages to install for a library that needs others to be useful."""
 
 
 def library(module: str, *, extra: str, what: str) -> Any:
-    """A module that is installed with an extra of rankfold; ``what`` needs it."""
+    """Import a module that an extra of rankfold installs; ``InputError`` says that ``what`` needs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -139,12 +140,12 @@ def library(module: str, *, extra: str, what: str) -> Any:
 
 
 def open_hdf5(path: str | os.PathLike[str], mode: str = "r", **flags: Any) -> Any:
-    """An HDF5 file whose links to other files lead to regular ones: HDF5 opens what is asked for by a link.
+    """Open an HDF5 file whose external links lead to regular files: HDF5 follows these links when reading.
 
     Raises
     ------
     UnfitFileError
-        It is no file, or one of its links names something else.
+        The path, or a target of one of its links, is something else than a regular file.
     ChunkError
         It is damaged.
     """
@@ -170,11 +171,11 @@ def open_hdf5(path: str | os.PathLike[str], mode: str = "r", **flags: Any) -> An
 
 
 def require_regular_parts(path: str, dataset: Any) -> None:
-    """Raise ``UnfitFileError`` unless the files that a dataset of an HDF5 file is spread over are regular."""
+    """Raise ``UnfitFileError`` unless other files that hold parts of an HDF5 dataset are regular."""
     parts = [name for name, *_ in dataset.external or ()]
     parts += [part.file_name for part in dataset.virtual_sources()] if dataset.is_virtual else []
     for part in sorted({*parts} - {"."}):
-        for place in (part, _beside(path, part)):  # by the working folder, or that of the file
+        for place in (part, _beside(path, part)):  # relative to the working folder, or to that of the file
             is_regular(place)
 
 
@@ -187,9 +188,9 @@ def _beside(path: str | os.PathLike[str], name: str) -> str:
 
 @contextlib.contextmanager
 def opened(like: Any, along: str | None = None) -> Iterator[Any]:
-    """A DataArray as it is, or what lies at ``FILE::variable``, or at all files that a name with ``*`` names.
+    """Yield a DataArray: the one given, that at ``FILE::variable``, or that of all files that match a ``*``.
 
-    ``along`` is the axis along which files follow each other; by default the first.
+    ``along`` is the axis along which files are concatenated; by default the first.
     """
     if not isinstance(like, str | os.PathLike):
         yield like
@@ -201,7 +202,7 @@ def opened(like: Any, along: str | None = None) -> Iterator[Any]:
         if len(parts) == 1:
             yield parts[0]
             return
-        # Numbers are not read: coordinates alone are taken, those beside the axis from the first file.
+        # Numbers are not read, only coordinates; those along other axes are taken from the first file.
         first = {"coords": "minimal", "compat": "override", "join": "override", "combine_attrs": "override"}
         yield xarray.concat([part.chunk() for part in parts], along or parts[0].dims[0], **first)
 
@@ -214,7 +215,7 @@ def _variable(xarray: Any, place: str, files: contextlib.ExitStack) -> Any:
         require_regular(store)
     group, _, leaf = name.rpartition("/")
     open_ = xarray.open_zarr if os.path.isdir(store) else xarray.open_dataset
-    # xarray goes by the end of the name, and netCDF is HDF5 under whatever name.
+    # xarray chooses its engine by the ending of the name, and netCDF-4 is HDF5 under any name.
     how = {"engine": "netcdf4"} if os.path.splitext(store)[1] in (".h5", ".hdf5") else {}
     try:
         try:
@@ -234,7 +235,7 @@ def _variable(xarray: Any, place: str, files: contextlib.ExitStack) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Coordinate:
-    """A coordinate of a DataArray: its axes, its numbers and the units that are said of them."""
+    """A coordinate of a DataArray: its axes, its numbers and their units as text, empty if not given."""
 
     axes: tuple[str, ...]
     values: npt.NDArray[np.float64]
@@ -242,13 +243,13 @@ class Coordinate:
 
     @classmethod
     def of(cls, found: Any) -> Coordinate:
-        """That of xarray."""
+        """Convert a coordinate of xarray."""
         units = found.attrs.get("units", "")
         return cls(tuple(map(str, found.dims)), np.asarray(found.values, np.float64), str(units))
 
 
 def coordinate_of(x: Any, axis: str) -> Coordinate:
-    """The coordinate of an axis: of a DataArray, or of what lies at a path, as xarray has it."""
+    """The coordinate of an axis of a DataArray, or of the variable at a path, as xarray reads it."""
     place = os.fsdecode(x) if isinstance(x, str | os.PathLike) else None
     with opened(x) as data:
         coordinates = getattr(data, "coords", {})
@@ -266,7 +267,7 @@ def plane_of(x: Any, name: str) -> Coordinate | None:
 
 
 def coordinates_of(x: Any) -> dict[str, str]:
-    """The ``standard_name`` of each coordinate along an axis, by its name; empty text without one."""
+    """The ``standard_name`` of each coordinate that has an axis, by its name; empty text without one."""
     with _coordinates(x) as known:
         return {
             str(name): str(each.attrs.get("standard_name", "")) for name, each in known.items() if each.dims
@@ -275,7 +276,7 @@ def coordinates_of(x: Any) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _coordinates(x: Any) -> Iterator[Mapping[Any, Any]]:
-    """Coordinates of a DataArray, or at a path or the first of several; none of other objects."""
+    """Coordinates of a DataArray, or of the variable at a path or the first of several; else empty."""
     if isinstance(x, list | tuple) and x and isinstance(x[0], str | os.PathLike):
         x = x[0]
     if isinstance(x, str | os.PathLike):
@@ -285,13 +286,16 @@ def _coordinates(x: Any) -> Iterator[Mapping[Any, Any]]:
     with contextlib.ExitStack() as files:
         data = None
         if isinstance(x, str) or hasattr(x, "coords"):
-            with contextlib.suppress(InputError):  # what xarray cannot open has none
+            with contextlib.suppress(InputError):  # files that xarray cannot open have no coordinates
                 data = files.enter_context(opened(x))
         yield getattr(data, "coords", {})
 
 
 def annotation_of(x: Any, part: str, name: str) -> tuple[npt.NDArray[Any], str]:
-    """A column of ``obs`` or ``var`` of AnnData, of an object or of a file or store, and what it is of."""
+    """Values of a column of ``obs`` or ``var`` of AnnData, in an object, file or store, and their kind.
+
+    Values may be empty if they are not booleans.
+    """
     if not isinstance(x, str | os.PathLike):
         frame: Any = getattr(x, part, None)
         if not hasattr(frame, "columns"):
@@ -327,7 +331,7 @@ def annotation_of(x: Any, part: str, name: str) -> tuple[npt.NDArray[Any], str]:
 
 @contextlib.contextmanager
 def refuse_damage(place: str) -> Iterator[None]:
-    """Turn whatever a library raises of a file or store that is damaged into one message."""
+    """Turn any error of a library about a damaged file or store into ``ChunkError``."""
     try:
         yield
     except (RankfoldError, MemoryError):
@@ -338,7 +342,7 @@ def refuse_damage(place: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _annotated(store: str) -> Iterator[Any]:
-    """The group of a file or of a Zarr folder."""
+    """Open the root group of an HDF5 file or of a Zarr store in a folder."""
     if os.path.isdir(store):
         from rankfold.pipeline.chunks.regular_store import zarr_group
 
@@ -366,7 +370,7 @@ def _require_column(place: str, part: str, name: str, names: Any) -> None:
 
 
 def mask_of(x: Any, part: str, mask: Any, source: Source) -> npt.NDArray[np.bool_]:
-    """A mask that is given, or that the data have under a name in ``obs`` or ``var``, for a matrix."""
+    """Boolean mask of rows (``obs``) or columns (``var``): given, or a column of the data by name."""
     axis = ("obs", "var").index(part)
     what, length = ("rows", "columns")[axis], source.shape[axis]
     if isinstance(mask, str):
@@ -386,10 +390,10 @@ def mask_of(x: Any, part: str, mask: Any, source: Source) -> npt.NDArray[np.bool
 
 
 def by_name(values: Any, source: Source, axis: int, whose: str) -> npt.NDArray[Any]:
-    """One value for each row (0) or column (1) of a matrix: those of a Series or DataArray by their names."""
+    """One value for each row (0) or column (1) of a matrix; a Series or DataArray is ordered by its names."""
     own, found = names_of_values(values), np.asarray(values)
     wanted = names_of(source, axis) if own is not None and found.ndim == 1 else None
     if own is not None and wanted is not None and not own.is_like(wanted):
-        own = Names(tuple(map(distinct, own.axes)))  # as names of cells and genes are made
+        own = Names(tuple(map(distinct, own.axes)))  # as is done for names of cells and genes
     places = find_places(own, wanted, ("row", "column")[axis], whose, source.name)
     return found if places is None else found[places]

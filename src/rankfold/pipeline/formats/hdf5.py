@@ -1,9 +1,9 @@
 """Datasets in HDF5 files, of any number of axes, through h5py.
 
-A description holds the path; the file is open while it lives. HDF5 keeps one lock, so threads take turns.
-Its cache of chunks is kept small: reads are cut along the chunks.
+A description holds the path. Its file stays open from the first read as long as the description exists. HDF5
+has one global lock, so threads take turns. Its cache of chunks is kept small: reads are cut along the chunks.
 
-HDF5 reads what was never written as fill value, without a word: ``check`` counts the chunks there are.
+HDF5 silently reads chunks that were never written as fill value: ``check`` counts the chunks that exist.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ REQUEST_BYTES = 8 * 2**20
 """Chunks smaller than this are read together."""
 
 CACHE_BYTES = 2**20
-"""Cache of decoded chunks, for each file that is open."""
+"""Size of the cache of decoded chunks for each open file."""
 
 LOOKS, LOOK_NUMBERS = 16, 64
-"""Places at which a dataset is looked at, and how many numbers there, to know it again."""
+"""Number of places where a dataset is sampled for its fingerprint, and numbers along each axis there."""
 
 OVERHEAD_BYTES = 4 * 2**20
-"""What HDF5 holds of its own: index of chunks, metadata, selections."""
+"""Memory that HDF5 itself holds: index of chunks, metadata, selections."""
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 DAMAGE = (OSError, RuntimeError, LookupError, ValueError, TypeError, OverflowError)
-"""What h5py raises of a file that is damaged, whatever is asked of it."""
+"""Exceptions that h5py raises for a damaged file."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Hdf5Volume:
-    """A dataset as strings and numbers."""
+    """Description of a dataset by strings and numbers."""
 
     name: str
     path: str
@@ -86,23 +86,23 @@ class Hdf5Volume:
     axes: tuple[str, ...]
     dtype: np.dtype[Any]
     chunks: tuple[int, ...]
-    """Shape of what is stored together; the whole dataset where it is contiguous."""
+    """Shape of a chunk; of the whole dataset if it is contiguous."""
 
     chunked: bool
     filters: bool
-    """Whether chunks are compressed or otherwise encoded, and so read whole."""
+    """True if chunks are compressed or otherwise encoded, and so are read whole."""
 
     codec: str
     missing: str
     unwritten: Unwritten | None = None
-    """What netCDF-4 puts where nothing was written, if the dataset is filled with that."""
+    """Value that netCDF-4 puts where nothing was written, if it is the fill value of the dataset."""
 
     has_neighbors: bool = False
-    """Whether others add to the file, so that its time says nothing of this dataset."""
+    """True if other datasets may be added to the file, so that its time does not identify this dataset."""
 
     @property
     def format(self) -> str:
-        """Kind of store."""
+        """Kind of store, as text."""
         return "HDF5" if self.chunked else "HDF5, contiguous"
 
     @property
@@ -113,7 +113,7 @@ class Hdf5Volume:
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
         """Copy every box to its place; see ``Volume``."""
         dataset = self._open()
-        # A chunk that is not encoded, or no chunk at all, can be read in part.
+        # A chunk that is not encoded, or a dataset without chunks, can be read in part.
         unit = self.chunks if self.filters else (1,) * len(self.shape)
         for piece in pieces:
             for box, out in requests(piece, unit, REQUEST_BYTES // self.dtype.itemsize):
@@ -134,14 +134,14 @@ class Hdf5Volume:
                     self.unwritten.mask(self.name, out)
 
     def read_bytes(self, elements: int) -> int:
-        """What is read at once, and a chunk as it is stored and decoded."""
+        """Most memory of one read: what is read at once, and a chunk as stored and decoded."""
         item = self.dtype.itemsize
         chunk = math.prod(self.chunks) * item if self.filters else 0
         request = max(chunk, min(REQUEST_BYTES, elements * item))
         return OVERHEAD_BYTES + CACHE_BYTES + request + 2 * chunk
 
     def check(self) -> None:
-        """Raise ``ChunkError`` for a file that cannot be opened or in which chunks were never written."""
+        """Raise ``ChunkError`` if the file cannot be opened, or lacks chunks that may not be missing."""
         try:
             require_hdf5(self.path)
         except (OSError, InputError) as error:
@@ -158,7 +158,7 @@ class Hdf5Volume:
             raise ChunkError(f"{self.name}{which} never written; {_FILL}")
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence:
-        """Chunks that were never written, by the count that the file keeps."""
+        """Number of chunks that were never written, by the count in the file."""
         with refuse_damage(self.name):
             dataset = self._open()
             total, there = _written(dataset)
@@ -170,7 +170,7 @@ class Hdf5Volume:
 
     @property
     def attributes(self) -> Attributes:
-        """What is said of its numbers, such as units."""
+        """Attributes of the numbers, such as units; empty if they cannot be read."""
         with contextlib.suppress(*UNREADABLE):
             return attributes_in(self._open().attrs)
         return {}
@@ -178,7 +178,8 @@ class Hdf5Volume:
     def fingerprint(self) -> str:
         """Digest of the dataset's shape and type, and of size and time of the file.
 
-        Where the file grows beside it, of where its chunks lie, and of what some places hold.
+        If other datasets may be added to the file, size and time are replaced by offsets and sizes of some
+        chunks and samples of the numbers.
         """
         if self.has_neighbors:
             with refuse_damage(self.name):
@@ -212,11 +213,11 @@ class Hdf5Volume:
 
 
 def _written(dataset: Any) -> tuple[int, int]:
-    """Chunks of a dataset, and those of them that were written; a dataset without chunks is one."""
+    """Number of chunks of a dataset, and of written ones; a dataset without chunks counts as one chunk."""
     if dataset.is_virtual:
         return 1, 1
     if dataset.chunks is None:
-        # Small datasets lie in the header and have no offset of their own.
+        # Small datasets are stored in the header and have no offset of their own.
         return 1, int(dataset.id.get_offset() is not None or dataset.id.get_storage_size() > 0)
     return chunk_count(dataset.shape, dataset.chunks), dataset.id.get_num_chunks()
 
@@ -228,15 +229,15 @@ _FILL = (
 
 
 def hdf5_arrays(location: str) -> tuple[str, ...]:
-    """Arrays of a whole HDF5 file, first the matrix that is meant; none where that cannot be said.
+    """Paths of the arrays of an HDF5 file, first its default matrix; empty if there is no default.
 
-    Of such files that hold several, one is meant without a name by what wrote them, as ``X`` of AnnData.
+    The software that wrote the file determines the default, such as ``X`` of AnnData.
     """
     path, array = split_location(location)
     if array or not path.lower().endswith(HDF5_SUFFIXES) or not os.path.isfile(path):
         return ()
     h5py = library("h5py", extra="formats", what=f"reading {path}")
-    with contextlib.suppress(RankfoldError, *DAMAGE):  # which opening the matrix says
+    with contextlib.suppress(RankfoldError, *DAMAGE):  # opening the matrix reports these
         require_hdf5(path)
         with open_hdf5(path) as file:
             return matrices_beside(h5py, file, path)
@@ -249,11 +250,11 @@ def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None)
     Parameters
     ----------
     path, text : str
-        The file, and what is meant in it: empty for the matrix that its kind of file has.
+        The file, and the path in it; empty for the default matrix of its kind of file.
     missing : {"fill", "error"}, optional
-        What chunks are that were never written.
+        Read chunks that were never written as fill value, or refuse them.
     rows : optional
-        The axes that become the rows. Those of loom and of MATLAB are the last of two.
+        The axes that become the rows. The default for loom and MATLAB is the last of two axes.
     """
     h5py = library("h5py", extra="formats", what=f"reading {path}")
     try:
@@ -278,7 +279,7 @@ def hdf5_matrix(path: str, text: str, *, missing: str | None, rows: Rows = None)
 
 
 def _decoded(dataset: Any, path: str, found: Found, missing: str | None) -> Volume:
-    """A dataset with what its attributes say of its numbers."""
+    """Volume of a dataset, decoded by its attributes: missing values, scale and offset."""
     name = f"{path}::{found.path}"
     volume = _volume(dataset, name, os.path.abspath(path), missing, has_neighbors=found.grows)
     volume = dataclasses.replace(volume, axes=found.axes or volume.axes)
@@ -297,7 +298,7 @@ def _decoded(dataset: Any, path: str, found: Found, missing: str | None) -> Volu
 
 
 def _declared_fill(dataset: Any) -> float | int | None:
-    """What a dataset of real numbers says that it is filled with; None where it says nothing."""
+    """Fill value that a dataset of real numbers declares; None if it declares none."""
     import h5py
 
     said = dataset.id.get_create_plist().fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED
@@ -305,14 +306,14 @@ def _declared_fill(dataset: Any) -> float | int | None:
 
 
 def _said(dataset: Any) -> dict[str, Any]:
-    """Attributes that say what numbers stand for."""
+    """Attributes that define the meaning of the numbers, such as missing values, scale and offset."""
     return {name: dataset.attrs[name] for name in NAMES if name in dataset.attrs}
 
 
 def _volume(
     dataset: Any, name: str, path: str, missing: str | None, *, has_neighbors: bool = False
 ) -> Hdf5Volume:
-    """A dataset that is open, as strings and numbers."""
+    """Describe an open dataset by strings and numbers."""
     if dataset.is_virtual and missing != "fill":
         raise InputError(
             f"{name} is a virtual dataset: HDF5 reads parts whose files are not there as fill value. Say "
@@ -354,21 +355,21 @@ class Hdf5Vector(Vector):
 
     @property
     def path(self) -> str:
-        """The file."""
+        """Path of the file."""
         return self.volume.path
 
     @property
     def format(self) -> str:
-        """Kind of store."""
+        """Kind of store, as text."""
         return self.volume.format
 
     @property
     def codec(self) -> str:
-        """Filters of the chunks."""
+        """Filters of the chunks, as text."""
         return self.volume.codec
 
     def axis_of_group(self, number: int, name: str, length: int) -> Axis:
-        """See ``Vector``."""
+        """Axis 0 or 1 of the sparse matrix in the group of this vector, with the labels of the file."""
         return hdf5_axis(self.path, os.path.dirname(self.volume.dataset), number, name, length)
 
     def read_into(self, out: npt.NDArray[Any], rows: Span, columns: Span) -> None:
@@ -376,19 +377,19 @@ class Hdf5Vector(Vector):
         self.volume.read_boxes([Piece((columns,), out[0])])
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """See ``Volume``."""
+        """Most memory of one read of ``columns`` elements."""
         return self.volume.read_bytes(columns)
 
     def check(self) -> None:
-        """See ``Volume``."""
+        """Raise ``ChunkError`` if the file cannot be opened, or lacks chunks that may not be missing."""
         self.volume.check()
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence:
-        """See ``Hdf5Volume``."""
+        """Number of chunks that were never written, by the count in the file."""
         return self.volume.absent_chunks(most)
 
     def fingerprint(self) -> str:
-        """See ``Volume``."""
+        """Digest that changes when the numbers may have changed; see ``Hdf5Volume``."""
         return self.volume.fingerprint()
 
     def stored_bytes(self) -> int:
@@ -397,7 +398,7 @@ class Hdf5Vector(Vector):
 
 
 def _frame(group: Any, path: str, found: Found, missing: str | None) -> Volume:
-    """The columns of a data frame of AnnData."""
+    """Volume of the columns of a data frame of AnnData."""
 
     def volume_of(column: Any, name: str) -> Volume:
         return _volume(column, name, os.path.abspath(path), missing, has_neighbors=True)
@@ -432,10 +433,10 @@ def _compressed(group: Any, path: str, found: Found, missing: str | None) -> Csr
 
 
 def require_hdf5(path: str) -> None:
-    """Raise unless a file begins as HDF5 files do and is as long as it says.
+    """Raise unless a file has the signature of HDF5 and is as long as its superblock states.
 
-    HDF5 itself does not look again at a file that it has open. The superblock, which may lie behind a block
-    of the user: https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html
+    HDF5 itself does not check again a file that it has open. The superblock may lie behind a user block:
+    https://support.hdfgroup.org/documentation/hdf5/latest/_f_m_t3.html
     """
     size = os.path.getsize(path)
     with open_regular(path) as file:
@@ -456,7 +457,7 @@ def require_hdf5(path: str) -> None:
 
 
 def _axis_name(dataset: Any, axis: int) -> str:
-    """The label of an axis, or the name of the scale that is attached to it."""
+    """Label of an axis, or the name of the dimension scale that is attached to it; empty if neither."""
     dimension = dataset.dims[axis]
     if dimension.label:
         return str(dimension.label)
@@ -464,7 +465,7 @@ def _axis_name(dataset: Any, axis: int) -> str:
 
 
 def _codec(dataset: Any) -> str:
-    """Filters of the chunks, in words."""
+    """Text that lists the filters of the chunks; ``none`` without filters."""
     plist = dataset.id.get_create_plist()
     names = [
         plist.get_filter(i)[3].decode() or str(plist.get_filter(i)[0]) for i in range(plist.get_nfilters())
@@ -480,5 +481,5 @@ _handles = Handles(_open_file)
 
 
 def close(path: str | os.PathLike[str]) -> None:
-    """Close a file that this process reads, so that it can be written."""
+    """Close a file that this process has open for reading, so that it can be written."""
     _handles.close(os.fspath(path))

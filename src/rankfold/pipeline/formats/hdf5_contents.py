@@ -1,7 +1,7 @@
-"""Which matrix of an HDF5 file is meant, by the conventions of what wrote it.
+"""Which matrix of an HDF5 file is meant, by the conventions of the software that wrote it.
 
 ================= ======================== ====================================== ==========================
-written by        matrix without a name    known by                               layout
+written by        default matrix           recognized by                          layout
 ================= ======================== ====================================== ==========================
 AnnData           ``X``                    ``obs``, ``var``                       dense, CSR, CSC
 MuData            ``X`` of the modality    ``mod``                                of AnnData
@@ -11,7 +11,7 @@ MATLAB 7.3        the only one             attribute ``MATLAB_class``           
 others            the only one                                                    dense
 ================= ======================== ====================================== ==========================
 
-A matrix of genes x cells that is compressed by cells is one of cells x genes that is compressed by rows.
+A matrix of genes x cells that is compressed by cells is read as cells x genes, compressed by rows.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from rankfold.pipeline.formats.handles import choose, list_names
 from rankfold.pipeline.formats.naming import is_loom
 
 HDF5_SUFFIXES = (".h5", ".hdf5", ".h5ad", ".h5mu", ".he5", ".loom", ".mat")
-"""Ends of names of HDF5 files."""
+"""Endings of names of HDF5 files."""
 
 OLD_ENCODINGS = {"csr": "rows", "csc": "columns"}
-"""What AnnData called them before version 0.7."""
+"""Axis whose lines are stored contiguously, by AnnData's name of the layout before version 0.7."""
 
 NO_NUMBERS = ("char", "cell", "struct", "function_handle", "string", "table")
-"""Classes of MATLAB that are no arrays of numbers."""
+"""Classes of MATLAB that are not arrays of numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparseLayout:
-    """How a group holds a sparse matrix."""
+    """Layout of a group that holds a sparse matrix."""
 
     by: str
-    """``rows`` or ``columns``: the lines that lie together."""
+    """``rows`` or ``columns``: the lines that are stored contiguously."""
 
     shape: Any
-    """Rows and columns as they are said."""
+    """Rows and columns as the file states them, unchecked."""
 
     parts: tuple[str, str, str] = ("data", "indices", "indptr")
-    """Names of the stored numbers, their places, and the pointers."""
+    """Names of the datasets of stored numbers, their indices, and the pointers."""
 
     def lengths(self, name: str) -> tuple[int, int]:
         """Rows and columns, checked."""
@@ -63,7 +63,7 @@ class SparseLayout:
 
 
 def sparse_layout(group: Any) -> SparseLayout | None:
-    """How a group holds a sparse matrix; None of other groups."""
+    """Layout of a group that holds a sparse matrix; None for other groups."""
     said = group.attrs
     if (by := ENCODINGS.get(text_of(said.get("encoding-type")))) is not None:
         return SparseLayout(by, said.get("shape"))
@@ -81,33 +81,33 @@ def sparse_layout(group: Any) -> SparseLayout | None:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A matrix of a file."""
+    """A matrix found in a file."""
 
     path: str
-    """Of its dataset or group."""
+    """Path of its dataset or group in the file."""
 
     layout: SparseLayout | None = None
-    """Of a group that is a sparse matrix, and no data frame."""
+    """Layout of a group that is a sparse matrix; None for datasets and data frames."""
 
     columns: str | None = None
     """Columns that are kept, as ``0:2000``; None for all."""
 
     axes: tuple[str, ...] | None = None
-    """What its axes are called, where that is not said."""
+    """Names of its axes by the kind of file; None to take them from the dataset."""
 
     turned: bool = False
-    """Whether its last axis is the rows."""
+    """True if its last axis becomes the rows."""
 
     grows: bool = False
-    """Whether others add to the file."""
+    """True if other datasets may be added to the file later, as in files of AnnData."""
 
     def rows(self, path: str, rows: Rows) -> Rows:
-        """The axes that become the rows: those asked for, or those of its kind of file.
+        """The axes that become the rows: those that are given, or those of its kind of file.
 
         Raises
         ------
         InputError
-            Axes that are stored in another order than they are counted are asked for by number.
+            Axes are given by number, but are stored in another order than they are numbered.
         """
         if not self.turned or self.axes is None:
             return rows
@@ -123,12 +123,12 @@ class Found:
 
 
 def find_matrix(h5py: Any, file: Any, path: str, text: str) -> Found:
-    """The matrix that ``text`` names in a file that is open; without text that of its kind of file.
+    """The matrix that ``text`` names in an open file; the default matrix of its kind of file if it is empty.
 
     Raises
     ------
     SourceNotFoundError, InputError
-        There is none, or several, which the message names; or it is a group of other things.
+        There is none, or several, which the message names; or it is a group without a matrix.
     """
     name, kind = cell_ranger.matrix_of_type(file, text) or (_place(h5py, file, text), "")
     shapes = _matrices(h5py, file)
@@ -156,14 +156,14 @@ def find_matrix(h5py: Any, file: Any, path: str, text: str) -> Found:
 
 
 def matrices_beside(h5py: Any, file: Any, path: str) -> tuple[str, ...]:
-    """Arrays of two axes or more in a file that is open: the one that its kind of file means, and others."""
+    """Paths of arrays of two axes or more in an open file: first the default matrix of its kind of file."""
     meant = find_matrix(h5py, file, path, "").path
     wide = [name for name, shape in _matrices(h5py, file).items() if len(shape) >= 2 and name != meant]
     return (meant, *wide)
 
 
 def _in_words(chosen: npt.NDArray[np.bool_]) -> str:
-    """Runs of those that are chosen.
+    """Ranges of the chosen indices, as text.
 
     >>> _in_words(np.array([True, True, False, True]))
     '0:2,3:4'
@@ -173,7 +173,7 @@ def _in_words(chosen: npt.NDArray[np.bool_]) -> str:
 
 
 def _place(h5py: Any, file: Any, text: str) -> str:
-    """Path of what is meant, by what a file holds; empty where its only matrix is."""
+    """Path that ``text`` means in a file, by the contents of the file; empty for its only matrix."""
     if "mod" in file and isinstance(file["mod"], h5py.Group):
         names = list(file["mod"])
         meant = text or (names[0] if len(names) == 1 else "")
@@ -187,7 +187,7 @@ def _place(h5py: Any, file: Any, text: str) -> str:
 
 
 def _matrices(h5py: Any, file: Any) -> dict[str, tuple[int, ...]]:
-    """Path and shape of all datasets but scales of axes, and of all sparse groups."""
+    """Path and shape of all datasets, except dimension scales, and of all sparse groups."""
     found: dict[str, tuple[int, ...]] = {}
 
     def visit(name: str, item: Any) -> None:
@@ -203,7 +203,7 @@ def _matrices(h5py: Any, file: Any) -> dict[str, tuple[int, ...]]:
 
 
 def _of_matlab(path: str, name: str, node: Any) -> Found:
-    """An array of MATLAB: its last axis is stored first."""
+    """The matrix in an array of MATLAB, whose last axis is stored first."""
     kind = text_of(node.attrs["MATLAB_class"])
     if kind in NO_NUMBERS or "MATLAB_empty" in node.attrs:
         what = "empty" if "MATLAB_empty" in node.attrs else f"of class {kind}"

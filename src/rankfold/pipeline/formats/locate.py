@@ -1,4 +1,4 @@
-"""From ``STORE::path/in/group`` to folder and array path, or to a message that says what is there."""
+"""From ``STORE::path/in/group`` to folder and array path, or to a message that lists what the store holds."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ MOST_NAMES = 8
 """Most arrays that a message names."""
 
 SPARSE = ("csr_matrix", "csc_matrix")
-"""What AnnData writes of a group that is a sparse matrix."""
+"""Values of AnnData's attribute ``encoding-type`` for groups that are sparse matrices."""
 
 DEPTH = 4
-"""Groups are searched this deep: deeper arrays can be named, they are just not listed."""
+"""Depth to which groups are searched: deeper arrays can be opened by name, but are not listed."""
 
 
 def split_location(location: str) -> tuple[str, str]:
@@ -39,7 +39,7 @@ def split_location(location: str) -> tuple[str, str]:
     >>> split_location("s3://bucket/a.zarr::X")
     ('s3://bucket/a.zarr', 'X')
 
-    A store whose own name holds ``::`` is known by being there: the longest path that is, is the store.
+    The name of a store may contain ``::``: the longest part that exists as a path is the store.
     """
     location = location.removeprefix("file://")
     words = [] if is_address(location) else location.split("::")
@@ -51,7 +51,7 @@ def split_location(location: str) -> tuple[str, str]:
 
 
 def natural_key(name: str) -> tuple[tuple[str | int, ...], str]:
-    """What names are sorted by so that ``part-2`` comes before ``part-10``.
+    """Sort key of names by which ``part-2`` comes before ``part-10``.
 
     >>> sorted(["a10b", "a2b", "a"], key=natural_key)
     ['a', 'a2b', 'a10b']
@@ -61,9 +61,9 @@ def natural_key(name: str) -> tuple[tuple[str | int, ...], str]:
 
 
 def matching_files(location: str) -> list[str] | None:
-    """Places of all files that a name with ``*``, ``?`` or ``[`` stands for, sorted; None for plain names.
+    """Locations of all files that match a pattern with ``*``, ``?`` or ``[``, sorted; None for plain names.
 
-    Numbers in names count as numbers: ``part-2`` comes before ``part-10``.
+    Numbers in names are compared as numbers: ``part-2`` comes before ``part-10``.
     """
     store, mark, array = location.partition("::")
     if "://" in store or not glob.has_magic(store) or os.path.exists(store):
@@ -75,12 +75,12 @@ def matching_files(location: str) -> list[str] | None:
 
 
 def is_address(store: str) -> bool:
-    """Whether a store lies elsewhere, by its name."""
+    """True if a store is given by a URL."""
     return "://" in store
 
 
 def require_text(path: str) -> None:
-    """Raise ``InputError`` for a name that is not UTF-8: JSON cannot keep it."""
+    """Raise ``InputError`` for a path that is not UTF-8, which JSON cannot hold."""
     if any("\ud800" <= sign <= "\udfff" for sign in path):
         text = path.encode("utf-8", "backslashreplace").decode()
         with contextlib.suppress(UnicodeError):
@@ -93,7 +93,7 @@ def require_text(path: str) -> None:
 
 
 def require_path(path: str) -> None:
-    """Raise ``SourceNotFoundError``, with the nearest name beside it, when there is no such path."""
+    """Raise ``SourceNotFoundError``, with the most similar name in its folder, if a path does not exist."""
     require_text(path)
     if not path.strip():
         raise SourceNotFoundError(f"{path!r} names no file: give the path of one")
@@ -144,9 +144,9 @@ def _list_arrays(path: str, arrays: dict[str, str]) -> str:
 
 
 def node_kind(folder: str) -> str | None:
-    """``array`` or ``group`` by the metadata in a folder, ``None`` where there is none."""
+    """``array`` or ``group`` by the Zarr metadata in a folder, ``None`` if there are none."""
     if is_regular(os.path.join(folder, "zarr.json")):
-        # A document that cannot be read counts as an array: Zarr then says what is wrong with it.
+        # A document that cannot be read counts as an array: Zarr then reports what is wrong with it.
         return "group" if _metadata(folder, "zarr.json").get("node_type") == "group" else "array"
     if is_regular(os.path.join(folder, ".zarray")):
         return "array"
@@ -154,7 +154,7 @@ def node_kind(folder: str) -> str | None:
 
 
 def zarr_refusal(name: str, error: Exception) -> InputError:
-    """What to say of an array whose metadata Zarr does not understand."""
+    """The error for an array whose metadata Zarr does not understand."""
     if "bfloat16" in str(error):
         return InputError(
             f"{name} holds bfloat16, which the zarr package does not read. Write it as float32, which holds "
@@ -164,24 +164,24 @@ def zarr_refusal(name: str, error: Exception) -> InputError:
 
 
 class Location(NamedTuple):
-    """What may be read in a store."""
+    """An array or sparse matrix in a store."""
 
     path: str
     words: str
-    """Shape and type."""
+    """Text of its shape and type."""
 
     shape: tuple[int, ...]
 
     @property
     def weight(self) -> tuple[int, int]:
-        """Axes and elements: data have more of them than what describes them, as coordinates."""
+        """Numbers of axes and elements: data have more of them than coordinates and other descriptions."""
         return len(self.shape), math.prod(self.shape)
 
 
 def best_first(arrays: Iterable[Location]) -> list[tuple[str, str]]:
-    """Paths and words, those first that are likely meant: matrices, the largest first, ``X`` before all.
+    """Paths and words of arrays, the most likely first: ``X``, then matrices from large to small.
 
-    Vectors are left out where there is anything else: of tables and coordinates there may be dozens.
+    Vectors are left out if there is anything else: tables and coordinates may add dozens of them.
     """
     in_order = sorted(arrays, key=lambda each: (each.path != "X", *(-n for n in each.weight), each.path))
     wide = [each for each in in_order if len(each.shape) >= 2]
@@ -196,7 +196,7 @@ def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[L
         try:
             kind = node_kind(os.path.join(folder, path))
             sparse = _sparse(os.path.join(folder, path)) if kind == "group" else None
-        except UnfitFileError:  # who asks for it is told; others are not kept from what is beside it
+        except UnfitFileError:  # an error only for callers that open it; its neighbors are still listed
             continue
         if kind == "array":
             words, shape = _describe(os.path.join(folder, path))
@@ -208,7 +208,7 @@ def arrays_below(folder: str, array: str = "", depth: int = DEPTH) -> Iterator[L
 
 
 def _sparse(folder: str) -> tuple[int, ...] | None:
-    """Shape of a sparse matrix in AnnData's layout; nothing for other groups."""
+    """Shape of a sparse matrix in AnnData's layout; None for other groups."""
     attributes = _metadata(folder, "zarr.json").get("attributes") or _metadata(folder, ".zattrs")
     if not isinstance(attributes, dict) or attributes.get("encoding-type") not in SPARSE:
         return None
@@ -216,13 +216,13 @@ def _sparse(folder: str) -> tuple[int, ...] | None:
 
 
 def _lengths(shape: object) -> tuple[int, ...]:
-    """A shape, or nothing where a document holds none."""
+    """A shape as a tuple; empty if ``shape`` is not a list of whole numbers."""
     whole = isinstance(shape, list) and all(type(length) is int for length in shape)
     return tuple(shape) if isinstance(shape, list) and whole else ()
 
 
 def _describe(folder: str) -> tuple[str, tuple[int, ...]]:
-    """Shape and type of an array, and its shape; without Zarr, which one odd neighbor would stop."""
+    """Text of shape and type of an array, and its shape; without Zarr, which one odd array would stop."""
     name = "zarr.json" if is_regular(os.path.join(folder, "zarr.json")) else ".zarray"
     metadata = _metadata(folder, name)
     shape = metadata.get("shape")

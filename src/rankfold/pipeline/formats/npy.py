@@ -1,17 +1,16 @@
-"""A ``.npy`` file, read and never mapped: mapped pages count as memory, and nobody plans them.
+"""``.npy`` files, read and never mapped: mapped pages count as memory, but are not in the plan.
 
 ``NpySource`` is any header followed by plain numbers: ``npz.py`` and files of vectors use it too.
 
-In Fortran order a row is spread over the whole file: every column of a panel is a piece of its own,
-read into a small buffer and turned. That is correct and bounded, but slower than ``rankfold import``.
+In Fortran order a row is spread over the whole file. Every column of a panel is read separately into a small
+buffer and transposed. That is correct and bounded, but slower than to run ``rankfold import`` first.
 
-In a file of any number of axes, Fortran order is C order of the axes turned round, and is read as that.
+In a file of any number of axes, Fortran order is C order of the reversed axes, and is read as that.
 
-Files of vectors as in the big-ann benchmarks: ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``.
+Files of vectors are those of the big-ann benchmarks: ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``.
 
-https://big-ann-benchmarks.com: number of rows and of columns as 32-bit integers, least significant byte
-first, then the rows. Nothing in the file says what its numbers are, only the name does: so the size must
-be just right.
+https://big-ann-benchmarks.com: numbers of rows and columns as 32-bit little-endian integers, then the rows.
+Only the name of the file states the type of its numbers, so the size of the file must match exactly.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from rankfold.pipeline.errors import ChunkError, InputError
 from rankfold.pipeline.regular import open_regular
 
 COLUMN_BYTES = 4 * 2**20
-"""Buffer in which columns of a Fortran file are collected before they are turned."""
+"""Size of the buffer in which columns of a file in Fortran order are collected and transposed."""
 
 
 NO_HEADER = (
@@ -56,42 +55,42 @@ NO_HEADER = (
     SyntaxError,
     tokenize.TokenError,
 )
-"""What NumPy raises while it reads a header, which it takes for an expression of Python."""
+"""Exceptions that NumPy raises for an invalid header, which it parses as a Python expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class NpyArray:
-    """A header and plain numbers: an array of any number of axes in a file."""
+    """An array of any number of axes in a file of a header and plain numbers."""
 
     name: str
     path: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     offset: int
-    """Bytes of the header."""
+    """Byte of the file at which the numbers start."""
 
     fortran: bool
-    """Whether the first axis, not the last, is contiguous in the file."""
+    """True if the first axis, not the last, is contiguous in the file."""
 
     swapped: bool
-    """Whether the bytes of a number are stored the other way round."""
+    """True if numbers are stored in the byte order that is not native."""
 
     kind: str = "npy"
-    """What the file is, for people: other formats too are a header and numbers."""
+    """Kind of file, as text; other formats too are a header and numbers."""
 
     @property
     def format(self) -> str:
-        """Kind of file and its order."""
+        """Kind of file, and Fortran order, as text."""
         return f"{self.kind}, Fortran order" if self.fortran else self.kind
 
     @property
     def codec(self) -> str:
-        """Never compressed."""
+        """Compression: none."""
         return "none"
 
     @property
     def grids(self) -> tuple[Grid, ...]:
-        """Pieces that can be cut anywhere."""
+        """One chunk along each axis, which can be cut anywhere."""
         return regular_grids(self.shape, self.shape, splittable=True)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
@@ -103,7 +102,7 @@ class NpyArray:
                     piece.out.byteswap(inplace=True)
 
     def check(self) -> None:
-        """Raise ``ChunkError`` if the file is gone or shorter than its header says."""
+        """Raise ``ChunkError`` if the file is gone or shorter than its header states."""
         try:
             size = os.path.getsize(self.path)
         except OSError as error:
@@ -112,7 +111,7 @@ class NpyArray:
             raise ChunkError(self._complaint(size))
 
     def fingerprint(self) -> str:
-        """Digest of what the header says and of size and time of the file."""
+        """Digest of the header and of size and time of the file."""
         state = os.stat(self.path)
         shape, fortran = self._header()
         header = f"{shape} {self.dtype.str} {self.offset} {fortran} {self.swapped}"
@@ -124,14 +123,14 @@ class NpyArray:
         return os.path.getsize(self.path)
 
     def _read_box(self, fd: int, piece: Piece) -> None:
-        """One box as it is stored, straight to its place."""
+        """Read one box, in the stored byte order, straight into its destination."""
         turn = slice(None, None, -1) if self.fortran else slice(None)
         at = tuple(slice(*span) for span in piece.box)[turn]
         part = piece.out.T if self.fortran else piece.out
         read_plain_box(fd, part, offset=self.offset, shape=self.shape[turn], at=at)
 
     def _header(self) -> tuple[tuple[int, ...], bool]:
-        """Shape and order as fingerprints and messages give them."""
+        """Shape and Fortran order, as used in fingerprints and messages."""
         return self.shape, self.fortran
 
     def _expected_bytes(self) -> int:
@@ -151,14 +150,14 @@ class NpySource(Readable, Matrix, NpyArray):
     shape: tuple[int, int]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Next to nothing in C order; in Fortran order the buffer of columns to be turned."""
+        """Most memory of one read: little in C order; in Fortran order also a buffer of columns."""
         buffer = min(COLUMN_BYTES, rows * columns * self.dtype.itemsize)
         return SCRATCH_BYTES + (buffer if self.fortran else 0)
 
     def _read_box(self, fd: int, piece: Piece) -> None:
-        """In Fortran order pieces of columns, a few at a time, which are rows of the file.
+        """Read one box; in Fortran order by pieces of columns, which are contiguous in the file.
 
-        They are cut from the first row on, so that they are as long as can be.
+        Pieces start at the first row and are as long as the buffer allows, which then takes several columns.
         """
         if not self.fortran:
             NpyArray._read_box(self, fd, piece)
@@ -183,7 +182,7 @@ class NpyVolume(NpyArray):
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Numbers: the format has no names."""
+        """Names of the axes, which are their numbers: the format stores no names."""
         return axis_names(self.shape, None)
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
@@ -192,11 +191,11 @@ class NpyVolume(NpyArray):
         NpyArray.read_boxes(self, pieces)
 
     def read_bytes(self, elements: int) -> int:
-        """A buffer to turn numbers in."""
+        """Most memory of one read: a buffer to transpose numbers."""
         return SCRATCH_BYTES + min(TURN_BYTES, elements * self.dtype.itemsize)
 
     def _header(self) -> tuple[tuple[int, ...], bool]:
-        """As one column: fingerprints that are stored have been made so."""
+        """Shape of one column, in C order: existing fingerprints were made with it."""
         return (math.prod(self.shape), 1), False
 
 
@@ -207,7 +206,7 @@ def npy_source(path: str) -> NpySource:
 
 
 class Header(NamedTuple):
-    """What a ``.npy`` file says of itself."""
+    """Contents of the header of a ``.npy`` file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -216,13 +215,13 @@ class Header(NamedTuple):
 
 
 def read_header(path: str) -> Header:
-    """The header of a file; ``InputError`` if it is none."""
+    """Read the header of a ``.npy`` file; ``InputError`` if it is invalid, ``ChunkError`` if truncated."""
     with open_regular(path) as file:
         return _valid_header(file, path)
 
 
 def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySource:
-    """The matrix whose header in NumPy's format begins where ``file``, open on ``path``, stands."""
+    """The matrix whose header in NumPy's format starts at the position of ``file``, open on ``path``."""
     header = _valid_header(file, name)
     require_matrix(name, header.shape, header.dtype)
     rows, columns = header.shape
@@ -233,7 +232,7 @@ def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySourc
 
 
 def vector_in(file: Any, path: str, name: str, *, kind: str) -> tuple[Any, ...]:
-    """What a source of shape ``(1, n)`` is made of, for a vector; see ``matrix_in``."""
+    """Fields of an ``NpySource`` of shape ``(1, n)`` for the vector at the position of ``file``."""
     header = _valid_header(file, name)
     if len(header.shape) != 1 or header.dtype.kind not in "fiub":
         raise InputError(f"{name} is {header.dtype} {header.shape}, but should be a vector of numbers")
@@ -261,11 +260,11 @@ def _truncation(name: str, size: int, length: int, dtype: np.dtype[Any], shape: 
 
 
 def header_in(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether in Fortran order, and type; the file is left at its first number."""
+    """Read shape, True for Fortran order, and type; leaves the file at its first number."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(file)
-    # Version 3 is version 2 with UTF-8 in the names of fields, which a matrix has none of.
+    # Version 3 is version 2 with UTF-8 in the names of fields, and a matrix has no fields.
     if version in ((2, 0), (3, 0)):
         return np.lib.format.read_array_header_2_0(file)
     raise ValueError(f"version {version[0]}.{version[1]} is not known")
@@ -289,13 +288,13 @@ def npy_matrix(path: str, rows: Rows = None) -> NpySource | StackedSource:
 
 
 TYPES = {".fbin": "float32", ".u8bin": "uint8", ".i8bin": "int8", ".ibin": "int32"}
-"""Type of the numbers by the end of the file's name."""
+"""Type of the numbers by the ending of the file's name."""
 
 HEADER_BYTES = 8
 
 
 def big_ann_source(path: str) -> NpySource:
-    """The matrix in such a file, by its header and its name."""
+    """The matrix in a file of vectors of the big-ann benchmarks, by its header and its name."""
     ending = os.path.splitext(path)[1]
     dtype = np.dtype(TYPES[ending])
     with open_regular(path) as file:

@@ -1,10 +1,10 @@
-"""One array of a ``.npz`` file, in place where it is not compressed.
+"""Arrays of ``.npz`` files, read in place if they are not compressed.
 
-A ``.npz`` is a ZIP of ``.npy`` files: a member that is only stored is a run of plain numbers somewhere in
-the file and is read at any place. One that is deflated can only be read from its beginning, so it is
-imported first.
+A ``.npz`` is a ZIP of ``.npy`` files. A member that is only stored is plain numbers somewhere in the file,
+and any part of it can be read. A deflated member can only be read from its beginning, so it is imported
+first.
 
-Of a sparse matrix the members are three vectors, read as those of a group in AnnData's layout are.
+The members of a sparse matrix include three vectors, which are read as those of a group in AnnData's layout.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from rankfold.pipeline.regular import open_regular, require_regular
 from rankfold.pipeline.text import shell_words
 
 LOCAL_HEADER = struct.Struct("<4s22xHH")
-"""Of a member: its signature, and the lengths of the name and of the extra field that follow."""
+"""Local header of a ZIP member: signature, and the lengths of the name and extra field that follow."""
 
 
 DAMAGE_ERRORS = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError)
-"""What a member raises that cannot be unpacked."""
+"""Exceptions for a member that cannot be decompressed."""
 
 
 class Member(NamedTuple):
@@ -44,14 +44,14 @@ class Member(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
     stored: bool
-    """Whether its bytes lie in the file as they are."""
+    """True if its bytes are stored without compression."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.shape} {self.dtype}"
 
 
 def npz_members(path: str) -> dict[str, Member]:
-    """The arrays of a ``.npz`` file by name; what is no array is left out."""
+    """The arrays of a ``.npz`` file by name; other members are left out."""
     members = {}
     with open_zip(path) as archive:
         for entry in archive.infolist():
@@ -68,7 +68,7 @@ def npz_members(path: str) -> dict[str, Member]:
 
 
 def open_zip(path: str) -> zipfile.ZipFile:
-    """The file as a ZIP, whose table of contents lies at its end: it is found out here if cut short."""
+    """Open a file as a ZIP; ``ChunkError`` if truncated, since the table of contents is at its end."""
     require_regular(path)
     try:
         return zipfile.ZipFile(path)
@@ -77,12 +77,12 @@ def open_zip(path: str) -> zipfile.ZipFile:
 
 
 def is_sparse(path: str) -> bool:
-    """Whether ``scipy.sparse.save_npz`` wrote the file."""
+    """True if ``scipy.sparse.save_npz`` wrote the file."""
     return {"format", "shape", "data"} <= set(npz_members(path))
 
 
 def choose_member(path: str, name: str) -> Member:
-    """The member that was asked for, or the only matrix there is."""
+    """The member of a given name, or the only matrix if the name is empty."""
     members = npz_members(path)
     if name in members:
         return members[name]
@@ -100,7 +100,7 @@ def choose_member(path: str, name: str) -> Member:
 
 
 def npz_source(path: str, text: str) -> NpySource | CsrSource:
-    """The matrix ``text`` of a ``.npz`` file; only one that is not compressed."""
+    """The matrix ``text`` of a ``.npz`` file; ``InputError`` if it is compressed."""
     if not text and is_sparse(path):
         return sparse_npz(path)
     member = choose_member(path, text)
@@ -120,7 +120,7 @@ def _require_stored(name: str, member: Member, whole: str) -> None:
 
 
 def _begin(path: str, member: Member) -> int:
-    """Where the header of a stored member is in the file."""
+    """Byte of the file at which the ``.npy`` header of a stored member starts."""
     with open_zip(path) as archive:
         start = archive.getinfo(f"{member.name}.npy").header_offset
     with open_regular(path) as file:
@@ -137,10 +137,10 @@ def _begin(path: str, member: Member) -> int:
 
 
 FEW_BYTES = 4096
-"""More than the name of a layout takes, or a shape."""
+"""Largest size of a member that is read whole: the name of a layout, and a shape, take less."""
 
 LAYOUTS = {"csr": "rows", "csc": "columns"}
-"""The axis whose lines lie together, by SciPy's name."""
+"""The axis whose lines are stored contiguously, by SciPy's name of the layout."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -153,7 +153,7 @@ class NpzVector(Vector, NpySource):
 
 
 def sparse_npz(path: str) -> CsrSource:
-    """The matrix that ``scipy.sparse.save_npz(path, x, compressed=False)`` wrote, read where it lies."""
+    """The matrix that ``scipy.sparse.save_npz(path, x, compressed=False)`` wrote, read in place."""
     members = npz_members(path)
     layout, shape = (_few(path, members[name]) for name in ("format", "shape"))
     text = layout.item() if layout.size == 1 else layout
@@ -178,7 +178,7 @@ def sparse_npz(path: str) -> CsrSource:
 
 
 def _few(path: str, member: Member) -> npt.NDArray[Any]:
-    """A member of a few numbers or letters; an empty one stands for any other."""
+    """Read a member of a few numbers or letters; an empty array if it is larger or holds objects."""
     if math.prod(member.shape) * member.dtype.itemsize > FEW_BYTES or member.dtype.hasobject:
         return np.empty(0)
     try:

@@ -1,4 +1,4 @@
-"""Rows that come to a result, or to another matrix: opened as its rows were, and brought to its columns."""
+"""New rows for a result, or for another matrix: opened as its rows were, and aligned with its columns."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from rankfold.pipeline.prepare.prepared import described, fitted_of, prepare_lik
 
 
 class Fit(Protocol):
-    """A result that other rows come to."""
+    """A result that new rows are opened for."""
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """Its facts."""
+        """Facts of the result."""
 
     def __iter__(self) -> Iterator[str]:
         """Names of its arrays."""
 
     def __getitem__(self, name: str) -> Any:
-        """One of them."""
+        """Array of a given name."""
 
 
 def open_like(x: object, result: Fit, whose: str) -> Source:
-    """Rows that come to a result: with the columns, and after the steps, of the matrix that it was made of.
+    """Open new rows for a result: with the columns of its matrix, and after the same steps of preparation.
 
-    Rows without a number are left out where the result left out such.
+    Rows that are all missing are left out if the result left out such rows.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ def open_like(x: object, result: Fit, whose: str) -> Source:
         Raw rows, or rows that went through the same steps.
     result : Result
     whose : str
-        What messages call it.
+        Name of the result in messages.
 
     Raises
     ------
     InputError
-        Columns are lacking, or others; steps are.
+        Columns are missing or differ, or the rows went through other steps.
     """
     facts = result.attrs["input"]
     layout, steps = facts.get("layout", {}), facts.get("prepare")
@@ -62,7 +62,7 @@ def open_like(x: object, result: Fit, whose: str) -> Source:
 
 
 def opened_rows(x: object, result: Fit) -> Source:
-    """Rows that come to a result, as they are: axes become rows as in the fit, where that has to be said."""
+    """Open new rows for a result without steps; the axes that become rows are those of the fit, if needed."""
     row_axes = result.attrs["input"].get("layout", {}).get("row_axes")
     if isinstance(x, Source) or row_axes is None:
         return open_source(x)
@@ -73,13 +73,13 @@ def opened_rows(x: object, result: Fit) -> Source:
 
 
 def has_columns_of(source: Source, result: Fit, whose: str) -> bool:
-    """Whether rows have the columns of a result in their order already, or no names to go by."""
+    """True if rows have the columns of a result in the same order already, or if either has no names."""
     own, wanted = column_names(source), names_of_result(whose, result.attrs, 1)
     return own is None or wanted is None or own.is_like(wanted)
 
 
 def open_beside(x: object, other: Source) -> Source:
-    """Rows that meet those of another matrix, with its columns and after its steps."""
+    """Open rows to be compared with those of another matrix, with its columns and after its steps."""
     source = open_source(x)
     compare_units([source], attributes_of(other), other.name)
     same, steps = with_columns(source, column_names(other), other.name), described(other).get("prepare")

@@ -1,4 +1,4 @@
-"""Text that may be compressed by gzip or bzip2, whatever its name says: its first bytes tell."""
+"""Text files that may be compressed by gzip or bzip2, recognized by their first bytes, not by their names."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ PACKED: dict[str, tuple[bytes, Callable[[IO[bytes]], Any]]] = {
     ".gz": (b"\x1f\x8b", lambda raw: gzip.GzipFile(fileobj=raw)),
     ".bz2": (b"BZh", lambda raw: bz2.BZ2File(raw)),
 }
-"""By the end of its name, what compressed text begins with, and what unpacks it."""
+"""First bytes of compressed text and the function that decompresses it, by the ending of its name."""
 
 UNPACK_ERRORS = (OSError, EOFError, zlib.error)
-"""What a file that is damaged or cut short raises when it is read."""
+"""Exceptions that reading a damaged or truncated compressed file raises."""
 
 
 def plain_name(path: str) -> str:
-    """A name without the ending of what compressed it.
+    """A name without the ending ``.gz`` or ``.bz2``.
 
     >>> plain_name("x.csv.bz2"), plain_name("x.csv")
     ('x.csv', 'x.csv')
@@ -33,7 +33,7 @@ def plain_name(path: str) -> str:
 
 
 def unpack_stream(raw: IO[bytes]) -> Any:
-    """The text of a file that stands at its beginning; one that is called .gz or .bz2 must be compressed."""
+    """The decompressed stream of a file at its beginning; one called .gz or .bz2 must be compressed."""
     head = raw.read(max(len(magic) for magic, _ in PACKED.values()))
     raw.seek(0)
     for ending, (magic, unpack) in PACKED.items():
@@ -44,6 +44,6 @@ def unpack_stream(raw: IO[bytes]) -> Any:
 
 @contextlib.contextmanager
 def open_text(path: str) -> Iterator[Any]:
-    """The text of the file at a path."""
+    """Open the file at a path as a stream of decompressed bytes."""
     with open_regular(path) as raw:
         yield unpack_stream(raw)

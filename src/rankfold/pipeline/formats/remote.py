@@ -1,10 +1,10 @@
 """Zarr arrays in object stores (``s3://bucket/store.zarr::array``), through zarr and obstore.
 
-Address, credentials and region are obstore's business: it takes them from the environment of each
-process, so workers need it too. Zarr decodes whole chunks, several at once, into the caller's memory.
+obstore takes endpoint, credentials and region from the environment of each process, so workers need it too.
+Zarr decodes whole chunks, several at once, into the caller's memory.
 
-A store that does not answer is no damage to the data: ``UnreachableError``, after obstore's own attempts
-to reach it, keeps what a reduction has done so far.
+A store that does not answer does not mean that data are damaged. After obstore's own retries,
+``UnreachableError`` is raised, and a reduction keeps what it has computed so far.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ REQUEST_BYTES = 32 * 2**20
 """Chunks smaller than this are fetched together, at the same time."""
 
 MOST_INDEXES = 1024
-"""Shards whose indexes are fetched to count the chunks that they lack."""
+"""Most shards whose indexes are fetched to count the chunks that they lack."""
 
 OVERHEAD_BYTES = 8 * 2**20
-"""Connections, tasks and futures of requests."""
+"""Memory of connections, tasks and futures of requests."""
 
 HINT = (
     "Address, region and credentials are taken from the environment, as AWS_ENDPOINT_URL, AWS_REGION, "
@@ -73,12 +73,12 @@ HINT = (
 
 
 class RemoteState(NamedTuple):
-    """What a store says of one object of an array."""
+    """Key, size in bytes and version of one object of an array, as the store lists it."""
 
     key: str
     size: int
     modified: str
-    """Time and tag."""
+    """Time of the last change, and entity tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,14 @@ class RemoteVolume(Layout):
                 self._fetch(request)
 
     def read_bytes(self, elements: int) -> int:
-        """Chunks of one request as they come, decoded, and in between; see ``ZarrSource.read_bytes``."""
+        """Most memory of one read: chunks of one request as fetched, in between, and decoded.
+
+        See ``ZarrSource.read_bytes``.
+        """
         return OVERHEAD_BYTES + self.decoding_bytes(self.request_bytes(REQUEST_BYTES), more=1)
 
     def check(self) -> None:
-        """Raise ``ChunkError`` for objects of a size that cannot be right, or missing and not to be."""
+        """Raise ``ChunkError`` for objects of a wrong size, or for chunks that may not be missing."""
         plain = self.encoding.reader == "plain" and not self.encoding.index_at
         present = dict[tuple[int, ...], int]()
         for state in self._objects():
@@ -127,7 +130,10 @@ class RemoteVolume(Layout):
             self._require_all(present)
 
     def _require_all(self, present: Mapping[tuple[int, ...], int]) -> None:
-        """Raise ``ChunkError`` unless all objects are there, and shards of them hold all of their chunks."""
+        """Raise ``ChunkError`` unless all objects exist, and shards hold all of their chunks.
+
+        ``present`` maps the grid index of each object to its size.
+        """
         if lacks := self.files.total - len(present):
             first = next(place for place in np.ndindex(self.files.counts) if place not in present)
             keys = [self.files.key(*first)] * lacks
@@ -137,7 +143,11 @@ class RemoteVolume(Layout):
             raise ChunkError(absent_message(self.name, absence.count, absence.total, self.fill))
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Chunks that are fill value since no object holds them; None where there are more than ``most``."""
+        """Number of chunks that read as fill value because no object holds them.
+
+        None if missing chunks are errors, or if the array has more than ``most`` files and ``most`` is below
+        ``MOST_FILES``.
+        """
         if self.missing != "fill" or (most < MOST_FILES and self.files.total > most):
             return None
         present = {place: s.size for s in self._objects() if (place := self._place(s.key)) is not None}
@@ -162,7 +172,7 @@ class RemoteVolume(Layout):
         return Axis(name, length)
 
     def names(self, axis: int) -> Names | None:
-        """Names of rows (0) or columns (1) that an import wrote, where this is a matrix of two axes."""
+        """Names of rows (0) or columns (1) that an import wrote, for a matrix of two axes; None without."""
         with self._naming():
             return names_from(names_among(self._open().attrs), axis)
         return None
@@ -172,7 +182,7 @@ class RemoteVolume(Layout):
 
     @contextlib.contextmanager
     def _naming(self) -> Iterator[None]:
-        """Pass over names that cannot be read; a store that does not answer is an error."""
+        """Ignore errors of names that cannot be read; ``UnreachableError`` if the store does not answer."""
         try:
             with contextlib.suppress(*UNREADABLE):
                 yield
@@ -182,7 +192,7 @@ class RemoteVolume(Layout):
             raise
 
     def fingerprint(self) -> str:
-        """Digest of the metadata and of size, time and tag of every object, in whatever order they come."""
+        """Digest of the metadata and of size, time and tag of every object; their order does not matter."""
         total = 0
         for state in self._objects():
             text = f"{state.key} {state.size} {state.modified}"
@@ -195,7 +205,7 @@ class RemoteVolume(Layout):
         return sum(state.size for state in self._objects())
 
     def _fetch(self, request: Piece) -> None:
-        """One request, straight to its place."""
+        """Read one request straight into its destination."""
         from rankfold.pipeline.chunks.bounded_store import MissingChunk
 
         try:
@@ -227,7 +237,7 @@ class RemoteVolume(Layout):
             raise unreachable(self.name, error) from error
 
     def _place(self, key: str) -> tuple[int, ...] | None:
-        """Where in the grid a chunk belongs; nothing for what is not a chunk."""
+        """Grid index of the chunk with a key; None for keys that are not chunks of the array."""
         numbers = key.removeprefix(self.files.prefix).split(self.files.separator)
         if not key.startswith(self.files.prefix) or not all(number.isdecimal() for number in numbers):
             return None
@@ -239,11 +249,11 @@ class RemoteVolume(Layout):
 
 
 def _require_no_secret(url: str) -> None:
-    """Raise for an address with a password, a key or a token in it, and do not repeat it."""
+    """Raise ``InputError`` for an address that contains a password, key or token, without repeating it."""
     scheme, _, rest = url.partition("://")
     place, mark, _ = rest.partition("?")
     person, at, host = place.partition("/")[0].rpartition("@")
-    # abfs://CONTAINER@ACCOUNT is how Azure names a place.
+    # abfs://CONTAINER@ACCOUNT is a regular address of Azure.
     if mark or "#" in place or ":" in person or (at and scheme not in ("abfs", "abfss")):
         raise InputError(
             f"the address {scheme}://...{host} has a key or a token in it, and addresses are kept in "
@@ -252,7 +262,7 @@ def _require_no_secret(url: str) -> None:
 
 
 def connect(url: str) -> Any:
-    """The store at an address, made once in a process."""
+    """The obstore store at an address, created once in a process."""
     return _connect(url, os.getpid())
 
 
@@ -265,7 +275,7 @@ def _connect(url: str, process: int) -> Any:
 
 @functools.lru_cache(maxsize=16)
 def open_array(url: str, array: str, missing: str | None, version: str, process: int) -> zarr.Array[Any]:
-    """The array, opened once in a process for every state of its metadata."""
+    """Open an array, once in a process for every state of its metadata."""
     from zarr.storage import ObjectStore
 
     from rankfold.pipeline.chunks.bounded_store import DescribedStore, StrictStore, open_bounded
@@ -282,7 +292,7 @@ def open_array(url: str, array: str, missing: str | None, version: str, process:
 
 @functools.lru_cache(maxsize=16)
 def open_group(url: str, process: int) -> zarr.Group:
-    """The group at the root of a store, opened once in a process, to look up what names its arrays."""
+    """Open the group at the root of a store, once in a process, to look up names of axes of its arrays."""
     import zarr
     from zarr.storage import ObjectStore
 
@@ -290,19 +300,19 @@ def open_group(url: str, process: int) -> zarr.Group:
 
 
 def from_obstore(error: Exception) -> bool:
-    """Whether an error is one of the store, not of what lies in it."""
+    """True if an error comes from the connection to the store, not from the data in it."""
     return type(error).__module__.startswith("obstore")
 
 
 def unreachable(name: str, error: Exception) -> UnreachableError:
-    """The error for a store that does not answer, or not to us."""
+    """The error for a store that does not answer, or refuses access."""
     return UnreachableError(f"{name} cannot be reached: {_reason(error)}. {HINT}")
 
 
 def _reason(error: Exception) -> str:
-    """What a store said, in one line, without the queries of addresses: there may be signatures in them."""
+    """First line of an error of a store, without query strings of URLs, which may hold signatures."""
     reason = re.sub(r"(://[^\s?]*)\?[^\s\"')]*", r"\1?...", str(error).partition("\n")[0])
-    if "builder error" in str(error):  # of the library beneath, for an address that it may not call
+    if "builder error" in str(error):  # from the HTTP library below, for an address that it may not call
         return f"{reason}: is the endpoint one of http://, say so by AWS_ALLOW_HTTP=true"
     return reason
 
@@ -311,16 +321,16 @@ def _reason(error: Exception) -> str:
 
 
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
-"""Object stores that can list what they hold, by the beginning of their addresses."""
+"""URL schemes of object stores that can list their objects."""
 
 DOCUMENTS = ("zarr.json", ".zarray")
-"""Where the metadata of an array stand, in version 3 and 2."""
+"""Documents that hold the metadata of an array, in versions 3 and 2."""
 
 MOST_NAMES = 8
 """Most arrays that a message names."""
 
 LOOKED_AT = 2000
-"""Most objects that are looked at to find arrays for a message."""
+"""Number of objects that are listed to find arrays for a message."""
 
 
 def remote_matrix(url: str, array: str, *, missing: str | None, rows: Rows = None) -> StackedSource:
@@ -356,7 +366,10 @@ def remote_matrix(url: str, array: str, *, missing: str | None, rows: Rows = Non
 
 
 def _metadata(url: str, array: str, name: str) -> tuple[str, str]:
-    """Which document describes the array, and its digest; an error that says what there is if none does."""
+    """Name and digest of the document that describes an array.
+
+    If there is none, the error lists the arrays of the store.
+    """
     for document in DOCUMENTS:
         key = f"{array}/{document}" if array else document
         try:
@@ -387,11 +400,11 @@ def _node_type(text: bytes) -> str:
     try:
         return str(json.loads(text).get("node_type"))
     except (ValueError, AttributeError, RecursionError):
-        return "array"  # Zarr then says what is wrong with it
+        return "array"  # Zarr then reports what is wrong with it
 
 
 def _arrays(url: str) -> list[str]:
-    """Paths of arrays in a store, as far as they are soon found."""
+    """Paths of arrays among the first objects of a store, about ``LOOKED_AT`` of them."""
     try:
         return sorted(_find_arrays(url))
     except Exception as error:

@@ -1,7 +1,7 @@
-"""A column of lists of numbers in memory, as embeddings are kept, as a matrix: of pandas, polars and Arrow.
+"""Columns of lists of numbers, such as embeddings, as matrices: of pandas, polars and Arrow, in memory.
 
-It is a Series, or the only column of a frame. Columns are known by the names of their types, so none of these
-libraries is ever imported; pandas is, to read what Arrow holds.
+The column is a Series, or the only column of a frame. Columns are recognized by the names of their types, so
+no library is imported for that; pandas is imported to read objects of Arrow.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ LARGEST_NUMBER = 8
 
 
 def is_arrow(x: object) -> bool:
-    """Whether something is a table, a batch or an array of lists of Arrow, which pandas can read."""
+    """True if an object is a table, a batch or an array of lists of Arrow, which pandas can read."""
     if type(x).__module__.partition(".")[0] != "pyarrow" or not hasattr(x, "to_pandas"):
         return False
     return hasattr(x, "schema") or is_list(getattr(x, "type", None))
 
 
 def frame_of_arrow(x: Any) -> Any:
-    """A table of Arrow as a frame of pandas, an array as a Series, each column in its own type."""
+    """A table of Arrow as a frame of pandas, or an array as a Series; columns keep their Arrow types."""
     pandas = library("pandas", extra="frames", what=f"reading a pyarrow {type(x).__name__}")
     return x.to_pandas(types_mapper=pandas.ArrowDtype)
 
 
 def vector_column(x: Any) -> Any:
-    """The column of lists that something is, or has as its only one; None of anything else."""
+    """The column of lists that an object is, or has as its only column; None for anything else."""
     if type(x).__name__ == "Series":
         return x if holds_lists(x) else None
     if type(x).__name__ != "DataFrame" or len(x.columns) != 1:
@@ -49,7 +49,7 @@ def vector_column(x: Any) -> Any:
 
 
 def holds_lists(column: Any) -> bool:
-    """Whether cells of a Series of pandas or polars are lists or arrays, by its type or by the first."""
+    """True if cells of a Series of pandas or polars are lists or arrays, by its type or its first value."""
     module = type(column).__module__.partition(".")[0]
     if module == "polars":
         return str(column.dtype).startswith(("List(", "Array("))
@@ -63,7 +63,7 @@ def holds_lists(column: Any) -> bool:
 
 
 def array_of_vectors(column: Any) -> Array:
-    """(m, n) numbers of a column of m lists of n numbers, in a type that holds all; missing ones are NaN.
+    """The numbers of a column of m lists of n numbers, (m, n), in a common type; missing ones are NaN.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def array_of_vectors(column: Any) -> Array:
 
 
 def _of_cells(name: str, cells: Any) -> Array:
-    """Lists and arrays that are objects of Python."""
+    """Matrix of a column of lists and arrays that are Python objects."""
     rows = [None if _is_missing(cell) else _numbers(name, place, cell) for place, cell in enumerate(cells)]
     length = _require_one_length(name, [-1 if row is None else len(row) for row in rows])
     arrays = [row for row in rows if row is not None]
@@ -94,15 +94,15 @@ def _of_cells(name: str, cells: Any) -> Array:
 
 
 def _numbers(name: str, place: int, cell: Any) -> Array:
-    """The numbers of one cell."""
+    """The numbers of one cell as a vector; ``DataError`` if it is not a list of numbers."""
     try:
         values = np.asarray(cell)
         if values.dtype == np.object_ and all(each is None or _is_number(each) for each in values.flat):
             _require_digits(name, np.asarray([each for each in values.flat if each is not None]))
-            values = values.astype(np.float64)  # of which None is NaN
+            values = values.astype(np.float64)  # None becomes NaN
     except DataError:
         raise
-    except (TypeError, ValueError):  # cells within cells
+    except (TypeError, ValueError):  # such as nested lists of unequal lengths
         values = np.asarray(None)
     if values.ndim != 1 or (len(values) and not _is_plain(values.dtype)):
         found = f"an array of shape {values.shape}" if _is_plain(values.dtype) else cut(repr(cell))
@@ -111,7 +111,7 @@ def _numbers(name: str, place: int, cell: Any) -> Array:
 
 
 def _of_arrow(name: str, column: Any) -> Array:
-    """Lists of Arrow, in one or more pieces."""
+    """Matrix of a column of Arrow lists, in one or more chunks."""
     kind = storage_of(column.type).value_type
     pieces = [getattr(piece, "storage", piece) for piece in getattr(column, "chunks", [column])]
     lengths = [np.asarray(piece.value_lengths().fill_null(-1)) for piece in pieces]
@@ -127,7 +127,7 @@ def _of_arrow(name: str, column: Any) -> Array:
 
 
 def _of_polars(name: str, column: Any) -> Array:
-    """Lists, or arrays of one length, of polars."""
+    """Matrix of a column of polars lists, or of arrays of one length."""
     lists = column.arr.to_list() if str(column.dtype).startswith("Array(") else column
     length = _require_one_length(name, lists.list.len().fill_null(-1).cast(sys.modules["polars"].Int64))
     numbers, kind = lists.explode(), lists.dtype.inner
@@ -139,14 +139,17 @@ def _of_polars(name: str, column: Any) -> Array:
 
 
 def _as_rows(name: str, values: Array, kind: object, length: int) -> Array:
-    """Numbers of all lists, one list after the other, as a matrix."""
+    """Reshape the concatenated numbers of all lists into a matrix of ``length`` columns."""
     if values.ndim != 1 or not _is_plain(values.dtype):
         raise DataError(f"{name} has no lists of numbers, but of {kind}")
     return values.reshape(-1, length)
 
 
 def _require_one_length(name: str, lengths: Iterable[int]) -> int:
-    """The length of all lists, -1 of those that are missing."""
+    """The common length of all lists, from their lengths, -1 for missing lists.
+
+    Raises ``DataError`` if lengths differ or a list is missing, or if there are no numbers.
+    """
     counts = np.asarray(lengths, np.int64)
     first = int(next((count for count in counts if count >= 0), 0))
     if not first:
@@ -162,7 +165,7 @@ def _require_one_length(name: str, lengths: Iterable[int]) -> int:
 
 
 def _require_digits(name: str, values: Array) -> None:
-    """Raise ``DataError`` for whole numbers that become floats of other digits."""
+    """Raise ``DataError`` for integers that a float does not represent exactly."""
     if values.dtype.kind in "iu":
         require_digits(name, values)
 
@@ -181,5 +184,5 @@ def _is_number(value: object) -> bool:
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
-    """Whether these are real numbers, or True and False."""
+    """True for types of real numbers of at most 8 bytes, and for booleans."""
     return dtype.kind in "iufb" and dtype.itemsize <= LARGEST_NUMBER

@@ -1,13 +1,13 @@
-"""Tables: files of rows below named columns, read from beginning to end.
+"""Tables: files of rows with named columns, read from beginning to end.
 
-options    what a caller says of a file; which columns are taken
-columns    arrays of Arrow become rows of numbers
-row_names  names of the rows, as a column of a table holds them
-cells      cells of text as numbers
-dialect    how a text file is written
+options    options of a caller; choice of columns
+columns    conversion of Arrow arrays to rows of numbers
+row_names  names of the rows, from a column of a table
+cells      conversion of text cells to numbers
+dialect    separator, number style and header of a text file
 delimited  .csv, .tsv, .txt, also compressed
 parquet    .parquet, or a folder of them
-several    text files of the same columns, one below the other
+several    text files of the same columns, stacked by rows
 source     a small table, read in place
-overview   what the columns of a table hold
+overview   description of the columns of a table
 """

@@ -1,7 +1,7 @@
 """Cells of text as numbers: marks of missing ones, True and False, commas and groups of three digits.
 
-Arrow parses plain numbers itself, and much faster. Here are the columns that it gives up on: every cell is
-recognized as a whole or not at all, so no cell is read as a part of what it says.
+Arrow parses plain numbers itself, and much faster. This module reads the columns that Arrow cannot parse. A
+cell is recognized as a whole or not at all, so a number in the middle of other text is never read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ODD = (
     "#N/D",
     "missing",
 )
-"""Others that people, pandas, R, SAS and Excel write."""
+"""Other marks of a missing number, which people, pandas, R, SAS and Excel write."""
 
 TRUE = ("True", "TRUE", "true")
 FALSE = ("False", "FALSE", "false")
@@ -48,21 +48,21 @@ FALSE = ("False", "FALSE", "false")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How numbers are written."""
+    """Notation of numbers: decimal mark, and separator of groups of three digits."""
 
     decimal: str = "."
     thousands: str | None = None
 
     @property
     def number(self) -> str:
-        """A pattern of all cells that are numbers, for Python and for Arrow."""
+        """Regular expression of cells that are numbers, for Python and for Arrow."""
         point = re.escape(self.decimal)
         digits = rf"(?:{self._whole}(?:{point}[0-9]*)?|{point}[0-9]+)"
         return rf"^[+-]?(?:{digits}(?:[eE][+-]?[0-9]+)?|(?i:inf(?:inity)?))$"
 
     @property
     def whole_number(self) -> str:
-        """A pattern of all cells that are whole numbers."""
+        """Regular expression of cells that are whole numbers."""
         return rf"^[+-]?{self._whole}$"
 
     @property
@@ -72,35 +72,35 @@ class Style:
         return rf"(?:[0-9]+|[0-9]{{1,3}}(?:{re.escape(self.thousands)}[0-9]{{3}})+)"
 
     def plain(self, cell: str) -> str:
-        """A cell that is a number, as everybody writes it."""
+        """Rewrite a cell that is a number with a decimal point and without groups of digits."""
         cell = cell.replace(self.thousands, "") if self.thousands else cell
         return cell.replace(self.decimal, ".")
 
 
 def is_number(cell: str, style: Style) -> bool:
-    """Whether a cell stands where a number might: a number, a mark of a missing one, True or False."""
+    """True if a cell is a number, a mark of a missing one, True or False."""
     cell = cell.strip()
     return cell in (*PLAIN, *ODD, *TRUE, *FALSE) or re.match(style.number, cell) is not None
 
 
 class Cells(NamedTuple):
-    """Cells that were read."""
+    """Cells of text that were converted to numbers."""
 
     numbers: Any
-    """An array of Arrow, without a value for cells that are missing or no numbers."""
+    """An array of Arrow, with nulls for cells that are missing or not numbers."""
 
     wrong: npt.NDArray[np.int64]
-    """Places of cells that are none of what is known."""
+    """Indices of cells that are not recognized."""
 
     marks: npt.NDArray[np.int64]
-    """Places of marks that Arrow does not know."""
+    """Indices of marks of missing numbers that Arrow does not know."""
 
     truths: npt.NDArray[np.int64]
-    """Places of True and False."""
+    """Indices of True and False."""
 
 
 def read_cells(arrow: Any, compute: Any, texts: Any, kind: Any, style: Style) -> Cells:
-    """An array of text as numbers of a type of Arrow."""
+    """Convert an Arrow array of text to numbers of the Arrow type ``kind``."""
     cells = compute.utf8_trim_whitespace(texts)
     marks = compute.is_in(cells, value_set=arrow.array(ODD))
     missing = compute.or_(compute.is_in(cells, value_set=arrow.array(PLAIN)), marks)
@@ -127,9 +127,9 @@ def read_cells(arrow: Any, compute: Any, texts: Any, kind: Any, style: Style) ->
 
 
 def _outside(cells: Any, kind: Any) -> npt.NDArray[np.bool_]:
-    """Which whole numbers are none of a type."""
+    """Mask of integers, given as text, that an integer type of Arrow does not hold."""
     limits = np.iinfo(kind.to_pandas_dtype())
-    most = len(str(limits.max))  # Python makes no number of thousands of digits
+    most = len(str(limits.max))  # Python refuses to convert thousands of digits to a number
     texts = [(cell or "0").removeprefix("-").lstrip("0") for cell in cells.to_pylist()]
     signs = [-1 if (cell or "").startswith("-") else 1 for cell in cells.to_pylist()]
     return np.array(
@@ -142,51 +142,51 @@ def _outside(cells: Any, kind: Any) -> npt.NDArray[np.bool_]:
 
 
 class Wrong(NamedTuple):
-    """What in a column is no number."""
+    """Cells of a column that are not numbers."""
 
     cell: str
-    """The first of such cells."""
+    """Text of the first such cell."""
 
     line: int
-    """Where it is in the file, from 1."""
+    """Its line in the file, from 1."""
 
     cells: int
-    """How many there are."""
+    """Number of such cells."""
 
     def joined(self, other: Wrong) -> Wrong:
-        """This one, and others that come later in the same column."""
+        """These cells together with later ones of the same column."""
         return self._replace(cells=self.cells + other.cells)
 
     def words(self, rows: int | None = None) -> str:
-        """The first cell and its line; of how many, where others of ``rows`` are numbers."""
+        """Text of the first cell and its line, and of the number of cells if it is less than ``rows``."""
         some = f", {self.cells} of {rows} cells" if rows is not None and self.cells < rows else ""
         return f"{cut(repr(self.cell))} in line {self.line}{some}"
 
 
 @dataclass(slots=True)
 class Remarks:
-    """What was taken for something else than a number, as far as a file has been read."""
+    """Cells and lines that were not read as plain numbers, as far as a file has been read."""
 
     missing: Counter[str] = field(default_factory=Counter)
-    """Cells that are empty or say NA, by column."""
+    """Number of cells that are empty or NA, by column."""
 
     marks: Counter[str] = field(default_factory=Counter)
-    """Other marks of missing numbers."""
+    """Number of cells with other marks of missing numbers, by mark."""
 
     marked: dict[str, None] = field(default_factory=dict)
-    """Columns that hold them."""
+    """Columns that hold such other marks."""
 
     truths: dict[str, None] = field(default_factory=dict)
     """Columns that hold True and False."""
 
     comments: int = 0
-    """Lines that were left out because they begin with #."""
+    """Number of lines that were left out because they begin with #."""
 
     rows_like_comments: int = 0
-    """Lines that begin with # and have as many cells as a row."""
+    """Number of lines that begin with # but were read as rows, having as many cells."""
 
     def notes(self, path: str) -> tuple[str, ...]:
-        """All of it in words."""
+        """The remarks as sentences for messages."""
         notes = []
         if self.missing:
             notes.append(

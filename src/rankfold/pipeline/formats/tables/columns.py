@@ -1,7 +1,7 @@
-"""What tables of text and of Parquet have in common: arrays of Arrow become rows of numbers.
+"""Common parts of text and Parquet tables: conversion of Arrow arrays to rows of numbers.
 
-A reader of a table gives batches of arrays; here they are joined, and missing values become NaN or an
-error. Arrow is loaded when a table is read; where it is not installed, the message says how to get it.
+A reader of a table yields batches of arrays. Here they are joined, and missing values become NaN or an
+error. Arrow is imported when a table is read; if it is not installed, the message says how to install it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ MOST_COLUMNS = 20
 """Most columns that a message names."""
 
 ALL_NUMBERS = "Keep columns of numbers alone with numeric=True (--numeric), or import the table"
-"""What helps where columns hold no numbers; what follows says how an import leaves them out."""
+"""Start of the advice for columns that hold no numbers; the end says how an import leaves them out."""
 
 
 INDEX_NAME = re.compile(r"\s*(Unnamed: 0([._]\d+)*|__index_level_\d+__)?\s*")
-"""Name of a first column that names rows: none, or what pandas makes of it when it is written and read."""
+"""Name of a first column that names rows: empty, or what pandas writes or reads instead of an empty name."""
 
 
 def index_names(names: Sequence[Any]) -> list[Any]:
-    """Columns before all others that name rows, by their names.
+    """Names of the leading columns that name rows, recognized by ``INDEX_NAME``; empty if all match.
 
     >>> index_names(["Unnamed: 0", "income", "age"]), index_names(["income"]), index_names([""])
     (['Unnamed: 0'], [], [])
@@ -60,46 +60,48 @@ class Batch(NamedTuple):
     """Bytes of all files that are read once these rows are."""
 
     names: list[str] | None = None
-    """Names of the rows; None where no column names them."""
+    """Names of the rows; None if no column names them."""
 
 
 class TableColumn(NamedTuple):
-    """A column of a table, described."""
+    """Description of a column of a table."""
 
     name: str
     kind: str
-    """What it holds."""
+    """Kind of its values, as text."""
 
     obstacle: str | None
-    """Why it is no column of numbers; None if it is one."""
+    """Reason why it is not a column of numbers; None if it is one."""
 
     vector: int = 0
-    """Length of its lists of numbers, which are a matrix by themselves; 0 where it holds none."""
+    """Length of its lists of numbers, which are a matrix by themselves; 0 if it holds no lists."""
 
     names_rows: bool = False
-    """Whether it names the rows where nothing else is said."""
+    """True if it names the rows by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the columns of a table hold, as far as that was looked at."""
+    """Description of the columns of a table, from all or the first of its rows."""
 
     columns: tuple[TableColumn, ...]
     rows: int
+    """Number of rows that were examined."""
+
     whole: bool
-    """Whether all rows were looked at."""
+    """True if all rows were examined."""
 
     hint: str = ""
-    """What helps where cells are numbers that are written in another way."""
+    """Advice if cells look like numbers in another style; else empty."""
 
     def left_out(self) -> str:
-        """Columns that hold no numbers, and why, in words."""
+        """Text that lists the columns that hold no numbers, and the reasons."""
         words = [f"{each.name!r} ({each.obstacle})" for each in self.columns if each.obstacle is not None]
         more = f" and {len(words) - MOST_COLUMNS} more" if len(words) > MOST_COLUMNS else ""
         return f"{', '.join(words[:MOST_COLUMNS])}{more}{'.' if self.hint else ''}{self.hint}"
 
     def extent(self) -> str:
-        """How many rows it speaks of, in words."""
+        """Text that says how many rows were examined."""
         rows = count_words(self.rows, "row")
         return f"all of {rows}" if self.whole else f"the first {rows}"
 
@@ -115,14 +117,14 @@ class NumericTable(ABC):
     """Names of the columns that are read."""
 
     has_names: bool
-    """Whether these are from the file, and not counted."""
+    """True if ``column_names`` are from the file; False if they are plain numbers 0, 1, ..."""
 
     row_names: RowNames | None = field(default=None, compare=False, kw_only=True)
-    """Takes the names of the rows as these are read."""
+    """Collector of the names of the rows, filled as they are read; None without names."""
 
     @property
     def columns(self) -> int:
-        """Numbers in a row."""
+        """Number of elements in a row."""
         return len(self.column_names)
 
     @property
@@ -132,20 +134,20 @@ class NumericTable(ABC):
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the files, compressed ones if they are."""
+        """Bytes of the files as they are stored."""
         return sum(map(os.path.getsize, self.paths))
 
     @property
     @abstractmethod
     def notes(self) -> tuple[str, ...]:
-        """What was decided about the files, as far as they have been read."""
+        """Decisions about the files, as text, as far as they have been read."""
 
     @abstractmethod
     def batches(self, memory_bytes: int) -> Iterator[Batch]:
-        """All rows from first to last."""
+        """All rows from first to last, in batches that take about ``memory_bytes``."""
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Batches as rows of numbers; see ``RowReader``."""
+        """Batches as arrays of rows, and bytes read so far; see ``RowReader``. Collects names of rows."""
         for batch in self.batches(memory_bytes):
             if self.row_names is not None and batch.names is not None:
                 self.row_names.add(batch.names, batch.row)
@@ -161,7 +163,11 @@ class NumericTable(ABC):
         return rows
 
     def _convert(self, column: Any, batch: Batch, names: Sequence[str], width: int) -> npt.NDArray[Any]:
-        """An array of Arrow, ``width`` numbers of which are a row, as one of NumPy."""
+        """Convert an Arrow array, with ``width`` elements for each row, to a flat NumPy array.
+
+        Raises ``DataError`` for missing values that the type does not hold, and for integers that floats do
+        not represent exactly.
+        """
         if is_whole := str(column.type).startswith("decimal"):
             is_whole, column = column.type.scale <= 0, column.cast("float64", safe=False)
         if column.null_count and self.dtype.kind != "f":
@@ -173,7 +179,7 @@ class NumericTable(ABC):
             )
         if column.null_count and str(column.type) == "bool":
             column = column.cast("uint8")
-        if column.null_count and "int64" in str(column.type):  # which NumPy gets as floats
+        if column.null_count and "int64" in str(column.type):  # to_numpy converts these to floats
             self._require_held(column.fill_null(0).to_numpy(), batch, names, width)
         numbers: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
         if is_whole or numbers.dtype.kind in "iu":
@@ -183,7 +189,7 @@ class NumericTable(ABC):
     def _require_held(
         self, numbers: npt.NDArray[Any], batch: Batch, names: Sequence[str], width: int
     ) -> None:
-        """Raise ``DataError`` for whole numbers that a float of 64 bits does not hold."""
+        """Raise ``DataError`` for integers that float64 does not represent exactly."""
         if numbers.dtype.itemsize < 8 or self.block_dtype.kind != "f":
             return
         wide = beyond_floats(numbers)
@@ -193,7 +199,7 @@ class NumericTable(ABC):
             raise self.digits_lost(batch.path, name, str(numbers[place]), row)
 
     def digits_lost(self, path: str, name: str, number: str, row: int) -> DataError:
-        """The error for a whole number that a float of 64 bits does not hold."""
+        """The error for an integer that float64 does not represent exactly."""
         return DataError(
             f"{path}: column {name!r} has {number} in row {row + 1} of the data, which {self.block_dtype} "
             "does not hold to the last digit. Where it is a name and no number, import the table with "
@@ -202,10 +208,10 @@ class NumericTable(ABC):
 
 
 def load_arrow(path: str, part: str = "") -> Any:
-    """Arrow or a part of it, such as ``csv``; raises ``InputError`` where it is not installed."""
+    """Import Arrow or a part of it, such as ``csv``; ``InputError`` if it is not installed."""
     return library(f"pyarrow.{part}" if part else "pyarrow", extra="formats", what=f"reading {path}")
 
 
 def clip_bytes(count: int, limits: tuple[int, int]) -> int:
-    """A share of the memory, at least and at most so many bytes."""
+    """``count`` bytes, clipped to the least and most of ``limits``."""
     return min(max(count, limits[0]), limits[1])

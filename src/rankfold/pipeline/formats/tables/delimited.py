@@ -1,9 +1,9 @@
-"""Numbers in text: ``.csv``, ``.tsv`` and ``.txt``, also compressed, read in blocks by Arrow.
+"""Text files of numbers: ``.csv``, ``.tsv`` and ``.txt``, also compressed, read in blocks by Arrow.
 
-Every number is read as float64 unless another type is asked for: Arrow guesses types from the first block
+Every number is read as float64 unless another type is asked for: Arrow infers types from the first block
 alone, and a column of whole numbers may have its first fraction a billion lines later. Missing cells are
-NaN. Only the columns that are taken are parsed, so others may hold text. What Arrow takes for no number is
-looked at cell by cell.
+NaN. Only the chosen columns are parsed, so others may hold text. Columns with cells that Arrow does not
+recognize as numbers are examined cell by cell.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from rankfold.pipeline.regular import open_regular
 from rankfold.pipeline.wording import argument
 
 BLOCK_BYTES = (2**16, 4 * 2**20)
-"""Least and most text that is parsed at a time."""
+"""Least and most bytes of text that are parsed at a time."""
 
 LOOK_BYTES = 64 * 2**20
-"""Text that is looked through for columns that hold no numbers."""
+"""Most bytes of text that are searched for columns that hold no numbers."""
 
 WIDE = 1000
-"""Columns above which all cells are parsed as one column."""
+"""Number of columns above which all cells are parsed as one column."""
 
 TEXT_FACTOR = 16
-"""Memory that parsing takes in times of the text: a cell of two bytes becomes a number of eight, twice."""
+"""Memory of parsing as a multiple of the text: a cell of two bytes becomes a number of eight, twice."""
 
 CELL_FACTOR = 64
-"""The same where every cell is an object of its own first."""
+"""Memory of parsing as a multiple of the text, if every cell first becomes a Python object."""
 
 COMMENT = re.compile(rb"^#[^\n]*", re.MULTILINE)
 
@@ -78,41 +78,45 @@ class _Part(NamedTuple):
     """An array of Arrow for each column, or a single one that holds the numbers row by row."""
 
     wrong: dict[int, Wrong]
-    """By its place among the columns that are read, what is no number in one."""
+    """Cells that are not numbers, by the index of the column among those that are read."""
 
     block: bytes
+    """Text of the block."""
+
     row: int
+    """Number of its first row in the file, from 0."""
+
     bytes_read: int
-    """Of the file."""
+    """Bytes of the file that are read once this block is."""
 
     names: list[str] | None
-    """Of the rows."""
+    """Names of the rows; None if no column names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelimitedReader(NumericTable):
-    """A text file of numbers, its columns chosen."""
+    """A text file of numbers, of which some columns are read."""
 
     names: tuple[str, ...]
-    """Of all columns in the file."""
+    """Names of all columns in the file."""
 
     positions: tuple[int, ...]
-    """Of the columns that are read."""
+    """Positions in the file of the columns that are read."""
 
     separator: str
     style: Style
     header_lines: int
     index: int | None = field(default=None, kw_only=True)
-    """Position of the column that names the rows."""
+    """Position of the column that names the rows; None without one."""
 
     decided: tuple[str, ...] = ()
-    """What was decided about the file when it was opened."""
+    """Decisions about the file when it was opened, as text."""
 
     remarks: Remarks = field(default_factory=Remarks, compare=False)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was decided about the file, as far as it has been read."""
+        """Decisions about the file, as text, as far as it has been read."""
         names = () if self.row_names is None else self.row_names.notes()
         return (*self.decided, *names, *self.remarks.notes(self.name))
 
@@ -124,13 +128,13 @@ class DelimitedReader(NumericTable):
         return np.dtype(np.float32) if self.dtype == np.float16 else self.dtype
 
     def batches(self, memory_bytes: int) -> Iterator[Batch]:
-        """The rows of some lines at a time.
+        """The rows of the file, a block of lines at a time.
 
         Raises
         ------
         DataError
-            Columns hold what is no number: all that do in this block and those after it, within
-            ``LOOK_BYTES``, are named.
+            Columns hold cells that are not numbers. It names all such columns in this block and those after
+            it, within ``LOOK_BYTES``.
         """
         wrong: dict[int, Wrong] = {}
         looked = rows = 0
@@ -150,7 +154,7 @@ class DelimitedReader(NumericTable):
             raise self._no_numbers(wrong, rows)
 
     def look(self, memory_bytes: int) -> Look:
-        """What the columns hold, by the first ``LOOK_BYTES`` of text."""
+        """Describe what the columns hold, from the first ``LOOK_BYTES`` of text."""
         wrong: dict[int, Wrong] = {}
         looked = rows = 0
         for part in self._parts(memory_bytes):
@@ -170,12 +174,12 @@ class DelimitedReader(NumericTable):
         return sum(map(len, part.columns)) // self.columns
 
     def _parts(self, memory_bytes: int) -> Iterator[_Part]:
-        """All blocks of the file, parsed."""
+        """Parse all blocks of the file."""
         arrow, wide = load_arrow(self.name), len(self.names) > WIDE
         has_objects = wide or self.index is not None
         size = clip_bytes(memory_bytes // (CELL_FACTOR if has_objects else TEXT_FACTOR), BLOCK_BYTES)
         row, slow = 0, set(range(self.columns)) if self.style.thousands is not None else set[int]()
-        # In the main thread Arrow takes Ctrl-C for itself, and forgets it when a block ends soon after.
+        # In the main thread Arrow catches Ctrl-C itself, and loses it if a block ends soon after.
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             for block, line, bytes_read in self._texts(size):
                 try:
@@ -190,9 +194,9 @@ class DelimitedReader(NumericTable):
     def _parse(
         self, arrow: Any, block: bytes, line: int, slow: set[int]
     ) -> tuple[list[Any], dict[int, Wrong], list[str] | None]:
-        """The columns of a block, what is no number in them, and names of its rows.
+        """Columns of a block, their cells that are not numbers, and names of its rows.
 
-        ``slow`` are places of columns that are read cell by cell; it gains those that have to be.
+        ``slow`` holds indices of columns that are read cell by cell; columns that need it are added.
         """
         parse = self._parse_as_one if len(self.names) > WIDE else self._parse_columns
         texts = set(slow)
@@ -224,7 +228,7 @@ class DelimitedReader(NumericTable):
         return columns, wrong, names
 
     def _remark(self, cells: Cells, texts: Any, first: int, width: int) -> None:
-        """Keep what was taken for something else than a number, of ``width`` columns from ``first``."""
+        """Record cells read as missing marks or as booleans, in ``width`` columns from ``first``."""
         self.remarks.marks.update(mark.strip() for mark in texts.take(cells.marks).to_pylist())
         for places, columns in ((cells.marks, self.remarks.marked), (cells.truths, self.remarks.truths)):
             found = np.unique(places % width).tolist()
@@ -233,7 +237,7 @@ class DelimitedReader(NumericTable):
     def _locate(
         self, places: Any, texts: Any, first: int, width: int, lines: list[int], wrong: dict[int, Wrong]
     ) -> None:
-        """Add to ``wrong`` the first of some cells of each column, its line in the file, and their number."""
+        """Add to ``wrong``, by column, the first of the cells at ``places``, its line, and their count."""
         columns, at, counts = np.unique(places % width, return_index=True, return_counts=True)
         for column, cell, count in zip(columns.tolist(), places[at].tolist(), counts.tolist(), strict=True):
             line = lines[min(cell // width, len(lines) - 1)]
@@ -243,7 +247,7 @@ class DelimitedReader(NumericTable):
         return arrow.from_numpy_dtype(self.block_dtype)
 
     def _texts(self, size: int) -> Iterator[tuple[bytes, int, int]]:
-        """Whole records, the number of their first line, and the bytes of the file that are done.
+        """Blocks of whole records, the number of their first line, and the bytes of the file read so far.
 
         Arrow could cut the file itself, but reads 32 blocks ahead, whatever their size.
         """
@@ -278,13 +282,13 @@ class DelimitedReader(NumericTable):
             ) from error
 
     def _plain(self, block: bytes) -> bytes:
-        """Records with empty lines in place of comments, and one space where spaces separate cells."""
+        """Replace comments by empty lines, and runs of spaces by one space if spaces separate cells."""
         if self.separator == " " and b'"' not in block:
             block = b"\n".join(b" ".join(line.split()) for line in block.split(b"\n"))
         return COMMENT.sub(lambda found: self._comment(found, block), block) if b"#" in block else block
 
     def _comment(self, found: re.Match[bytes], block: bytes) -> bytes:
-        """Nothing in place of a line that begins with #, unless it has as many cells as a row."""
+        """Replacement of a line that begins with #: empty, or the line if it has as many cells as a row."""
         if block.count(b'"', 0, found.start()) % 2:
             return found[0]
         if len(next(_records(found[0], self.separator))) == len(self.names) > 1:
@@ -294,7 +298,7 @@ class DelimitedReader(NumericTable):
         return b""
 
     def _parse_columns(self, arrow: Any, block: bytes, texts: set[int]) -> tuple[list[Any], list[str] | None]:
-        """The columns of a block of whole records, those at ``texts`` as text, and names of its rows."""
+        """Parse a block of whole records: its columns, those at ``texts`` as text, and names of its rows."""
         text = load_arrow(self.name, "csv")
         every = [str(position) for position in range(len(self.names))]
         kind, kept = self._kind(arrow), [every[position] for position in self.positions]
@@ -314,7 +318,7 @@ class DelimitedReader(NumericTable):
         return columns, columns.pop().to_pylist() if columns and self.index is not None else None
 
     def _parse_as_one(self, arrow: Any, block: bytes, texts: set[int]) -> tuple[list[Any], list[str] | None]:
-        """The same, all cells as one column: each column of its own takes Arrow some 10 kB."""
+        """Parse as ``_parse_columns``, but all cells as one column: each column takes Arrow some 10 kB."""
         text = load_arrow(self.name, "csv")
         records = list(_full_records(block, self.separator))
         width = len(self.names)
@@ -343,7 +347,7 @@ class DelimitedReader(NumericTable):
         return [table[0].combine_chunks()], names
 
     def _require_digits(self, part: _Part) -> None:
-        """Raise ``DataError`` for whole numbers that became others: large ones are looked up in the text."""
+        """Raise ``DataError`` for integers that float64 does not represent exactly, by their text."""
         if self.block_dtype != np.float64:
             return
         found = [np.abs(column.to_numpy(zero_copy_only=False)) >= LARGEST_WHOLE for column in part.columns]
@@ -360,7 +364,7 @@ class DelimitedReader(NumericTable):
                     raise self.digits_lost(self.name, self.names[position], cell, part.row + at)
 
     def _no_numbers(self, wrong: dict[int, Wrong], rows: int) -> DataError:
-        """The error for columns that hold what is no number, all at once."""
+        """The error that names all columns with cells that are not numbers."""
         found = {self.column_names[place]: wrong[place] for place in sorted(wrong)}
         hint, is_real = self._hint([each.cell for each in found.values()]), self.dtype.kind == "f"
         if self.index is None and self.names[0] in found and len(found) < self.columns:
@@ -382,7 +386,7 @@ class DelimitedReader(NumericTable):
         )
 
     def _hint(self, cells: list[str]) -> str:
-        """What helps where cells are numbers that are written in another way."""
+        """Advice if cells look like numbers in another style; else empty."""
         for thousands, decimal in (
             (",", "."),
             (".", ","),
@@ -399,7 +403,7 @@ class DelimitedReader(NumericTable):
         return ""
 
     def _explain(self, message: str, block: bytes, line: int) -> ChunkError:
-        """What Arrow said of a block that begins with ``line``, in terms of the file."""
+        """Turn an error message of Arrow about a block that begins with ``line`` into one about the file."""
         if error := BAD_WIDTH.match(message):
             lines, row = _lines_of_rows(block, line), int(error[1]) - 1
             where = lines[row] if row < len(lines) else line + row
@@ -413,9 +417,9 @@ class DelimitedReader(NumericTable):
 
 
 def delimited_reader(path: str, options: ReadOptions) -> DelimitedReader:
-    """A text file by its name and its first lines, with the columns that are taken.
+    """Reader of a text file, by its name and its first lines, with the columns that ``options`` choose.
 
-    With ``options.numeric`` it is looked through for columns that hold no numbers, up to ``LOOK_BYTES``.
+    With ``options.numeric`` up to ``LOOK_BYTES`` are searched for columns that hold no numbers.
     """
     whole = whole_reader(path, options)
     names = [name or f"column {position + 1}" for position, name in enumerate(whole.names)]
@@ -456,7 +460,7 @@ def delimited_reader(path: str, options: ReadOptions) -> DelimitedReader:
 
 
 def whole_reader(path: str, options: ReadOptions) -> DelimitedReader:
-    """A text file by its name and its first lines, with all of its columns."""
+    """Reader of a text file, by its name and its first lines, with all of its columns."""
     load_arrow(path, "csv")
     dialect = dialect_of(path, options)
     if dialect is None:
@@ -478,7 +482,7 @@ def whole_reader(path: str, options: ReadOptions) -> DelimitedReader:
 
 
 def _of_numbers(reader: DelimitedReader, options: ReadOptions) -> DelimitedReader:
-    """The same without columns that hold no numbers."""
+    """The reader without columns that hold no numbers."""
     look = replace(reader, dtype=np.dtype(np.float64), remarks=Remarks()).look(options.memory_bytes)
     kept = [place for place, column in enumerate(look.columns) if column.obstacle is None]
     if not kept:
@@ -497,18 +501,18 @@ def _of_numbers(reader: DelimitedReader, options: ReadOptions) -> DelimitedReade
 
 
 def _join(wrong: dict[int, Wrong], more: dict[int, Wrong]) -> None:
-    """Add what is wrong in later rows."""
+    """Add wrong cells of later rows, ``more``, to ``wrong``."""
     for place, each in more.items():
         wrong[place] = wrong[place].joined(each) if place in wrong else each
 
 
 def _valid(block: bytes) -> bytes:
-    """Text whose bytes are UTF-8 wherever they come from."""
+    """Text as valid UTF-8; invalid bytes are replaced."""
     return block.decode("utf-8", "replace").encode()
 
 
 def _lines_of_rows(block: bytes, line: int) -> list[int]:
-    """The line of each row of a block that begins with ``line``: Arrow leaves out empty ones."""
+    """Line number of each row of a block that begins with ``line``; Arrow skips empty lines."""
     return [line + at for at, text in enumerate(block.split(b"\n")) if text.strip()]
 
 
@@ -518,12 +522,12 @@ def _records(block: bytes, separator: str) -> Iterator[list[bytes]]:
         for line in block.splitlines():
             yield line.split(separator.encode())
         return
-    # Line ends within quotes stay: no number has them, so the cell is refused.
+    # Line ends within quotes are kept as spaces: no number has them, so the cell is refused.
     text = io.StringIO(block.decode("latin-1"), newline="")
     for record in csv.reader(text, delimiter=separator):
         yield [cell.encode("latin-1").replace(b"\n", b" ") for cell in record] or [b""]
 
 
 def _full_records(block: bytes, separator: str) -> Iterator[list[bytes]]:
-    """Cells of every record, as ``_records``, but for lines that are empty."""
+    """Cells of every record, as ``_records``, without empty lines."""
     return (record for record in _records(block, separator) if len(record) > 1 or record[0].strip())

@@ -1,11 +1,11 @@
-"""How a text file of numbers is written: what separates cells, how fractions begin, what names columns.
+"""Dialect of a text file of numbers: separator of cells, decimal mark, names of columns.
 
-Looked at are its first lines. What holds for them alone shows later, when a cell is refused: no cell is read
-in two ways.
+It is inferred from the first lines. If later lines do not follow it, a cell is refused: no cell is read in
+two ways.
 
-The trap: nothing in a file says whether its first line holds names. It does where a cell of it is no
-number, where it counts 0, 1, 2, ... as pandas does for lack of names, where it begins with an empty cell as
-pandas and R write it above names of rows, or where it alone is in quotes.
+The trap: a file does not state if its first line holds names. It is taken for names if one of its cells is
+not a number; if it counts 0, 1, 2, ... as pandas does without names; if it begins with an empty cell, as
+pandas and R write above names of rows; or if it alone is in quotes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rankfold.pipeline.formats.tables.options import ReadOptions, list_names
 from rankfold.pipeline.wording import argument
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t", ".txt": None}
-"""What separates cells as a rule, by the end of the name; in a .csv and a .txt the lines decide."""
+"""Usual separator of cells, by the ending of the name; for .csv and .txt the lines decide."""
 
 CANDIDATES = (",", ";", "\t", "|")
 WORDS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
@@ -35,35 +35,35 @@ WORDS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spac
 LONGEST_LINE = 64 * 2**20
 
 SAMPLE_BYTES, SAMPLE_RECORDS = 2**16, 200
-"""What is looked at, but always the first record and the one after it."""
+"""Most bytes and records that are examined, but at least the first two records."""
 
 BOM = b"\xef\xbb\xbf"
 
 WIDE_TEXT = (b"\xff\xfe", b"\xfe\xff")
-"""What text of two bytes to a letter begins with."""
+"""Byte order marks at the start of UTF-16 text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a file is written."""
+    """Dialect of a text file."""
 
     separator: str
     style: Style
     names: tuple[str, ...]
     header_lines: int
-    """Lines before the first row."""
+    """Number of lines before the first row."""
 
     comments: int
-    """Of these, those that begin with # and name nothing."""
+    """Number of header lines that begin with # and hold no names."""
 
     has_names: bool
-    """Whether names are from the file, and not counted."""
+    """True if names are from the file; False if they are plain numbers 0, 1, ..."""
 
     notes: tuple[str, ...]
 
 
 def separator_of(path: str) -> str:
-    """What separates cells of a table of words: see ``dialect_of``. Spaces do so in a .txt alone."""
+    """Separator of cells in a table of words: see ``dialect_of``. Spaces count as one only in a .txt."""
     usual, records = _usual_separator(path), _read_head(path).records
     if usual == "\t" or not records:
         return usual or ","
@@ -81,19 +81,19 @@ class _Head:
 
     records: list[str]
     lines: int
-    """Up to and with the first record."""
+    """Number of lines up to the end of the first record."""
 
     comments: list[str]
-    """Lines that begin with # before it."""
+    """Lines that begin with # before the first record."""
 
 
 def dialect_of(path: str, options: ReadOptions) -> Dialect | None:
-    """How a file is written, by its name and its first lines; None of an empty one.
+    """Infer the dialect of a text file from its name and its first lines; None for an empty file.
 
     Raises
     ------
     InputError
-        Numbers may be read in two ways; it is text of another kind.
+        Numbers may be read in two ways, or the encoding or line ends are not supported.
     """
     head = _read_head(path)
     if not head.records:
@@ -119,7 +119,7 @@ def _read_head(path: str) -> _Head:
         with open_text(path) as file:
             while len(records) < SAMPLE_RECORDS and (size < SAMPLE_BYTES or len(records) < 2):
                 line = _line(path, file) if not records else file.readline(most)
-                if not line or (records and len(line) >= most):  # who reads all of it refuses it
+                if not line or (records and len(line) >= most):  # the reader of the whole file refuses it
                     break
                 line = line if lines else line.removeprefix(BOM)
                 if not lines and line.startswith(WIDE_TEXT):
@@ -164,7 +164,7 @@ def _require_line_feeds(path: str, line: bytes) -> None:
 
 
 def _require_utf8(path: str, names: Sequence[str]) -> None:
-    """Raise ``InputError`` for names with letters of another encoding, which were replaced by marks."""
+    """Raise ``InputError`` for names that were not UTF-8, by the replacement characters in them."""
     wrong = next((name for name in names if REPLACEMENT in name), None)
     if wrong is not None:
         raise InputError(
@@ -174,7 +174,7 @@ def _require_utf8(path: str, names: Sequence[str]) -> None:
 
 
 def squeezed(line: str) -> str:
-    """A line whose cells are separated by spaces, with one between two."""
+    """A line with runs of white space replaced by one space; unchanged if it contains quotes."""
     return line if '"' in line else " ".join(line.split())
 
 
@@ -191,7 +191,10 @@ def _cells(path: str, record: str, separator: str) -> list[str]:
 
 
 def _separator(records: list[str], options: ReadOptions) -> str:
-    """What cuts all lines into as many cells, most of them numbers; else what the first line has most of."""
+    """Separator that cuts all lines into equally many cells, most of them numbers.
+
+    If there is none, the most frequent candidate in the first line.
+    """
     bare = [re.sub(r'"[^"]*"', "q", record) for record in records]
     best, rank = None, (False, -1.0)
     for candidate in CANDIDATES:
@@ -205,7 +208,10 @@ def _separator(records: list[str], options: ReadOptions) -> str:
 
 
 def _cuts_alike(counts: list[int]) -> bool:
-    """Whether all lines have as many separators; R writes one fewer in the first where rows have names."""
+    """True if all lines have equally many separators, at least one.
+
+    The first may have one fewer, as R writes it if rows have names.
+    """
     first, *others = counts
     return len({*others}) <= 1 and (others or counts)[0] > 0 and (others or counts)[0] - first in (0, 1)
 
@@ -216,18 +222,18 @@ def _share_of_numbers(cells: list[str], options: ReadOptions) -> float:
 
 
 GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,][0-9]{3})+")
-"""What may be a whole number with groups of three digits."""
+"""A number that may be an integer with groups of three digits."""
 
 
 def _style(
     path: str, separator: str, records: list[list[str]], options: ReadOptions
 ) -> tuple[Style, list[str]]:
-    """How numbers are written, and what to say of it.
+    """Style of the numbers, and notes about it.
 
     Raises
     ------
     InputError
-        All that have a comma may be read in two ways.
+        All numbers with a comma may be read in two ways.
     """
     if options.decimal != "auto":
         return Style(options.decimal, options.thousands), []
@@ -261,7 +267,7 @@ def _style(
 def _names(
     path: str, head: _Head, records: list[list[str]], separator: str, style: Style, options: ReadOptions
 ) -> tuple[list[str], int, list[str]]:
-    """Names of the columns, lines before the first row, and what to say of them."""
+    """Names of the columns, number of lines before the first row, and notes about the names."""
     cells = records[0]
     if options.header != "no" and (names := _names_in_comment(path, head, cells, separator, style)):
         return names, head.lines - 1, [f"columns of {path} have their names from a line that begins with #"]
@@ -278,7 +284,7 @@ def _names(
 def _first_line(
     path: str, head: _Head, records: list[list[str]], separator: str, style: Style
 ) -> tuple[bool, list[str]]:
-    """Whether the first record is a row by itself and those below it, and what to say of that."""
+    """True if the first record is a row, judged by it and those below it; and notes about that."""
     cells = records[0]
     are_names, are_row = [
         f"; import it with {argument('header', said)} if {what}"
@@ -321,14 +327,14 @@ def _first_line(
 
 
 def _is_short(records: list[list[str]]) -> bool:
-    """Whether the first record has one cell fewer than all others, as R writes names of columns."""
+    """True if the first record has one cell fewer than all others, as R writes names of columns."""
     return len(records) > 1 and {len(record) for record in records[1:]} == {len(records[0]) + 1}
 
 
 def _names_in_comment(
     path: str, head: _Head, cells: list[str], separator: str, style: Style
 ) -> list[str] | None:
-    """Names in a line that begins with # right before a first row that holds numbers, as of np.savetxt."""
+    """Names in the last # line before a first row that holds numbers, as np.savetxt writes; else None."""
     if not head.comments or len(cells) < 2 or not any(is_number(cell, style) for cell in cells):
         return None
     names = _cells(path, re.sub(r"^#\s+", "", head.comments[-1]), separator)
@@ -336,7 +342,7 @@ def _names_in_comment(
 
 
 def _comes_again(records: list[list[str]], style: Style) -> bool:
-    """Whether the first record holds numbers, and words that all come again in their columns below it."""
+    """True if the first record holds numbers, and words that all occur again in their columns below it."""
     words = [place for place, cell in enumerate(records[0]) if not is_number(cell, style)]
     below = [record for record in records[1:] if len(record) == len(records[0])]
     if not words or not any(_is_digits(cell, style) for cell in records[0]):
@@ -357,7 +363,7 @@ def _numbers(cells: list[str], style: Style) -> npt.NDArray[np.float64]:
 
 
 def _may_be_names(cells: list[str], style: Style) -> bool:
-    """Whether numbers rise or fall from the first to the last, as those that name columns do."""
+    """True if cells are at least three numbers in strictly rising or falling order, as names may be."""
     if len(cells) < 3 or not _are_digits(cells, style):
         return False
     with np.errstate(invalid="ignore"):
@@ -366,19 +372,19 @@ def _may_be_names(cells: list[str], style: Style) -> bool:
 
 
 def _counts(cells: list[str]) -> bool:
-    """Whether cells count 0, 1, 2, ..., after that of an index where pandas wrote one."""
+    """True if cells count 0, 1, 2, ..., after an empty cell if pandas wrote an index."""
     counted = cells[1:] if cells and not cells[0].strip() else cells
     return len(cells) > 1 and counted == [str(position) for position in range(len(counted))]
 
 
 def _rows_are_counted(records: list[list[str]]) -> bool:
-    """Whether the first record begins with an empty cell, and those below it count as an index does."""
+    """True if the first record begins with an empty cell, and first cells below it count as an index does."""
     first, *below = records
     return not first[0].strip() and _counts(["", *(record[0] for record in below if record)])
 
 
 def _begins_with_no_name(records: list[list[str]], style: Style) -> bool:
-    """Whether the first cell is empty, and those below it are names: words, or numbers without a gap."""
+    """True if the first cell is empty, and those below it are names: words, or numbers without a gap."""
     names = [record[0].strip() for record in records[1:] if record]
     if len(records[0]) < 2 or records[0][0].strip() or not names:
         return False
@@ -386,7 +392,7 @@ def _begins_with_no_name(records: list[list[str]], style: Style) -> bool:
 
 
 def _is_quoted_alone(texts: list[str], separator: str) -> bool:
-    """Whether all cells of the first record are in quotes, and of no other: names, as R writes them."""
+    """True if all cells of the first record are in quotes, but of no other: names, as R writes them."""
     quoted = [
         all(cell.strip() == "q" for cell in re.sub(r'"(?:[^"]|"")*"', "q", text).split(separator))
         for text in texts
@@ -395,11 +401,11 @@ def _is_quoted_alone(texts: list[str], separator: str) -> bool:
 
 
 UNLIKE = 10
-"""Times the range of a column that names are away from its numbers, where nothing else shows them."""
+"""Distance of names from the numbers of their column, in ranges of the column, if nothing else shows them."""
 
 
 def _is_unlike_others(records: list[list[str]], style: Style) -> bool:
-    """Whether the numbers of the first record differ, and are far from those below them in every column."""
+    """True if the numbers of the first record all differ, and are far from those below in every column."""
     first, *below = records
     if len({*first}) < len(first) or len(first) < 2 or not _are_digits(first, style):
         return False

@@ -1,4 +1,4 @@
-"""What a caller says of a file beyond its name, and which columns of a table are taken."""
+"""Options of a caller for reading a file, and the choice of columns of a table."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ DECIMALS = ("auto", ".", ",")
 THOUSANDS = (",", ".", " ", "'", "_")
 
 LATER = ("numeric", "decimal", "thousands", "index_col")
-"""Options that requests say only where they are given, so that requests of before stay the same."""
+"""Options that are stored in requests only if given, so that requests of earlier versions stay the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What the caller said about a file beyond its name."""
+    """Options of a caller for reading a file."""
 
     columns: Sequence[str] | None = None
-    """Names of the columns to take, in this order."""
+    """Names of the columns to read, in this order."""
 
     without: Sequence[str] | None = None
     """Names of the columns to leave out."""
 
     header: str = "auto"
-    """Whether the first line of a text file names its columns."""
+    """``yes`` if the first line of a text file names its columns, ``no``, or ``auto`` to infer it."""
 
     dtype: np.dtype[Any] | None = None
     memory_bytes: int = 256 * 2**20
     numeric: bool = False
-    """Whether columns that hold something else than numbers, True and False are left out."""
+    """True to leave out columns that hold anything but numbers, True and False."""
 
     decimal: str = "auto"
-    """What stands before the fraction of a number in text."""
+    """Decimal mark of numbers in text."""
 
     thousands: str | None = None
-    """What stands between groups of three digits in text."""
+    """Separator of groups of three digits in text; None for no groups."""
 
     index_col: str | None = None
-    """Name of the column that names the rows, and is no number of the matrix."""
+    """Name of the column that names the rows, and is not part of the matrix."""
 
     of_one: bool = False
-    """Whether the column that is taken was named as ``TABLE::COLUMN``: an index beside it names rows."""
+    """True if the column was chosen as ``TABLE::COLUMN``: an index in the table still names rows."""
 
     @property
     def selects(self) -> bool:
-        """Whether columns are chosen by name."""
+        """True if columns are chosen by name."""
         return self.columns is not None or self.without is not None
 
     def of_column(self, name: str) -> ReadOptions:
-        """The same for ``TABLE::NAME``, which is one column; for all of the table where ``name`` is empty."""
+        """These options for the one column of ``TABLE::NAME``; unchanged if ``name`` is empty."""
         if not name:
             return self
         if self.selects:
@@ -66,27 +66,27 @@ class ReadOptions:
         return replace(self, columns=(name,), of_one=True)
 
     def may_name_rows(self, index: str) -> bool:
-        """Whether an index of this name names rows by itself, of the columns that are taken."""
+        """True if an index column of this name names the rows by default, for the columns that are read."""
         by_itself = not self.selects or (self.of_one and self.columns != (index,))
         return self.index_col is None and by_itself
 
     @property
     def of_text(self) -> bool:
-        """Whether anything is said that only a text file has."""
+        """True if any option is given that only text files have."""
         return self.header != "auto" or self.has_style
 
     @property
     def has_style(self) -> bool:
-        """Whether anything is said of how numbers are written."""
+        """True if the notation of numbers is given."""
         return (self.decimal, self.thousands) != ("auto", None)
 
     def later(self) -> dict[str, Any]:
-        """What differs from its default of options that stores of before know nothing of, for JSON."""
+        """Options of ``LATER`` that differ from their defaults, for JSON."""
         usual = ReadOptions()
         return {name: said for name in LATER if (said := getattr(self, name)) != getattr(usual, name)}
 
     def require_known(self) -> None:
-        """Raise ``InputError`` for a word that is none of those that are known."""
+        """Raise ``InputError`` for an invalid value of ``header``, ``decimal`` or ``thousands``."""
         if self.header not in HEADERS:
             raise InputError(f"header={self.header!r} is not known; say one of {', '.join(HEADERS)}")
         if self.decimal not in DECIMALS:
@@ -100,7 +100,10 @@ class ReadOptions:
 
 
 def choose_columns(names: Sequence[str], options: ReadOptions, where: str) -> list[int]:
-    """Positions of the columns to take, in the order of ``options.columns``."""
+    """Positions of the columns to read, in the order of ``options.columns``.
+
+    Raises ``InputError`` if a named column does not exist or is not unique, or if no column is left.
+    """
     index = () if options.index_col is None else (options.index_col,)
     for choice in (options.columns or (), options.without or (), index):
         for name in choice:
@@ -125,18 +128,18 @@ def _not_one(names: Sequence[str], name: str, where: str) -> str:
 
 
 def list_names(names: Sequence[str], most: int = 8) -> str:
-    """Some names for a message."""
+    """Text that lists at most ``most`` names for a message."""
     text = ", ".join(map(repr, names[:most]))
     return text + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def left_out_of(path: str, names: Sequence[str], first: str) -> str:
-    """What is said of columns of a file that the first one of several does not have."""
+    """Note about columns of a file that were left out because the first of several files lacks them."""
     return f"{list_names(names)} of {path} are not in {first}, and were left out"
 
 
 def count_words(count: int, thing: str) -> str:
-    """A number of things in words.
+    """Text of a number of things, with singular or plural.
 
     >>> count_words(1, "cell"), count_words(2, "cell")
     ('1 cell', '2 cells')
@@ -145,7 +148,7 @@ def count_words(count: int, thing: str) -> str:
 
 
 def name_rows(name: str) -> str:
-    """How a column is said to name the rows, on the command line and in Python.
+    """Text of the option by which a column names the rows, in Python and on the command line.
 
     >>> name_rows("id")
     "index_col='id' (--index-col 'id')"
@@ -154,7 +157,7 @@ def name_rows(name: str) -> str:
 
 
 def without_columns(names: Sequence[str]) -> str:
-    """How columns are left out by name, on the command line and in Python.
+    """Text of the option that leaves out columns by name, in Python and on the command line.
 
     >>> print(without_columns(["a,b", "c"]))
     without=['a,b', 'c'] (--without '"a,b",c')
@@ -164,7 +167,7 @@ def without_columns(names: Sequence[str]) -> str:
 
 
 def names_in_line(text: str) -> list[str]:
-    """Names between commas, as of an option; one that has a comma stands in quotes, as in a .csv.
+    """Split an option into names at commas; a name that contains a comma is in quotes, as in a .csv.
 
     >>> names_in_line('"a,b", c'), names_in_line("")
     (['a,b', 'c'], [''])

@@ -1,4 +1,4 @@
-"""What the columns of a table hold, and which of them are numbers: ``rankfold info TABLE``."""
+"""Describe the columns of a table, and which of them are numbers: ``rankfold info TABLE``."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ TEXT = ("text", "string", "large_string", "string_view")
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """A table described."""
+    """Description of a table."""
 
     name: str
     files: int
     stored_bytes: int
     rows: int
-    """Of all files, or of what was looked at."""
+    """Number of rows of all files, or of those that were examined."""
 
     whole: bool
-    """Whether all rows were looked at."""
+    """True if all rows were examined."""
 
     columns: tuple[TableColumn, ...]
     notes: tuple[str, ...]
@@ -43,7 +43,7 @@ class TableInfo:
     """The one column of text whose values all differ, which may name the rows."""
 
     def __str__(self) -> str:
-        """For people."""
+        """The description as lines of text."""
         rows = f"{self.rows}" if self.whole else f"more than {self.rows}"
         files = f"{self.files} files, " if self.files > 1 else ""
         wrong = [each for each in self.columns if each.obstacle is not None and not each.vector]
@@ -71,7 +71,7 @@ class TableInfo:
         return column.kind if column.obstacle is None else f"no numbers: {column.obstacle}{able}"
 
     def _next(self, wrong: int) -> str:
-        """The command that goes on from here."""
+        """Command that the user may run next; ``wrong`` is the number of columns without numbers."""
         numbers, name = len(self.columns) - wrong, self.name
         texts = wrong - sum(each.names_rows for each in self.columns) - (self.index_col is not None)
         option = f" --index-col {shell_words([self.index_col])}" if self.index_col is not None else ""
@@ -91,7 +91,7 @@ class TableInfo:
         return f"rankfold import {place} STORE.zarr{option}"
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it for ``json.dumps``."""
+        """The description as values for ``json.dumps``."""
         return {
             "name": self.name,
             "format": "table",
@@ -106,9 +106,9 @@ class TableInfo:
 
 
 def describe_table(location: str) -> TableInfo | None:
-    """Describe the table that a name stands for; None where it is no table.
+    """Describe the table at a location; None if it is not a table.
 
-    Of text the first 64 MiB are read, of Parquet what files say of themselves.
+    Reads at most 64 MiB of each text file, and the metadata of Parquet files.
     ``TABLE::COLUMN`` is one column.
     """
     if not (paths := table_paths(location)):
@@ -122,7 +122,7 @@ def describe_table(location: str) -> TableInfo | None:
 
 
 def _describe(location: str, paths: Sequence[str]) -> TableInfo:
-    """All columns of the table of some files."""
+    """Describe all columns of the table that consists of the given files."""
     size = sum(map(os.path.getsize, paths))
     if not is_text_table(paths[0]):
         look = look_at_parquet(paths)
@@ -149,9 +149,10 @@ def _describe(location: str, paths: Sequence[str]) -> TableInfo:
 
 
 def _index_of(table: TableInfo, paths: Sequence[str]) -> str | None:
-    """The one column of text whose values all differ, where nothing names the rows by itself.
+    """Name of the only text column whose values all differ, if no column names the rows by default.
 
-    Of small tables alone: each column of text is read once for that, up to the first two that differ.
+    Only for small tables, since each text column is read once for that. None if there is no such column, or
+    more than one.
     """
     numbers = [each.name for each in table.columns if each.obstacle is None]
     texts = [each.name for each in table.columns if each.kind in TEXT and each.obstacle is not None]
@@ -161,7 +162,7 @@ def _index_of(table: TableInfo, paths: Sequence[str]) -> str | None:
     found = []
     for name in texts:
         options = ReadOptions(columns=numbers[:1], index_col=name, memory_bytes=READ_BYTES)
-        with contextlib.suppress(RankfoldError):  # what is damaged is said where it is read
+        with contextlib.suppress(RankfoldError):  # damage is reported when the data are read
             reader = table_reader(table.name, paths, options)
             for _ in reader.blocks(READ_BYTES):
                 pass

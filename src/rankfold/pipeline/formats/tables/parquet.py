@@ -1,8 +1,8 @@
-"""A Parquet file, or a folder of them in the order of their names: columns of numbers, or one of vectors.
+"""Parquet files, or a folder of them in the order of their names: columns of numbers, or one of vectors.
 
-Embeddings are mostly kept as one column of lists, or of tensors, that all have the same length; named alone,
-it is the matrix. Row groups may be larger than memory, so pages are read one after the other: no
-``pre_buffer``, and a buffered stream for each column.
+Embeddings are mostly stored as one column of lists, or of tensors, that all have the same length. If this
+column is chosen alone, it is the matrix. Row groups may be larger than memory, so pages are read one after
+the other: no ``pre_buffer``, and a buffered stream for each column.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from rankfold.pipeline.regular import require_regular
 PARQUET_ENDINGS = (".parquet", ".pq")
 
 STREAM_BYTES = (2**14, 2**20)
-"""Least and most of the buffer of one column."""
+"""Least and most bytes of the buffer of one column."""
 
 PARTITION = re.compile(r"([^=]+)=(.*)")
-"""Name of a folder that says what a column holds in all files below it."""
+"""Name of a folder of a partitioned table: name and value of a column for all files below it."""
 
 NAME_NUMBERS = 64
-"""Memory that the name of a row takes, in times of a number."""
+"""Memory of the name of a row, as a multiple of that of a number."""
 
 BATCH_FACTOR = 6
-"""Memory that a batch takes in times of its numbers: decoded, joined, converted."""
+"""Memory of a batch, as a multiple of its numbers: decoded, joined, converted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,29 +64,29 @@ class ParquetReader(NumericTable):
     """Columns of one or more Parquet files."""
 
     list_length: int | None
-    """Of the lists in the one column that is the matrix."""
+    """Length of the lists in the only column, which is the matrix; None for columns of numbers."""
 
     decided: tuple[str, ...] = field(default=())
-    """What was decided about the files when they were opened."""
+    """Decisions about the files when they were opened, as text."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was decided about the files, as far as they have been read."""
+        """Decisions about the files, as text, as far as they have been read."""
         return (*self.decided, *(() if self.row_names is None else self.row_names.notes()))
 
     @property
     def stored_names(self) -> tuple[str, ...]:
-        """Columns of the files that are read: those of numbers, and then that of names of rows."""
+        """Names of the columns that are read from the files: those of numbers, then that of names of rows."""
         return (*self.column_names, *(() if self.row_names is None else (self.row_names.column,)))
 
     @property
     def columns(self) -> int:
-        """Numbers in a row."""
+        """Number of elements in a row."""
         return len(self.column_names) if self.list_length is None else self.list_length
 
     @property
     def rows(self) -> int:
-        """Rows of all files, as these promise."""
+        """Number of rows of all files, by their metadata."""
         total = 0
         for path in self.paths:
             with open_parquet(path, STREAM_BYTES[0]) as file:
@@ -94,7 +94,10 @@ class ParquetReader(NumericTable):
         return total
 
     def batches(self, memory_bytes: int) -> Iterator[Batch]:
-        """Rows of the files one after the other."""
+        """Rows of the files in order, in batches that take about ``memory_bytes``.
+
+        Raises ``ChunkError`` for damaged files, ``DataError`` for lists of another length.
+        """
         arrow, before = load_arrow(self.name), 0
         buffer_bytes = clip_bytes(memory_bytes // (8 * len(self.stored_names)), STREAM_BYTES)
         width = self.columns + (0 if self.row_names is None else NAME_NUMBERS)
@@ -123,7 +126,7 @@ class ParquetReader(NumericTable):
             before += size
 
     def _columns(self, batch: Any, path: str, row: int) -> list[Any]:
-        """The columns in the order they are taken, or what the lists of one hold."""
+        """Arrow arrays of the columns of a batch in order, or one array of the numbers of all lists."""
         if self.list_length is None:
             return [batch.column(name) for name in self.column_names]
         (name,) = self.column_names
@@ -141,7 +144,7 @@ class ParquetReader(NumericTable):
 
 
 def names_in(column: Any) -> list[str]:
-    """Names of rows in a column of any type that has no parts."""
+    """Names of rows from an Arrow column of any type without nested values."""
     column = column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
     if str(column.type).startswith(("timestamp", "date")):
         return texts_of_values(column.to_numpy(zero_copy_only=False).astype("datetime64[ns]"))
@@ -149,9 +152,9 @@ def names_in(column: Any) -> list[str]:
 
 
 def parquet_paths(path: str) -> tuple[str, ...]:
-    """The file, or the Parquet files of a folder by name; nothing if there are none.
+    """A Parquet file, or the Parquet files of a folder in the order of their names; empty if there are none.
 
-    A folder without any may be partitioned: they lie in folders that are called ``column=value``.
+    A folder without Parquet files may be partitioned: files are then in folders named ``column=value``.
     """
     if not os.path.isdir(path):
         return (path,) if path.endswith(PARQUET_ENDINGS) else ()
@@ -168,15 +171,15 @@ def parquet_paths(path: str) -> tuple[str, ...]:
 
 
 def _partitions(path: str, file: str) -> list[str]:
-    """Columns that the names of folders between both stand for."""
+    """Names of the columns that partition folders between ``path`` and ``file`` represent."""
     folders = os.path.relpath(file, path).split(os.sep)[:-1]
     return [found[1] for folder in folders if (found := PARTITION.fullmatch(folder))]
 
 
 def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> ParquetReader:
-    """The columns to take from files, which ``path`` stands for.
+    """Reader of Parquet files with the columns that ``options`` choose; ``path`` is their name in messages.
 
-    With ``options.numeric`` those that hold no numbers in one of the files are left out.
+    With ``options.numeric`` columns that hold no numbers in one of the files are left out.
     """
     notes = list[str]()
     if options.has_style:
@@ -221,7 +224,7 @@ def parquet_reader(path: str, paths: Sequence[str], options: ReadOptions) -> Par
 def _reader_of(
     path: str, paths: tuple[str, ...], names: list[str], notes: tuple[str, ...], options: ReadOptions
 ) -> ParquetReader:
-    """Columns of files as numbers of a type that holds all of them; the first does not speak for all."""
+    """Reader of the named columns; its type holds the numbers of all files, since their types may differ."""
     types, lacks, length, firsts = list[np.dtype[Any]](), False, None, list[str]()
     is_vector = False
     for place, each in enumerate(paths):
@@ -245,12 +248,12 @@ def _reader_of(
     if dtype.kind in "iub" and lacks:
         dtype = np.result_type(dtype, np.float32)
     if dtype.kind in "iub" and options.dtype is not None and options.dtype.name in ("float32", "float64"):
-        dtype = options.dtype  # holds NaN, where values are missing without a word in the statistics
+        dtype = options.dtype  # has NaN for values that are missing though the statistics do not say so
     return ParquetReader(path, paths, dtype, tuple(names), True, length, notes)
 
 
 def look_at_parquet(paths: Sequence[str]) -> Look:
-    """What the columns of files hold, by what these say of themselves."""
+    """Describe all columns of Parquet files by the metadata of the files, and first values."""
     with open_parquet(paths[0], STREAM_BYTES[0]) as file:
         names, index = file.schema_arrow.names, index_columns(file.schema_arrow)
     look = _look(paths, names)
@@ -264,7 +267,7 @@ def look_at_parquet(paths: Sequence[str]) -> Look:
 
 
 def _look(paths: Sequence[str], names: Sequence[str]) -> Look:
-    """What columns hold, and what in one of the files is no number."""
+    """Describe the named columns: types, and obstacles in any of the files to reading them as numbers."""
     kinds, obstacles, vectors, rows = dict[str, str](), dict[str, str](), dict[str, int](), 0
     for path in paths:
         with open_parquet(path, STREAM_BYTES[0]) as file:
@@ -284,7 +287,7 @@ def _look(paths: Sequence[str], names: Sequence[str]) -> Look:
 
 
 def require_columns(path: str, first: str, wanted: Sequence[str], names: Sequence[str]) -> None:
-    """Raise ``InputError`` for a file that lacks columns of the first one, or has one of them twice."""
+    """Raise ``InputError`` for a file that lacks a column of the first one, or has one of them twice."""
     if not set(wanted) <= set(names):
         raise InputError(f"{path} has columns {list_names(names)}, not all of those of {first}")
     twice = [name for name, count in Counter(names).items() if count > 1 and name in wanted]
@@ -295,7 +298,7 @@ def require_columns(path: str, first: str, wanted: Sequence[str], names: Sequenc
 
 
 def index_columns(schema: Any) -> tuple[str, ...]:
-    """Columns that pandas wrote as names of the rows: by its metadata, ``index_columns``, or their names."""
+    """Columns that pandas wrote as index: by its metadata, ``index_columns``, or by their names."""
     try:
         said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         index = [
@@ -309,7 +312,7 @@ def index_columns(schema: Any) -> tuple[str, ...]:
 def _types(
     location: str, path: str, file: Any, names: Sequence[str], *, is_vector: bool
 ) -> list[np.dtype[Any]]:
-    """Types of numbers of columns of a file."""
+    """Types of the numbers in columns of a file, or in their lists; ``DataError`` if any holds no numbers."""
     schema, found, wrong = file.schema_arrow, [], []
     for each in map(schema.field, names):
         of_lists = is_vector and is_list(each.type)
@@ -329,7 +332,7 @@ def _types(
 
 @contextlib.contextmanager
 def open_parquet(path: str, buffer_bytes: int) -> Iterator[Any]:
-    """A Parquet file, each column of which is read by a buffer of so many bytes."""
+    """Open a Parquet file, each column of which is read through a buffer of ``buffer_bytes``."""
     arrow, parquet = load_arrow(path), load_arrow(path, "parquet")
     require_regular(path)
     try:
@@ -342,17 +345,17 @@ def open_parquet(path: str, buffer_bytes: int) -> Iterator[Any]:
 
 
 def storage_of(kind: Any) -> Any:
-    """What a type is stored as, where it is an extension of another one, such as tensors of one shape."""
+    """Storage type of an Arrow extension type, such as tensors of one shape; other types unchanged."""
     return getattr(kind, "storage_type", kind)
 
 
 def is_list(kind: Any) -> bool:
-    """Whether a type of Arrow is one of lists, or of tensors, which are stored as such."""
+    """True for Arrow types of lists, and of tensors, which are stored as lists."""
     return str(storage_of(kind)).startswith(("list<", "fixed_size_list<", "large_list<"))
 
 
 def _type(kind: Any) -> np.dtype[Any] | None:
-    """The type of NumPy for numbers, ``None`` for what is none."""
+    """Type of NumPy for an Arrow type of numbers; None for types of other values."""
     text = str(kind)
     if text.startswith("decimal"):
         return np.dtype(np.float64)
@@ -362,7 +365,7 @@ def _type(kind: Any) -> np.dtype[Any] | None:
 
 
 def _no_numbers(location: str, path: str, file: Any, fields: Sequence[Any]) -> Exception:
-    """The error for columns that hold no numbers, all at once, each with its first value."""
+    """The error that names all columns that hold no numbers, each with its first value."""
     place = location.partition("::")[0]
     lists = [each for each in fields if is_list(each.type)]
     if len(lists) == len(fields) == 1:
@@ -387,7 +390,7 @@ def _no_numbers(location: str, path: str, file: Any, fields: Sequence[Any]) -> E
 
 
 def _first_value(file: Any, name: str, kind: Any) -> str:
-    """Words for the first value of a column, where it is short."""
+    """Text of the first value of a column; empty for lists and for columns without values."""
     if is_list(kind):
         return ""
     batch = next(file.iter_batches(batch_size=1, columns=[name], use_threads=False), None)
@@ -395,7 +398,7 @@ def _first_value(file: Any, name: str, kind: Any) -> str:
 
 
 def _length(file: Any, field_: Any) -> int:
-    """Length of the lists of a column, by its type or by the first that is there."""
+    """Length of the lists of a column, by its type or by the first list; 0 if there is none."""
     kind = storage_of(field_.type)
     if str(kind).startswith("fixed_size_list<"):
         return int(kind.list_size)
@@ -406,13 +409,13 @@ def _length(file: Any, field_: Any) -> int:
 
 
 def _has_missing(metadata: Any, names: Sequence[str]) -> bool:
-    """Whether the statistics of the file say that values are missing."""
+    """True if the statistics of the file state that values are missing."""
     statistics = (chunk.statistics for chunks in column_chunks(metadata, names) for chunk in chunks)
     return any(each and each.has_null_count and each.null_count for each in statistics)
 
 
 def column_chunks(metadata: Any, names: Sequence[str]) -> Iterator[Iterator[Any]]:
-    """What the file says of the columns, row group by row group."""
+    """Metadata of the chunks of the named columns, row group by row group."""
     choice = set(names)
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         chunks = map(group.column, range(group.num_columns))

@@ -1,9 +1,9 @@
-"""Names of the rows of a table: a column of it, taken in as its numbers are read.
+"""Names of the rows of a table, collected from one of its columns while its numbers are read.
 
-As of any axis, up to ``MOST_LABELS`` names are held. Of more there is a digest, the same that ``Axis.of``
-makes of all names at once, so memory does not grow with the rows.
+As for any axis, up to ``MOST_LABELS`` names are held. For more, only a digest is kept, the same that
+``Axis.of`` computes from all names at once, so memory does not grow with the rows.
 
-The trap: ``007`` is a name and no number. Names are numbers only where all are written as whole numbers are.
+The trap: ``007`` is a name and not a number. Names become numbers only if all are written as integers are.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import numpy as np
 from rankfold.pipeline.data.names import MOST_LABELS, MOST_TEXT, Axis, labels_of
 
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,14}")
-"""A whole number that a float of 64 bits holds, as it is written without anything that it could lose."""
+"""An integer that float64 represents exactly, written so that converting it back gives the same text."""
 
 
 class RowNames:
-    """Names of rows, given some at a time in their order.
+    """Collector of names of rows, which are added in order, some at a time.
 
     Parameters
     ----------
     column : str
         Column that holds them.
     source : str
-        What messages call the table.
+        Name of the table in messages.
     title : str
         Name of the axis.
     because : str
-        Why the column names rows, as a sentence for the notes; empty where the caller asked for it. Then
-        places that are counted from 0 or 1 name nothing, as with the index that pandas counts by itself.
+        Sentence for the notes that says why the column names rows; empty if the caller asked for it. If it
+        is given, names that only count from 0 or 1 are dropped, like the default index of pandas.
     """
 
     def __init__(self, column: str, source: str, *, title: str, because: str = "") -> None:
@@ -48,7 +48,7 @@ class RowNames:
         self._counts = {(of_file, first) for of_file in (True, False) for first in (0, 1)}
 
     def add(self, names: list[str], row: int) -> None:
-        """Take names of rows from ``row`` of a file, which follow those before; empty text is a gap."""
+        """Append names of the next rows, which start at ``row`` of their file; empty text means no name."""
         self.gaps += names.count("")
         self._are_whole = self._are_whole and all(map(WHOLE.fullmatch, names))
         if self._are_whole:
@@ -62,7 +62,7 @@ class RowNames:
         self._hold(names)
         done = 0
         while done < len(names):
-            at = self.rows % MOST_LABELS  # of a list of JSON, as ``Axis.of`` digests them
+            at = self.rows % MOST_LABELS  # index in a JSON list, in the form that ``Axis.of`` digests
             part = names[done : done + MOST_LABELS - at]
             self._text.update(f"{', ' if at else '['}{json.dumps(part)[1:-1]}".encode())
             self.rows, done = self.rows + len(part), done + len(part)
@@ -78,16 +78,16 @@ class RowNames:
 
     @property
     def are_counted(self) -> bool:
-        """Whether they name nothing: places that pandas or R counted by themselves."""
+        """True if names are a mere count, as pandas or R write, and the caller did not ask for them."""
         return bool(self.because and self.rows and self._are_whole and self._counts)
 
     @property
     def are_unique(self) -> bool:
-        """Whether all are held, and differ, and none is a gap."""
+        """True if all names are held and differ, and none is missing."""
         return self._held is not None and not self.gaps and len(set(self._held)) == self.rows
 
     def axis(self) -> Axis:
-        """The rows with their names, once all were given."""
+        """Axis of the rows with their names; to be called once all names were added."""
         if self.are_counted or not self.rows:
             return Axis("row", self.rows)
         if self._held is not None:
@@ -99,7 +99,7 @@ class RowNames:
         return Axis(self.title, self.rows, digest=text.hexdigest())
 
     def notes(self) -> list[str]:
-        """What the owner of the table should know of them."""
+        """Sentences about the names for the user: their origin, missing names, repeated names."""
         counted = "; it counts them, and was left out" if self.are_counted else ""
         said = [f"{self.because}{counted}"] if self.because else []
         if self.gaps:
@@ -115,7 +115,7 @@ class RowNames:
 
 
 def texts_of_values(values: Iterable[Any]) -> list[str]:
-    """Values of a column as names of rows: dates as ``Axis.of`` writes them, and nothing for what is missing.
+    """Values of a column as names of rows: dates as ``Axis.of`` writes them, empty text for missing values.
 
     >>> texts_of_values([3, None, "a", float("nan"), b"b"])
     ['3', '', 'a', '', 'b']

@@ -1,4 +1,4 @@
-"""Text files of the same columns, one below the other, and the table that a name stands for."""
+"""Text files of the same columns stacked by rows, and the files and reader of a table."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from rankfold.pipeline.formats.tables.parquet import PARQUET_ENDINGS, parquet_pa
 from rankfold.pipeline.formats.tables.row_names import RowNames
 
 TABLE_ENDINGS = (*SEPARATORS, *PARQUET_ENDINGS)
-"""Ends of names of tables, those of text also before .gz and .bz2."""
+"""Endings of names of tables; those of text also before .gz and .bz2."""
 
 
 def is_text_table(path: str) -> bool:
-    """Whether a file is a table of text, by its name."""
+    """True if a file is a text table, by its name."""
     return os.path.splitext(plain_name(path))[1].lower() in SEPARATORS
 
 
 def is_table_file(path: str) -> bool:
-    """Whether a file is a table, by its name."""
+    """True if a file is a text or Parquet table, by its name."""
     return is_text_table(path) or path.endswith(PARQUET_ENDINGS)
 
 
 def table_paths(location: str) -> tuple[str, ...]:
-    """Files of the table that ``TABLE``, or ``TABLE::COLUMN``, stands for; nothing where it is no table.
+    """Files of the table that ``TABLE``, or ``TABLE::COLUMN``, names; empty if it is not a table.
 
     Raises
     ------
     SourceNotFoundError
-        There is nothing of that name.
+        There is no file or folder of that name.
     """
     places = matching_files(location)
     if places is None:
@@ -56,7 +56,7 @@ def table_paths(location: str) -> tuple[str, ...]:
 
 
 def table_reader(location: str, paths: Sequence[str], options: ReadOptions) -> NumericTable | SeveralTables:
-    """The files of a table as one, with the columns that are taken."""
+    """Reader of the files of a table as one, with the columns that ``options`` choose."""
     options.require_known()
     if not is_text_table(paths[0]):
         return parquet_reader(location, paths, options)
@@ -67,7 +67,7 @@ def table_reader(location: str, paths: Sequence[str], options: ReadOptions) -> N
 
 @dataclass(frozen=True, slots=True)
 class SeveralTables:
-    """Text files of the same columns; a ``RowReader``."""
+    """Text files of the same columns, stacked by rows; a ``RowReader``."""
 
     name: str
     parts: tuple[DelimitedReader, ...]
@@ -80,7 +80,7 @@ class SeveralTables:
 
     @property
     def columns(self) -> int:
-        """Numbers in a row."""
+        """Number of elements in a row."""
         return self.parts[0].columns
 
     @property
@@ -90,12 +90,12 @@ class SeveralTables:
 
     @property
     def has_names(self) -> bool:
-        """Whether these are from the first file, and not counted."""
+        """True if ``column_names`` are from the first file, and not plain numbers."""
         return self.parts[0].has_names
 
     @property
     def row_names(self) -> RowNames | None:
-        """Takes the names of the rows of all files as these are read."""
+        """Collector of the names of the rows of all files, filled as they are read; None without names."""
         return self.parts[0].row_names
 
     @property
@@ -105,11 +105,11 @@ class SeveralTables:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was decided about the files, as far as they have been read."""
+        """Decisions about the files, as text, as far as they have been read."""
         return (*self.decided, *dict.fromkeys(note for part in self.parts for note in part.notes))
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Rows of the files one after the other; see ``RowReader``."""
+        """Rows of the files in order, and bytes read so far; see ``RowReader``."""
         before = 0
         for part in self.parts:
             for block, count in part.blocks(memory_bytes):
@@ -118,7 +118,7 @@ class SeveralTables:
 
 
 def _several(location: str, paths: Sequence[str], options: ReadOptions) -> SeveralTables:
-    """Text files as one table: columns by the names of the first file, where both have names."""
+    """Reader of text files as one table; columns match by the names of the first file if both have names."""
     readers = [delimited_reader(path, options) for path in paths]
     first, others, notes = readers[0], readers[1:], list[str]()
     named = [each for each in others if first.has_names and each.has_names]

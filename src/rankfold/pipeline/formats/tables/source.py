@@ -1,7 +1,7 @@
 """A small table as a matrix in memory: read once, when it is opened.
 
-Text goes from the beginning to the end, so every pass over a table would parse all of it again. A table of up
-to ``LARGEST_TABLE`` is held instead, as an array that a caller passes would be; larger ones are imported.
+Text can only be read from beginning to end, so every pass over a table would parse all of it again. A table
+of up to ``LARGEST_TABLE`` is held in memory instead, like an array of the caller; larger ones are imported.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from rankfold.pipeline.units import format_bytes
 LOG = logging.getLogger("rankfold")
 
 LARGEST_TABLE = 32 * 2**20
-"""Numbers of a table that is read in place."""
+"""Most bytes of the numbers of a table that is read in place."""
 
 LARGEST_FILES = 128 * 2**20
-"""Its files, compressed ones if they are."""
+"""Most bytes of the files of a table that is read in place, as they are stored."""
 
 READ_BYTES = 64 * 2**20
-"""Memory of what is parsed at a time, as that of an import."""
+"""Memory for parsing a block of a table, as for an import."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -49,7 +49,7 @@ class TableSource(ArraySource):
 
     @property
     def name(self) -> str:
-        """What messages call it: its name."""
+        """Name in messages: location of the table."""
         return self.table
 
     @property
@@ -70,16 +70,16 @@ def table_source(
     index_col: str | None = None,
     column: str = "",
 ) -> TableSource:
-    """The table of some files, or one column of it, in memory; ``location`` is what messages call it.
+    """Read a table from its files, or one column of it, into memory; ``location`` is its name in messages.
 
-    What was decided about its files is logged as a warning, once in a process while they do not change.
+    Decisions about its files are logged as warnings, once in a process as long as the files do not change.
 
     Raises
     ------
     InputError
         It is too large to be read in place.
     DataError
-        It holds what is no number, or no rows.
+        It holds values that are not numbers, or no rows.
 
     Notes
     -----
@@ -107,7 +107,7 @@ def table_source(
     return TableSource(numbers, named=(rows, columns), table=location, file_bytes=size)
 
 
-@functools.lru_cache(maxsize=1024)  # once of the same files, which a workflow opens for plan and run
+@functools.lru_cache(maxsize=1024)  # once for the same files, which a workflow opens for plan and run
 def _tell(note: str, versions: tuple[str, ...]) -> None:
     LOG.warning("%s", note)
 
@@ -115,7 +115,7 @@ def _tell(note: str, versions: tuple[str, ...]) -> None:
 def names_of_columns(
     reader: NumericTable | SeveralTables,
 ) -> np.ndarray[tuple[int], np.dtype[np.str_]] | None:
-    """Names of the columns that are read; None where they are counted, or cut out of one of vectors."""
+    """Names of the columns that are read; None if they are plain numbers 0, 1, ..., or parts of vectors."""
     names = reader.column_names
     if not reader.has_names or len(names) != reader.columns or list(names) == [*map(str, range(len(names)))]:
         return None
