@@ -89,7 +89,7 @@ def tiles(out: npt.NDArray[Any], rows: Span, columns: Span, extent: tuple[int, i
 
 
 def _pieces(span: Span, step: int) -> Iterator[tuple[int, int, int]]:
-    """Index, first and one past the last of the pieces of a span."""
+    """Cut a span at multiples of ``step``: index, start and stop of each piece."""
     for index in range(span[0] // step, -(-span[1] // step)):
         yield index, max(span[0], index * step), min(span[1], (index + 1) * step)
 
@@ -129,7 +129,7 @@ def _read_rows(fd: int, out: npt.NDArray[Any], offset: int, pitch: int) -> None:
 
 
 def _fill(fd: int, buffers: list[Any], offset: int) -> None:
-    """``preadv`` until every array is full: a signal or a network file system may cut a read short."""
+    """Call ``preadv`` until every array is full: a signal or a network file system may cut a read short."""
     # Any: NumPy's stubs know the buffer protocol from Python 3.12 on only.
     if os.preadv(fd, buffers, offset) == sum(buffer.nbytes for buffer in buffers):
         return

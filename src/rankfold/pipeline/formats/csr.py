@@ -203,7 +203,7 @@ class CsrSource(Readable):
             )
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Missing chunks of all three vectors together."""
+        """Number of missing chunks of all three vectors together."""
         return sum_absences(absence_of(v, most) for v in (self.data, self.indices, self.indptr) if v.length)
 
     def fingerprint(self) -> str:

@@ -83,7 +83,7 @@ def plain_columns(frame: Any) -> Any:
         decimals = [name for name, dtype in frame.schema.items() if dtype.is_decimal()]
         for name in decimals:
             _require_decimals(name, frame[name].drop_nulls())
-        float64 = sys.modules["polars"].Float64  # whose object this is
+        float64 = sys.modules["polars"].Float64  # imported already: the frame is of polars
         return frame.with_columns(frame[name].cast(float64) for name in decimals) if decimals else frame
     if library == "dask":
         types = {name: kind for name, dtype in frame.dtypes.items() if (kind := _type_of_numbers(dtype))}
@@ -284,7 +284,7 @@ def array_of_polars(frame: Any) -> npt.NDArray[Any]:
     if not frame.width:
         raise InputError("the DataFrame has no columns: a matrix without columns cannot be reduced")
     if any(kind == "Boolean" for kind in map(str, frame.dtypes)) and sum(frame.null_count().row(0)):
-        polars = sys.modules["polars"]  # whose objects these are
+        polars = sys.modules["polars"]  # imported already: the frame is of polars
         frame = frame.with_columns(
             frame[name].cast(polars.Int8) for name, kind in frame.schema.items() if kind == polars.Boolean
         )

@@ -234,7 +234,7 @@ def _fields(path: str, fewest: int) -> Iterator[list[str]]:
 
 
 def _sample_names(path: str) -> Iterator[str]:
-    """Names of samples within their families, after the names of these if names of samples repeat."""
+    """Names of samples within their families; as ``FAMILY_SAMPLE`` if names of samples repeat."""
     # Hashes represent names, of which there may be a million: 8 bytes for each.
     marks = np.fromiter((hash(words[1]) for words in _fields(path, SAMPLE_FIELDS)), np.int64)
     several = len(np.unique(marks)) < len(marks)

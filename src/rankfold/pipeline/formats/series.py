@@ -148,7 +148,7 @@ class Series(Readable):
             part.check()
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Missing chunks of all parts together."""
+        """Number of missing chunks of all parts together."""
         share = -(-most // len(self.parts))
         return sum_absences(absence_of(part, share) for part in self.parts)
 
