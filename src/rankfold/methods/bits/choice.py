@@ -1,6 +1,6 @@
-"""Whether a search is one of sets, and whether these are packed bits or sparse rows: the lists are the same.
+"""Decide whether a search is one of sets, and of packed bits or sparse rows: the lists are the same.
 
-Hamming distance is one of sets where every number is a bit: of a boolean matrix. Other numbers are compared
+Hamming distance is one of sets for a boolean matrix, where every number is a bit. Other numbers are compared
 one by one, as by other metrics.
 """
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from rankfold.methods.knn.knn import Neighbors
 
 FEW_WORDS, WORDS_PER_SHARE = 14.0, 7.0
-"""Words of packed rows that take as long to count as two lists to meet, and as each member that both hold."""
+"""Packed words that are counted in the time of merging two lists of members, and of each shared member."""
 
 
 def finds_sets(task: Neighbors) -> bool:
-    """Whether a search is one of sets."""
+    """True if a search is one of sets."""
     metric = task.parameters.metric
     if metric == "hamming":
         return all(side.dtype == np.bool_ for side in (task.left, task.source))
@@ -37,12 +37,12 @@ def finds_sets(task: Neighbors) -> bool:
 
 
 def require_bits(task: Neighbors) -> None:
-    """Raise ``InputError`` where rows are no packed bits, but their metric takes such, or are complex."""
+    """Raise ``InputError`` if a metric takes packed bits and rows are none, or if numbers are complex."""
     metric = task.parameters.metric
     if metric not in SET_NAMES:
         return
     for side in (task.left, task.source):
-        _ = View(side, Orientation.ROWS).dtype  # refuses numbers that are not real
+        _ = View(side, Orientation.ROWS).dtype  # raises for numbers that are not real
         if metric not in PACKED_NAMES:
             continue
         if side.dtype != np.uint8 or compressed(side) is not None:
@@ -54,7 +54,7 @@ def require_bits(task: Neighbors) -> None:
 
 
 def sparse_sides(task: Neighbors) -> tuple[CompressedSource, CompressedSource] | None:
-    """Both sides, where sets are compared as lists of their members; else None."""
+    """Both sides as compressed sources, if sets are compared as lists of their members; else None."""
     if not finds_sets(task):
         return None
     left, source = sparse_rows(task.left), sparse_rows(task.source)
@@ -62,9 +62,9 @@ def sparse_sides(task: Neighbors) -> tuple[CompressedSource, CompressedSource] |
 
 
 def are_packed(left: CompressedSource, source: CompressedSource) -> bool:
-    """Whether sparse rows are sooner packed and counted: of few columns, or of many members.
+    """True if sparse rows are faster packed and counted: few columns, or many members.
 
-    As if members were spread evenly: two rows share the product of their numbers over that of columns.
+    Members are assumed to be spread evenly: two rows share the product of their counts, over the columns.
     """
     columns = source.shape[1]
     shared = (left.nnz / left.shape[0]) * (source.nnz / source.shape[0]) / columns
@@ -72,9 +72,9 @@ def are_packed(left: CompressedSource, source: CompressedSource) -> bool:
 
 
 def set_fold(task: Neighbors, common: npt.NDArray[np.int64] | None) -> NearestBits | NearestSets | None:
-    """The fold of pairs of blocks of sets into lists, or None for what is none of sets.
+    """The fold of pairs of blocks of sets into lists, or None if the search is not one of sets.
 
-    Which columns are ``common`` is not known before some rows have been read.
+    ``common`` are columns that many rows hold; None for a plan, before some rows have been read.
     """
     if not finds_sets(task):
         return None

@@ -1,6 +1,6 @@
-"""Nearest rows of two blocks of sets, exactly: see ``methods/knn/pair_fold.py`` for what a fold of pairs is.
+"""Nearest rows of two blocks of sets, exactly: folds as in ``methods/knn/pair_fold.py``.
 
-Lists are those of whole numbers that were counted, so packed bits and sparse rows leave the same bytes.
+Distances follow from counts, which are integers, so packed bits and sparse rows give the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rankfold.pipeline.storage.checkpoint import State
 Int64 = npt.NDArray[np.int64]
 
 WORD_FLOPS = 10.0
-"""Operations of a product that take as long as counting what two words share."""
+"""Operations of a product that take as long as counting the shared bits of two words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class NearestBits(BlockFold[BitRows]):
     def accumulate(
         self, work: HeldBlocks[BitRows], block: int, state: State, other: int, other_state: State | None
     ) -> None:
-        """Lists of both blocks, or of the first alone if the other has none."""
+        """Update the lists of both blocks, or of the first alone if the other has none."""
         assert work.now is not None  # noqa: S101 - load_passing came before
         meet_bits(
             work.blocks[block],
@@ -69,7 +69,7 @@ class NearestBits(BlockFold[BitRows]):
 
 @dataclass(frozen=True, slots=True)
 class NearestSets(SparseFold):
-    """The same of blocks of sparse rows, as lists of their members."""
+    """Fold of pairs of blocks of sparse rows, as lists of their members, into lists of the ``k`` nearest."""
 
     left: SetReader
     right: SetReader
@@ -88,7 +88,7 @@ class NearestSets(SparseFold):
     def accumulate(
         self, work: HeldBlocks[SparseRows], block: int, state: State, other: int, other_state: State | None
     ) -> None:
-        """Lists of both blocks, or of the first alone if the other has none."""
+        """Update the lists of both blocks, or of the first alone if the other has none."""
         assert work.now is not None  # noqa: S101 - load_passing came before
         meet_sets(
             work.blocks[block],

@@ -1,7 +1,7 @@
 """Rows of a block as sets: bits that are packed when they are read, or lists of members.
 
 A column is a member of a row unless its number is zero; NaN and Inf are refused. Bits that are packed already
-come as bytes, eight columns each, in whatever order: a count does not depend on it.
+are bytes of eight columns each. The order of bits in a byte does not matter: counts do not depend on it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from rankfold.pipeline.data.view import Orientation, View
 Array = npt.NDArray[Any]
 
 STEP_BYTES = 2**20
-"""Of numbers that are packed at a time, about."""
+"""Bytes, about, of the numbers that are packed at a time."""
 
 FILTER_BYTES = 16
-"""Memory for a stored number while zeros are left out of sparse rows."""
+"""Bytes for each stored number while zeros are removed from sparse rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class BitReader:
-    """How rows of a source become packed bits."""
+    """Reads rows of a source as packed bits."""
 
     source: Source
     packed: bool
-    """Whether they are, as bytes of eight columns each."""
+    """True if rows are packed already, as bytes of eight columns each."""
 
     @property
     def bits(self) -> int:
@@ -43,7 +43,7 @@ class BitReader:
 
     @property
     def words(self) -> int:
-        """Words of a row."""
+        """Number of words of a row."""
         return words_of(self.bits)
 
     @property
@@ -53,7 +53,7 @@ class BitReader:
 
     @property
     def bytes_to_read(self) -> int:
-        """Bytes to read for a row: none where it is in memory already."""
+        """Bytes to read for a row; 0 if it is in memory already."""
         return 0 if self._lent else self.source.shape[1] * self.source.dtype.itemsize
 
     @property
@@ -68,18 +68,18 @@ class BitReader:
         return rows * (8 * self.words + 8)
 
     def read_bytes(self, rows: int) -> int:
-        """Besides: what reading so many rows takes, and what packing a step of them does."""
+        """Bytes that reading so many rows takes besides, packing a step of them included."""
         columns, itemsize = self.source.shape[1], self.source.dtype.itemsize
         raw = 0 if self._lent else rows * columns * itemsize + self.source.read_bytes(rows, columns)
         return raw + self._step * (3 * columns + 16 * self.words)
 
     @property
     def _step(self) -> int:
-        """Rows that are packed at a time."""
+        """Number of rows that are packed at a time."""
         return max(1, STEP_BYTES // self.source.shape[1])
 
     def read(self, start: int, stop: int) -> BitRows:
-        """Rows ``start:stop``."""
+        """Read rows ``start:stop`` as packed words, with the number of members of each."""
         columns = self.source.shape[1]
         raw = self._lend(start, stop)
         if raw is None:
@@ -94,7 +94,7 @@ class BitReader:
         return BitRows(start, self.bits, words, sizes)
 
     def _pack(self, raw: Array, into: npt.NDArray[np.uint8], start: int) -> None:
-        """Some rows of numbers, the first of them ``start``, into the bytes of their words."""
+        """Pack some rows, the first of them ``start``, into the bytes of their words."""
         if self.packed:
             into[:, : raw.shape[1]] = raw
             return
@@ -110,7 +110,7 @@ class BitReader:
 
 @dataclass(frozen=True, slots=True)
 class SetReader(SparseReader):
-    """How rows of a sparse matrix become the columns of their members."""
+    """Reads rows of a sparse matrix as the columns of their members."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -119,15 +119,15 @@ class SetReader(SparseReader):
 
     @property
     def lent(self) -> bool:
-        """Never: ones are made in any case."""
+        """False: ones are always made."""
         return False
 
     def read_bytes(self, rows: int, stored: int, longest: int) -> int:
-        """The same, and what leaving zeros out takes."""
+        """Bytes that reading such a block takes besides, removing zeros included."""
         return SparseReader.read_bytes(self, rows, stored, longest) + FILTER_BYTES * stored
 
     def read(self, start: int, stop: int) -> SparseRows:
-        """Rows ``start:stop``."""
+        """Read rows ``start:stop``: the columns of their members, with ones."""
         stored = self.source.read_sparse((start, stop))
         self._require_finite(start, stop, stored)
         if not _increases(stored):
@@ -150,7 +150,7 @@ class SetReader(SparseReader):
 
 
 def _increases(stored: Csr) -> bool:
-    """Whether columns of every row increase."""
+    """True if columns of every row increase."""
     falls = np.flatnonzero(stored.indices[1:] <= stored.indices[:-1]) + 1
     firsts = np.asarray(stored.indptr) - int(stored.indptr[0])
     return bool(np.isin(falls, firsts).all())

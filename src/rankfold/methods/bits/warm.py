@@ -1,4 +1,4 @@
-"""Loops that a search of sets takes, compiled before the baseline of memory is taken."""
+"""Compile the loops of a search of sets, before the baseline of memory is measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rankfold.kernels.neighbors.sparse_meeting import SparseRows
 
 @functools.cache
 def warm_sets(way: str, index: np.dtype[Any]) -> None:
-    """Those of packed ``"bits"``, or of ``"sets"`` with columns of a type."""
+    """Compile the loops for packed ``"bits"``, or for ``"sets"`` whose columns are of type ``index``."""
     rows = 4
     one, two = (
         Lists(np.full((rows, 2), np.inf), np.full((rows, 2), EMPTY), np.zeros(1, np.int64)) for _ in "xy"

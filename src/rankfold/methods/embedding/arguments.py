@@ -14,7 +14,7 @@ EUCLIDEAN = "euclidean"
 
 SPECTRAL, RANDOM, PCA, CUSTOM = "spectral", "random", "pca", "custom"
 INITS = (SPECTRAL, RANDOM, PCA, CUSTOM)
-"""Where rows of an embedding begin; the last has no name for callers, who give positions."""
+"""Initial positions of rows of an embedding; the last is for callers who give positions, not a name."""
 
 StartMatrix = Annotated[
     str | None, Argument("that neighbors are of, for init pca", holds="matrix", metavar="STORE")
@@ -25,7 +25,7 @@ EMBEDDING = Input("embedding")
 
 @dataclass(frozen=True, slots=True)
 class RankArguments:
-    """See ``rankfold.trustworthiness``."""
+    """Arguments of ``rankfold.trustworthiness`` and ``rankfold.continuity``."""
 
     k: Annotated[int, Argument("neighbors of each row", least=1)] = DEFAULT_K
     metric: Annotated[str, Argument("by which rows of the matrix are ranked", choices=(*NAMES, *ALIASES))] = (
@@ -39,7 +39,7 @@ class RankArguments:
 
 @dataclass(frozen=True, slots=True)
 class PreservationArguments:
-    """See ``rankfold.neighborhood_preservation``."""
+    """Arguments of ``rankfold.neighborhood_preservation``."""
 
     k: Annotated[
         int | None, Argument("neighbors that are compared; all that both have by default", least=1)

@@ -1,8 +1,7 @@
-"""Principal components of a matrix that rows of an embedding begin at: one link of its chain.
+"""Principal components of a matrix as initial positions of an embedding: one link of its chain.
 
-A start by name, ``init="pca"``, is the first scores of ``pca`` to a loose tolerance. Lists of neighbors and
-their graph do not have the rows that these are of: the matrix is given beside them. Where a matrix itself is
-laid out, it is that one.
+With ``init="pca"``, rows begin at the first scores of ``pca``, to a loose tolerance. Lists of neighbors and
+their graph do not hold rows, so the matrix is given in addition. If a matrix itself is laid out, it is used.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from rankfold.pipeline.formats import open_source
 from rankfold.pipeline.planning.plan import Plan
 
 START_TOL = 1e-2
-"""Tolerance of the first principal components, which only say where rows of an embedding begin."""
+"""Tolerance of the first principal components, which are only initial positions."""
 
 
 def matrix_to_begin_at(init: object, matrix: object, source: Source, metric: object) -> object:
-    """The matrix whose components rows begin at, where a matrix itself is laid out.
+    """Find the matrix whose components are initial positions, if a matrix itself is laid out.
 
     Parameters
     ----------
     init : object
-        Where rows begin, as a caller says.
+        Initial positions, as a caller gives them.
     matrix : object
-        What the caller gives beside it, or None.
+        Matrix for initial positions that the caller gives, or None.
     source : Source
-        The matrix that is laid out, by distances of its rows or as distances.
+        The matrix that is laid out, of rows or of distances.
     metric : object
-        Name of the distances, or None.
+        Name of the metric, or None.
 
     Raises
     ------
     InputError
-        The matrix holds distances, of which components say nothing of rows.
+        The matrix holds distances, whose components are not those of rows.
     """
     if matrix is not None or not (isinstance(init, str) and init == PCA):
         return matrix
@@ -56,7 +55,7 @@ def matrix_to_begin_at(init: object, matrix: object, source: Source, metric: obj
 
 
 def require_matrix(init: str, matrix: object) -> None:
-    """Raise ``InputError`` where principal components have no matrix, or a matrix none that are asked for."""
+    """Raise ``InputError`` if init ``pca`` has no matrix, or if a matrix is given for another init."""
     if init == PCA and matrix is None:
         raise InputError(
             "init pca is of the matrix that neighbors are of, and their lists or graph do not have its rows: "
@@ -70,7 +69,7 @@ def require_matrix(init: str, matrix: object) -> None:
 
 
 def start_at_components(matrix: object, rows: int, n_components: int, seed: int) -> tuple[Link, str]:
-    """The link named ``start`` that finds first principal components, and the fingerprint of their matrix.
+    """Make the link ``start`` that finds first principal components; returns also their matrix's fingerprint.
 
     Parameters
     ----------
@@ -85,7 +84,7 @@ def start_at_components(matrix: object, rows: int, n_components: int, seed: int)
     Raises
     ------
     InputError
-        The matrix has other rows, or not as many components.
+        The matrix has another number of rows, or too few components.
     """
     source = open_source(matrix)
     if source.shape[0] != rows:
@@ -101,29 +100,29 @@ def start_at_components(matrix: object, rows: int, n_components: int, seed: int)
 
 @dataclass(frozen=True, slots=True)
 class FirstComponents:
-    """Principal components that rows begin at: a ``Task``."""
+    """Task of finding the principal components that rows begin at; it wraps a task of ``pca``."""
 
     task: Task
 
     @property
     def source(self) -> Source:
-        """See ``Task``."""
+        """The matrix whose components are found."""
         return self.task.source
 
     def request(self) -> dict[str, Any]:
-        """See ``Task``."""
+        """Request of the wrapped task."""
         return self.task.request()
 
     def outputs(self) -> tuple[Output, ...]:
-        """See ``Task``."""
+        """Arrays of the wrapped task."""
         return self.task.outputs()
 
     def plan(self, budget: Budget) -> Plan:
-        """See ``Task``."""
+        """Plan of the wrapped task."""
         return self.task.plan(budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See ``Task``; says of equal rows what it means for the embedding."""
+        """Run the wrapped task; the error for equal rows explains what they mean for the embedding."""
         try:
             return self.task.work(run, fingerprint)
         except NoVarianceError as error:

@@ -1,7 +1,7 @@
-"""An embedding, and how well it keeps neighborhoods: made in one chain, told in one result.
+"""An embedding and measures of how well it keeps neighborhoods: one chain, one result.
 
-Of the rows of a sample the neighbors are searched in the matrix and in the embedding. Trustworthiness and
-continuity follow from the ranks of either in the other; preservation is what both have in common.
+Neighbors of a sample of rows are searched for in the matrix and in the embedding. Trustworthiness and
+continuity follow from the ranks of either in the other. Preservation is the share that both have in common.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EMBEDDING = "embedding"
 """Name of the array that is measured."""
 
 K = 15
-"""Neighbors that count, where there are enough rows."""
+"""Number of neighbors in the measures, if there are enough rows."""
 
 BLOCK = 2**18
 """Neighbors that are compared at a time."""
@@ -54,31 +54,31 @@ RANKS = ("trustworthiness", "continuity")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredEmbedding:
-    """What makes an embedding, and what was found of it, as ``execute`` takes them."""
+    """Task that joins an embedding and its measures into one result."""
 
     made: Task
     identity: dict[str, Any]
     measures: tuple[EmbeddingQuality, EmbeddingQuality]
-    """Trustworthiness and continuity, with their lists once these are there."""
+    """Trustworthiness and continuity, with their lists once these exist."""
 
     results: Mapping[str, Path] | None = None
-    """Of the links before; nothing before they have run."""
+    """Results of the links before, by name; None before they have run."""
 
     @property
     def source(self) -> Source:
-        """What the embedding is made of."""
+        """The matrix that the embedding is made of."""
         return self.made.source
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Identity of the embedding and its measures."""
         return self.identity
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the embedding."""
         return self.made.outputs()
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol; arrays are copied a chunk at a time."""
+        """Plan the last step: arrays are copied a chunk at a time, and lists are compared."""
         written = sum(math.prod(each.shape) * each.dtype.itemsize for each in self.outputs())
         largest = max(math.prod(each.shape) * each.dtype.itemsize // each.chunks for each in self.outputs())
         parameters = self.measures[0].parameters
@@ -91,7 +91,7 @@ class MeasuredEmbedding:
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Copy the embedding into ``run.result``, and return its facts with the measures."""
         assert self.results is not None  # noqa: S101 - only a plan is made without
         made = Result(self.results[MADE])
         made.require_whole(sums=True)
@@ -102,7 +102,7 @@ class MeasuredEmbedding:
         return facts
 
     def _qualities(self) -> dict[str, Any]:
-        """What was found, by name; with its standard error where not all rows were looked at."""
+        """Measures by name, with their standard errors, which are 0 if all rows were used."""
         assert self.results is not None  # noqa: S101
         parameters, found = self.measures[0].parameters, dict[str, Any]()
         for name in RANKS:
@@ -114,12 +114,12 @@ class MeasuredEmbedding:
 
 
 def share_in_common(first: EmbeddingQuality, second: EmbeddingQuality) -> tuple[float, float]:
-    """Share of neighbors on one side that are neighbors on the other, in the mean over the rows looked at.
+    """Share of neighbors on one side that are neighbors on the other, as a mean over the sampled rows.
 
     Returns
     -------
     share, standard_error : float
-        The error is that of a sample without replacement, 0 where all rows are looked at.
+        The error is that of a sample without replacement; 0 if all rows are used.
     """
     k, rows, of_rows = first.k, first.parameters.rows, first.parameters.of_rows
     total = squares = 0
@@ -144,7 +144,7 @@ def _copy(made: Result, name: str, result: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Trustworthiness and continuity of an embedding that is to come."""
+    """Tasks of trustworthiness and continuity, for an embedding that is not made yet."""
 
     trustworthiness: EmbeddingQuality
     continuity: EmbeddingQuality
@@ -153,10 +153,10 @@ class Measures:
 
     @classmethod
     def of(cls, data: Source, embedding: Source, metric: str, seed: int) -> Measures:
-        """Of a matrix and an embedding; of as many rows as these measures look at by default.
+        """Make the tasks for a matrix and an embedding, with the default number of sampled rows.
 
-        Where neighbors were found by distances that were given, rows of the matrix
-        are compared by Euclidean ones.
+        If neighbors were found by given distances, rows of the matrix are compared by Euclidean
+        ones.
         """
         metric = EUCLIDEAN if metric == PRECOMPUTED else metric
         k = max(1, min(K, (data.shape[0] - 1) // 2))
@@ -169,25 +169,25 @@ class Measures:
         return cls(trust, ranks(RANKS[1], embedding, data, EUCLIDEAN), data, metric)
 
     def identity(self) -> list[Any]:
-        """What tells them from others."""
+        """Facts that identify the measures, for JSON."""
         asked = self.trustworthiness.parameters
         return [self.data.fingerprint(), asked.rows, asked.k, self.metric, asked.seed]
 
     def search(self, embedding: Source) -> Task:
-        """That for neighbors in the embedding."""
+        """Task of searching for neighbors in the embedding."""
         return self.trustworthiness.search(embedding, EUCLIDEAN)
 
     def trust(self, results: Mapping[str, Path]) -> EmbeddingQuality:
-        """Trustworthiness, once neighbors were found in the embedding."""
+        """Task of trustworthiness, once neighbors were found in the embedding."""
         return with_lists(self.trustworthiness, results[NEAR_IN_PICTURE])
 
     def goes_on(self, results: Mapping[str, Path]) -> EmbeddingQuality:
-        """Continuity, once neighbors were found in the matrix."""
+        """Task of continuity, once neighbors were found in the matrix."""
         there = dataclasses.replace(self.continuity, source=embedding_of(results))
         return with_lists(there, results[NEAR_IN_DATA])
 
     def links(self) -> tuple[Link, ...]:
-        """Searches and ranks, after the embedding is made."""
+        """Links of searches and ranks, which follow the one that makes the embedding."""
         in_picture = self.search(self.continuity.source)
         in_data = self.continuity.search(self.data, self.metric)
         return (
@@ -199,12 +199,12 @@ class Measures:
 
 
 def embedding_of(results: Mapping[str, Path]) -> Source:
-    """The embedding that was made."""
+    """Open the embedding that was made."""
     return open_source(f"{results[MADE]}::{EMBEDDING}")
 
 
 def measured_task(task: Task, neighbors: Result | None, x: object) -> Task:
-    """What makes an embedding by neighbors, and then measures it, where there is a matrix to do so by."""
+    """Add measures to the task of an embedding, if there is a matrix ``x`` to measure it by."""
     if x is None:
         return task
     metric = EUCLIDEAN if neighbors is None else metric_of(neighbors)
@@ -212,16 +212,16 @@ def measured_task(task: Task, neighbors: Result | None, x: object) -> Task:
 
 
 def with_quality(task: Task, x: object, metric: str, seed: int) -> Chain:
-    """What makes an embedding of the rows of a matrix, and then measures it.
+    """Make a chain that embeds the rows of a matrix, and then measures the embedding.
 
     Parameters
     ----------
     task : Task
-        Whose result has ``embedding``; or a chain that ends in such a task.
+        Task whose result has ``embedding``, or a chain that ends in such a task.
     x : matrix
-        Whose rows are embedded, in the same order: anything ``svd`` takes.
+        Matrix whose rows are embedded, in the same order: anything ``svd`` takes.
     metric : str
-        By which rows of ``x`` are neighbors.
+        Metric by which rows of ``x`` are neighbors.
     seed : int
         Key of the sample of rows.
     """
@@ -240,7 +240,7 @@ def with_quality(task: Task, x: object, metric: str, seed: int) -> Chain:
 
 
 def _to_come(task: Task) -> Source:
-    """The embedding that a task will leave, to make plans with."""
+    """Shape and type of the embedding that a task will make, as a source for plans."""
     output = next(each for each in task.outputs() if each.name == EMBEDDING)
     rows, columns = output.shape
     return ShapeOnly.plain((rows, columns), output.dtype, EMBEDDING, decoded=False)

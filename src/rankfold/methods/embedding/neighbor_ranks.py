@@ -1,9 +1,9 @@
-"""Ranks of given neighbors by counting: what a pass over a matrix adds to the counts of some rows of it.
+"""Ranks of given neighbors by counting: passes over a matrix, for some of its rows that are held.
 
-The rows are held, the matrix passes by. First the pass meets the rows that are named and measures how far
-they are, which makes thresholds; then it meets all rows, and counts those that come before each threshold.
-Bounds from products settle most pairs, as in a search for neighbors; what they leave open is measured.
-Counts are integers, so that cuts, threads and order do not show.
+A first pass measures the distances of the given neighbors, which are the thresholds. A second pass reads all
+rows, and counts those that come before each threshold. Bounds from products settle most pairs, as in a search
+for neighbors; pairs that they leave open are measured. Counts are integers, so that results do not depend on
+cuts, threads and order.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ OPEN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """Rows that stay in memory together, and how they are read: once in a process, whatever its threads."""
+    """Rows that are held in memory together; a process reads them once for all its threads."""
 
     reader: BlockReader
     start: int
     stop: int
     name: str
-    """Name of a run and these rows; no two runs share one."""
+    """Name of the run and of these rows; no two runs share one."""
 
     @property
     def count(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.stop - self.start
 
     def memory_bytes(self, step: int) -> int:
-        """Memory of the rows, and of reading so many at a time."""
+        """Bytes of the rows, and of reading ``step`` of them at a time."""
         return self.reader.memory_bytes(self.count) + self.reader.read_bytes(min(step, self.count))
 
     def rows(self, step: int) -> ResidentRows:
-        """The rows, from whoever has them already."""
+        """The rows, ``step`` read at a time unless another thread has read them already."""
         with _LOCK:
             resident = _RESIDENT_ROWS.get(self.name)
             if resident is None:
@@ -78,7 +78,7 @@ class RowGroup:
 
 @dataclass(slots=True, weakref_slot=True)
 class ResidentRows:
-    """Rows that several threads read."""
+    """Rows in memory that several threads share."""
 
     rows: Rows
 
@@ -89,7 +89,7 @@ _RESIDENT_ROWS: weakref.WeakValueDictionary[str, ResidentRows] = weakref.WeakVal
 
 @dataclass(frozen=True, slots=True)
 class GatherRows(DeclaredFold):
-    """Fold of some rows of a matrix into a store of their own."""
+    """Fold that writes some rows of a matrix to a store of their own."""
 
     cut: Cut
     """Panels are whole chunks of the store."""
@@ -100,16 +100,16 @@ class GatherRows(DeclaredFold):
     slots: int = 1
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Room for a panel."""
+        """Buffer for a panel."""
         return {"rows": Buffer((self.cut.panel_rows, self.source.shape[1]), self.source.dtype)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """Number of rows written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """The last chunk filled up, and what reading takes."""
+        """Bytes of the last chunk, filled up, and of reading."""
         rows, columns = self.cut.panel_rows, self.source.shape[1]
         return rows * columns * self.source.dtype.itemsize + self.source.read_bytes(rows, columns)
 
@@ -118,18 +118,18 @@ class GatherRows(DeclaredFold):
         self.source.read_into(work.rows[: stop - start], (start, stop), (0, self.source.shape[1]))
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Write it."""
+        """Write the panel."""
         write_whole_chunks(self.path, work.rows[: stop - start], (start, stop), (0, self.source.shape[1]))
         state["rows"] += stop - start
 
 
 @dataclass(slots=True)
 class RankWorkspace:
-    """Buffers of one segment, the rows that are held, and where they are computed with."""
+    """Buffers of one segment, the held rows, and the device."""
 
     resident: ResidentRows
     rows: Rows
-    """The same on the device."""
+    """The held rows on the device."""
 
     passing: RowBuffer
     device: Device
@@ -137,15 +137,15 @@ class RankWorkspace:
     thresholds: State = field(default_factory=dict)
     now: Rows | None = None
     largest: float = 0.0
-    """Largest squared norm of the rows that pass."""
+    """Largest squared norm of the passing rows."""
 
     precise: bool = False
-    """Whether products are made in float64."""
+    """True if products are made in float64."""
 
     room: dict[str, Array] = field(default_factory=dict)
 
     def array(self, name: str, shape: tuple[int, int], dtype: npt.DTypeLike) -> Array:
-        """A buffer that is made once."""
+        """Return an uninitialized array in the buffer of this name and type, which is reused."""
         key, size = f"{name} {np.dtype(dtype).name}", shape[0] * shape[1]
         if key not in self.room or self.room[key].size < size:
             self.room[key] = aligned_empty((size,), dtype)
@@ -158,17 +158,17 @@ class RankWorkspace:
 
 @dataclass(frozen=True, slots=True)
 class MeetRows:
-    """What both passes share: some rows are held, others pass."""
+    """Base of both passes: a group of rows is held, and the rows of a matrix pass."""
 
     cut: Cut
     passing: BlockReader
     group: RowGroup
     thresholds: Path
-    """Names of the neighbors of the rows that are held, and what is made of them: see each pass."""
+    """Path of a part with the neighbors of held rows, or with thresholds: see each pass."""
 
     k: int
     by_lanes: bool
-    """Whether products bound distances, which are summed by lanes: see ``kernels/neighbors/lists.py``."""
+    """True if products bound distances, which are summed by lanes: see ``kernels/neighbors/lists.py``."""
 
     row_seconds: float
     precise: bool = False
@@ -176,7 +176,7 @@ class MeetRows:
 
     @property
     def memory_bytes(self) -> int:
-        """Memory of one segment besides the rows that are held."""
+        """Bytes of one segment besides the held rows."""
         tall = self.cut.panel_rows
         names = self.group.count * self.k * 8 * 8
         return self.passing.memory_bytes(tall) + self.passing.read_bytes(tall) + names + self._tiles
@@ -187,26 +187,26 @@ class MeetRows:
 
     @property
     def resident_bytes(self) -> int:
-        """Memory that the threads of a process share."""
+        """Bytes that the threads of a process share: the held rows."""
         return self.group.memory_bytes(self.cut.panel_rows)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """None that runs on a device."""
+        """Empty: no kernel runs on a device."""
         return ()
 
     @property
     def resident(self) -> frozenset[str]:
-        """See ``Fold``."""
+        """Empty: all sums stay on the host."""
         return frozenset()
 
     @property
     def device_bytes(self) -> int:
-        """See ``Fold``."""
+        """0: nothing runs on a device."""
         return 0
 
     def workspace(self, device: Device = HOST) -> RankWorkspace:
-        """Buffers; the rows that are held are read if no other thread has them."""
+        """Allocate the buffers; the held rows are read unless another thread has them."""
         resident, shift = self.group.rows(self.cut.panel_rows), self.group.reader.shift
         thresholds = load_arrays(self.thresholds)
         return RankWorkspace(
@@ -220,7 +220,7 @@ class MeetRows:
         )
 
     def read(self, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
-        """Fetch the rows that pass."""
+        """Read the passing rows."""
         work.now = None
         rows = self.passing.read(work.passing, start, stop, 0)
         work.now, work.largest = _bring(work.device, rows), float(rows.norms.max())
@@ -228,18 +228,18 @@ class MeetRows:
 
 @dataclass(frozen=True, slots=True)
 class MeasureThresholds(MeetRows):
-    """Fold of the rows that are named into their distances from the rows that name them.
+    """Fold that measures the distances of held rows from their neighbors.
 
-    ``thresholds`` has ``passing``, the rows of what passes that are named, sorted, and ``places``, where in
-    the flat list of thresholds each of them belongs.
+    ``thresholds`` has ``passing``, the numbers of neighbors among the passing rows, sorted, and ``places``,
+    the place of each in the flat list of thresholds (rows * k).
     """
 
     def start(self) -> State:
-        """Nothing measured."""
+        """Infinite distances (rows * k,): none measured yet."""
         return {"keys": np.full(self.group.count * self.k, np.inf)}
 
     def step(self, state: State, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
-        """Measure what is named of a panel."""
+        """Measure the distances of neighbors in a panel."""
         rows, resident_rows = work.now, work.resident.rows
         assert rows is not None  # noqa: S101 - read came before
         neighbors = work.thresholds["passing"]
@@ -257,30 +257,30 @@ class MeasureThresholds(MeetRows):
         )
 
     def merge(self, total: State, other: State) -> None:
-        """Each is measured once, and infinite elsewhere."""
+        """Take the smaller of two: each distance is measured in one stream, and infinite in others."""
         np.minimum(total["keys"], other["keys"], out=total["keys"])
 
 
 @dataclass(frozen=True, slots=True)
 class CountNearer(MeetRows):
-    """Fold of all rows into how many come before each threshold.
+    """Fold that counts the rows that come before each threshold.
 
-    ``thresholds`` has ``keys`` and ``ids`` (rows, k), sorted, and ``own``, the ids of the rows that are held.
+    ``thresholds`` has ``keys`` and ``ids`` (rows, k), sorted, and ``own``, the ids of the held rows.
     """
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """All that runs on a device: metrics that products do not bound stay on the host."""
+        """Kernels that run on a device; metrics that products do not bound stay on the host."""
         return (rank_rows,) if self.by_lanes else ()
 
     @property
     def resident(self) -> frozenset[str]:
-        """See ``Fold``."""
+        """Names of the sums that lie on the device."""
         return frozenset({"counts", "measured"} if self.by_lanes else ())
 
     @property
     def device_bytes(self) -> int:
-        """Both sides as they are stored and as they are multiplied, thresholds, counts, and products."""
+        """Most memory of a device: both sides as stored and as multiplied, thresholds, counts, products."""
         columns, (resident, passing) = self.passing.columns, (self.group.count, self.cut.panel_rows)
         row = columns * (self.passing.dtype.itemsize + 4 * self.group.reader.copies) + 2 * 8
         names = resident * (3 * 8 * self.k + 8)
@@ -295,11 +295,11 @@ class CountNearer(MeetRows):
         return TILE[0] * TILE[1] * (4 + 8) * (1 + (columns > TERMS)) + doubles + 2 * 8 * TILE[0] * self.k
 
     def start(self) -> State:
-        """Nothing counted."""
+        """Zero counts (rows, k), and zero pairs measured."""
         return {"counts": np.zeros((self.group.count, self.k), np.int64), "measured": np.zeros(1, np.int64)}
 
     def step(self, state: State, work: RankWorkspace, start: int, stop: int, slot: int) -> None:
-        """Count the rows of a panel."""
+        """Count the rows of a panel that come before each threshold."""
         rows = work.now
         assert rows is not None  # noqa: S101 - read came before
         if not self.by_lanes:
@@ -322,12 +322,12 @@ class CountNearer(MeetRows):
         work.device.holds(few.all(), work.be_precise)
 
     def merge(self, total: State, other: State) -> None:
-        """Add up."""
+        """Add the counts of two streams."""
         total["counts"] += other["counts"]
         total["measured"] += other["measured"]
 
     def _measure(self, state: State, work: RankWorkspace, rows: Rows) -> None:
-        """All pairs, where nothing is to be gained from bounds."""
+        """Measure and count all pairs, for metrics that products do not bound."""
         for top in range(0, len(rows), TILE[1]):
             others = rows.part(top, min(len(rows), top + TILE[1]))
             for start in range(0, len(work.rows), TILE[0]):
@@ -343,7 +343,7 @@ class CountNearer(MeetRows):
 
 
 def _bring(device: Device, rows: Rows) -> Rows:
-    """Rows where they are computed with, and what is multiplied."""
+    """Bring rows to a device, with the copy that is multiplied."""
     raw, norms, scale = (device.bring(each) for each in (rows.raw, rows.norms, rows.scale))
     copy = raw if rows.copy is rows.raw else None if rows.copy is None else device.bring(rows.copy)
     return Rows(rows.first, raw, copy, norms, scale)

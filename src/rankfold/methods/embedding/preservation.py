@@ -1,4 +1,4 @@
-"""What two searches for neighbors of the same rows have in common."""
+"""Share of neighbors that two searches among the same rows have in common."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMPARED_BYTES = 8 * 2**20
 
 
 def share_in_common(first: Result, second: Result, k: int) -> tuple[float, float]:
-    """The mean over all rows, and its standard error with the rows as a sample of all there could be.
+    """Mean share over all rows, and its standard error, with the rows as a sample of a larger population.
 
     Notes
     -----
@@ -44,13 +44,13 @@ def share_in_common(first: Result, second: Result, k: int) -> tuple[float, float
 
 
 def share_of(total: int, squares: int, rows: int, k: int) -> tuple[float, float]:
-    """Mean share and its standard error, from sums of what rows have in common and of its square."""
+    """Mean share and its standard error, from the sums of common neighbors of rows and of their squares."""
     variance = (rows * squares - total * total) / (rows * max(1, rows - 1))
     return total / (rows * k), math.sqrt(variance / rows) / k
 
 
 def _in_common(results: list[Result], rows: int, k: int) -> Iterator[npt.NDArray[np.int64]]:
-    """How many neighbors the lists of each row share, some rows at a time."""
+    """Yield the number of neighbors that the lists of each row share, some rows at a time."""
     height = results[0].indices.shape[1] + results[1].indices.shape[1]
     step = max(1, COMPARED_BYTES // (8 * height))
     for start in range(0, rows, step):
@@ -59,7 +59,7 @@ def _in_common(results: list[Result], rows: int, k: int) -> Iterator[npt.NDArray
 
 
 def count_common(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How many neighbors two lists of each row share; none is in a list twice."""
+    """(rows,) number of neighbors that two lists (rows, k) share; none is in a list twice."""
     neighbors = np.sort(np.concatenate([first, second], axis=1), axis=1)
     common: npt.NDArray[np.int64] = (neighbors[:, 1:] == neighbors[:, :-1]).sum(axis=1)
     return common
@@ -67,7 +67,7 @@ def count_common(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) ->
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two results of ``knn`` of the same rows, as ``execute`` takes them."""
+    """Task of comparing two results of ``knn`` of the same rows."""
 
     first: Result
     second: Result
@@ -75,7 +75,7 @@ class Comparison:
 
     @classmethod
     def of(cls, first: Result, second: Result, k: object) -> Comparison:
-        """Check that they can be compared."""
+        """Check the results and make the task; raises ``InputError`` if they cannot be compared."""
         for each in (first, second):
             if each.attrs["kind"] != "knn":
                 raise InputError(f"{each.path} is the result of {each.attrs['kind']}: give two of knn")
@@ -93,24 +93,24 @@ class Comparison:
 
     @property
     def source(self) -> Source:
-        """Indices of the first."""
+        """Indices of the first result."""
         return self.first.matrix("indices")
 
     @property
     def other(self) -> Source:
-        """Indices of the second."""
+        """Indices of the second result."""
         return self.second.matrix("indices")
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything that decides the measure besides the first result, for JSON."""
         return {"kind": "neighborhood_preservation", "k": self.k, "second": self.other.fingerprint()}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol: there are facts alone."""
+        """No arrays: the result has only facts."""
         return ()
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan one pass over both lists."""
         item, rows = self.source.dtype.itemsize, self.source.shape[0]
         reads = item * rows * (self.source.shape[1] + self.other.shape[1])
         memory_bytes = 4 * COMPARED_BYTES + 4 * min(reads, CHUNK_BYTES[1])
@@ -124,7 +124,7 @@ class Comparison:
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Compare the lists, and return the facts: ``value`` and ``standard_error``."""
         value, error = share_in_common(self.first, self.second, self.k)
         facts = {
             **run.facts(self.request(), "exact", self.source, fingerprint),
@@ -137,6 +137,6 @@ class Comparison:
 
 
 def preservation_task(first: Result | str | Path, second: Result | str | Path, k: int | None) -> Comparison:
-    """Two results of knn, checked; arguments of ``rankfold.neighborhood_preservation``."""
+    """Check the arguments of ``rankfold.neighborhood_preservation`` and make the task."""
     one, two = (each if isinstance(each, Result) else Result(each) for each in (first, second))
     return Comparison.of(one, two, k)

@@ -1,4 +1,4 @@
-"""The numbers of counting passes before they run: rows held at a time, reads, memory, tasks."""
+"""Plan of counting passes: rows held at a time, reads, memory, tasks."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.planning.planner import Arrangement, Outline, plan_task
 
 FEWEST_ROWS = 1024
-"""Held at a time by choice: with fewer a pass is mostly reading, and fewer threads are the better way out."""
+"""Fewest rows to hold, if possible: with fewer a pass is mostly reading, and fewer threads are better."""
 
 THRESHOLD_BYTES = 16 * 8
-"""Of each neighbor of a group while the process that leads makes thresholds of them."""
+"""Bytes for each neighbor of a group while the leading process makes thresholds."""
 
 SAMPLE_BYTES = 8 * 8
-"""Of each row of a sample: its number, and how it is picked."""
+"""Bytes for each row of a sample: its number, and arrays for picking it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResidentSweeps:
-    """Sweeps of all rows beside some that are held, a group of them at a time."""
+    """Sweeps of all rows past groups of held rows."""
 
     source: Source
     parameters: EmbeddingQualityRequest
     gather: GatherRows | None
     folds: Callable[[int], tuple[MeasureThresholds, CountNearer]]
     picking_bytes: int
-    """Memory of reading some rows instead of all."""
+    """Additional bytes for reading some rows instead of all."""
 
     def segment_bytes(self, rows: int) -> int:
-        """Memory of one thread, besides that which all share."""
+        """Bytes of one thread, besides those that all threads share."""
         measure, count = self.folds(rows)
         most = max(measure.memory_bytes + self.picking_bytes, count.memory_bytes)
         return BLAS_BYTES + max(most, 0 if self.gather is None else self.gather.memory_bytes)
 
     def peak_bytes(self, rows: int, threads: int) -> int:
-        """Of a process with so many threads, or of the one that leads."""
+        """Most memory of a process with so many threads, or of the leading process."""
         shared_bytes = max(fold.resident_bytes for fold in self.folds(rows))
         leads = rows * self.parameters.k * THRESHOLD_BYTES + BLAS_BYTES
         sample = 0 if self.gather is None else self.parameters.rows * SAMPLE_BYTES
         return RESERVE_BYTES + sample + max(shared_bytes + threads * self.segment_bytes(rows), leads)
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """As many threads as fit with a small group, then as few groups of rows as fit.
+        """Choose as many threads as fit with a small group, then as few groups of rows as fit.
 
-        A pass that meets some thousand rows counts for much longer than it reads, so threads come first.
+        With some thousand held rows, a pass counts for much longer than it reads, so threads come first.
         """
         groups, threads = self._groups(budget)
         rows = -(-self.parameters.rows // groups)
@@ -90,7 +90,7 @@ def plan_embedding_quality(sweeps: ResidentSweeps, budget: Budget) -> Plan:
     Raises
     ------
     MemoryBudgetError
-        Even a single row that is held takes more than the budget.
+        Even a single held row takes more than the budget.
     """
     source, parameters, count = sweeps.source, sweeps.parameters, sweeps.folds(1)[1]
     sample_bytes = 0 if sweeps.gather is None else parameters.rows * count.group.reader.row_bytes
@@ -109,7 +109,7 @@ def plan_embedding_quality(sweeps: ResidentSweeps, budget: Budget) -> Plan:
 
 
 def _passes(sweeps: ResidentSweeps, rows: int, groups: int) -> tuple[Pass, ...]:
-    """Every sweep: the sample into a store of its own, then thresholds and counts of each group."""
+    """All sweeps: writing the sample to a store of its own, then thresholds and counts of each group."""
     source, parameters = sweeps.source, sweeps.parameters
     measure, count = sweeps.folds(rows)
     row_bytes, elements = count.passing.bytes_to_read, float(source.shape[0]) * source.shape[1]

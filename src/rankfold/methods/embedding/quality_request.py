@@ -1,4 +1,4 @@
-"""Parameters of a measure of an embedding, and the sample of rows that it looks at."""
+"""Parameters of a measure of an embedding, and its sample of rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rankfold.pipeline.errors import InputError
 Int64 = npt.NDArray[np.int64]
 
 DEFAULT_ROWS = 5000
-"""Rows that are looked at unless more are asked for: the error is then some thousandth."""
+"""Number of sampled rows by default: the error is then some thousandth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class EmbeddingQualityRequest:
     """Metric by which rows are ranked."""
 
     rows: int
-    """Rows that are looked at; all of them if they are as many."""
+    """Number of sampled rows; ``of_rows`` if all rows are used."""
 
     of_rows: int
     seed: int
@@ -49,7 +49,7 @@ class EmbeddingQualityRequest:
         sample_rows: object,
         seed: object,
     ) -> EmbeddingQualityRequest:
-        """From what a caller says; raises ``InputError`` for what cannot be measured."""
+        """Make a request from a caller's arguments; raises ``InputError`` if they cannot be measured."""
         count, (m, _) = integer("k", k), rank_source.shape
         if neighbor_source.shape[0] != m:
             raise InputError(
@@ -72,20 +72,20 @@ class EmbeddingQualityRequest:
 
     @property
     def exact(self) -> bool:
-        """Whether all rows are looked at."""
+        """True if all rows are used."""
         return self.rows == self.of_rows
 
     @property
     def code(self) -> int:
-        """The metric as kernels know it."""
+        """Code of the metric in kernels."""
         return int(METRICS[self.metric])
 
     def sample(self) -> Int64 | None:
-        """Rows that are looked at, in order; None for all."""
+        """Numbers of the sampled rows, in order; None if all rows are used."""
         return None if self.exact else draw_rows(self.of_rows, self.rows, self.seed)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Parameters that identify the request, for JSON; also written to the facts of a result."""
         fields = {"kind": self.kind, "k": self.k, "metric": self.metric, "rows": self.rows}
         return fields if self.exact else {**fields, "seed": self.seed}
 
@@ -107,10 +107,10 @@ def _count_rows(rows: object, most: int) -> int:
 
 
 def draw_rows(rows: int, count: int, seed: int) -> Int64:
-    """``count`` of ``rows`` rows without replacement, all such sets being equally likely; sorted.
+    """Draw ``count`` of ``rows`` rows without replacement, all such sets being equally likely; sorted.
 
-    Whatever is missing is drawn anew until there are enough, which favors no row. Memory follows ``count``:
-    from half of the rows on, those that are left out are drawn.
+    Repeated rows are drawn again until there are enough, which favors no row. Memory follows ``count``: for
+    more than half of the rows, the rows left out are drawn instead.
     """
     bits = np.random.Philox(key=np.array([seed, Purpose.EMBEDDING_ROWS], np.uint64))
     generator, few = np.random.Generator(bits), min(count, rows - count)

@@ -1,7 +1,7 @@
-"""What is made of lists of neighbors, of a matrix whose neighbors are found first: one chain, one result.
+"""Tasks on lists of neighbors, for a matrix whose neighbors are searched for first: one chain, one result.
 
-The search is the first link, and its lists stay until the result is there. What comes after is planned with
-lists of the same shape, and made once these are known. The result says that it is of the matrix.
+The search is the first link, and its lists stay until the result is complete. Later links are planned with
+lists of the same shape, and made once the lists are known. The result names the matrix as its input.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from rankfold.pipeline.planning.plan import Plan
 from rankfold.pipeline.storage.result import Result
 
 EXACT_ROWS, EXACT_COLUMNS = 20_000, 15
-"""Neighbors of so many rows, or of points of so few columns, are exact by default."""
+"""Neighbors of at most so many rows, or of points of at most so many columns, are exact by default."""
 
 RECALL = 0.95
-"""Least share of true neighbors of more rows than that."""
+"""Default recall, if neither holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How the neighbors of a matrix are found."""
+    """Parameters of the search for neighbors in a matrix."""
 
     k: int
     """Neighbors of each row, itself not counted."""
@@ -47,7 +47,7 @@ class Search:
     min_recall: float | None = None
 
     def task(self, source: Source, seed: int) -> Task:
-        """The search, checked."""
+        """Check the search and make its task."""
         rows, columns = source.shape
         if rows < 2:
             raise InputError(f"{source.name} has one row, which has no neighbors")
@@ -59,7 +59,7 @@ class Search:
 
 
 def is_result(neighbors: object) -> bool:
-    """Whether it is a result, or the path of one, and not a matrix."""
+    """True for a result, or the path of one; False for a matrix."""
     if not isinstance(neighbors, str | os.PathLike):
         return isinstance(neighbors, Result)
     store, array = split_location(os.fsdecode(neighbors))
@@ -73,37 +73,37 @@ def is_result(neighbors: object) -> bool:
 
 
 def matrix_in(neighbors: object) -> Source | None:
-    """The matrix that somebody gives in place of a result; None for a result, or the path of one."""
+    """Open the matrix that is given in place of a result; None for a result, or the path of one."""
     return None if is_result(neighbors) else open_source(neighbors)
 
 
 @dataclass(frozen=True, slots=True)
 class OfMatrix:
-    """What is made of lists, or of their graph, as something that is of the matrix."""
+    """Task on lists of neighbors, or on their graph, whose result names the matrix as its input."""
 
     task: Task
     source: Source
     identity: dict[str, Any]
 
     def request(self) -> dict[str, Any]:
-        """See ``Task``: with the search that went before."""
+        """Identity of the task, including the search before it."""
         return self.identity
 
     def outputs(self) -> tuple[Output, ...]:
-        """See ``Task``."""
+        """Arrays of the wrapped task."""
         return self.task.outputs()
 
     def plan(self, budget: Budget) -> Plan:
-        """See ``Task``."""
+        """Plan of the wrapped task, with shape and type of the matrix."""
         plan = self.task.plan(budget)
         return dataclasses.replace(plan, shape=self.source.shape, dtype=self.source.dtype.name)
 
     def loops(self) -> dict[str, Any]:
-        """What compiled loops depend on besides the request."""
+        """Facts besides the request that decide which loops are compiled."""
         return self.task.loops() if hasattr(self.task, "loops") else {}
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See ``Task``."""
+        """Run the wrapped task, with the matrix as its input."""
         run.request, run.matrix = self.identity, self.source
         return self.task.work(run, fingerprint)
 
@@ -111,18 +111,18 @@ class OfMatrix:
 def searched_task(
     source: Source, search: Search, seed: int, make: Callable[[Result], Task], quality: object = None
 ) -> Chain:
-    """What a function makes of lists of neighbors, after a search for these.
+    """Make a chain of a search for neighbors, and of the task that a function makes of their lists.
 
     Parameters
     ----------
     source : Source
     search : Search
     seed : int
-        Key of partitions, where neighbors are approximate.
+        Key of the partitions, if neighbors are approximate.
     make : callable
-        From lists, or from what stands for them in a plan, to a task or a chain.
+        Makes a task or a chain from the result of the search, or from an imagined result for plans.
     quality : matrix, optional
-        By which the embedding is measured.
+        Matrix by which the embedding is measured.
     """
     first = search.task(source, seed)
     imagined = make(imagined_lists(source.shape[0], min(search.k, source.shape[0] - 1), search.metric))
@@ -140,7 +140,7 @@ NEIGHBORS = "neighbors"
 
 
 def _of_matrix(task: Task, source: Source, identity: dict[str, Any]) -> Task:
-    """A task, or a chain whose last link, says that it is of the matrix."""
+    """Wrap a task, or the last link of a chain, so that its result names the matrix as its input."""
     if not isinstance(task, Chain):
         return OfMatrix(task, source, identity)
     *before, last = task.links
@@ -153,7 +153,7 @@ def _of_matrix(task: Task, source: Source, identity: dict[str, Any]) -> Task:
 
 
 def search_of(k: int, metric: object, min_recall: object) -> Search:
-    """A search by what a caller says of it."""
+    """Make the parameters of a search from a caller's arguments; ``k`` does not count the row itself."""
     if k < 1:
         raise InputError(f"n_neighbors={k + 1} counts each row itself: ask for 2 at least")
     recall = None if min_recall is None else float(min_recall)  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ def search_of(k: int, metric: object, min_recall: object) -> Search:
 
 
 def require_unsaid(neighbors: object, **said: object) -> None:
-    """Raise ``InputError`` for what is said of a search where its lists are given."""
+    """Raise ``InputError`` for arguments of a search if its lists are given."""
     given = [name for name, value in said.items() if value is not None]
     if given:
         name = neighbors.path if isinstance(neighbors, Result) else neighbors

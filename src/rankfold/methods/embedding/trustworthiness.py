@@ -1,12 +1,11 @@
-"""Trustworthiness and continuity of an embedding, by counting passes over the side whose ranks are wanted.
+"""Trustworthiness and continuity of an embedding, by counting passes over the side that ranks rows.
 
-The neighbors of a row on one side are looked up in its order of neighbors on the other: how many rows are
-nearer than each of them is counted, and what exceeds k is a penalty. All are integers, so that the sum over
-all rows is that of the definition to the last bit, and one over some rows an unbiased estimate with an error
-of its own.
+The neighbors of a row on one side are ranked on the other: the rows nearer than each of them are counted, and
+a rank above k adds a penalty. All are integers, so that the sum over all rows equals that of the definition
+to the last bit. The sum over a sample of rows is an unbiased estimate with an error of its own.
 
-Nothing is as long as the square of the rows: memory follows the rows that are held at a time, k numbers for
-each, and a panel of those that pass.
+No array grows with the square of the rows: memory follows the rows that are held at a time, k numbers for
+each, and a panel of passing rows.
 
 Trustworthiness of n rows is 1 - 2 / (n k (2 n - 3 k - 1)) times the sum of r(i, j) - k over the k neighbors j
 of row i on the other side whose rank r(i, j) exceeds k; continuity exchanges the sides.
@@ -61,7 +60,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 PANEL_BYTES = 4 * 2**20
-"""Of rows that pass at a time, in float32, and their number: a panel meets many rows, and is worth a task."""
+"""Bytes of a panel of passing rows in float32, and fewest and most of its rows: it is worth a task."""
 
 PANEL_ROWS = (512, 8192)
 
@@ -76,24 +75,24 @@ STREAM_SECONDS = 0.2
 MOST_STREAMS = 8192
 
 FEW = 8
-"""If no more than one row in so many is named, only these are read to measure how far they are."""
+"""If at most one row in so many is a neighbor, only these rows are read to measure their distances."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingQuality:
-    """A matrix whose rows are ranked, and neighbors on the other side, as ``execution`` takes them."""
+    """Task of measuring an embedding: a matrix whose rows are ranked, and neighbors on the other side."""
 
     source: Source
     parameters: EmbeddingQualityRequest
     sample: Int64 | None
-    """Rows that are looked at; None for all."""
+    """Numbers of the sampled rows; None if all rows are used."""
 
     lists: Path | None = None
-    """Result of ``knn`` for these rows: with k neighbors, or k + 1 of a sample, which may hold itself."""
+    """Result of ``knn`` for these rows: k neighbors of each, or k + 1 for a sample, maybe the row itself."""
 
     @classmethod
     def of(cls, source: Source, parameters: EmbeddingQualityRequest) -> EmbeddingQuality:
-        """Check that it can be done."""
+        """Check the matrix, draw the sample, and make the task."""
         require_rows(source)
         return cls(compared_rows(source, parameters.metric), parameters, parameters.sample())
 
@@ -104,11 +103,11 @@ class EmbeddingQuality:
 
     @property
     def by_lanes(self) -> bool:
-        """Whether products bound distances."""
+        """True if products bound distances."""
         return has_bounds(self.parameters.code, self.source.shape[1])
 
     def search(self, neighbor_source: Source, metric: str | Callable[..., float]) -> Neighbors:
-        """That for the neighbors on the other side, of which ``with_lists`` then takes the result."""
+        """Task of searching for neighbors on the other side, whose result ``with_lists`` takes."""
         queries = None if self.sample is None else select(neighbor_source, rows=self.sample, columns=None)
         # A row of a sample may find itself among all rows.
         return Neighbors.of(
@@ -116,23 +115,23 @@ class EmbeddingQuality:
         )
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything that decides the measure besides the matrix, for JSON."""
         if self.lists is None:
             return self.parameters.as_dict()
         facts = Result(self.lists).attrs
         return {**self.parameters.as_dict(), "lists": [facts["input"]["fingerprint"], facts["request"]]}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol: there are facts alone."""
+        """No arrays: the result has only facts."""
         return ()
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the passes within a budget."""
         gather = None if self.sample is None else self.gather_fold()
         rows = self.source if gather is None else gather.source
 
         def folds(count: int) -> tuple[MeasureThresholds, CountNearer]:
-            # As if rows were centered, which takes a copy: that is known after a look at some of them.
+            # Planned as if rows were centered, which takes a copy: a sample of rows decides that later.
             group = self.group(rows, np.zeros(self.source.shape[1]), 0, count)
             return self.measure_fold(group, self.source), self.count_fold(group)
 
@@ -142,7 +141,7 @@ class EmbeddingQuality:
         )
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Count ranks group by group, and return the facts: ``value``, ``standard_error``, ``penalty``."""
         shift, precise = self._neighbors().choose_shift()
         rows = self._open_sample(run)
         total = squares = measured_pairs = 0
@@ -170,18 +169,18 @@ class EmbeddingQuality:
         return facts
 
     def edges(self, groups: int) -> list[int]:
-        """Edges of the groups of rows that are held at a time."""
+        """Edges of the groups of rows that are held together."""
         return [self.parameters.rows * i // groups for i in range(groups + 1)]
 
     def group(
         self, rows: Source, shift: Float64 | None, start: int, stop: int, folder: Path = NOWHERE
     ) -> RowGroup:
-        """A group of rows."""
+        """Group of rows ``start:stop`` that are held together."""
         reader = BlockReader(rows, self.parameters.code, shift, self.by_lanes)
         return RowGroup(reader, start, stop, f"{folder} {start} {stop}")
 
     def gather_fold(self, path: Path = NOWHERE) -> GatherRows:
-        """The sweep that writes the sample to a store of its own."""
+        """The fold that writes the sample to a store of its own."""
         sample, columns = select(self.source, rows=self.sample, columns=None), self.source.shape[1]
         row_bytes = columns * self.source.dtype.itemsize
         chunk = min(sample.shape[0], max(1, PANEL_BYTES // row_bytes))
@@ -189,7 +188,7 @@ class EmbeddingQuality:
         return GatherRows(cut(grid, row_bytes, 8), sample, path, row_bytes / NOMINAL_READ)
 
     def measure_fold(self, group: RowGroup, source: Source, thresholds: Path = NOWHERE) -> MeasureThresholds:
-        """The sweep that measures how far neighbors are, over all rows or those that are named."""
+        """The fold that measures distances of neighbors, over all rows or over neighbors alone."""
         columns = source.shape[1]
         reader = BlockReader(source, self.parameters.code, None, self.by_lanes)
         row_bytes = columns * source.dtype.itemsize
@@ -200,7 +199,7 @@ class EmbeddingQuality:
     def count_fold(
         self, group: RowGroup, thresholds: Path = NOWHERE, *, precise: bool = False
     ) -> CountNearer:
-        """The sweep that counts."""
+        """The fold that counts the rows before each threshold."""
         columns = self.source.shape[1]
         reader = BlockReader(self.source, self.parameters.code, group.reader.shift, self.by_lanes)
         pair = COUNT_SECONDS + columns * (2 / NOMINAL_FLOPS[4] if self.by_lanes else MEASURE_SECONDS)
@@ -209,7 +208,7 @@ class EmbeddingQuality:
         return CountNearer(pieces, reader, group, thresholds, self.k, self.by_lanes, seconds, precise)
 
     def _cut(self, grid: Grid, row_seconds: float, count: int) -> Cut:
-        """Panels of a sweep that meets so many rows, and as many streams as are worth their counts."""
+        """Cut for a sweep past ``count`` held rows, with as many streams as are worth their counts."""
         columns = self.source.shape[1]
         edges = panel_edges(grid, int(np.clip(PANEL_BYTES // (4 * columns), *PANEL_ROWS)))
         panels, least = len(edges) - 1, max(STREAM_SECONDS, 20 * count * self.k * 8 / 250e6)
@@ -220,16 +219,16 @@ class EmbeddingQuality:
         )
 
     def _picking_bytes(self, rows: int) -> int:
-        """Memory that reading some of the rows takes beside that of reading all."""
+        """Additional bytes for reading some of the rows instead of all."""
         some = select(self.source, rows=slice(0, None, FEW), columns=None)
         return max(0, some.read_bytes(rows, some.shape[1]) - self.source.read_bytes(rows, some.shape[1]))
 
     def _neighbors(self) -> Neighbors:
-        """A search in the matrix itself, for what it knows of its numbers."""
+        """A search in the matrix itself, used for ``choose_shift`` alone."""
         return Neighbors(self.source, None, NeighborRequest(self.k, self.parameters.metric))
 
     def _open_sample(self, run: Run) -> Source:
-        """The rows that are looked at, as a matrix of their own."""
+        """Write the sampled rows to a store of their own, and open it; the matrix itself if all are used."""
         if self.sample is None:
             return self.source
         path = run.scratch / "rows.zarr"
@@ -241,7 +240,7 @@ class EmbeddingQuality:
         return open_source(path)
 
     def _thresholds(self, run: Run, group: RowGroup) -> Path:
-        """Keys and ids of the neighbors of a group, sorted, and its own ids."""
+        """Write keys and ids of the neighbors of a group, sorted, and its own ids; returns the path."""
         name = f"{group.start}-{group.stop}"
         span = slice(group.start, group.stop)
         own = np.arange(group.start, group.stop) if self.sample is None else self.sample[span]
@@ -264,7 +263,7 @@ class EmbeddingQuality:
         return save_once(run.scratch / f"thresholds-{name}.part", {"keys": keys, "ids": ids, "own": own})
 
     def _penalties(self, counts: Int64) -> Int64:
-        """By how much the ranks of the neighbors of each row exceed k, in all."""
+        """(rows,) sum of what the ranks of neighbors of each row exceed k by."""
         if (counts < np.arange(self.k)).any() or counts.max() > self.source.shape[0] - 2:
             raise AssertionError("counts are not those of ranks")
         penalties: Int64 = np.maximum(counts + 1 - self.k, 0).sum(axis=1)
@@ -272,10 +271,10 @@ class EmbeddingQuality:
 
 
 def estimate(parameters: EmbeddingQualityRequest, total: int, squares: int) -> tuple[float, float]:
-    """Value and standard error from the sum of penalties over the rows looked at, and that of their squares.
+    """Value and standard error from the sum of penalties of sampled rows, and from that of their squares.
 
-    With ``r`` of ``m`` rows, drawn without replacement, the sum over all is ``m/r`` times that over the rows
-    drawn, with variance ``m^2 (1 - r/m) s^2 / r``, ``s^2`` being the variance of a row's penalty.
+    With ``r`` of ``m`` rows, drawn without replacement, the sum over all is estimated by ``m/r`` times that
+    over the rows drawn, with variance ``m^2 (1 - r/m) s^2 / r``, ``s^2`` being the variance of a row's penalty.
     """
     m, k, r = parameters.of_rows, parameters.k, parameters.rows
     pow2_scale = 2.0 / (m * k * (2.0 * m - 3.0 * k - 1.0))
@@ -286,7 +285,7 @@ def estimate(parameters: EmbeddingQualityRequest, total: int, squares: int) -> t
 
 
 def read_neighbors(task: EmbeddingQuality, start: int, own: Int64) -> Int64:
-    """Neighbors, on the other side, of rows from one that is looked at on; none is its own."""
+    """(rows, k) neighbors, on the other side, of sampled rows ``own`` from ``start`` on; none is its own."""
     assert task.lists is not None  # noqa: S101 - only a plan is made without
     ids: Int64 = np.asarray(Result(task.lists).indices[start : start + len(own)])
     if task.sample is None:
@@ -298,7 +297,7 @@ def read_neighbors(task: EmbeddingQuality, start: int, own: Int64) -> Int64:
 
 
 def with_lists(task: EmbeddingQuality, lists: Path) -> EmbeddingQuality:
-    """The same with the neighbors that were found."""
+    """The task with the neighbors that were found."""
     return dataclasses.replace(task, lists=lists)
 
 
@@ -325,7 +324,7 @@ def _chain(
     near: str | Callable[..., float],
     arguments: dict[str, Any],
 ) -> Chain:
-    """Rows of one side are ranked by ``metric``, where rows of the other are neighbors by ``near``."""
+    """Chain that finds neighbors on one side by ``near``, and ranks them on the other by ``metric``."""
     require_same_rows(neighbor_source, rank_source)
     ranks = EmbeddingQuality.of(
         rank_source,

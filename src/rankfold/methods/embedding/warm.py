@@ -1,4 +1,4 @@
-"""Compiled loops that count nearer rows, each run once on a few numbers."""
+"""Compile the loops that count nearer rows, by running each once on a few numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rankfold.methods.knn.warm import DTYPES, METRIC, way_of
 
 
 def warm_quality(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Loops that rank rows."""
+    """Compile the loops that rank rows."""
     _warm_ranks(dtype, way_of(request["metric"], shape[1]))
 
 

@@ -1,14 +1,14 @@
 """A stored index: rows sorted by partition, and neighbors of other rows among them.
 
-arguments   what an index may be asked
+arguments   types, defaults and limits of the arguments
 request     its parameters, checked
-layout      how many partitions, and how what is stored is cut
-balls       how far partitions reach, and what that rules out
-sort_rows   rows of all runs into the result, by partition, and how far each partition reaches
-build       an index made: its plan, and its work
-stored      an index opened
+layout      number of partitions, and cuts of what is stored
+balls       radii of partitions, and the partitions that they rule out
+sort_rows   writes rows of all runs into the result, by partition, and finds the radius of each
+build       the task that makes an index
+stored      an existing index
 search      neighbors of a panel of queries in the partitions that they probe
 truth       true neighbors of a few queries, in one read of the index
-queries     queries answered: probes chosen by the recall of a sample, the plan, and the work
-warm        compiled loops, run once
+queries     the task that answers queries: the recall of a sample decides the number of probes
+warm        compiles loops by running each once
 """

@@ -15,7 +15,7 @@ NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION)
 
 @dataclass(frozen=True, slots=True)
 class IndexArguments:
-    """See ``rankfold.index``."""
+    """Arguments of ``rankfold.index``."""
 
     metric: Annotated[
         str, Argument("euclidean, sqeuclidean, cosine or correlation", choices=(*NAMES, "l2"))

@@ -1,7 +1,7 @@
-"""Balls around partitions, and what they rule out for queries.
+"""Balls around partitions, and the partitions that they rule out for queries.
 
-By the triangle inequality no row of a partition is nearer to a query than its center is, less the radius of
-its ball. Distances are those of points; for cosine of points of the unit sphere, chords.
+By the triangle inequality, the distance of a query from any row of a partition is at least that from the
+center, less the radius of the ball. Distances are Euclidean; for cosine they are chords of the unit sphere.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MEASURED = 2**20
 """Bytes of rows in float64 whose distances from a center are measured at a time."""
 
 SLACK = 2.0**-40
-"""By which a measured distance may be too small or too large, of itself: terms are at most some 10^9."""
+"""Largest relative error of a measured distance: its sum has at most some 10^9 terms."""
 
 
 def reach(rows: Array, center: Array, metric: int) -> float:
-    """The distance from a center that none of some rows exceeds: a chord of the unit sphere for cosine.
+    """Radius of a ball around a center that contains some rows; a chord of the unit sphere for cosine.
 
-    Rows of zeros are at cosine distance 1 from all: a chord of root 2, which is what differences of a unit
-    vector and zeros would not tell.
+    Rows of zeros are at cosine distance 1 from all, a chord of root 2; the difference of a unit vector and
+    zeros would give 1.
     """
     step, farthest = max(1, MEASURED // (8 * rows.shape[1])), 0.0
     own = as_points(center[None], metric)
@@ -48,7 +48,7 @@ def reach(rows: Array, center: Array, metric: int) -> float:
 
 
 def as_points(rows: Array, metric: int) -> Float64:
-    """Rows in float64; of unit length for cosine, unless they are zeros."""
+    """Convert rows to float64; for cosine also to unit length, unless they are zeros."""
     points: Float64 = rows.astype(np.float64)
     if metric == Metric.COSINE:
         norms = np.sqrt(np.einsum("ij,ij->i", points, points))
@@ -57,7 +57,7 @@ def as_points(rows: Array, metric: int) -> Float64:
 
 
 def reach_of(keys: Float64, metric: int) -> Float64:
-    """How far a center may be from a query, less a radius, for keys to be met: a chord for cosine."""
+    """Convert distances by a metric to Euclidean ones; to chords of the unit sphere for cosine."""
     if metric == Metric.EUCLIDEAN:
         return keys
     return np.sqrt(keys if metric == Metric.SQEUCLIDEAN else 2.0 * keys)
@@ -66,10 +66,10 @@ def reach_of(keys: Float64, metric: int) -> Float64:
 def may_be_near(
     work: Workspace, some: tuple[int, int], queries: Rows, keys: Float64
 ) -> npt.NDArray[np.bool_]:
-    """(queries, partitions) whether some partitions may hold rows at distances up to these.
+    """(queries, partitions) True where a partition may hold rows within a distance of a query.
 
-    ``work`` has ``centers`` and ``radii`` of all partitions, and the ``metric``; ``keys`` (queries,) are
-    distances by it.
+    ``work`` has ``centers`` and ``radii`` of all partitions, and the ``metric``. ``some`` are the first
+    partition and one past the last; ``keys`` (queries,) are the distances, by the metric.
     """
     (first, last), metric = some, work.metric
     centers, radii = as_points(work.centers[first:last], metric), work.radii[first:last]
@@ -85,7 +85,7 @@ def may_be_near(
         apart = points @ centers.T
         apart *= -2.0
         apart += own + squares
-        # What the products may be wrong by, and what centering has rounded.
+        # Subtract the largest rounding errors of the products and of centering.
         apart -= (len(shift) + 64) * 2.0**-51 * (own + squares + float(shift @ shift))
         np.sqrt(np.maximum(apart, 0.0, out=apart), out=apart)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -96,7 +96,7 @@ def may_be_near(
 
 
 def taken(queries: Rows, some: Int64, room: Room) -> Rows:
-    """Some of the queries, side by side."""
+    """Copy some of the queries into contiguous buffers of ``room``."""
     shape = len(some), queries.raw.shape[1]
     raw = room.array("taken", shape, queries.raw.dtype)
     np.take(queries.raw, some, axis=0, out=raw)

@@ -1,6 +1,6 @@
-"""An index made: two reads of the matrix, of which one draws rows that centers are made from.
+"""Build an index in two reads of the matrix; the first collects rows that centers are made from.
 
-The other read leaves rows by partition on scratch, panel by panel; they are then brought together. See
+The second read writes rows by partition to scratch, panel by panel; the panels are then merged. See
 ``methods/partitions``.
 """
 
@@ -46,22 +46,22 @@ WIDE = np.dtype(np.float64)
 
 @dataclass(frozen=True, slots=True)
 class IndexRows:
-    """A matrix and the parameters of its index, as ``execution`` takes them."""
+    """Task of building an index: a matrix and parameters."""
 
     source: Source
     parameters: IndexRequest
 
     @property
     def layout(self) -> IndexLayout:
-        """How it is cut."""
+        """Layout of the partitions, and cuts of the sweeps."""
         return IndexLayout.of_index(self.source, self.parameters.partition_rows)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything that decides the numbers besides the matrix, for JSON."""
         return self.parameters.as_dict()
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the result: rows and ids by partition; centers, edges and radii of partitions."""
         (rows, columns), layout, reader = self.source.shape, self.layout, self._reader(None)
         chunks, most = count(rows, layout.stored_chunk), layout.most_count
         return (
@@ -75,7 +75,7 @@ class IndexRows:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the three sweeps within a budget: sample, assign, sort."""
         layout, (rows, columns) = self.layout, self.source.shape
         stored = rows * (layout.row_bytes + 8)
         outline = Outline(
@@ -95,7 +95,7 @@ class IndexRows:
     def _sweeps(self, slots: int) -> list[Pass]:
         layout, (rows, columns) = self.layout, self.source.shape
         reads, stored = rows * columns * self.source.dtype.itemsize, rows * (layout.row_bytes + 8)
-        # As if rows were centered, which takes a copy: that is known after a look at some of them.
+        # Planned as if rows were centered, which takes a copy: a sample of rows decides that later.
         reader = self._reader(np.zeros(columns))
         sample = ScratchMatrix(NOWHERE, layout.sample_rows, columns, reader.dtype)
         collect = CollectRows(reader, layout.cut, (np.arange(layout.sample_rows),), (sample,))
@@ -113,7 +113,7 @@ class IndexRows:
         ]  # fmt: skip
 
     def _driver_bytes(self) -> int:
-        """The sample twice, centers and what steps of k-means take."""
+        """Bytes in the driver: the sample twice, centers and steps of k-means."""
         layout, columns = self.layout, self.source.shape[1]
         # Centers are made in groups, of about as many as there are groups: see ``centers_of``.
         bounds = 2 * (layout.groups + FEW_CENTERS)
@@ -124,7 +124,7 @@ class IndexRows:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Build the index in ``run.result``, and return the facts."""
         with one_blas_thread():
             reader = self._reader(choose_shift(self.source, self.parameters.code)[0])
             centers, part, runs, edges = self._assign_rows(run, reader)
@@ -139,7 +139,7 @@ class IndexRows:
         return facts
 
     def _assign_rows(self, run: Run, reader: BlockReader) -> tuple[Array, Path, Runs, Int64]:
-        """Centers, the part that has them, rows in runs, and where partitions begin among all."""
+        """Put rows into partitions; returns centers, their part, the runs, and (partitions + 1,) edges."""
         layout, seed = self.layout, self.parameters.seed
         ids = drawn(layout.rows, layout.sample_rows, seed, Purpose.PARTITION_SAMPLE)
         sample = ScratchMatrix(run.scratch / "sample.bin", len(ids), reader.columns, reader.dtype)
@@ -155,7 +155,7 @@ class IndexRows:
         return centers, part, runs, edges_of(state["counts"])
 
     def _write(self, run: Run, centers: tuple[Array, Path], runs: Runs, edges: Int64) -> None:
-        """Arrays of the result."""
+        """Write the arrays of the result, and free the runs."""
         (rows, columns), chunk = self.source.shape, self.layout.stored_chunk
         create_output(run.result, "rows", (rows, columns), runs.rows.dtype, (chunk, columns))
         create_output(run.result, "ids", (rows, 1), np.int64, (chunk, 1))
@@ -182,7 +182,7 @@ class IndexRows:
 def index_task(
     x: object, *, metric: str = "euclidean", partition_rows: int | None = None, seed: int = 0
 ) -> IndexRows:
-    """What is to be indexed, checked; arguments of ``rankfold.index``."""
+    """Check the arguments of ``rankfold.index`` and make the task."""
     source, request = open_source(x), IndexRequest.of(metric, partition_rows, seed)
     request.check(source)
     return IndexRows(compared_rows(source, request.metric), request)

@@ -1,6 +1,6 @@
-"""How many partitions an index has, and how what is stored, and what is read at once, is cut.
+"""Number of partitions of an index, and cuts of what is stored and of what is read at once.
 
-All follows from the shape, the native chunks and the request, and nothing from memory or workers.
+Everything follows from the shape, the native chunks and the request, and nothing from memory or workers.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from rankfold.pipeline.engine.blocks import Cut, own_streams, panel_edges
 Int64 = npt.NDArray[np.int64]
 
 LEAST_ROWS = 256
-"""Of a partition: with fewer, meetings are so small that beginning them costs more than their products."""
+"""Least average rows of a partition: with fewer, starting a comparison costs more than its products."""
 
 ROWS_AT_ONCE = 8 * 2**20
 """Bytes of rows in float32 that a search reads at once."""
 
 CHUNK_BYTES = (2**20, 16 * 2**20)
-"""Least and most of a chunk of rows, of which there are ``TARGET_CHUNKS`` in between."""
+"""Least and most bytes of a chunk of rows; between these limits there are about ``TARGET_CHUNKS`` chunks."""
 
 TARGET_CHUNKS = 8192
 
 
 @dataclass(frozen=True)
 class IndexLayout(Layout):
-    """Rows of a matrix, each in one partition."""
+    """Layout of an index: each row of the matrix is in one partition."""
 
     @classmethod
     def of_index(cls, source: Source, partition_rows: int | None) -> IndexLayout:
-        """Of a matrix; neighbors are looked for later."""
+        """Layout of an index. Neighbors are searched for later, so k and recall have no meaning."""
         return cls(source, 1, partition_rows, 0.0, 1)
 
     @cached_property
     def count(self) -> int:
-        """Partitions, of which some more or less come; a query meets all centers and some partitions."""
+        """Number of partitions that is aimed at; a query is compared with all centers and some partitions."""
         usual = max(LEAST_ROWS, math.isqrt(self.rows) // 2)
         least = max(self.partition_rows or usual, 2)
         return max(1, min(self.rows // least, self._most_sample_rows // SAMPLE_ROWS[0]))
 
     @property
     def spill(self) -> int:
-        """A row is stored once: more probes find what other copies would."""
+        """Partitions of a row: 1, since more probes find the neighbors that more copies would."""
         return 1
 
     @property
@@ -60,7 +60,7 @@ class IndexLayout(Layout):
 
     @cached_property
     def stored(self) -> Cut:
-        """Of rows by partition: whole chunks of the result."""
+        """Cut of the rows, by partition, into whole chunks of the result."""
         chunk = self.stored_chunk
         chunks = max(1, CHUNK_BYTES[1] // (self.row_bytes * chunk))
         edges = panel_edges(Grid.regular(self.rows, chunk * chunks, splittable=False), 1)
@@ -73,7 +73,7 @@ def rows_at_once(columns: int) -> int:
 
 
 def reads_of(edges: Int64, columns: int) -> Int64:
-    """Edges of what is read at once of an index: partitions that lie side by side, or a piece of a large one.
+    """Edges of the reads of an index: adjacent partitions together, or a piece of a large one.
 
     >>> reads_of(np.array([0, 3, 5, 40]), 2**17).tolist()
     [0, 5, 16, 28, 40]
@@ -96,12 +96,12 @@ def most_together(reads: Int64, edges: Int64) -> int:
 
 
 AT_ONCE = 2048
-"""Most queries that meet centers, or a partition, at a time."""
+"""Most queries that are compared with centers, or with a partition, at a time."""
 
 BYTES_AT_ONCE = 8 * 2**20
-"""Of these in float32."""
+"""Most bytes of these queries in float32."""
 
 
 def at_once(columns: int) -> int:
-    """Queries that meet others at a time."""
+    """Number of queries that are compared with centers, or with a partition, at a time."""
     return max(64, min(AT_ONCE, BYTES_AT_ONCE // (4 * columns)))

@@ -1,8 +1,8 @@
-"""Neighbors of queries in a stored index: exact, or with as few probes as the recall that is asked for takes.
+"""Neighbors of queries in a stored index: exact, or with as few probes as the required recall takes.
 
-Some queries are drawn by number. Their true neighbors are found first, and then what one, two, three and
-more probes find of these, until the lower end of the interval reaches ``min_recall``. So many probes are
-what all queries get, in one read of them.
+A random sample of queries is drawn. Their true neighbors are found first, and then the share of these that
+one, two, three and more probes find, until the lower end of the interval reaches ``min_recall``. All queries
+are then searched with that number of probes, in one read of them.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 PROBES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
-"""How many are tried, one after the other."""
+"""Numbers of probes that are tried, one after the other."""
 
 LIKELY_PROBES = 8
-"""That the recall usually takes."""
+"""Number of probes that the recall usually takes."""
 
 LIKELY_SHARE = 0.3
-"""Of the partitions that an exact search meets, where rows have clusters."""
+"""Share of the partitions that an exact search compares with, where rows have clusters."""
 
 HELD_BYTES = 32 * 2**20
-"""Of a panel of queries with its lists and the places of what it probes."""
+"""Bytes of a panel of queries with its lists and the places of its probes."""
 
 CHUNK_BYTES = (2**20, 16 * 2**20)
-"""Least and most of a chunk of the result, of which there are ``TARGET_CHUNKS`` in between."""
+"""Least and most bytes of a chunk of the result; between these there are about ``TARGET_CHUNKS`` chunks."""
 
 TARGET_CHUNKS = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class IndexQueries:
-    """Rows whose neighbors in an index are wanted, and the parameters of the search."""
+    """Task of a search in an index: queries, the index, and parameters."""
 
     source: Source
     index: StoredIndex
@@ -78,7 +78,7 @@ class IndexQueries:
 
     @classmethod
     def of(cls, source: Source, index: StoredIndex, parameters: NeighborRequest) -> IndexQueries:
-        """Check that it can be done."""
+        """Check the arguments and make the task; raises ``InputError`` for what cannot be searched."""
         parameters.check(index.rows.shape[0], index.name, itself=False)
         index.require_metric(parameters.metric)
         require_rows(source)
@@ -96,7 +96,7 @@ class IndexQueries:
         return cls(source, index, parameters)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything that decides the numbers besides the queries, for JSON."""
         parameters = self.parameters
         asked = {} if parameters.min_recall is None else parameters.approximate_dict()
         asked.pop("partition_rows", None)
@@ -109,7 +109,7 @@ class IndexQueries:
         }
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the result: distances, indices and graph."""
         rows, others, k = self.source.shape[0], self.index.rows.shape[0], self.parameters.k
         chunks, wide = count(rows, self.chunk_rows), np.dtype(np.float64)
         files = 2 * chunks + count(rows + 1, POINTERS)
@@ -120,14 +120,14 @@ class IndexQueries:
         )
 
     def loops(self) -> dict[str, Any]:
-        """What compiled loops depend on besides the request."""
+        """Facts besides the request that decide which loops are compiled: the type of the index."""
         return {"others": self.index.rows.dtype}
 
     # Cuts -----------------------------------------------------------------------------------------
 
     @property
     def recall_rows(self) -> int:
-        """Queries whose true neighbors are found; none where all are exact."""
+        """Number of queries whose true neighbors are found; 0 if all lists are exact."""
         recall = self.parameters.min_recall
         if recall is None:
             return 0
@@ -136,12 +136,12 @@ class IndexQueries:
 
     @property
     def tried(self) -> tuple[int, ...]:
-        """Numbers of probes that leave partitions out."""
+        """Numbers of probes to try, each less than the number of partitions."""
         return tuple(probes for probes in PROBES if probes < self.index.partitions)
 
     @property
     def first_probes(self) -> int:
-        """Of an exact search, before partitions are ruled out."""
+        """Number of probes of an exact search, before partitions are ruled out."""
         return min(FIRST_PROBES, self.index.partitions)
 
     @property
@@ -159,7 +159,7 @@ class IndexQueries:
         return max(1, HELD_BYTES // each)
 
     def cut(self, probes: int) -> Cut:
-        """Of the queries: whole chunks of the result."""
+        """Cut of the queries into whole chunks of the result."""
         rows, chunk = self.source.shape[0], self.chunk_rows
         chunks = max(1, self._held_rows(probes) // chunk)
         edges = panel_edges(Grid.regular(rows, chunk * chunks, splittable=False), 1)
@@ -167,19 +167,19 @@ class IndexQueries:
 
     @property
     def sample_cut(self) -> Cut:
-        """Of the queries whose true neighbors are found."""
+        """Cut of the queries whose true neighbors are found: one panel."""
         return own_streams(np.array([0, self.recall_rows], np.int64), self.recall_rows)
 
     @property
     def read_cut(self) -> Cut:
-        """Of the queries as they are stored."""
+        """Cut of the queries as they are stored."""
         edges = panel_edges(self.source.row_grid, max(1, PANEL_BYTES // (4 * self.source.shape[1])))
         return own_streams(edges, int(np.diff(edges).max()))
 
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the search within a budget."""
         (rows, columns), k, sampled = self.source.shape, self.parameters.k, self.recall_rows
         outline = Outline(
             kind="knn",
@@ -229,7 +229,7 @@ class IndexQueries:
                 numbers_of("near", near, held, sampled * 16 * k, first, over="scratch"),
                 numbers_of("truth", truth, held, 0, sampled * m * each, over="scratch"),
             ]
-        # Many probes take as much memory, of fewer queries.
+        # Panels have fewer queries with many probes: take the fold that needs most memory.
         most = max((self._search(probes, shift, NOWHERE) for probes in (self.first_probes, *self.tried)),
                    key=lambda fold: fold.memory_bytes)  # fmt: skip
         panels = len(self.cut(LIKELY_PROBES).panels) - 1
@@ -239,7 +239,7 @@ class IndexQueries:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Choose the number of probes, search all queries, write the lists, and return the facts."""
         with one_blas_thread():
             shift = choose_shift(self.index.rows, self.parameters.code)[0]
             run.prepare(run.part("index.part"), self.index.arrays)
@@ -254,7 +254,7 @@ class IndexQueries:
         return facts
 
     def _choose(self, run: Run, shift: Float64 | None) -> tuple[int, dict[str, Any]]:
-        """Probes of each query, 0 for exact lists; and what is known of these."""
+        """Choose the number of probes of each query, 0 for exact lists; returns also facts about recall."""
         if not self.recall_rows:
             return 0, {"recall": 1.0, "partitions": self.index.partitions}
         few, rows = self._collect(run, shift)
@@ -293,7 +293,7 @@ class IndexQueries:
         }
 
     def _collect(self, run: Run, shift: Float64 | None) -> tuple[Source, int]:
-        """Some queries, and how many they are drawn from."""
+        """Collect a random sample of the queries; returns it, and the number of all queries."""
         rows, reader = self.source.shape[0], self._reader(self.source, shift)
         ids = drawn(rows, self.recall_rows, self.parameters.seed, Purpose.RECALL_ROWS)
         matrix = ScratchMatrix(run.scratch / "few.bin", len(ids), reader.columns, reader.dtype)
@@ -303,14 +303,14 @@ class IndexQueries:
     def _lists_of(
         self, run: Run, name: str, few: Source, probes: tuple[int, bool], shift: Float64 | None
     ) -> Float64:
-        """Distances of the neighbors of some queries, nearest first."""
+        """Search for the neighbors of some queries; returns their distances (queries, k), nearest first."""
         lists = Lists.of(run.scratch / name, "lists", few.shape[0], self.parameters.k)
         run.sweep(name, self._fold((few, self.sample_cut), probes, shift, Where(lists=lists), run))
         keys: Float64 = run.load(lists.keys)
         return keys
 
     def _create_outputs(self, run: Run) -> None:
-        """Room for lists and graph."""
+        """Create the arrays of the lists and of the graph."""
         rows, k, chunk = self.source.shape[0], self.parameters.k, self.chunk_rows
         for name, dtype in (("indices", np.int64), ("distances", np.float64)):
             create_output(run.result, name, (rows, k), dtype, (chunk, k))
@@ -319,7 +319,7 @@ class IndexQueries:
     def _search(
         self, probes: int, shift: Float64 | None, result: Path, run: Run | None = None
     ) -> SearchIndex:
-        """The sweep over all queries; exact without a number of probes."""
+        """The fold over all queries; exact if ``probes`` is 0."""
         how = (probes or self.first_probes), not probes
         return self._fold((self.source, self.cut(how[0])), how, shift, Where(result), run)
 
@@ -345,7 +345,7 @@ class IndexQueries:
     def _truth(
         self, few: Source, limits: Float64, shift: Float64 | None, run: Run | None = None
     ) -> TrueNeighbors:
-        """The sweep over the index that finds the true neighbors of some queries."""
+        """The fold over the index that finds the true neighbors of some queries."""
         edges, columns = self.index.edges(), self.index.rows.shape[1]
         reads = reads_of(edges, columns)
         cut = own_streams(reads, int(np.diff(reads).max()))
@@ -360,6 +360,6 @@ class IndexQueries:
 
 
 def queries_task(x: object, index: Result | str | Path, parameters: NeighborRequest) -> IndexQueries:
-    """Queries in an index, checked."""
+    """Open the index, check the queries, and make the task."""
     stored = StoredIndex.of(index)
     return IndexQueries.of(stored.queries(x), stored, parameters)

@@ -23,12 +23,12 @@ class IndexRequest:
 
     @classmethod
     def of(cls, metric: str, partition_rows: int | None, seed: int) -> IndexRequest:
-        """A request from arguments of a caller."""
+        """Make a request from a caller's arguments."""
         return cls(ALIASES.get(metric, metric), partition_rows, seed)
 
     @property
     def code(self) -> int:
-        """The metric as kernels know it."""
+        """Code of the metric in kernels."""
         return int(METRICS[self.metric])
 
     def check(self, source: Source) -> None:
@@ -44,5 +44,5 @@ class IndexRequest:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Parameters that identify the request, for JSON; also written to the facts of a result."""
         return {"kind": "index", **dataclasses.asdict(self)}

@@ -1,12 +1,13 @@
-"""Neighbors of queries in an index: a panel of them is held, and meets the partitions that it probes.
+"""Neighbors of queries in an index: a panel of queries is compared with the partitions that it probes.
 
-A query probes the partitions of its nearest centers, as many as are asked for, or all that may hold a
-neighbor. Partitions that lie side by side are read at once, and all queries of the panel that probe one of
-them meet it. Which partitions these are follows from the query, the index and their number; what is met is
-measured exactly. So a list depends on no other query.
+A query probes the partitions of its nearest centers: as many as are asked for, or all that may hold a
+neighbor. Adjacent partitions are read at once, and each is compared with all queries of the panel that probe
+it. The probed partitions follow from the query, the index and their number, and distances are exact. So a
+list depends on no other query.
 
-All that may hold a neighbor: by the triangle inequality no row of a partition is nearer than its center is,
-less its radius. First come the nearest partitions, which tell how near the others would have to be.
+An exact search probes all partitions that may hold a neighbor. By the triangle inequality, the rows of a
+partition are at least as far as its center, less its radius. The nearest partitions are searched first: they
+give the distance up to which others may hold a neighbor.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 FIRST_PROBES = 4
-"""Partitions of each query that are met before others are ruled out."""
+"""Number of partitions that each query is compared with before others are ruled out."""
 
 
 class Where(NamedTuple):
-    """Where finished lists go: into the chunks of a result, or to scratch."""
+    """Destination of finished lists: the chunks of a result, or scratch."""
 
     result: Path | None = None
     lists: Lists | None = None
@@ -56,7 +57,7 @@ class SearchIndex(DeclaredFold):
     """Fold that finds the lists of a panel of queries."""
 
     cut: Cut
-    """Of the queries."""
+    """Cut of the queries."""
 
     queries: BlockReader
     index: BlockReader
@@ -64,21 +65,21 @@ class SearchIndex(DeclaredFold):
     """(m, 1) numbers of the rows of the index."""
 
     part: Path
-    """With ``centers``, ``edges`` and ``radii`` of the partitions."""
+    """Path of a part with ``centers``, ``edges`` and ``radii`` of the partitions."""
 
     reads: Int64
-    """Edges of what is read at once of the rows of the index."""
+    """Edges of the reads of the rows of the index."""
 
     partitions: int
     together: int
-    """Most of them that are read at once."""
+    """Most partitions that are read at once."""
 
     k: int
     probes: int
-    """Partitions of each query."""
+    """Number of partitions that each query probes by its nearest centers."""
 
     exact: bool
-    """Whether all others are met that are not ruled out."""
+    """True if queries are also compared with all other partitions that are not ruled out."""
 
     where: Where
     slots: int = 1
@@ -87,7 +88,7 @@ class SearchIndex(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """What is known of partitions; lists of a panel; rows of the index with their numbers."""
+        """Centers, edges and radii of partitions; lists of a panel; numbers of the rows that are read."""
         count, rows = self.partitions, self.cut.panel_rows
         return {
             "centers": Constant((count, self.index.columns), self.index.dtype, self.part),
@@ -101,7 +102,7 @@ class SearchIndex(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Queries; pairs that have met; rows of which the products told too little."""
+        """Number of queries, of pairs compared, and of rows whose products left too much open."""
         return {"rows": Sum((1,), ID), "pairs": Sum((1,), ID), "uncertain": Sum((1,), ID)}
 
     @property
@@ -111,7 +112,7 @@ class SearchIndex(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """A panel, rows of the index, those that meet, and their places."""
+        """Bytes of a panel, of rows of the index, and of comparisons and their places."""
         rows, n, k = self.cut.panel_rows, self.index.columns, self.k
         some = min(rows, at_once(self.index.columns))
         panel = self.queries.memory_bytes(rows) + self.queries.read_bytes(rows)
@@ -127,7 +128,7 @@ class SearchIndex(DeclaredFold):
         return panel + read + centers + places + max(meeting + ruled_out, written)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """A panel, rows of the index, and centers that are ready to be compared."""
+        """Allocate a panel and rows of the index, and prepare the centers for comparison."""
         work = DeclaredFold.workspace(self, device)
         work.panel, work.read = self.queries.buffer(self.cut.panel_rows), self.index.buffer(self.read_rows)
         work.room, work.precise = Room(), False
@@ -142,7 +143,7 @@ class SearchIndex(DeclaredFold):
         probed = self._nearest(work, panel)
         task = _Panel(self, work, panel, lists, state)
         task.meet(task.chosen(probed))
-        # Partitions of fewer rows than a list has leave some lists short: these queries meet all others too.
+        # Lists are short where partitions have fewer rows than a list: compare these queries with all others.
         wanted = np.full(count, self.exact) | np.isinf(lists.keys[:, 0])
         if self.probes < self.partitions and wanted.any():
             task.meet(task.possible(probed, wanted))
@@ -151,7 +152,7 @@ class SearchIndex(DeclaredFold):
         self._write(lists, start, stop)
 
     def _nearest(self, work: Workspace, panel: Rows) -> Array:
-        """(queries, probes) partitions of the nearest centers, of each query in no order."""
+        """(queries, probes) partitions of the nearest centers of each query, in no order."""
         probed: Array = work.probed[: len(panel)]
         step = at_once(self.index.columns)
         for top in range(0, len(panel), step):
@@ -172,12 +173,12 @@ class SearchIndex(DeclaredFold):
 
 
 Meetings = Iterator[tuple[slice, list[tuple[slice, Int64]]]]
-"""What to read of the index, and places of it with the queries that meet them."""
+"""Each span of the index to read, with the places in it and the queries that are compared with each."""
 
 
 @dataclass(slots=True)
 class _Panel:
-    """Queries of one step."""
+    """Panel of queries of one step, with its lists."""
 
     fold: SearchIndex
     work: Workspace
@@ -186,7 +187,7 @@ class _Panel:
     state: State
 
     def chosen(self, probed: Array) -> Meetings:
-        """Partitions that queries have chosen."""
+        """Yield the reads of the partitions that queries probe by their nearest centers."""
         order = np.argsort(probed, axis=None, kind="stable")
         edges = np.searchsorted(probed.reshape(-1)[order], np.arange(self.fold.partitions + 1))
         order //= self.fold.probes
@@ -195,7 +196,7 @@ class _Panel:
             yield from _together(some)
 
     def possible(self, probed: Array, wanted: npt.NDArray[np.bool_]) -> Meetings:
-        """Partitions that may hold what lists of some queries lack, besides those that have been met."""
+        """Yield the reads of further partitions that may hold neighbors of the queries in ``wanted``."""
         for pieces in self._reads():
             first, last = pieces[0][0], pieces[-1][0] + 1
             near = may_be_near(self.work, (first, last), self.queries, self.lists.keys[:, 0])
@@ -206,12 +207,12 @@ class _Panel:
             yield from _together(some)
 
     def _reads(self) -> Iterator[list[tuple[int, slice]]]:
-        """Partitions, or their pieces, that are read at once: their places in the index."""
+        """Yield the partitions, or pieces of them, of each read, with their places in the index."""
         for start, stop in zip(self.fold.reads[:-1].tolist(), self.fold.reads[1:].tolist(), strict=True):
             yield pieces_of(self.work.edges, start, stop)
 
     def meet(self, meetings: Meetings) -> None:
-        """Read what queries are to meet, and take it into their lists."""
+        """Read rows of the index, compare queries with them, and update the lists."""
         fold, work, step = self.fold, self.work, at_once(self.fold.index.columns)
         for span, some in meetings:
             rows = fold.index.read(work.read, span.start, span.stop, 0)
@@ -225,7 +226,7 @@ class _Panel:
                     self._meet(queries[top : top + step], part, ids[low:high, 0])
 
     def _meet(self, some: Int64, rows: Rows, names: Int64) -> None:
-        """Some queries and some rows with these numbers, which are in order."""
+        """Compare some queries with some rows, whose numbers ``names`` increase."""
         lists, k = self.lists, self.fold.k
         mine = lists.keys[some], lists.ids[some]
         keys = np.repeat(mine[0][:, :1], k, axis=1)
@@ -240,7 +241,7 @@ class _Panel:
 
 
 def _together(some: list[tuple[slice, Int64]]) -> Meetings:
-    """One read from the first to the last place that a query meets, if there is any."""
+    """Yield one read from the first to the last place that has queries, if there is any."""
     met = [(places, queries) for places, queries in some if len(queries) and places.stop > places.start]
     if met:
         yield slice(met[0][0].start, met[-1][0].stop), met

@@ -1,8 +1,8 @@
-"""Rows of all runs into the result, sorted by partition, and how far each partition reaches.
+"""Write the rows of all runs into the result, sorted by partition, and find the radius of each partition.
 
-A panel of the result is whole chunks; it takes its part of every run. Rows of a partition lie in order of
-their numbers, since runs do, and each run keeps that order. So what is written is a function of the rows
-and the centers alone.
+A panel of the result is whole chunks; it takes its part of every run. Rows of a partition are in order of
+their numbers, since runs are, and each run keeps that order. So what is written is a function of the rows and
+the centers alone.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SortRows(DeclaredFold):
-    """Fold that writes rows by partition, and keeps the radius of each."""
+    """Fold that writes rows by partition, and finds the radius of each partition."""
 
     cut: Cut
-    """Of rows in their new order: whole chunks."""
+    """Cut of the rows in their new order into whole chunks."""
 
     edges: Int64
-    """(partitions + 1,) where each partition begins among them."""
+    """(partitions + 1,) where each partition begins among the rows in their new order."""
 
     run_starts: Int64
     """(panels + 1,) where each run begins on scratch."""
@@ -65,27 +65,27 @@ class SortRows(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written; the farthest of each partition from its center."""
+        """Number of rows written; largest distance from the center of each partition."""
         radii = Sum((len(self.edges) - 1,), join=np.maximum)
         return {"rows": Sum((1,), ID), "radii": radii}
 
     @property
     def beside_bytes(self) -> int:
-        """A run as it is read, a chunk as it is written, rows that are measured, places of a run."""
+        """Bytes of reading a run, writing a chunk, measuring rows, and places of a run."""
         panel, row = self.cut.panel_rows, self.runs.rows.row_bytes + 8
         measured = 4 * max(MEASURED, 8 * self.runs.rows.columns)
-        # As many partitions as a panel has on average, and more where some are small.
+        # Partitions that a panel has on average, with room for more where some are small.
         some = min(len(self.edges), 16 + 4 * most_together(self.cut.panels, self.edges))
         return 2 * panel * row + measured + 10 * some * 8
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, and room for a run."""
+        """Allocate the buffers, and buffers for reading runs."""
         work = DeclaredFold.workspace(self, device)
         work.room = Room()
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Gather some rows, measure them and write them."""
+        """Gather some rows, measure their distances from centers, and write them."""
         count, columns = stop - start, self.runs.rows.columns
         pieces = [(work.rows, self.runs.rows), (work.ids, self.runs.ids)]
         gather_rows(work.room, pieces, work.index, self.edges, (start, stop), self.run_starts)

@@ -1,4 +1,4 @@
-"""An index opened: where its rows lie, and what is known of them."""
+"""An existing index, opened: its rows, their numbers, and its partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rankfold.pipeline.wording import argument
 Int64 = npt.NDArray[np.int64]
 
 SAME = {"sqeuclidean": "euclidean"}
-"""Metrics by which rows are in the same order as by others."""
+"""Metrics that order rows as another metric does, which is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class StoredIndex:
     """Held, since a temporary store lives as long as its result."""
 
     rows: Source
-    """(m, n) by partition."""
+    """(m, n) rows, sorted by partition."""
 
     ids: Source
-    """(m, 1)"""
+    """(m, 1) number of each of these rows in the matrix."""
 
     partitions: int
 
     @classmethod
     def of(cls, result: Result | str | Path) -> StoredIndex:
-        """Check that there is an index, and that it is whole."""
+        """Open a result; raises ``InputError`` if it is not one of ``index``. Checks that it is complete."""
         result = result_of("index", result, "a result of index, as of rf.index(x)")
         if result.attrs["kind"] != "index":
             raise InputError(
@@ -55,12 +55,12 @@ class StoredIndex:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the index in messages."""
         rows, columns = self.rows.shape
         return f"{self.result.path} (index of {rows} x {columns})"
 
     def queries(self, x: object) -> Source:
-        """Other rows: raw, they go through the steps that those of the index went through."""
+        """Open queries; raw ones go through the same preparation as the rows of the index."""
         source = open_like(x, self.result, self.name)
         if source.shape[1] != self.rows.shape[1]:
             raise InputError(
@@ -70,7 +70,7 @@ class StoredIndex:
         return compared_rows(source, str(self.result.attrs["request"]["metric"]))
 
     def require_metric(self, metric: str) -> None:
-        """Raise ``InputError`` where partitions are by another metric."""
+        """Raise ``InputError`` if the index was made by another metric."""
         own = str(self.result.attrs["request"]["metric"])
         asked = ALIASES.get(metric, metric)
         if SAME.get(asked, asked) != SAME.get(own, own):
@@ -85,17 +85,17 @@ class StoredIndex:
             )
 
     def arrays(self) -> State:
-        """Centers, where partitions begin, and how far they reach."""
+        """Load ``centers``, ``edges`` and ``radii`` of the partitions."""
         names = ("centers", "edges", "radii")
         return {name: np.asarray(self.result[name][...]) for name in names}
 
     def edges(self) -> Int64:
-        """(partitions + 1,) where each begins; of an index that is to come, as if all were of one size."""
+        """(partitions + 1,) where each begins; equal sizes are assumed for an index not yet made."""
         stored = getattr(self.result, "edges", None)
         if stored is None:
             return np.arange(self.partitions + 1) * self.rows.shape[0] // self.partitions
         return np.asarray(stored[...], np.int64)
 
     def digest(self) -> str:
-        """Digest of the request and the matrix that it was made from."""
+        """Digest of the request and the matrix that the index was made from."""
         return digest([self.result.attrs["request"], self.result.attrs["input"]["fingerprint"]])

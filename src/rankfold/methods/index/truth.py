@@ -1,7 +1,7 @@
-"""True neighbors of a few queries: the index passes by once, less what balls rule out.
+"""True neighbors of a few queries: one read of the index, except partitions that balls rule out.
 
-What some probes have found of a query already tells how near the others would have to be. Tasks work on
-parts of the index side by side; each has lists of all the queries.
+The distances that some probes have found bound those of other neighbors. Tasks work on parts of the index in
+parallel; each has lists of all the queries.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TrueNeighbors(DeclaredFold):
-    """Fold of an index into the lists of a few queries."""
+    """Fold over the rows of an index into the lists of a few queries."""
 
     cut: Cut
-    """Of the rows of the index: what is read at once."""
+    """Cut of the rows of the index into reads."""
 
     queries: BlockReader
     index: BlockReader
     part: Path
-    """With ``centers``, ``edges`` and ``radii`` of the partitions."""
+    """Path of a part with ``centers``, ``edges`` and ``radii`` of the partitions."""
 
     partitions: int
     together: int
-    """Most of them that are read at once."""
+    """Most partitions that are read at once."""
 
     limits: Float64
-    """(queries,) distances that so many rows are known not to exceed."""
+    """(queries,) distances within which k rows are known to be."""
 
     k: int
     slots: int = 1
@@ -59,7 +59,7 @@ class TrueNeighbors(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """What is known of partitions, and of queries."""
+        """Centers, edges and radii of partitions, and limits of queries."""
         count = self.partitions
         return {
             "centers": Constant((count, self.index.columns), self.index.dtype, self.part),
@@ -69,7 +69,7 @@ class TrueNeighbors(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Lists, whose names are places in the index; rows of which the products told too little."""
+        """Lists of the queries, by places in the index; number of rows whose products left too much open."""
         shape = len(self.limits), self.k
         return {
             "keys": Sum(shape, empty=self._limited),
@@ -85,7 +85,7 @@ class TrueNeighbors(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Queries, rows of the index, and what ruling out and meeting take."""
+        """Bytes of queries, of rows of the index, of ruling out and of comparing."""
         count, rows, n, k = len(self.limits), self.cut.panel_rows, self.index.columns, self.k
         queries = self.queries.memory_bytes(count) + self.queries.read_bytes(count)
         read = self.index.memory_bytes(rows) + self.index.read_bytes(rows)
@@ -95,7 +95,7 @@ class TrueNeighbors(DeclaredFold):
         return queries + read + ruled_out + meeting + meeting_room(count, rows, n, k)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """All queries, and room for rows of the index."""
+        """Read all queries, and allocate rows of the index."""
         work, count = DeclaredFold.workspace(self, device), len(self.limits)
         work.few = self.queries.read(self.queries.buffer(count), 0, count, 0)
         work.read = self.index.buffer(self.cut.panel_rows)
@@ -103,7 +103,7 @@ class TrueNeighbors(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Let queries meet the partitions of some rows that may be near."""
+        """Compare queries with those partitions in ``start:stop`` that may hold neighbors."""
         pieces = pieces_of(work.edges, start, stop)
         first, last = pieces[0][0], pieces[-1][0] + 1
         near = may_be_near(work, (first, last), work.few, state["keys"][:, 0])

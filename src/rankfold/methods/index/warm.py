@@ -1,4 +1,4 @@
-"""Compiled loops of an index: those that find nearest centers, and of the steps of k-means that make them."""
+"""Compile the loops of an index: those of finding nearest centers, and of the steps of k-means."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from rankfold.methods.knn.warm import warm_neighbors
 
 
 def warm_index(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Loops over rows of a matrix of some type."""
+    """Compile the loops for a matrix of a type."""
     warm_neighbors(dtype, {**request, "partitions": True}, shape)

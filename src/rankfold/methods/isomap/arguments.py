@@ -10,18 +10,18 @@ from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
 from rankfold.methods.registry import LAYOUT, Input, Method
 
 LANDMARKS = ("farthest", "random")
-"""How rows are chosen that paths begin at."""
+"""Ways of choosing the rows that paths begin at."""
 
 DEFAULT_K = 5
 """Neighbors of each row of a matrix, itself not counted, as in scikit-learn."""
 
 DISCONNECTED = ("refuse", "join")
-"""What becomes of a graph of several components."""
+"""Ways of treating a graph of several components."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsomapArguments:
-    """See ``rankfold.isomap``."""
+    """Arguments of ``rankfold.isomap``."""
 
     n_components: Annotated[int, Argument("dimensions of the embedding", least=1)] = 2
     n_landmarks: Annotated[

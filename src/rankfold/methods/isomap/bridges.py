@@ -1,7 +1,8 @@
-"""Edges that join the components of a graph: between the nearest rows of any two, by all distances between.
+"""Edges that join the components of a graph: one between the nearest rows of any two, by all distances.
 
-Rows of all components but the largest meet all rows, in blocks, so that memory does not grow; work does, by
-the rows outside the largest component times all. As ``_fix_connected_components`` of scikit-learn has it.
+Rows of all components but the largest are compared with all rows, in blocks, so that memory does not grow.
+Work grows with the rows outside the largest component times all rows. The edges are those of
+``_fix_connected_components`` of scikit-learn.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ METRICS = {
     "hamming": "hamming",
     "jaccard": "jaccard",
 }
-"""By which rows are compared, as SciPy calls them."""
+"""Metrics by which rows of components are compared, with their names in SciPy."""
 
 MOST_COMPONENTS = 1024
-"""That are joined: of more, any two would have an edge, and there would be more of these than anything."""
+"""Most components that are joined: any two get an edge, and more components would have too many of these."""
 
 BLOCK_BYTES = 16 * 2**20
-"""Of a block of rows."""
+"""Bytes of a block of rows."""
 
 BLOCK_ROWS = 2048
 
 BRIDGE_BYTES = 4 * BLOCK_BYTES + 3 * 8 * BLOCK_ROWS**2 + 24 * MOST_COMPONENTS**2
-"""Memory of finding them."""
+"""Bytes that finding bridges takes."""
 
 
 def require_rows(result: Result, x: Source | None) -> Source:
-    """The rows that neighbors are of; raises where they are not there, or others."""
+    """Check the matrix that neighbors were searched in; raises if it is missing, or another one."""
     if x is None:
         raise ArgumentError(
             "disconnected='join' compares rows of different components, which neighbors do not tell: give "
@@ -63,7 +64,7 @@ def require_rows(result: Result, x: Source | None) -> Source:
 
 
 def find_bridges(x: Source, metric: str, labels: Array) -> Bridges:
-    """The shortest edge between any two components; of several as short one by the order of rows."""
+    """Find the shortest edge between any two components; the order of rows decides between equal ones."""
     count, largest = int(labels.max()) + 1, int(np.bincount(labels).argmax())
     if count > MOST_COMPONENTS:
         raise DataError(
@@ -94,7 +95,7 @@ def _meet(
     lengths: Float64,
     pairs: Int64,
 ) -> None:
-    """Take in the distances between two blocks; two components meet once."""
+    """Update shortest edges by the distances between two blocks; each pair of components is compared once."""
     from scipy.spatial.distance import cdist
 
     (rows, names), (block, other_names) = some, others
@@ -120,11 +121,11 @@ def _read(x: Source, start: int, count: int) -> Array:
 
 
 def _gather(x: Source, names: Int64) -> Array:
-    """Rows by their numbers, which increase; those that follow each other at once."""
+    """Read rows by their numbers, which increase; successive ones in one read."""
     runs = np.split(names, np.flatnonzero(np.diff(names) > 1) + 1)
     return np.concatenate([_read(x, int(run[0]), len(run)) for run in runs])
 
 
 def _comparable(rows: Array, metric: str) -> Array:
-    """Of a type that the metric is measured in."""
+    """Convert rows to the type that the metric is measured in."""
     return rows != 0 if metric == "jaccard" else rows.astype(np.float64)

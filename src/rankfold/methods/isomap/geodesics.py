@@ -1,7 +1,7 @@
-"""Shortest paths from landmarks to all rows, a group of landmarks after the other.
+"""Shortest paths from landmarks to all rows, one group of landmarks after the other.
 
-Threads take landmarks of a group, each with a heap of its own. How large a group is follows from the shape
-alone, and so do the chunks that it leaves: none has to be made again after a kill.
+Threads work on landmarks of a group, each with a heap of its own. The size of a group follows from the shape
+alone, and so do the chunks that it writes: none has to be made again after a kill.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ Int64 = npt.NDArray[np.int64]
 NAME = "geodesics"
 
 GROUPS = 64
-"""Of landmarks, within bounds: chunks of one are as wide."""
+"""Number of groups of landmarks, within the bounds of ``GROUP``; a chunk is as wide as a group."""
 
 GROUP = (16, 256)
 """Fewest and most landmarks of a group."""
 
 CHUNK_ROWS = 2**14
-"""Most rows of a chunk, unless there are more than ``TARGET_CHUNKS`` of these."""
+"""Most rows of a chunk, unless there would be more than ``TARGET_CHUNKS`` of these."""
 
 BLOCK_NUMBERS = 2**22
-"""Of all landmarks and the rows of a chunk, which are read together."""
+"""Most distances in the rows of a chunk, for all landmarks, which are read together."""
 
 TARGET_CHUNKS = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Geodesics:
-    """Distances of all rows from landmarks, (m, l), as they are stored."""
+    """Stored distances of all rows from landmarks, (m, l)."""
 
     rows: int
     landmarks: int
@@ -52,7 +52,7 @@ class Geodesics:
 
     @property
     def group(self) -> int:
-        """Landmarks that are taken together."""
+        """Number of landmarks of a group."""
         return min(self.landmarks, max(GROUP[0], min(self.landmarks // GROUPS, GROUP[1])))
 
     @property
@@ -63,26 +63,26 @@ class Geodesics:
 
     @property
     def thread_bytes(self) -> int:
-        """Memory of paths from one landmark: distances, a heap with its keys, and places in it."""
+        """Bytes of paths from one landmark: distances, a heap with its keys, and places in it."""
         return self.rows * (8 + 8 + 2 * index_type(self.rows).itemsize)
 
     @property
     def group_bytes(self) -> int:
-        """Distances of a group, and a chunk as it is written."""
+        """Bytes of the distances of a group, and of a chunk as it is written."""
         return self.group * self.dtype.itemsize * (self.rows + 2 * self.chunk_rows)
 
     @property
     def block_bytes(self) -> int:
-        """A block of rows as it is read, in float64, and what is made of it."""
+        """Bytes of a block of rows as it is read, in float64, and of arrays made from it."""
         return self.chunk_rows * self.landmarks * (2 * self.dtype.itemsize + 3 * 8)
 
     def blocks(self) -> list[tuple[int, int]]:
-        """Rows that are read together."""
+        """Spans of rows that are read together."""
         step = self.chunk_rows
         return [(start, min(self.rows, start + step)) for start in range(0, self.rows, step)]
 
     def write(self, run: Run, graph: NumberedGraph, landmarks: Int64) -> Float64:
-        """All of them; (l, l) those among landmarks."""
+        """Find and write all distances; returns those among landmarks (l, l)."""
         began, group = time.perf_counter(), self.group
         shape, chunks = (self.rows, self.landmarks), (self.chunk_rows, group)
         path = create_output(run.result, NAME, shape, self.dtype, chunks)
@@ -104,7 +104,7 @@ class Geodesics:
     def _write_group(
         self, path: Path, graph: NumberedGraph, vertices: Any, span: tuple[int, int], pool: ThreadPoolExecutor
     ) -> Float64:
-        """Paths of some landmarks; their distances from all landmarks."""
+        """Find and write the distances from a group of landmarks; returns those to all landmarks."""
         start, stop = span
         distances = np.empty((stop - start, self.rows), self.dtype)
         among = np.empty((stop - start, self.landmarks))
@@ -122,7 +122,7 @@ class Geodesics:
         return among
 
     def nearest(self, run: Run) -> tuple[Int64, float]:
-        """(l,) rows that are nearest to each landmark, the first of several; the farthest of them all."""
+        """(l,) number of rows nearest to each landmark; largest distance of a row from its nearest one."""
         from rankfold.pipeline.chunks.regular_store import zarr_array
 
         array, counts, radius = (

@@ -1,7 +1,7 @@
-"""Lists of neighbors as a graph in memory: an edge where either of two rows has the other among its own.
+"""Lists of neighbors as a graph in memory: an edge joins two rows if either has the other in its list.
 
-Vertices are numbered as a breadth-first search meets them. Those that lie near to each other are then near in
-memory too, whatever the order of rows, and paths take less than half of the time.
+Vertices are numbered in the order of a breadth-first search. Vertices that are near in the graph are then
+near in memory too, whatever the order of rows, and paths take less than half of the time.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
 RECORD_BYTES = 24
-"""Of an edge on scratch while edges are sorted."""
+"""Bytes of an edge on scratch while edges are sorted."""
 
 
 def index_type(rows: int) -> np.dtype[Any]:
-    """Of numbers of vertices."""
+    """Integer type of the numbers of vertices."""
     return np.dtype(np.int32 if rows < 2**31 else np.int64)
 
 
 def graph_bytes(rows: int, edges: int, item: int) -> int:
-    """Memory of a graph with the numbers of its vertices."""
+    """Bytes of a graph with the numbers of its vertices."""
     index = index_type(rows).itemsize
     return 8 * (rows + 1) + edges * (index + item) + rows * index
 
 
 def reading_bytes(rows: int, edges: int) -> int:
-    """What reading one takes besides: pointers as stored, order and labels, and a chunk in pieces."""
+    """Bytes that reading a graph takes besides: pointers as stored, order and labels, a chunk in pieces."""
     chunk = chunk_length(edges)
     return 4 * 8 * (rows + 1) + 3 * index_type(rows).itemsize * rows + 80 * chunk
 
 
 def sorting_bytes(lists: StoredLists) -> int:
-    """What making one on scratch takes."""
+    """Bytes that making a graph on scratch takes."""
     return 4 * lists.chunk_bytes + 8 * BLOCK_BYTES + 3 * SORT_BYTES
 
 
 def write_graph(lists: StoredLists, folder: Path, between: Path) -> None:
-    """The graph on scratch: see ``write_edges``."""
+    """Write the graph of lists to scratch: see ``write_edges``."""
     for old in (folder, between):
         remove(old)
     between.mkdir()
@@ -63,7 +63,7 @@ def write_graph(lists: StoredLists, folder: Path, between: Path) -> None:
 
 
 def _both_ways(lists: StoredLists) -> Iterator[Entries]:
-    """Every edge, and the one that leads back; none from a row to itself."""
+    """Yield every edge and its reverse; none from a row to itself."""
     for first, distances, indices in lists.blocks():
         ends, starts = indices.reshape(-1), np.repeat(np.arange(first, first + len(indices)), lists.k)
         apart = ends != starts
@@ -75,31 +75,31 @@ def _both_ways(lists: StoredLists) -> Iterator[Entries]:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """How the vertices of a graph hang together."""
+    """Connected components of a graph."""
 
     order: Array
-    """Rows, as a search meets them."""
+    """Rows in the order of a breadth-first search."""
 
     labels: Array
     """Component of each row."""
 
     @property
     def sizes(self) -> Int64:
-        """Rows of each."""
+        """Number of rows of each component."""
         sizes: Int64 = np.bincount(self.labels)
         return sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Bridges:
-    """Edges besides those of a graph, each there once."""
+    """Edges in addition to those of a graph, each given once."""
 
     starts: Int64
     ends: Int64
     lengths: npt.NDArray[np.float64]
 
     def both_ways(self) -> tuple[Int64, Int64, npt.NDArray[np.float64]]:
-        """From either end, in order of starts."""
+        """Starts, ends and lengths of the edges in both directions, in order of starts."""
         starts, ends = np.concatenate([self.starts, self.ends]), np.concatenate([self.ends, self.starts])
         order = np.argsort(starts, kind="stable")
         return starts[order], ends[order], np.concatenate([self.lengths, self.lengths])[order]
@@ -114,16 +114,16 @@ class NumberedGraph:
 
     edges: Graph
     numbers: Array
-    """The vertex that each row is."""
+    """(rows,) vertex of each row."""
 
     @property
     def rows(self) -> int:
-        """Vertices."""
+        """Number of vertices."""
         return len(self.numbers)
 
 
 def read_components(graph: Path, rows: int) -> Components:
-    """Those of a stored graph."""
+    """Find the components of a stored graph."""
     index = index_type(rows)
     stored = StoredRows(graph)
     if stored.source.shape != (rows, rows):
@@ -145,7 +145,7 @@ def read_components(graph: Path, rows: int) -> Components:
 def read_graph(
     graph: Path, order: Array, dtype: np.dtype[Any], bridges: Bridges = NO_BRIDGES
 ) -> NumberedGraph:
-    """A stored graph in memory, vertices in that order, with some edges more."""
+    """Read a stored graph into memory, with vertices in the given order, and add the bridges."""
     rows = len(order)
     stored = StoredRows(graph)
     pointers, numbers = stored.pointers, np.empty_like(order)
@@ -171,7 +171,7 @@ def read_graph(
 
 
 def _require_distances(values: Array, rows: Int64) -> None:
-    """None may be negative, or beyond what float32 holds."""
+    """Raise ``DataError`` for distances that are negative, NaN, or beyond the range of float32."""
     bad = ~((values >= 0) & (values <= LARGEST))
     if bad.any():
         place = int(bad.argmax())

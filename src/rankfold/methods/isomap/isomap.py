@@ -1,12 +1,12 @@
 """Rows in few dimensions by shortest paths: the graph in memory, distances from landmarks in the result.
 
-A first part makes the graph of lists of neighbors by a sort on scratch. Paths, which take most of the time,
-lead from a group of landmarks after the other to all rows; scaling reads what they leave once.
+First the graph is made from lists of neighbors by a sort on scratch. Then paths are followed from one group
+of landmarks after the other to all rows, which takes most of the time. Scaling reads their distances once.
 
 References
 ----------
 Tenenbaum, de Silva, Langford, A global geometric framework for nonlinear dimensionality reduction, Science
-290, 2000; of landmarks see ``landmarks.py`` and ``scaling.py``.
+290, 2000; for landmarks see ``landmarks.py`` and ``scaling.py``.
 """
 
 from __future__ import annotations
@@ -64,41 +64,41 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 SAMPLE_ROWS = (64, 1000)
-"""Fewest and most rows of which distances in the embedding are looked at."""
+"""Fewest and most rows in the sample whose distances in the embedding are compared with paths."""
 
 SAMPLE_PAIRS = 2**20
-"""Of these with landmarks, in between."""
+"""Pairs of sampled rows and landmarks, which decide the number of rows between these limits."""
 
 STEP_FLOPS = 40.0
-"""Operations that take as long as an edge of a path does."""
+"""Operations that take as long as one edge of a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsomapTask:
-    """Neighbors and how rows are embedded by them, as ``execute`` takes them."""
+    """Task of an embedding by paths: a result of a search for neighbors, and parameters."""
 
     result: Result
-    """Of a search for neighbors."""
+    """Result of a search for neighbors."""
 
     rows: int
     edges: int
-    """Of the graph, at most; each counts from both of its ends."""
+    """Most edges of the graph; each is counted from both of its ends."""
 
     parameters: IsomapRequest
     lists: StoredLists | None
-    """That a graph is made of first; None where the result has it."""
+    """Lists from which the graph is made first; None if the result has a graph."""
 
     matrix: Source | None = None
-    """The rows, where components are to be joined."""
+    """The rows, if components are to be joined; else None."""
 
     @property
     def source(self) -> Source:
-        """What tells one graph from another."""
+        """Matrix by which the graph is identified: the stored graph, or the distances of lists."""
         return self.result.matrix(GRAPH) if self.lists is None else self.lists.distances
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of distances and coordinates: double precision, unless rows have less."""
+        """Type of distances and coordinates: double precision, unless rows have less."""
         return working_dtype(np.dtype(self.result.attrs["input"].get("dtype", "float64")))
 
     @property
@@ -107,12 +107,12 @@ class IsomapTask:
         return Geodesics(self.rows, self.parameters.n_landmarks, self.dtype)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything that decides the numbers besides ``source``, for JSON."""
         lists = None if self.lists is None else self.lists.indices.fingerprint()
         return {**self.parameters.as_dict(), "indices": lists, "dtype": self.dtype.name}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the result: the embedding, distances from landmarks, and arrays for placing new rows."""
         geodesics, width, double = self.geodesics, self.parameters.n_components, np.dtype(np.float64)
         marks, rows = geodesics.landmarks, geodesics.rows
         tall = count(rows, geodesics.chunk_rows)
@@ -128,7 +128,7 @@ class IsomapTask:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the graph, the paths and scaling within a budget."""
         marks, width = self.parameters.n_landmarks, self.parameters.n_components
         outline = Outline(
             "isomap",
@@ -144,7 +144,7 @@ class IsomapTask:
         return plan_task(outline, self, budget)
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """One process with as many of its threads as have room beside the graph."""
+        """Choose one process with as many threads as fit into memory together with the graph."""
         geodesics, edges, marks = self.geodesics, self.edges, self.parameters.n_landmarks
         item, among = self.dtype.itemsize, 8 * marks**2
         graph = graph_bytes(self.rows, edges, item)
@@ -170,14 +170,14 @@ class IsomapTask:
 
     @property
     def sample_rows(self) -> int:
-        """Rows of which distances in the embedding are looked at."""
+        """Number of rows in the sample whose distances in the embedding are compared with paths."""
         few, most = SAMPLE_ROWS
         return min(self.rows, max(few, min(most, SAMPLE_PAIRS // self.parameters.n_landmarks)))
 
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Follow the paths, scale, write the arrays of the result, and return the facts."""
         self.result.require_whole()
         landmarks, among, components = self._follow_paths(run)
         run.require(run.result / NAME)
@@ -210,18 +210,18 @@ class IsomapTask:
         return facts
 
     def _follow_paths(self, run: Run) -> tuple[Int64, Float64, int]:
-        """Landmarks, distances among them, and components of the graph, which is let go."""
+        """Choose landmarks and write geodesics; returns landmarks, distances among them, and components."""
         graph, components = self._graph(run)
         chosen = run.prepare(run.part("landmarks.part"), lambda: self._landmarks(run, graph))
         return chosen["landmarks"], self.geodesics.write(run, graph, chosen["landmarks"]), components
 
     def _searched(self) -> dict[str, Any]:
-        """What neighbors are of, and by which metric."""
+        """Name and fingerprint of the matrix that neighbors were searched in, and the metric."""
         facts, metric = self.result.attrs["input"], self.result.attrs["request"]["metric"]
         return {"name": facts["name"], "fingerprint": facts["fingerprint"], "metric": metric}
 
     def _graph(self, run: Run) -> tuple[NumberedGraph, int]:
-        """The graph, of one component, and of how many it was."""
+        """Read the graph, joined to one component; returns also how many components it had."""
         place = self.result.path / GRAPH
         if self.lists is not None:
             place = run.scratch / GRAPH
@@ -256,7 +256,7 @@ class IsomapTask:
         )
 
     def _landmarks(self, run: Run, graph: NumberedGraph) -> State:
-        """Rows that paths begin at."""
+        """Choose the rows that paths begin at."""
         wanted, seed = self.parameters.n_landmarks, self.parameters.seed
         if wanted == self.rows:
             return {"landmarks": np.arange(self.rows)}
@@ -270,7 +270,7 @@ class IsomapTask:
         return {"landmarks": farthest_rows(graph, wanted, seed, tell)}
 
     def _embed(self, run: Run, scaling: Scaling, landmarks: Int64) -> dict[str, float]:
-        """Write coordinates of all rows; how far they are from keeping distances."""
+        """Write coordinates of all rows; returns measures of how far they are from keeping distances."""
         from rankfold.pipeline.chunks.regular_store import zarr_array
 
         geodesics, width = self.geodesics, self.parameters.n_components
@@ -300,7 +300,7 @@ class IsomapTask:
         }
 
     def _sample(self) -> Int64:
-        """Rows that are looked at, in order."""
+        """Numbers of the sampled rows, in order."""
         if self.sample_rows == self.rows:
             return np.arange(self.rows)
         drawn = random_numbers(self.parameters.seed, Purpose.PATH_ROWS)
@@ -332,7 +332,7 @@ def isomap_task(
     min_recall: object = None,
     quality: object = None,
 ) -> Task:
-    """Neighbors of rows that are to be embedded, checked, or a matrix; arguments of ``rankfold.isomap``."""
+    """Check the arguments of ``rankfold.isomap``, for a result of a search or for a matrix; make the task."""
     numbers: dict[str, object] = {"n_components": n_components, "n_landmarks": n_landmarks, "seed": seed}
     how = {**numbers, "landmarks": landmarks, "disconnected": disconnected}
     if (source := matrix_in(neighbors)) is not None:
@@ -358,7 +358,7 @@ def _of_result(
     seed: object,
     disconnected: object,
 ) -> IsomapTask:
-    """What is embedded by a result."""
+    """Check a result of a search for neighbors, and make the task of embedding its rows."""
     kind, asked = result.attrs["kind"], result.attrs["request"]
     if kind not in ("knn", "radius_neighbors"):
         raise InputError(

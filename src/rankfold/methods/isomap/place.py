@@ -1,8 +1,8 @@
-"""New rows among those of an embedding: paths lead to them by way of their neighbors there.
+"""Place new rows in an embedding: paths lead to them by way of their neighbors there.
 
-The distance of a new row from a landmark is the least of those to a neighbor and from there to the landmark.
-Blocks of new rows meet what is stored of paths a block after the other: a least number does not depend on
-how, and coordinates are summed row by row, so that a row has the same among any others.
+The distance of a new row from a landmark is the least sum of the distance to a neighbor and from there to the
+landmark. Stored distances are read one block after the other for each block of new rows: a minimum does not
+depend on the order. Coordinates are summed row by row, so that a row has the same ones among any others.
 """
 
 from __future__ import annotations
@@ -37,57 +37,57 @@ from rankfold.pipeline.storage.run_directory import digest
 Float64 = npt.NDArray[np.float64]
 
 SAMPLE_ROWS = 1000
-"""Of which distances in the embedding are looked at."""
+"""Most rows in the sample whose distances in the embedding are compared with paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """An embedding, and the neighbors of new rows in it."""
+    """Task of placing new rows: an embedding, and the neighbors of new rows in it."""
 
     result: Result
     lists: StoredLists
 
     @property
     def source(self) -> Source:
-        """Distances of new rows."""
+        """Distances of new rows from their neighbors."""
         return self.lists.distances
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows of the embedding, and landmarks."""
+        """Number of rows of the embedding, and of landmarks."""
         rows, landmarks = self.result.matrix(NAME).shape
         return rows, landmarks
 
     @property
     def width(self) -> int:
-        """Dimensions."""
+        """Number of dimensions."""
         return int(self.result.attrs["request"]["n_components"])
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of coordinates."""
+        """Type of coordinates."""
         return self.result.matrix("embedding").dtype
 
     @property
     def block_rows(self) -> int:
-        """New rows that are taken together."""
+        """Number of new rows that are placed together."""
         rows = self.lists.rows
         return min(rows, max(1, BLOCK_NUMBERS // self.shape[1], rows // TARGET_CHUNKS))
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything that decides the numbers besides ``source``, for JSON."""
         facts = self.result.attrs
         made_by = digest([facts["request"], facts["input"]["fingerprint"]])
         what = {"kind": "transform", "of": "isomap", "rank": self.width, "result": made_by}
         return {**what, "indices": self.lists.indices.fingerprint()}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """The array of coordinates."""
         rows = self.lists.rows
         return (Output("embedding", (rows, self.width), self.dtype, count(rows, self.block_rows)),)
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the sweep over blocks of new rows within a budget."""
         (rows, landmarks), new = self.shape, self.lists.rows
         paths, times = self.result.matrix(NAME), count(new, self.block_rows)
         stored = paths.row_grid.longest * landmarks * (2 * paths.dtype.itemsize + 8)
@@ -106,7 +106,7 @@ class Placement:
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Place the new rows, write their coordinates, and return the facts."""
         self.result.require_whole()
         rows, scaling, sample = self.lists.rows, self._scaling(), self._sample()
         shape, chunk = (rows, self.width), (self.block_rows, self.width)
@@ -181,7 +181,7 @@ class Placement:
 
 
 def place_task(result: Result, neighbors: object) -> Placement:
-    """New rows that are to be placed, checked: an embedding, and the result of a search for neighbors."""
+    """Check an embedding and the result of a search for neighbors of new rows, and make the task."""
     wanted = "the neighbors of new rows where the result is of isomap, as of rf.knn(x, k, queries=new)"
     found = result_of("transform", neighbors, wanted)
     facts, fit = found.attrs, result.attrs

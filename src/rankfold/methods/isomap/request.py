@@ -10,10 +10,10 @@ from rankfold.methods.isomap.arguments import DISCONNECTED, LANDMARKS
 from rankfold.pipeline.errors import InputError
 
 FEW_ROWS = 1000
-"""Up to which all rows are landmarks, unless it is said how many."""
+"""Most rows that are all landmarks by default."""
 
 MANY = 500
-"""Landmarks of more rows."""
+"""Default number of landmarks for more rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class IsomapRequest:
 
     @classmethod
     def of(cls, rows: int, **arguments: Any) -> IsomapRequest:
-        """A request from arguments of a caller; raises ``InputError`` for what cannot be done."""
+        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones."""
         components, given = arguments["n_components"], arguments["n_landmarks"]
         landmarks = (rows if rows <= FEW_ROWS else MANY) if given is None else given
         if not 1 <= landmarks <= rows:
@@ -40,5 +40,5 @@ class IsomapRequest:
         return cls(**{**arguments, "n_landmarks": landmarks})
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Parameters that identify the request, for JSON; also written to the facts of a result."""
         return {"kind": "isomap", **dataclasses.asdict(self)}

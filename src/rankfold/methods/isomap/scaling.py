@@ -1,8 +1,8 @@
-"""From distances of landmarks to coordinates of all rows, and what these leave out.
+"""From distances of landmarks to coordinates of all rows, and the error of these.
 
-A landmark counts for the rows that are nearer to it than to any other. Landmarks that are far from each
-other tell little of where most rows are: as they come they embed other rows than there are. With all rows as
-landmarks each counts once, and nothing is approximate.
+A landmark is weighted by the number of rows that are nearer to it than to any other. Landmarks that are far
+from each other are not distributed as the rows are: without weights they would embed another distribution.
+With all rows as landmarks each counts once, and nothing is approximate.
 
 References
 ----------
@@ -31,32 +31,32 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def scaling_bytes(landmarks: int) -> int:
-    """Memory of squared distances among landmarks, their copies, and eigenvectors of these."""
+    """Bytes of squared distances among landmarks, their copies, and eigenvectors of these."""
     return 6 * 8 * landmarks**2 + 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """What brings squared distances from landmarks into coordinates."""
+    """Linear map from squared distances from landmarks to coordinates."""
 
     eigenvalues: Float64
-    """(l,) of the centered squared distances among landmarks by the roots of their weights, decreasing."""
+    """(l,) eigenvalues of centered squared distances among landmarks, times roots of weights; decreasing."""
 
     projection: Float64
-    """(l, d), zero for eigenvalues that are not positive."""
+    """(l, d) map from centered squared distances to coordinates; zero for eigenvalues not positive."""
 
     means: Float64
-    """(l,) mean squared distance of each landmark from all, by their weights."""
+    """(l,) mean squared distance of each landmark from all, weighted."""
 
     reconstruction_error: float
-    """Root of the sum of squares that is left of these distances, over l: scikit-learn's measure."""
+    """Root of the residual sum of squares of the centered distances, over l: scikit-learn's measure."""
 
     @classmethod
     def of(cls, among: Float64, rows: Int64, components: int) -> Scaling:
-        """Of (l, l) distances and the (l,) rows that landmarks count for, in as many dimensions."""
+        """Find the map from (l, l) distances among landmarks, weighted by (l,) ``rows``, in d dimensions."""
         count, share = len(among), rows / rows.sum()
         squares = among * among
-        squares = (squares + squares.T) / 2  # paths there and back are summed in other orders
+        squares = (squares + squares.T) / 2  # paths in opposite directions are summed in different orders
         means, roots = squares @ share, np.sqrt(share * count)
         kernel = -0.5 * (squares - means - means[:, None] + share @ means)
         kernel *= roots * roots[:, None]
@@ -65,20 +65,20 @@ class Scaling:
         largest, vectors = leading_eigenpairs(kernel, components)
         positive = largest > count * EPS * max(abs(values[0]), abs(values[-1]))
         lengths = np.sqrt(np.where(positive, largest, np.inf))
-        # Zeros of directions that are none have no sign.
+        # Adding 0.0 makes zeros of missing directions positive.
         projection = -0.5 * roots[:, None] * (vectors * fix_signs(vectors)) / lengths + 0.0
         left = max(total - float((largest[positive] ** 2).sum()), 0.0)
         return cls(values, projection, means, float(np.sqrt(left)) / count)
 
     @property
     def rank(self) -> int:
-        """Dimensions that landmarks spread in."""
+        """Number of dimensions that landmarks spread in, at most d."""
         return int((self.projection != 0).any(axis=0).sum())
 
     def negative(self) -> tuple[int, float]:
-        """Eigenvalues below zero by more than rounding, and their share of the sum of all magnitudes.
+        """Number of eigenvalues below zero by more than rounding; their share of the sum of all magnitudes.
 
-        There are none where distances are those of points in a space of any dimensions.
+        There are none if distances are those of points in a Euclidean space of any dimension.
         """
         magnitudes = np.abs(self.eigenvalues)
         below = self.eigenvalues < -len(magnitudes) * EPS * magnitudes.max()
@@ -86,7 +86,7 @@ class Scaling:
         return int(below.sum()), float(magnitudes[below].sum()) / total if total else 0.0
 
     def coordinates(self, distances: Array) -> Float64:
-        """(r, d) of rows, from their (r, l) distances: of each row the same among any others."""
+        """(r, d) coordinates from (r, l) distances; those of a row do not depend on other rows."""
         squares = distances.astype(np.float64)
         squares *= squares
         squares -= self.means
@@ -98,10 +98,11 @@ class Scaling:
 
 
 def residual_variance(geodesics: Float64, embedded: Float64, rows: int) -> tuple[float, float]:
-    """One less the squared correlation of distances of (s, l) pairs of a row and a landmark; its error.
+    """1 minus the squared correlation of path lengths and distances of (s, l) pairs; its standard error.
 
-    The error is that of taking s of so many rows: by leaving each of them out in turn (Efron, Stein, The
-    jackknife estimate of variance, Annals of Statistics 9, 1981), less the share that is looked at anyhow.
+    The pairs are of s sampled rows and l landmarks. The error is that of sampling s of ``rows`` rows, by
+    leaving each out in turn (Efron, Stein, The jackknife estimate of variance, Annals of Statistics 9, 1981).
+    It is reduced by the share of all rows in the sample.
     """
     x, y = geodesics - geodesics.mean(), embedded - embedded.mean()
     sums = np.stack([part.sum(axis=1) for part in (x, y, x * x, y * y, x * y)])
@@ -116,7 +117,7 @@ def residual_variance(geodesics: Float64, embedded: Float64, rows: int) -> tuple
 
 
 def _unexplained(sums: Float64, pairs: int) -> Float64:
-    """From sums of x, y, and their products; none of what does not vary, all where only the other does."""
+    """1 minus the squared correlation, from sums of x, y and products; 0 if x is constant, 1 if only y is."""
     x, y, xx, yy, xy = sums
     variance, other, common = xx - x * x / pairs, yy - y * y / pairs, xy - x * y / pairs
     noise = EPS * pairs
@@ -127,7 +128,7 @@ def _unexplained(sums: Float64, pairs: int) -> Float64:
 
 
 def distances_between(a: Float64, b: Float64) -> Float64:
-    """Euclidean distances of all pairs."""
+    """(a, b) Euclidean distances of all pairs of rows."""
     squares = np.zeros((len(a), len(b)))
     for axis in range(a.shape[1]):
         difference = a[:, axis, None] - b[:, axis]

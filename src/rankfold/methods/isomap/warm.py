@@ -1,4 +1,4 @@
-"""Compiled loops that follow paths, run once on a few vertices."""
+"""Compile the loops that follow paths, by running each once on a few vertices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankfold.methods.isomap.graph import index_type
 
 
 def warm_paths(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """What finds components and follows paths, and what eigenvectors take."""
+    """Compile the loops that find components and follow paths, and load the eigensolver."""
     _warm(np.dtype(request["dtype"]), index_type(shape[0]))
 
 

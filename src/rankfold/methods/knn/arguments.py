@@ -11,20 +11,20 @@ from rankfold.methods.registry import SEARCH, Method
 CORRELATION = "correlation"
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION, "inner_product", "manhattan", "chebyshev")
 SET_NAMES = ("hamming", "jaccard", "bit_hamming", "bit_jaccard")
-"""Of sets, or of numbers that are the same or not; and of neighbors alone."""
+"""Metrics of sets, or of numbers compared for equality; for searches of nearest neighbors alone."""
 
 PACKED_NAMES = ("bit_hamming", "bit_jaccard")
-"""Those of bytes that hold eight columns each."""
+"""Metrics of packed bits: each byte holds eight columns."""
 
 HAVERSINE = "haversine"
-"""Of latitude and longitude, and of searches in a tree alone."""
+"""Metric of latitude and longitude; only searches in a tree have it."""
 
 PRECOMPUTED = "precomputed"
 """The matrix holds distances: all of them, or those that a sparse one stores."""
 
 SOLVERS = ("auto", "pairs", "tree", "approximate")
-"""All pairs of rows meet, or points are looked up in a tree: the lists are the same. Or rows meet within
-partitions, and lists are nearly the same.
+"""``pairs`` compares all pairs of rows, ``tree`` looks points up in a tree: the lists are the same.
+``approximate`` compares rows within partitions, and lists are nearly the same.
 """
 
 DEFAULT_RECALL = 0.95
@@ -39,7 +39,7 @@ DEFAULT_K = 15
 
 @dataclass(frozen=True, slots=True)
 class KnnArguments:
-    """See ``rankfold.knn``."""
+    """Arguments of ``rankfold.knn``."""
 
     k: Annotated[int, Argument("neighbors of each row", least=1)] = DEFAULT_K
     queries: Annotated[

@@ -1,4 +1,4 @@
-"""Lists of an earlier search, to which rows have been added since: pairs of old rows need not meet again."""
+"""Lists of an earlier search, reused after rows were added: pairs of old rows are not compared again."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from rankfold.pipeline.storage.result import Result
 from rankfold.pipeline.storage.run_directory import digest
 
 CHECK_COUNTS = (16, 4)
-"""Rows of which some distances are measured again, and how many of each."""
+"""Number of rows of which some distances are measured again, and number of distances of each."""
 
 
 SPARSE_TOLERANCE = 2.0**-40
-"""By which distances may differ of rows that were made dense, and are not now, or the other way round."""
+"""Allowed difference of distances of rows that were made dense then but not now, or the other way round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class EarlierLists:
 
     @classmethod
     def of(cls, result: Result, source: Source, request: NeighborRequest) -> EarlierLists:
-        """Check that a result has lists of the first rows of a matrix that a request can go on with."""
+        """Check that a result has lists of the first rows of a matrix, and that a request can use them."""
         facts = result.attrs
         if facts["kind"] != "knn" or facts["request"]["queries"] is not None:
             raise InputError(
@@ -60,7 +60,7 @@ class EarlierLists:
 
     @property
     def rows(self) -> int:
-        """How many have lists."""
+        """Number of rows that have lists."""
         return int(self.result.attrs["input"]["shape"][0])
 
     def digest(self) -> str:
@@ -68,7 +68,7 @@ class EarlierLists:
         return digest([self.result.attrs["request"], self.result.attrs["input"]["fingerprint"]])
 
     def plant(self, fold: NeighborFold, folder: Path) -> None:
-        """Leave accumulators of old blocks, as a sweep that let them all meet would."""
+        """Write the accumulators of old blocks, as a sweep over all their pairs would leave them."""
         self._require_same_rows(fold)
         edges, k = fold.pairs.rows, fold.k
         old = int(np.searchsorted(edges, self.rows))
@@ -76,7 +76,7 @@ class EarlierLists:
         for block in range(old):
             if not has_lists(folder, block):
                 start, stop = int(edges[block]), int(edges[block + 1])
-                # Nearest first the other way round is a heap.
+                # A list sorted nearest first, reversed, is a heap.
                 keys = np.asarray(self.result.distances[start:stop, :k])[:, ::-1]
                 ids = np.asarray(self.result.indices[start:stop, :k])[:, ::-1]
                 save_lists(
@@ -84,7 +84,7 @@ class EarlierLists:
                 )
 
     def _require_same_rows(self, fold: NeighborFold) -> None:
-        """Measure some distances again: they are the same to the last bits, if rows are."""
+        """Measure some distances again; raises ``InputError`` if they differ, since then the rows do."""
         rows, each = CHECK_COUNTS
         tolerance = 0.0 if compressed(fold.left.source) is None else SPARSE_TOLERANCE
         for row in np.unique(np.linspace(0, self.rows - 1, rows).astype(np.int64)).tolist():

@@ -1,7 +1,7 @@
 """Lists of neighbors as the graph of a sparse matrix, in AnnData's layout.
 
-As it comes the graph has ``k`` numbers in each row, nearest first. Made symmetric it has those edges that
-either row, or both, have, by column; distances are the same from either side, to the last bit.
+By default the graph has ``k`` numbers in each row, nearest first. Made symmetric, it has the edges that
+either row, or both, have, sorted by column; distances from either side are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rankfold.pipeline.storage.checkpoint import make_folder
 from rankfold.pipeline.storage.chunk_writer import create_vector, write_whole_chunks
 
 SORT_BYTES = 64 * 2**20
-"""Memory of sorting edges, and the most that a file of them takes."""
+"""Memory for sorting edges, and largest size of a file of edges."""
 
 EDGES = 2**17
 """Edges that are sorted into files at a time."""
@@ -32,7 +32,7 @@ POINTERS = 2**17
 NAME = "graph"
 
 CHUNK_BYTES = (2**20, 16 * 2**20)
-"""Least and most of a chunk of lists, of which there are ``TARGET_CHUNKS`` in between."""
+"""Least and most bytes of a chunk of lists; between these limits there are about ``TARGET_CHUNKS`` chunks."""
 
 TARGET_CHUNKS = 8192
 
@@ -46,7 +46,7 @@ def chunk_rows(rows: int, k: int) -> int:
 
 
 def create_graph(result: Path, shape: tuple[int, int], k: int, chunk_rows: int) -> None:
-    """The group, with room for the lists of all rows, and where each row begins."""
+    """Create the group of the graph with room for the lists of all rows, and write ``indptr``."""
     folder = result / NAME
     create_group(folder, shape)
     length = shape[0] * k
@@ -59,7 +59,7 @@ def create_graph(result: Path, shape: tuple[int, int], k: int, chunk_rows: int) 
 
 
 def write_symmetric_graph(result: Path, scratch: Path, shape: tuple[int, int], *, mutual: bool) -> None:
-    """The group of all edges that either of two rows has in ``indices``, or both."""
+    """Write the graph of all edges that either of two rows has in ``indices``, or both (``mutual``)."""
     from rankfold.pipeline.chunks.regular_store import zarr_array
 
     folder, between = result / NAME, scratch / "edges"
@@ -82,10 +82,12 @@ def write_edges(
     name: str,
     mutual: bool,
 ) -> None:
-    """A group of edges, at most so many, that come once or from either side: ``d + 1j`` of a distance d."""
+    """Write at most ``most`` edges as a sparse matrix; each comes once or from both sides, as ``d + 1j``.
+
+    ``d`` is the distance. With ``mutual`` only edges that come from both sides are kept."""
     writer = CsrWriter(folder, shape, np.dtype(np.float64), most, name)
     for edges in sorted_entries(both, shape, np.dtype(np.complex128), between, SORT_BYTES):
-        # How often an edge came is in the imaginary part, and as often its distance in the real one.
+        # The imaginary part counts how often an edge came; the real part is its distance, added as often.
         keep = edges.values.imag > 1 if mutual else np.ones(len(edges.values), np.bool_)
         if keep.any():
             values = edges.values[keep].real / edges.values[keep].imag
@@ -94,7 +96,7 @@ def write_edges(
 
 
 def _both_ways(indices: Any, distances: Any) -> Iterator[Entries]:
-    """Every edge, and the one that leads back: chunks are read whole, and taken apart."""
+    """Yield every edge and its reverse; chunks are read whole and processed in pieces."""
     height, k = indices.chunks[0], indices.shape[1]
     step = max(1, EDGES // k)
     for start in range(0, indices.shape[0], height):
@@ -109,7 +111,7 @@ def _both_ways(indices: Any, distances: Any) -> Iterator[Entries]:
 
 
 def create_group(folder: Path, shape: tuple[int, int]) -> None:
-    """The group of a sparse matrix, without its arrays."""
+    """Create the group of a sparse matrix, without its arrays."""
     import zarr
 
     from rankfold.pipeline.chunks.regular_store import RegularStore

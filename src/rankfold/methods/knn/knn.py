@@ -1,8 +1,8 @@
 """Nearest neighbors of every row, exactly: a sweep over pairs of blocks into lists, and lists into a result.
 
 The result is a function of the rows alone: distances are measured in float64 by one fixed sum, and
-(distance, id) decides between rows that are equally far. How rows were cut, held, or multiplied changes the
-time.
+(distance, id) decides between rows that are equally far. How rows are cut, held, or multiplied changes only
+the time.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ Int64 = npt.NDArray[np.int64]
 
 
 WITHOUT_ZEROS = (NearestSparsePairs, NearestSets)
-"""Folds whose blocks follow from what rows store."""
+"""Folds of rows without their zeros, whose blocks are cut by stored numbers."""
 
 EXACT = MappingProxyType({"recall": 1.0})
-"""What is known of neighbors that all are."""
+"""Facts about the recall of exact lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbors:
-    """Rows, perhaps queries, and the parameters of a search, as ``execution`` takes them."""
+    """Task of a search for neighbors: rows, perhaps queries, and parameters."""
 
     source: Source
     queries: Source | None
@@ -92,7 +92,7 @@ class Neighbors:
     def of(
         cls, source: Source, queries: Source | None, parameters: NeighborRequest, base: Result | None = None
     ) -> Neighbors:
-        """Check that it can be done."""
+        """Check the arguments and make the task; raises ``InputError`` for what cannot be searched."""
         source = compared_rows(source, parameters.metric)
         queries = None if queries is None else compared_rows(queries, parameters.metric)
         if parameters.is_precomputed:
@@ -127,7 +127,7 @@ class Neighbors:
         return self.source if self.queries is None else self.queries
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything that decides the numbers besides the matrix, for JSON."""
         query_identity = (
             None if self.queries is None else [self.queries.fingerprint(), list(self.queries.shape)]
         )
@@ -137,14 +137,14 @@ class Neighbors:
 
     @property
     def is_approximate(self) -> bool:
-        """Whether it is searched by partitions: where that is asked for, or enough and cheaper."""
+        """True if partitions are searched: because this was asked for, or is allowed and cheaper."""
         parameters = self.parameters
         if parameters.solver != "auto" or parameters.min_recall is None:
             return parameters.solver == "approximate"
         return not self._may_use_tree() and is_cheaper(self)
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the result: distances, indices and graph."""
         (rows, others), k = (self.left.shape[0], self.source.shape[0]), self.parameters.k
         chunks, edges = count(rows, self.lists_cut().panel_rows), 2 * rows * k
         graph_chunks, stored = chunks, rows * k
@@ -160,7 +160,7 @@ class Neighbors:
         )
 
     def pairs(self) -> Pairs:
-        """The blocks of rows that meet."""
+        """Edges of the blocks of rows that are compared with each other."""
         columns = self.source.shape[1]
         rows = block_edges(self.left.row_grid, columns)
         if self.earlier is not None:
@@ -174,9 +174,9 @@ class Neighbors:
         return NearestPairs(self.pairs(), readers[0], readers[1], self.parameters.k, code, function, precise)
 
     def sparse_fold(self, common: Int64 | None) -> NearestSparsePairs | None:
-        """The same of rows without their zeros, where that is faster and on the host; else None.
+        """The fold of rows without zeros; None unless both sides are sparse and products bound the metric.
 
-        Which columns are ``common`` is not known before some rows have been read.
+        ``common`` are columns that many rows hold; None for a plan, before some rows have been read.
         """
         sides = [sparse_rows(side) for side in (self.left, self.source)]
         left, source = sides
@@ -192,7 +192,7 @@ class Neighbors:
         return NearestSparsePairs(pairs, *readers, self.parameters.k, code, blocks, others, columns)
 
     def loops(self) -> dict[str, Any]:
-        """What compiled loops depend on besides the request."""
+        """Facts besides the request that decide which loops are compiled."""
         if self.parameters.is_precomputed:
             return {"sparse": False, "tree": False, "pairs": True}
         if self.is_approximate:
@@ -205,7 +205,7 @@ class Neighbors:
 
     @property
     def measures_squares(self) -> bool:
-        """Whether distances are made of squares of the numbers."""
+        """True if the metric is one of ``METRICS``, some of which square the numbers."""
         parameters = self.parameters
         return parameters.function is None and parameters.metric in METRICS
 
@@ -220,7 +220,7 @@ class Neighbors:
         return self.parameters.function is None and has_bounds(self.parameters.code, self.source.shape[1])
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol; a tree that does not fit is done without, unless it is needed."""
+        """Plan the search within a budget. A tree that does not fit is not used, unless it is required."""
         if self.parameters.is_precomputed:
             return plan_precomputed(self, budget)
         if self.is_approximate:
@@ -238,14 +238,14 @@ class Neighbors:
 
     def _pair_sweeps(self, budget: Budget) -> PairSweeps:
         without_zeros = self.sparse_fold(None) if budget.device == "cpu" else None
-        # As if rows were centered, which takes a copy: that is known after a look at some of them.
+        # Planned as if rows were centered, which takes a copy: a sample of rows decides that later.
         fold: NeighborFold | None = set_fold(self, None) or without_zeros
         fold = fold or self.fold(np.zeros(self.source.shape[1]), precise=False)
         write = self._write(fold.pairs, NOWHERE, NOWHERE)
         return PairSweeps(fold, write, self.source, self.left, self.parameters.symmetric is not None)
 
     def _other_sweeps(self, budget: Budget, k: int, of: Callable[[Source], Source]) -> PairSweeps:
-        """The same search with lists of another length, or of other matrices."""
+        """Sweeps of this search with lists of length ``k``, over the matrices that ``of`` returns."""
         return dataclasses.replace(
             self,
             source=of(self.source),
@@ -254,17 +254,17 @@ class Neighbors:
         )._pair_sweeps(budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Search, write lists and graph into ``run.result``, and return the facts."""
         if self.parameters.is_precomputed:
             search_precomputed(self, run)
             return self._finish(run, fingerprint)
         if self.is_approximate:
             return self._search_partitions(run, fingerprint)
-        if not run.groups:  # there are no blocks: it is planned with a tree
+        if not run.groups:  # no blocks: the search was planned with a tree
             search_tree(self, run)
             return self._finish(run, fingerprint)
         fold = self._fold_on(run.device)
-        # Blocks of sparse rows are others than of dense ones.
+        # Blocks of sparse rows differ from those of dense rows.
         lists = run.scratch / ("sparse-lists" if isinstance(fold, WITHOUT_ZEROS) else "lists")
         make_folder(lists)
         if self.earlier is not None:
@@ -276,7 +276,7 @@ class Neighbors:
         return self._finish(run, fingerprint)
 
     def _search_partitions(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Rounds of partitions, and lists as good as these have made them."""
+        """Search in rounds of partitions, write the lists, and return the facts, recall included."""
         reader = BlockReader(self.source, self.parameters.code, self.choose_shift()[0], bounded=True)
         rounds = Rounds(layout_of(self), reader, self.parameters.seed)
         rounds.search(run)
@@ -287,7 +287,7 @@ class Neighbors:
         return self._finish(run, fingerprint, "approximate", rounds.facts())
 
     def create_outputs(self, run: Run) -> None:
-        """Room for lists and graph."""
+        """Create the arrays of the lists, and of the graph unless it is made symmetric."""
         rows, k, chunk = self.left.shape[0], self.parameters.k, self.lists_cut().panel_rows
         for name, dtype in (("indices", np.int64), ("distances", np.float64)):
             create_output(run.result, name, (rows, k), dtype, (chunk, k))
@@ -297,7 +297,7 @@ class Neighbors:
     def _finish(
         self, run: Run, fingerprint: str, method: str = "exact", recall: Mapping[str, Any] = EXACT
     ) -> dict[str, Any]:
-        """A symmetric graph, and the facts."""
+        """Write the symmetric graph, if one was asked for, and return the facts."""
         if self.measures_squares:
             refuse_faint_distances(run.result / "distances", self.parameters.code, self.source, self.left)
         if self.parameters.symmetric is not None:
@@ -309,7 +309,7 @@ class Neighbors:
         return facts
 
     def _fold_on(self, device: str) -> NeighborFold:
-        """The fold for what has been read of the rows."""
+        """The fold for a device, chosen after a sample of rows has been read."""
         if finds_sets(self):
             sides = sparse_sides(self)
             sets = set_fold(self, None if sides is None else common_columns(sides[1]))
@@ -331,12 +331,12 @@ class Neighbors:
         )
 
     def lists_cut(self) -> Cut:
-        """Rows whose lists are chunks of the result."""
+        """Cut of the rows into panels whose lists are whole chunks of the result."""
         rows, k = self.left.shape[0], self.parameters.k
         return cut(Grid.regular(rows, chunk_rows(rows, k), splittable=False), 8 * k, 8)
 
     def choose_shift(self) -> tuple[Float64 | None, bool]:
-        """What the copy of rows is centered by, if that is worth it; whether float32 is too narrow for it."""
+        """Shift (columns,) of the copy of rows, or None; True if float32 is too narrow for the copy."""
         return choose_shift(self.source, self.parameters.code)
 
 
@@ -365,7 +365,7 @@ def knn_task(
     seed: int = 0,
     index: Result | str | Path | None = None,
 ) -> Neighbors | IndexQueries:
-    """What is to be searched, checked; arguments of ``rankfold.knn``."""
+    """Check the arguments of ``rankfold.knn`` and make the task of the search."""
     approximate = {"min_recall": min_recall, "partition_rows": partition_rows, "seed": seed}
     request = NeighborRequest.of(k, metric, symmetric, solver, approximate)
     if index is not None:

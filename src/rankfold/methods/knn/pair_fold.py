@@ -1,7 +1,7 @@
-"""Nearest neighbors of two blocks of rows, exactly: what a sweep over pairs does with each pair of blocks.
+"""Exact nearest neighbors between two blocks of rows: the step of a sweep over pairs of blocks.
 
-Rows are read on the host and brought to where they are computed with; see ``kernels/neighbors/meeting.py``
-for what happens there. Lists are exact after each pair of blocks: there is nothing to certify at the end.
+Rows are read on the host and brought to the device that compares them; see ``kernels/neighbors/meeting.py``
+for the comparison. Lists are exact after each pair of blocks: there is nothing to certify at the end.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ FEW_COLUMNS = 16
 
 
 def has_bounds(metric: int, columns: int) -> bool:
-    """Whether products choose candidates; else every pair is measured."""
+    """True if products choose candidates; else every pair is measured."""
     euclidean = metric in (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN)
     return metric in BY_PRODUCTS and not (euclidean and columns < FEW_COLUMNS)
 
 
 @dataclass(slots=True)
 class Room:
-    """Buffers by name, each made once for the largest that is asked for."""
+    """Buffers by name, each kept at the largest size that was asked for."""
 
     buffers: dict[str, Array] = field(default_factory=dict)
 
     def array(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """A buffer, which is kept for the next that asks for it."""
+        """Return an uninitialized array in the buffer of this name and type, which is reused."""
         key, size = f"{name} {np.dtype(dtype).name}", math.prod(shape)
         if key not in self.buffers or self.buffers[key].size < size:
-            self.buffers.pop(key, None)  # before there is another
+            self.buffers.pop(key, None)  # freed before the larger one is allocated
             self.buffers[key] = aligned_empty((size,), dtype)
         return self.buffers[key][:size].reshape(shape)
 
@@ -80,23 +80,23 @@ class PairWorkspace:
     resident: RowBuffer
     passing: RowBuffer
     precise: bool
-    """Whether products are made in float64."""
+    """True if products are made in float64."""
 
     device: Device = HOST
     shift: npt.NDArray[np.float64] | None = None
-    """What rows are less of before they are multiplied, where they are computed with."""
+    """(columns,) subtracted from rows before they are multiplied, on the device that multiplies; or None."""
 
     span: tuple[int, int] = (-1, -1)
     """First block in memory, and one past the last."""
 
     blocks: dict[int, Rows] = field(default_factory=dict)
-    """Their rows."""
+    """Rows of the blocks in memory, by number of the block."""
 
     now: Rows | None = None
-    """The block that passes."""
+    """The passing block, which blocks in memory are compared with."""
 
     largest: dict[int, float] = field(default_factory=dict)
-    """Largest squared norm of the blocks in memory, and of the one that passes."""
+    """Largest squared norm of each block in memory, and of the passing one (``PASSING``)."""
 
     room: Room = field(default_factory=Room)
 
@@ -115,16 +115,16 @@ class NearestPairs:
     k: int
     metric: int
     function: Callable[..., float] | None
-    """A metric of the caller's own, in place of that."""
+    """A compiled metric of the caller's own, in place of ``metric``."""
 
     precise: bool
-    """Whether products are in float64 from the start: numbers out of the range of float32."""
+    """True if products are in float64 from the start, because numbers exceed the range of float32."""
 
     def memory_bytes(self, rows: int) -> int:
         """Most memory of a task that holds so many rows: buffers, lists, shortlists, tiles."""
         tallest, columns, most = self.pairs.tallest(), self.left.columns, shortlist_length(self.k)
         lists = 2 * 8 * self.k
-        # Which blocks each has met: packed, and a byte for each.
+        # Flags of the blocks that each block has been compared with: packed, and a byte for each.
         blocks = 2 * rows * self.pairs.count // int(self.pairs.rows[-1]) + 4
         buffers = self.left.memory_bytes(rows) + self.right.memory_bytes(tallest)
         reading = max(self.left.read_bytes(tallest), self.right.read_bytes(tallest))
@@ -150,7 +150,7 @@ class NearestPairs:
         return 4 if self.left.bounded and not self.precise else 8
 
     def start(self, block: int) -> State:
-        """Empty lists."""
+        """Empty lists for the rows of a block."""
         return empty_lists(self.pairs, block, self.k)
 
     def measure(self, row: int, other: int) -> float:
@@ -164,30 +164,30 @@ class NearestPairs:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """All that runs on a device: metrics that products do not bound stay on the host."""
+        """Kernels that run on a device; metrics that products do not bound stay on the host."""
         return (meet_rows,) if self.left.bounded else ()
 
     resident = frozenset({"keys", "ids", "uncertain"})
 
     def device_bytes(self, rows: int) -> int:
-        """Most memory of a device in a task that holds so many rows: both sides, lists, and what is noted."""
+        """Most memory of a device in a task that holds so many rows: both sides, lists, noted candidates."""
         tallest, columns = self.pairs.tallest(), self.left.columns
         sides = (rows + tallest) * (columns * self.left.dtype.itemsize + 2 * 8)
         lists = (rows + 3 * tallest) * 2 * 8 * self.k
         return sides + lists + meeting_bytes(tallest, columns)
 
     def workspace(self, rows: int, device: Device = HOST) -> PairWorkspace:
-        """Allocate buffers, into which is read on the host."""
+        """Allocate the buffers of a task on the host, and bring the shift to the device."""
         shift = None if self.left.shift is None else device.bring(self.left.shift)
         buffers = self.left.buffer(rows), self.right.buffer(self.pairs.tallest())
         return PairWorkspace(*buffers, self.precise, device, shift)
 
     def holds(self, work: PairWorkspace, group: tuple[int, int]) -> bool:
-        """Whether a group is there."""
+        """True if the group is in memory."""
         return work.span == group
 
     def load_resident(self, work: PairWorkspace, group: tuple[int, int]) -> int:
-        """Read a group, block by block."""
+        """Read a group, block by block, unless it is in memory; returns the bytes read."""
         if work.span == group:
             return 0
         work.span, work.blocks, work.now, work.largest = (-1, -1), {}, None, {}
@@ -201,7 +201,7 @@ class NearestPairs:
         return (int(edges[group[1]]) - first) * self.left.bytes_to_read
 
     def load_passing(self, work: PairWorkspace, block: int, group: tuple[int, int]) -> int:
-        """Read a block, or find it in the group."""
+        """Read the passing block, or find it in the group; returns the bytes read."""
         if self.pairs.others is None and block in work.blocks:
             work.now, work.largest[PASSING] = work.blocks[block], work.largest[block]
             return 0
@@ -214,7 +214,7 @@ class NearestPairs:
     def accumulate(
         self, work: PairWorkspace, block: int, state: State, other: int, other_state: State | None
     ) -> None:
-        """Lists of both blocks, or of the first alone if the other has none."""
+        """Update the lists of both blocks, or of the first alone if the other has none."""
         x, y = work.blocks[block], work.now
         assert y is not None  # noqa: S101 - load_passing came before
         same = self.pairs.others is None and block == other
@@ -237,7 +237,7 @@ class NearestPairs:
     def _measure(
         self, work: PairWorkspace, x: Rows, state: State, y: Rows, other_state: State | None, *, same: bool
     ) -> None:
-        """All pairs, where nothing is to be gained from bounds."""
+        """Measure all pairs of two blocks, for metrics that products do not bound."""
         none = np.full((len(y), 1), -np.inf), np.zeros((len(y), 1), np.int64)
         keys_j, ids_j = none if other_state is None else (other_state["keys"], other_state["ids"])
         for i, j in tiles(len(x), len(y), double_rows(x.raw.shape[1], MEASURED_TILE), same=same):
@@ -260,7 +260,7 @@ class NearestPairs:
                 self._compare(a, b, lists, where)
 
     def _compare(self, a: Array, b: Array, lists: dict[str, Any], where: dict[str, Any]) -> None:
-        """A metric of the caller's own, and what it may do wrong."""
+        """Measure pairs by the caller's own metric; its errors are raised as ``DataError``."""
         assert self.function is not None  # noqa: S101
         try:
             compare_pairs(a, b, function=self.function, **lists, **where)
@@ -269,7 +269,7 @@ class NearestPairs:
 
 
 def empty_lists(pairs: Pairs, block: int, k: int) -> State:
-    """Accumulator of a block that has met none."""
+    """Accumulator of a block before any comparison: ``keys`` and ``ids`` (rows, k), ``uncertain`` (1,)."""
     rows = int(pairs.rows[block + 1] - pairs.rows[block])
     return {
         "keys": np.full((rows, k), np.inf),
@@ -279,15 +279,15 @@ def empty_lists(pairs: Pairs, block: int, k: int) -> State:
 
 
 def lists_of(state: State) -> Lists:
-    """Those of a block, which meetings write."""
+    """Lists in the accumulator of a block, which kernels update in place."""
     return Lists(state["keys"], state["ids"], state["uncertain"])
 
 
 PASSING = -1
-"""In place of the number of a block: the one that passes."""
+"""Key of the passing block, in place of the number of a block."""
 
 
 def _bring(work: PairWorkspace, rows: Rows) -> Rows:
-    """Rows where they are computed with; what is multiplied there is made there."""
+    """Bring rows to the device of the task; a device makes what it multiplies itself."""
     raw, norms, scale = (work.device.bring(each) for each in (rows.raw, rows.norms, rows.scale))
     return Rows(rows.first, raw, rows.copy, norms, scale)

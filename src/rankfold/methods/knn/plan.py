@@ -1,4 +1,4 @@
-"""The numbers of a search for neighbors before it runs: groups, reads, memory, tasks."""
+"""Plan of a search for neighbors: groups, reads, memory, tasks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCAN_FLOPS = 60.0
 """Operations of a product that take as long as comparing one bound does."""
 
 PACKED_BYTES = blas_bytes(max(TILE, TERMS))
-"""What a thread of BLAS packs: pairs of rows are multiplied in tiles, so many terms at a time."""
+"""Packing buffers of one BLAS thread, for products of tiles: ``TILE`` rows, ``TERMS`` terms at a time."""
 
 
 def group_rows(pairs: Pairs, edges: npt.NDArray[np.int64]) -> int:
@@ -54,7 +54,7 @@ class PairSweeps:
     symmetric: bool
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """As many threads as fit with one block each; then as few groups as fit, and keep all busy."""
+        """Choose as many threads as fit with one block each, then as few groups as fit and keep all busy."""
         fold, write, pairs = self.fold, self.write, self.fold.pairs
         concurrency, groups = _groups(fold, _limit_threads(write, budget))
         rows = group_rows(pairs, pairs.groups(groups))
@@ -80,7 +80,7 @@ class PairSweeps:
 
 
 def _groups(fold: NeighborFold, budget: Budget) -> tuple[int, int]:
-    """Threads, and groups of blocks."""
+    """Number of threads, and number of groups of blocks."""
     pairs, room = fold.pairs, budget.memory_bytes - RESERVE_BYTES
     least = fold.memory_bytes(int(np.diff(pairs.rows).max())) + PACKED_BYTES
     concurrency = max(1, min(budget.threads, room // least, pairs.most_at_once))
@@ -97,7 +97,7 @@ def _groups(fold: NeighborFold, budget: Budget) -> tuple[int, int]:
 def plan_neighbors(
     sweeps: PairSweeps, budget: Budget, sweeps_of: Callable[[int, Callable[[Source], Source]], PairSweeps]
 ) -> Plan:
-    """Plan a search within a budget; ``sweeps_of`` are those of other lists, and of other matrices.
+    """Plan a search within a budget; ``sweeps_of`` makes its sweeps for another k, or for other matrices.
 
     Raises
     ------
@@ -128,14 +128,14 @@ def plan_neighbors(
 
 
 def _limit_threads(write: WriteLists, budget: Budget) -> Budget:
-    """With no more threads than can write lists at once, if there are streams for so many."""
+    """The budget, with fewer threads if memory is too small for all of them to write lists at once."""
     most = max(1, (budget.memory_bytes - RESERVE_BYTES) // write.memory_bytes)
     enough = most >= min(budget.threads, write.cut.stream_count)
     return budget if enough else dataclasses.replace(budget, threads=most)
 
 
 def _sweep(fold: NeighborFold, arrangement: tuple[int, int, int], source: Source, left: Source) -> Pass:
-    """The sweep over pairs in numbers."""
+    """Numbers of the sweep over pairs: bytes, operations, tasks."""
     pairs, lists = fold.pairs, left.shape[0] * 16 * fold.k
     concurrency, groups, task_bytes = arrangement
     tasks = 1 + (groups * (groups + 1) // 2 if pairs.others is None else groups * pairs.accumulators)
@@ -150,15 +150,15 @@ def _sweep(fold: NeighborFold, arrangement: tuple[int, int, int], source: Source
 
 
 def _reads(fold: NeighborFold, concurrency: int, groups: int, matrices: tuple[Source, Source]) -> int:
-    """Bytes of the matrix, where what a task holds stays for the next one that wants it."""
+    """Bytes read from the matrices, if a group stays in memory for the next task that needs it."""
     pairs, (source, left) = fold.pairs, matrices
     rows, all_rows = left.shape[0] * fold.left.bytes_to_read, source.shape[0] * fold.right.bytes_to_read
     if pairs.others is not None:
         return rows * pairs.accumulators + all_rows * groups
     if concurrency > 1 and groups <= FEW * concurrency:
         return rows * groups
-    # Each group is held once for the groups that come after it, and passes by those before it. With several
-    # tasks at once some that are held change hands.
+    # Each group is held once for the groups after it, and passes each group before it. With several tasks at
+    # once, some held groups are read again by another task.
     loads = 2 + (concurrency > 1) if groups > 1 else 1
     return rows * loads + rows * (groups - 1) // 2
 

@@ -1,8 +1,8 @@
-"""Nearest neighbors by distances that are given: all of them, or those that a sparse matrix stores.
+"""Nearest neighbors by given distances: all of them, or those that a sparse matrix stores.
 
-The matrix is read once, and each row is taken by itself: its smallest numbers by (distance, column), without
-its own place. Zeros that a sparse matrix stores are distances, as in scikit-learn's graphs of neighbors, in
-which a row may be its own neighbor or not.
+The matrix is read once, row by row. The neighbors of a row are its smallest numbers by (distance, column),
+except the one on the diagonal. Zeros that a sparse matrix stores are distances, as in scikit-learn's graphs
+of neighbors, in which a row may be its own neighbor or not.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 PANEL_BYTES = 4 * 2**20
-"""Of rows that are read at a time, unless a chunk has more."""
+"""Bytes of the rows that are read at a time, unless a chunk has more."""
 
 CHOOSING_BYTES = 5
-"""Arrays of float64, each as long as a row, that choosing takes."""
+"""Number of float64 arrays, each as long as a row, that choosing takes."""
 
 
 def require_distances(request: NeighborRequest, source: Source, said: Mapping[str, bool]) -> None:
-    """Raise ``InputError`` for a matrix that is none of distances, and for what has no place beside one."""
+    """Raise ``InputError`` for a matrix that cannot hold distances, and for arguments that exclude one."""
     rows, columns = source.shape
     if rows != columns:
         raise InputError(
@@ -93,12 +93,12 @@ class ChooseNearest(DeclaredFold):
     kernels = ()
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """Number of rows written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """A panel as it is read, its lists, and what choosing from a row takes."""
+        """Bytes of reading a panel, of its lists, and of choosing from a row."""
         rows, columns = self.cut.panel_rows, self.source.shape[1]
         return self._panel_bytes(rows) + rows * 16 * self.k + CHOOSING_BYTES * 8 * columns
 
@@ -110,7 +110,7 @@ class ChooseNearest(DeclaredFold):
         return 2 * numbers * (16 + self.source.dtype.itemsize) + stored.sparse_bytes(numbers)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """A panel of a dense matrix."""
+        """Allocate a panel, which is empty for a sparse matrix."""
         work = DeclaredFold.workspace(self, device)
         dense = compressed(self.source) is None
         rows = self.cut.panel_rows if dense else 0
@@ -118,7 +118,7 @@ class ChooseNearest(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Choose from the rows of a panel."""
+        """Choose the nearest of each row of a panel, and write them to scratch."""
         keys, ids = np.empty((stop - start, self.k)), np.empty((stop - start, self.k), np.int64)
         for row, columns, distances in self._rows(work, start, stop):
             keys[row - start], ids[row - start] = self._nearest(row, columns, distances)
@@ -126,7 +126,7 @@ class ChooseNearest(DeclaredFold):
         state["rows"] += stop - start
 
     def _rows(self, work: Workspace, start: int, stop: int) -> Iterator[tuple[int, Int64, Float64]]:
-        """Each row: its number, the columns that it has distances from, in order, and these."""
+        """Yield for each row its number, the columns that it has distances from, in order, and these."""
         stored = compressed(self.source)
         if stored is None:
             panel = work.panel[: stop - start]
@@ -141,7 +141,7 @@ class ChooseNearest(DeclaredFold):
             yield row, lines.indices[own].astype(np.int64), lines.data[own].astype(np.float64)
 
     def _nearest(self, row: int, columns: Int64, distances: Float64) -> tuple[Float64, Int64]:
-        """The k smallest of a row by (distance, column)."""
+        """The k smallest distances of a row by (distance, column), and their columns."""
         self._require_distances(row, columns, distances)
         others = columns != row
         columns, distances = columns[others], distances[others]
@@ -156,7 +156,7 @@ class ChooseNearest(DeclaredFold):
         return distances[near], columns[near]
 
     def _require_distances(self, row: int, columns: Int64, distances: Float64) -> None:
-        """Raise for numbers that are no distances, with the place of the first."""
+        """Raise for numbers that are not distances, and name the place of one."""
         if not np.isfinite(distances).all():
             at = int((~np.isfinite(distances)).argmax())
             raise NonFiniteError(
@@ -173,7 +173,7 @@ class ChooseNearest(DeclaredFold):
 
 
 def fullest_panel(source: Source, cut: Cut) -> int:
-    """Most stored numbers of a panel of a sparse matrix, of at most as many as lie in all."""
+    """Most stored numbers of a panel of a sparse matrix."""
     stored = compressed(source)
     assert stored is not None  # noqa: S101 - asked of such a matrix alone
     most, step = 0, 2**20
@@ -189,7 +189,7 @@ def fullest_panel(source: Source, cut: Cut) -> int:
 
 
 def _cut(source: Source) -> Cut:
-    """Panels of the rows."""
+    """Cut of the rows into panels."""
     stored, rows = compressed(source), source.shape[0]
     each = 8 * source.shape[1] if stored is None else max(1, stored_size(stored)[1] // rows)
     edges = panel_edges(source.row_grid, max(1, PANEL_BYTES // each))
@@ -209,7 +209,7 @@ def _write(task: Neighbors, lists: Lists, result: Path) -> WriteMerged:
 
 
 def plan_precomputed(task: Neighbors, budget: Budget) -> Plan:
-    """The numbers of a search in distances that are given."""
+    """Plan a search in given distances."""
     source, k, symmetric = task.source, task.parameters.k, task.parameters.symmetric is not None
     rows, stored = source.shape[0], compressed(source)
     lists = rows * 16 * k
@@ -237,7 +237,7 @@ def plan_precomputed(task: Neighbors, budget: Budget) -> Plan:
 
 
 def search_precomputed(task: Neighbors, run: Run) -> None:
-    """Read the distances, and write the lists."""
+    """Read the distances, choose the nearest, and write the lists."""
     choose = _choose(task, run.scratch)
     run.pass_over_data("choose", choose)
     task.create_outputs(run)

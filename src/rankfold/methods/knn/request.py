@@ -40,7 +40,7 @@ SET_METRICS = {
     "bit_hamming": SetMetric.HAMMING,
     "bit_jaccard": SetMetric.JACCARD,
 }
-"""Of neighbors alone: see ``SET_NAMES``."""
+"""Metrics of sets, for searches of nearest neighbors alone: see ``SET_NAMES``."""
 
 
 def compared_rows(source: Source, metric: str) -> Source:
@@ -58,22 +58,22 @@ class NeighborRequest:
 
     symmetric: str | None = None
     function: Callable[..., float] | None = None
-    """Compiled, if the metric is the caller's own."""
+    """The compiled function, if the metric is the caller's own."""
 
     box: tuple[float, ...] | None = None
     """Lengths after which columns repeat themselves, 0 for never."""
 
     solver: str = "auto"
-    """One of ``SOLVERS``, which has no part in exact lists."""
+    """One of ``SOLVERS``; exact lists do not depend on it."""
 
     min_recall: float | None = None
     """Share of true neighbors that approximate lists are to have, if they may be approximate."""
 
     partition_rows: int | None = None
-    """Of a partition on average, if lists are approximate."""
+    """Rows of a partition on average, if lists are approximate."""
 
     seed: int = 0
-    """Of what is drawn for these."""
+    """Seed of random numbers for approximate lists."""
 
     @classmethod
     def of(
@@ -84,7 +84,7 @@ class NeighborRequest:
         solver: str = "auto",
         approximate: Mapping[str, Any] = MappingProxyType({}),
     ) -> NeighborRequest:
-        """A request from arguments of a caller; raises ``InputError`` for those that cannot be.
+        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones.
 
         ``approximate`` may have ``min_recall``, ``partition_rows`` and ``seed``.
         """
@@ -104,21 +104,21 @@ class NeighborRequest:
 
     @property
     def is_precomputed(self) -> bool:
-        """Whether the matrix holds distances."""
+        """True if the matrix holds distances."""
         return self.metric == PRECOMPUTED
 
     @property
     def needs_tree(self) -> bool:
-        """Whether it is asked for, or the metric is of points alone."""
+        """True if only a tree can search: asked for, haversine, or periodic columns."""
         return self.solver == "tree" or self.metric == HAVERSINE or self.box is not None
 
     @property
     def code(self) -> int:
-        """The metric as kernels know it; of no meaning with a function."""
+        """Code of the metric in kernels; without meaning if ``function`` is given."""
         return int(METRICS.get(self.metric, SET_METRICS.get(self.metric, Metric.EUCLIDEAN)))
 
     def check(self, rows: int, name: str, *, itself: bool) -> None:
-        """Raise ``InputError`` where there are not so many neighbors."""
+        """Raise ``InputError`` for fewer than k candidates; ``itself``: rows search among themselves."""
         most = rows - itself
         if self.k > most:
             others = f"{most} other{'s' * (most != 1)}" if itself else f"{most} rows"
@@ -128,17 +128,17 @@ class NeighborRequest:
             )
 
     def approximate_dict(self) -> dict[str, Any]:
-        """What approximate lists depend on besides."""
+        """Parameters that approximate lists depend on in addition to those of ``as_dict``."""
         return {"min_recall": self.min_recall, "partition_rows": self.partition_rows, "seed": self.seed}
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Parameters that identify the request, for JSON; also written to the facts of a result."""
         box = {} if self.box is None else {"box": list(self.box)}
         return {"kind": "knn", "k": self.k, "metric": self.metric, "symmetric": self.symmetric, **box}
 
 
 def checked_approximate(solver: str, k: int, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of approximate lists, checked; raises ``InputError``."""
+    """Check arguments of approximate lists and fill in the default recall; raises ``InputError``."""
     recall, rows = asked.get("min_recall"), asked.get("partition_rows")
     if recall is None and solver == "approximate":
         recall = DEFAULT_RECALL
@@ -152,9 +152,9 @@ def checked_approximate(solver: str, k: int, asked: Mapping[str, Any]) -> dict[s
 
 
 def compile_metric(metric: Callable[..., Any], what: str = "metric") -> Callable[..., float]:
-    """A function of two rows as numba compiles it; raises for what it cannot, or for no number.
+    """Compile a function of two rows with numba; raises ``InputError`` if that fails or it returns no number.
 
-    ``what`` is the argument that it was given as.
+    ``what`` is the name of the argument, for messages.
     """
     import numba
 
@@ -180,14 +180,14 @@ def _name(metric: Callable[..., Any]) -> str:
 
 
 def identify_metric(metric: Callable[..., Any]) -> str:
-    """Its name, and a digest of what it does: another function is another request."""
+    """Name of a function and digest of its code: another function is another request."""
     digest = hashlib.blake2b(digest_size=8)
     _update_digest(getattr(metric, "py_func", metric), digest, set())
     return f"{_name(metric)}-{digest.hexdigest()}"
 
 
 def _update_digest(value: Any, digest: Any, identities: set[int]) -> None:
-    """What a function is made of: its code, and the values that it sees besides its arguments."""
+    """Add a function to a digest: its code, and the values that it reads besides its arguments."""
     value = getattr(value, "py_func", value)
     if isinstance(value, types.CodeType):
         digest.update(value.co_code + repr((value.co_names, value.co_varnames)).encode())

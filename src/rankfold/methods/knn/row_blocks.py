@@ -1,8 +1,8 @@
-"""Rows of a block as pairs need them: as stored, ready to multiply, and their norms.
+"""Rows of a block, prepared for comparison: as stored, as multiplied, and their norms.
 
-The rows as stored decide distances; the copy that is multiplied only bounds them. It is centered where the
-mean is far from zero beside the spread, since rounding goes by norms; rows that are float32 and lie near
-zero are their own copy. See ``kernels/neighbors/bounds.py``.
+The rows as stored decide distances; the copy that is multiplied only bounds them. The copy is centered where
+the mean is far from zero relative to the spread, since rounding errors grow with norms. Rows that are float32
+and lie near zero are their own copy. See ``kernels/neighbors/bounds.py``.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 LARGEST_SQUARE = 2.0**96
-"""Norms above this are left to float64: products of float32 must stay in range."""
+"""Squared norms above this are left to float64: products of float32 must stay in range."""
 
 SMALLEST_SQUARE = 2.0**-80
-"""Norms below this are left to float64."""
+"""Squared norms below this are left to float64."""
 
 FAINTEST_SQUARE = 2.0**-960
-"""Norms below this have lost some of their terms."""
+"""Squared norms below this have lost some of their terms to underflow."""
 
 WORTH_CENTERING = 4.0
 """Mean square over variance above which a centered copy is worth its memory."""
@@ -47,10 +47,10 @@ DIRECT_TYPES = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8))
 
 @dataclass(slots=True)
 class RowBuffer:
-    """Room for rows of several blocks."""
+    """Buffers for the rows of several blocks."""
 
     raw: Array
-    """Without rows where they are taken as they lie in memory."""
+    """Rows as stored; empty if rows are used where they lie in memory."""
 
     copy: npt.NDArray[np.float32] | None
     norms: Float64
@@ -59,7 +59,7 @@ class RowBuffer:
 
 @dataclass(frozen=True, slots=True)
 class BlockReader:
-    """How rows of a source are brought into memory."""
+    """Reads rows of a source into memory and prepares them for comparison."""
 
     source: Source
     metric: int
@@ -67,7 +67,7 @@ class BlockReader:
     """(columns,) subtracted from rows of the copy, or None."""
 
     bounded: bool
-    """Whether products bound the metric, so that there is a copy."""
+    """True if products bound the metric, so that there is a copy."""
 
     @property
     def columns(self) -> int:
@@ -81,7 +81,7 @@ class BlockReader:
 
     @property
     def bytes_to_read(self) -> int:
-        """Bytes to read for a row: none where it is in memory already."""
+        """Bytes to read for a row; 0 if it is in memory already."""
         return 0 if self.lent else self.row_bytes
 
     @property
@@ -91,13 +91,13 @@ class BlockReader:
 
     @property
     def copies(self) -> bool:
-        """Whether the copy takes memory of its own."""
+        """True if the copy takes memory of its own."""
         plain = self.dtype == np.float32 and self.shift is None and self.metric != Metric.COSINE
         return self.bounded and not plain
 
     @property
     def lent(self) -> bool:
-        """Whether rows are taken where they lie in memory."""
+        """True if rows are used where they lie in memory."""
         return self.dtype == self.source.dtype and self._lend(0, 0) is not None
 
     def _lend(self, start: int, stop: int) -> Array | None:
@@ -109,7 +109,7 @@ class BlockReader:
         return rows * row
 
     def read_bytes(self, tallest: int) -> int:
-        """Besides the buffers: what reading a block takes, and its numbers in another type."""
+        """Bytes that reading a block takes besides the buffers, including conversion to another type."""
         conversion_bytes = (
             tallest * self.columns * self.source.dtype.itemsize * (self.dtype != self.source.dtype)
         )
@@ -121,18 +121,18 @@ class BlockReader:
 
     @property
     def _step(self) -> int:
-        """Rows that are centered at a time."""
+        """Number of rows that are centered at a time."""
         return max(1, 2**20 // (8 * self.columns))
 
     def buffer(self, rows: int) -> RowBuffer:
-        """Room for rows."""
+        """Allocate buffers for so many rows."""
         shape = (rows, self.columns)
         raw = aligned_empty((0, self.columns) if self.lent else shape, self.dtype)
         copy = aligned_empty(shape, np.float32) if self.copies else None
         return RowBuffer(raw, copy, np.zeros(rows), np.ones(rows))
 
     def read(self, into: RowBuffer, start: int, stop: int, at: int) -> Rows:
-        """Rows ``start:stop`` at a place of a buffer."""
+        """Read and prepare rows ``start:stop``, in a buffer from its row ``at`` on."""
         lent = self._lend(start, stop) if self.lent else None
         raw = into.raw[at : at + stop - start] if lent is None else lent
         if lent is None:
@@ -140,13 +140,13 @@ class BlockReader:
         return self.prepare(into, raw, start, at)
 
     def ready(self, raw: Array, copy: npt.NDArray[np.float32] | None = None) -> Rows:
-        """Rows that are in memory as they are stored; ``copy`` is room for what is multiplied."""
+        """Prepare rows that are in memory as stored; ``copy`` is a buffer for the copy that is multiplied."""
         if copy is None and self.copies:
             copy = np.empty(raw.shape, np.float32)
         return self.prepare(RowBuffer(raw, copy, np.zeros(len(raw)), np.ones(len(raw))), raw, 0, 0)
 
     def prepare(self, into: RowBuffer, raw: Array, start: int, at: int) -> Rows:
-        """Rows that are in memory as they are stored, ``start`` being the first; the rest in a buffer."""
+        """Prepare rows from ``start`` on, given as stored; ``into`` takes copy and norms from ``at`` on."""
         count = len(raw)
         norms, scale = into.norms[at : at + count], into.scale[at : at + count]
         copy = into.copy[at : at + count] if into.copy is not None else None
@@ -171,7 +171,7 @@ class BlockReader:
         np.copyto(raw, numbers(source_rows), casting="same_kind")
 
     def _prepare(self, raw: Array, copy: Array | None, norms: Float64, scale: Float64) -> None:
-        """Norms, and the copy if it is not the rows themselves."""
+        """Compute norms and scales, and the copy if it is not the rows themselves."""
         if not self.bounded:  # nothing is squared before it is known to be near
             norms[:] = np.where(np.isfinite(raw).all(axis=1), 0.0, np.nan)
             return
@@ -185,7 +185,7 @@ class BlockReader:
             np.einsum("ij,ij->i", values, values, out=norms)
             np.divide(1.0, np.sqrt(norms), out=scale, where=norms > 0)
             scale[norms == 0] = 0.0
-            # What such squares lose, distances would have: refused below, unless there is nothing to lose.
+            # Distances would need what such squares have lost: refused below, unless the row is zero.
             faint = np.flatnonzero(norms < FAINTEST_SQUARE)
             norms[faint[values[faint].any(axis=1)]] = np.nan
             values *= scale[:, None]
@@ -210,7 +210,7 @@ class BlockReader:
 
 
 def refuse_nonfinite(source: Source, rows: Span, count: int, place: tuple[int, int]) -> NoReturn:
-    """Raise ``NonFiniteError`` for rows with so many numbers that are none, the first of them at a place."""
+    """Raise ``NonFiniteError`` for rows that hold ``count`` NaN or Inf, the first of them at ``place``."""
     raise NonFiniteError(
         f"{source.name} holds NaN or Inf: {count} in rows {rows[0]} to {rows[1] - 1}, the first at "
         f"{place_of(source, *place)}. Nothing was computed. {remedy(source)}"
@@ -218,7 +218,7 @@ def refuse_nonfinite(source: Source, rows: Span, count: int, place: tuple[int, i
 
 
 def refuse_faint(source: Source, row: int) -> NoReturn:
-    """Raise ``DataError`` for a row that has no direction."""
+    """Raise ``DataError`` for a row that is too short for its direction to be computed."""
     raise DataError(
         f"row {row} (from 0) of {source.name} is so short that its squares leave the range of float64, but "
         "cosine needs its direction. Scale it up, or set it to zero, and run again."
@@ -235,14 +235,14 @@ def refuse_large(source: Source, place: tuple[int, int]) -> NoReturn:
 
 
 def row_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Type of rows in memory, of a matrix of some type: see ``DIRECT_TYPES``."""
+    """Type in memory of the rows of a matrix stored as ``dtype``: see ``DIRECT_TYPES``."""
     if dtype == np.bool_:
         return np.dtype(np.uint8)
     return dtype if dtype in DIRECT_TYPES else working_dtype(dtype)
 
 
 def choose_shift(source: Source, metric: int) -> tuple[Float64 | None, bool]:
-    """What the copy of rows is centered by, if that is worth it; whether float32 is too narrow for it."""
+    """Shift (columns,) of the copy of rows, or None; True if float32 is too narrow for the copy."""
     sample = Sample.of(View(source, Orientation.ROWS), 0).read().astype(np.float64)
     mean = sample.mean(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,7 +1,7 @@
 """Nearest neighbors of two blocks of sparse rows, exactly, without their zeros.
 
-What ``pair_fold.py`` does with dense rows: see ``kernels/neighbors/sparse_meeting.py`` for what happens to a
-pair of blocks. A block is as large as the numbers that it stores, so rows are read into new memory.
+The counterpart of ``pair_fold.py`` for sparse rows; see ``kernels/neighbors/sparse_meeting.py`` for the
+comparison. The size of a block depends on its stored numbers, so rows are read into new memory.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SparseFold(BlockFold[SparseRows]):
-    """What folds of pairs of blocks of sparse rows share."""
+    """Base of folds over pairs of blocks of sparse rows."""
 
     left: SparseReader
     right: SparseReader
     blocks: SparseBlocks
-    """Of rows that have lists."""
+    """Blocks of the rows that have lists."""
 
     others: SparseBlocks
-    """Of rows that are in lists."""
+    """Blocks of the rows that are in lists."""
 
     common: Int64
     """Columns that are multiplied as a dense block."""
 
     def block_bytes(self, rows: int) -> int:
-        """Numbers of so many rows that are held and of a block that passes, reading one, and lists."""
+        """Bytes of so many held rows, of a passing block, of reading one, and of lists."""
         tallest = self.pairs.tallest()
         held = self.left.memory_bytes(rows, self.blocks.most_of(rows))
         passing = self.right.memory_bytes(tallest, self.others.most)
@@ -56,7 +56,7 @@ class SparseFold(BlockFold[SparseRows]):
 
     @property
     def largest(self) -> tuple[int, int]:
-        """Most numbers of a block, and of a row."""
+        """Most stored numbers of a block, and of a row."""
         return max(self.blocks.most, self.others.most), max(self.blocks.longest, self.others.longest)
 
     @property
@@ -82,7 +82,7 @@ class NearestSparsePairs(SparseFold):
     def accumulate(
         self, work: HeldBlocks[SparseRows], block: int, state: State, other: int, other_state: State | None
     ) -> None:
-        """Lists of both blocks, or of the first alone if the other has none."""
+        """Update the lists of both blocks, or of the first alone if the other has none."""
         x, y = work.blocks[block], work.now
         assert y is not None  # noqa: S101 - load_passing came before
         work.precise |= meet_sparse_rows(
@@ -98,7 +98,7 @@ class NearestSparsePairs(SparseFold):
         )
 
     def _is_wild(self, x: SparseRows, y: SparseRows) -> bool:
-        """Whether squares of rows leave the range of float32."""
+        """True if squares of rows leave the range of float32."""
         if self.metric == Metric.COSINE:
             return False
         largest = max(float(each.norms.max(initial=0.0)) for each in (x, y))

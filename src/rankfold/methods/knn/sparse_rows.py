@@ -1,7 +1,7 @@
-"""Rows of a sparse matrix as pairs need them: blocks of like numbers, read without zeros, and their norms.
+"""Rows of a sparse matrix, prepared for comparison: cut into blocks, read without zeros, with their norms.
 
-Blocks follow from shape and pointers. They are taller than those of dense rows, since every pair of blocks
-measures candidates anew and to measure is most of the work.
+Blocks follow from shape and pointers, and have similar counts of stored numbers. They are taller than those
+of dense rows, since every pair of blocks measures its own candidates and measuring is most of the work.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ BLOCK_NUMBERS, BLOCK_ROWS = 3 * 2**19, 8192
 """Most stored numbers and rows of a block, unless there are more rows than ``MOST_BLOCKS`` of them hold."""
 
 POINTERS = 2**20
-"""Lines whose pointers are looked at at once."""
+"""Rows whose pointers are read at once."""
 
 PIECE = 2**17
 """Stored numbers that are sorted and added up at once, where columns do not increase."""
 
 SORT_BYTES = 48
-"""Memory that this takes for a number."""
+"""Bytes that this takes for each number."""
 
 SAMPLE_RUNS, SAMPLE_NUMBERS = 8, 2**18
-"""Runs of rows that common columns are counted in, and about so many numbers in all."""
+"""Number of runs of rows in which common columns are counted, and about how many numbers in all."""
 
 
 def sparse_rows(source: Source) -> CompressedSource | None:
-    """A matrix whose rows are compared without their zeros, as that; None for others."""
+    """The matrix as a compressed source if its rows are compared without their zeros, else None."""
     stored = sparse_by_rows(source)
     return stored if stored is not None and row_dtype(stored.dtype) in DIRECT_TYPES else None
 
@@ -72,27 +72,27 @@ class SparseBlocks:
     """Stored numbers before each edge."""
 
     longest: int
-    """Most numbers of a row."""
+    """Most stored numbers of a row."""
 
     @property
     def most(self) -> int:
-        """Numbers of the fullest block."""
+        """Stored numbers of the fullest block."""
         return int(np.diff(self.numbers).max())
 
     def most_of(self, rows: int) -> int:
-        """Numbers of the fullest run of blocks that has no more than so many rows; of one block at least."""
+        """Stored numbers of the fullest run of blocks with at most so many rows; of one block at least."""
         stop = np.searchsorted(self.edges, self.edges[:-1] + rows, side="right") - 1
         stop = np.maximum(stop, np.arange(1, len(self.edges)))
         return int((self.numbers[stop] - self.numbers[:-1]).max())
 
 
 def column_dtype(columns: int) -> np.dtype[Any]:
-    """Type of columns in memory: the narrower one that holds them."""
+    """Integer type of column numbers in memory: the narrower one that holds them."""
     return index_dtype(1, columns, 1)
 
 
 def cut_blocks(source: CompressedSource, also: tuple[int, ...] = ()) -> SparseBlocks:
-    """Cut rows where a block would have too many or too many numbers, and ``also`` before given rows."""
+    """Cut rows where a block would have too many rows or stored numbers, and before each row in ``also``."""
     rows, most = source.shape[0], max(BLOCK_NUMBERS, 2 * source.nnz // MOST_BLOCKS)
     tallest = max(BLOCK_ROWS, 2 * -(-rows // MOST_BLOCKS))
     edges, before, longest = [0], [0], 0
@@ -107,7 +107,7 @@ def cut_blocks(source: CompressedSource, also: tuple[int, ...] = ()) -> SparseBl
 
 
 def _cuts(pointers: Array, tallest: int, most: int) -> list[int]:
-    """Where blocks of some lines end: as few as can be, of like numbers of rows where those allow it."""
+    """Ends of the blocks of some rows: as few as possible, of similar heights where numbers allow it."""
     count = len(pointers) - 1
     pieces = max(1, -(-count // tallest), -(-int(pointers[-1] - pointers[0]) // most))
     stops = []
@@ -121,7 +121,7 @@ def _cuts(pointers: Array, tallest: int, most: int) -> list[int]:
 
 
 def common_columns(source: CompressedSource) -> Int64:
-    """Columns that many rows hold, in a sample of these; the fullest, if there are too many."""
+    """Columns that many rows of a sample hold; the fullest of them, if there are too many."""
     rows, columns = source.shape
     sample = min(rows, max(SAMPLE_RUNS, SAMPLE_NUMBERS * rows // max(1, source.nnz)))
     counts, count = np.zeros(columns, np.int64), 0
@@ -139,7 +139,7 @@ def common_columns(source: CompressedSource) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class SparseReader:
-    """How rows of a sparse matrix are brought into memory."""
+    """Reads rows of a sparse matrix into memory, with their norms."""
 
     source: CompressedSource
     metric: int
@@ -156,7 +156,7 @@ class SparseReader:
 
     @property
     def lent(self) -> bool:
-        """Whether numbers are taken where they lie in memory."""
+        """True if numbers are used where they lie in memory."""
         if not isinstance(self.source, SparseSource):
             return False
         array = self.source.array
@@ -164,29 +164,29 @@ class SparseReader:
 
     @property
     def bytes_to_read(self) -> int:
-        """Bytes to read for a row, on average: none where they are in memory already."""
+        """Bytes to read for a row, on average; 0 if they are in memory already."""
         if self.lent:
             return 0
         return -(-self.source.nnz * number_bytes(self.source) // self.source.shape[0])
 
     @property
     def _number_bytes(self) -> int:
-        """Of a number and its column."""
+        """Bytes of a number and its column."""
         return column_dtype(self.columns).itemsize + self.dtype.itemsize
 
     def memory_bytes(self, rows: int, stored: int) -> int:
-        """Bytes of so many rows that store so many numbers."""
+        """Bytes of ``rows`` rows in memory that store ``stored`` numbers in all."""
         return stored * self._number_bytes * (not self.lent) + 5 * 8 * (rows + 1)
 
     def read_bytes(self, rows: int, stored: int, longest: int) -> int:
-        """Besides: what reading such a block takes, its numbers in another type, and what sorting takes."""
+        """Bytes that reading such a block takes besides: buffers, conversion to another type, and sorting."""
         each = 2 * (8 + self.source.dtype.itemsize) + self._number_bytes
         sorting = SORT_BYTES * max(min(stored, PIECE), longest)
         copies = 0 if self.lent else stored * each + sorting
         return copies + 5 * 8 * (rows + 1) + self.source.sparse_bytes(stored)
 
     def read(self, start: int, stop: int) -> SparseRows:
-        """Rows ``start:stop``."""
+        """Read rows ``start:stop`` with their norms; places that are stored twice are added up."""
         stored = self.source.read_sparse((start, stop))
         rows = self._rows(start, stored)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
@@ -209,15 +209,15 @@ class SparseReader:
         return SparseRows(start, self.columns, *arrays, np.empty(count), np.ones(count), np.empty((count, 2)))
 
     def _square(self, rows: SparseRows) -> bool:
-        """Squares of rows as they are scaled; whether columns increase."""
+        """Compute the squares of the scaled rows; returns True if columns increase in every row."""
         return square_rows(rows.indptr, rows.indices, rows.data, rows.scale, squares=rows.squares)
 
     def _scale(self, rows: SparseRows) -> None:
-        """Reciprocal norms, the squares of what they make of rows, and ones for norms."""
+        """Set ``scale`` to reciprocal norms, ``squares`` to those of the scaled rows, ``norms`` to 1."""
         norms, scale = rows.norms, rows.scale
         np.divide(1.0, np.sqrt(norms), out=scale, where=norms > 0)
         scale[norms == 0] = 0.0
-        # What such squares lose, distances would have: refused, unless there is nothing to lose.
+        # Distances would need what such squares have lost: refused, unless the row is zero.
         for row in np.flatnonzero(norms < FAINTEST_SQUARE).tolist():
             if rows.data[rows.indptr[row] : rows.indptr[row + 1]].any():
                 norms[row] = np.nan
@@ -240,7 +240,7 @@ class SparseReader:
 
 
 def add_up(stored: Csr) -> Csr:
-    """The same rows by column, numbers of one place added in the order in which they are stored."""
+    """Sort rows by column; numbers of one place are added in the order in which they are stored."""
     lengths, pieces = [], []
     start, count = 0, len(stored.indptr) - 1
     while start < count:

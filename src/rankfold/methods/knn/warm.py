@@ -1,4 +1,4 @@
-"""Compiled loops that search for neighbors, each run once on a few numbers."""
+"""Compile the loops of searches for neighbors, by running each once on a few numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ METRIC = {"squares": Metric.EUCLIDEAN, "inner": Metric.INNER_PRODUCT}
 
 
 def way_of(metric: str, columns: int) -> str:
-    """How distances of rows are found.
+    """Name the way in which distances of rows are found.
 
     Returns
     -------
@@ -52,8 +52,8 @@ def way_of(metric: str, columns: int) -> str:
 
 
 def warm_neighbors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Loops of a search; ``request`` may say ``sparse``, for rows without zeros, ``tree`` or ``sets``; and
-    ``others``, the type of rows that those of the matrix meet."""
+    """Compile the loops of a search. ``request`` may say ``sparse``, for rows without zeros, ``tree`` or
+    ``sets``; and ``others``, the type of the rows that those of the matrix are compared with."""
     if request.get("tree"):
         warm_nearest(periodic=request.get("box") is not None)
     if not request.get("pairs", True):
@@ -105,7 +105,7 @@ def _warm_bounds(
 
 @functools.cache
 def _warm_sparse(dtype: np.dtype[Any], way: str, index: np.dtype[Any]) -> None:
-    # More equal rows than a shortlist holds: none can be certain, and all of them meet in float64.
+    # More equal rows than a shortlist holds: none can be certain, and all of them are compared in float64.
     rows, k = 16, 1
     arrays = 2 * np.arange(rows + 1), np.array([0, 1] * rows, index), np.ones(2 * rows, row_dtype(dtype))
     x = SparseRows(0, 2, *arrays, np.zeros(rows), np.ones(rows), np.zeros((rows, 2)))

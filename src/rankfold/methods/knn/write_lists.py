@@ -1,4 +1,4 @@
-"""Finished lists into the chunks of a result: sorted, checked, each chunk once and by one task."""
+"""Write finished lists into the chunks of a result: sorted, checked, each chunk once and by one task."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WriteLists(DeclaredFold):
     result: Path
     k: int
     itself: bool
-    """Whether rows are among those that they are near to, and must not be in their own list."""
+    """True if rows are searched among themselves: none may be in its own list."""
 
     graph: bool
     slots: int = 1
@@ -48,21 +48,21 @@ class WriteLists(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The lists of a panel."""
+        """Lists of a panel: ``keys`` and ``ids``, (panel rows, k)."""
         shape = (self.cut.panel_rows, self.k)
         return {"keys": Buffer(shape), "ids": Buffer(shape, np.dtype(np.int64))}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """Number of rows written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """Chunks, and the lists of a block twice."""
+        """Bytes of chunks, and of the lists of a block twice."""
         return 16 * self.k * (2 * self.cut.panel_rows + 3 * int(np.diff(self.pairs.rows).max()))
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """The lists of a panel, and the block that was read last: panels and blocks are cut on their own."""
+        """Allocate the lists of a panel, and keep the block read last: their edges differ."""
         work = DeclaredFold.workspace(self, device)
         work.block = None
         return work
@@ -80,7 +80,7 @@ class WriteLists(DeclaredFold):
                 into[low - start : high - start] = lists[low - begin : high - begin]
 
     def _load_sorted(self, block: int) -> Lists:
-        """Sorted lists of a block, its accumulators merged."""
+        """Load the lists of a block, its accumulators merged, sorted."""
         state = finished_lists(self.lists, self.pairs, block)
         keys, ids = state["keys"], state["ids"]
         for accumulator in range(1, self.pairs.accumulators):
@@ -108,7 +108,7 @@ def write_lists(result: Path, keys: Array, ids: Array, rows: tuple[int, int], *,
 
 
 def require_sound(keys: Array, ids: Array, start: int, *, others: int, itself: bool) -> None:
-    """Each row has k of so many others, none twice, none itself, sorted by (distance, id)."""
+    """Raise unless each row has k of so many others, none twice, none itself, sorted by (distance, id)."""
     if not np.isfinite(keys).all():
         row = start + int((~np.isfinite(keys)).any(axis=1).argmax())
         raise DataError(

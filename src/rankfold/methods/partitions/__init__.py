@@ -1,16 +1,16 @@
-"""Nearest neighbors within partitions of the rows, and how many of the true ones were among them.
+"""Nearest neighbors within partitions of the rows, with a measured recall.
 
-layout      how many partitions, how large, and how sweeps are cut
-files       what lies on scratch: rows by partition, lists by partition, lists by row
+layout      number and size of partitions, and the cuts of sweeps
+files       files on scratch: rows by partition, lists by partition, lists by row
 sample      rows that partitions and recall are made from, and the centers of partitions
-assign      rows into partitions, while some of them meet all others
-meet_all    a few rows that meet all others
+assign      puts rows into partitions, and compares some of them with all others
+meet_all    a few rows that are compared with all others
 search      neighbors within each partition
-visits      rows visit partitions that their neighbors are in, a folder
-merge       lists of partitions into lists of rows
+visits      a folder: rows are compared with further partitions that their neighbors are in
+merge       merges lists of partitions into lists of rows
 recall      the share of true neighbors, and its interval
-rounds      partitions after partitions, until the recall is reached
-complete    rows that have met too few others
-plan        what it costs, beside what all pairs cost
-warm        compiled loops, run once
+rounds      repeats the search with other partitions until the recall is reached
+complete    rows that were compared with too few others
+plan        its cost, compared with that of all pairs
+warm        compiles loops by running each once
 """

@@ -1,8 +1,8 @@
-"""Rows into partitions: each into that of its nearest center, and of others nearly as near.
+"""Put each row into the partition of its nearest center, and into those of others nearly as near.
 
-So partitions are a function of the rows and the centers alone, however rows are cut and multiplied. A panel
-is written once, sorted by partition. In the first round the rows whose true neighbors are wanted meet the
-panel while it is there.
+Partitions are a function of the rows and the centers alone, however rows are cut and multiplied. A panel is
+written once, sorted by partition. In the first round, the rows whose true neighbors are wanted are compared
+with the panel while it is in memory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
 SORTED_BYTES = 2**20
-"""Of rows that are put in order at a time."""
+"""Bytes of the rows that are put in order at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class AssignRows(DeclaredFold):
 
     runs: Runs
     before: Lists | None
-    """Lists that rows have already."""
+    """Lists of earlier rounds, or None."""
 
     few: FewRows | None
-    """Rows that meet all others."""
+    """Rows that are compared with all others, or None."""
 
     slots: int = 1
     row_seconds: float = 1e-5
@@ -62,19 +62,19 @@ class AssignRows(DeclaredFold):
     kernels = (merge_lists, sort_lists)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Centers, and rows that meet all others."""
+        """Centers, and the rows that are compared with all others."""
         columns, dtype, part = self.reader.columns, self.reader.dtype, self.centers
         few = {} if self.few is None else {"few": self.few.buffer()}
         return {"centers": Constant((self.partitions, columns), dtype, part), **few}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows of each partition, and lists of the rows that meet all others."""
+        """Number of rows of each partition, and lists of the rows that are compared with all others."""
         counts = {"counts": Sum((self.partitions,), np.dtype(np.int64))}
         return counts if self.few is None else {**counts, **self.few.sums()}
 
     @property
     def beside_bytes(self) -> int:
-        """A panel, its nearest centers, its rows in order, lists that it has; what meeting takes."""
+        """Bytes of a panel, its nearest centers, its rows in order, its earlier lists, and of comparisons."""
         rows, n = self.cut.panel_rows, self.reader.columns
         k = self.before.keys.columns if self.before is not None else 0
         panel = self.reader.memory_bytes(rows) + self.reader.read_bytes(rows)
@@ -86,7 +86,7 @@ class AssignRows(DeclaredFold):
         return lists + panel + order + centers + max(meeting, rows * 8 * (k + 1)) + few
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """A panel, and centers that are ready to be compared."""
+        """Allocate a panel, and prepare the centers for comparison."""
         work, reader = DeclaredFold.workspace(self, device), self.reader
         work.panel, work.room = reader.buffer(self.cut.panel_rows), Room()
         work.ready = reader.ready(work.centers)
@@ -110,7 +110,7 @@ class AssignRows(DeclaredFold):
             self.few.join(total, other)
 
     def _nearest(self, work: Workspace, panel: Rows) -> npt.NDArray[np.int32]:
-        """(rows, spill) partitions of each row, the nearest first; ``NONE`` where a center is too far."""
+        """(rows, spill) partitions of each row, nearest first; ``NONE`` where a center is too far."""
         shape = len(panel), self.spill
         lists = NearLists(np.full(shape, np.inf), np.full(shape, EMPTY), np.zeros(1, np.int64))
         let_meet(self.reader, work, panel, work.ready, lists)
@@ -122,18 +122,23 @@ class AssignRows(DeclaredFold):
 def write_run(
     runs: Runs, place: tuple[int, int], panel: Rows, known: npt.NDArray[np.int32], before: Lists | None
 ) -> Int64:
-    """Write the rows of a panel by partition, with what lists they have; how many each partition got.
+    """Write the rows of a panel sorted by partition, with the farthest keys of their lists.
 
     Parameters
     ----------
     place : (int, int)
-        The number of the panel, and that of its first row in the matrix.
+        Number of the panel, and of its first row in the matrix.
     panel : Rows
-        The rows.
+        Rows of the panel.
     known : (rows, most) int32
-        Partitions that each of them goes into, ``NONE`` in other places.
+        Partitions that each row goes into, ``NONE`` in other places.
     before : Lists or None
-        Lists that they have.
+        Lists that the rows have.
+
+        Returns
+        -------
+        (partitions,) int64
+            Number of rows that each partition got.
     """
     (number, first), (rows, places) = place, np.nonzero(known != NONE)
     own = known[rows, places]

@@ -1,7 +1,7 @@
-"""Rows whose partitions were too small for a list: they meet all others.
+"""Rows whose partitions were too small for a list: they are compared with all others.
 
-Such rows are few: partitions are made from samples that show rows enough for a list. What remains is found
-exactly, a few thousand rows at a time, by two reads each.
+Such rows are few: partitions are made from samples that show rows enough for a list. The neighbors of those
+that remain are found exactly, ``AT_ONCE`` rows at a time, by two reads each.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 AT_ONCE = 400
-"""Rows that are completed by one read, as many as the plan has room for."""
+"""Number of rows that are completed at once, as many as the plan has room for."""
 
 SCANNED = 2**16
-"""Lists that are looked at together."""
+"""Number of lists that are checked at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Lists in place of those that are not full."""
+    """Lists that replace those that are not full."""
 
     rows: Int64
-    """Whose they are, in order."""
+    """Numbers of their rows, in order."""
 
     lists: Lists
 
     def overlay(self, keys: Float64, neighbors: Int64, start: int) -> None:
-        """Put those of rows from ``start`` on in place."""
+        """Replace lists of a panel, whose first row is ``start``, by completed ones, in place."""
         first, last = np.searchsorted(self.rows, [start, start + len(keys)]).tolist()
         if last > first:
             own, others = (
@@ -72,7 +72,7 @@ def complete_lists(run: Run, reader: BlockReader, layout: Layout, lists: Lists) 
 
 
 def _short_rows(layout: Layout, lists: Lists) -> Int64:
-    """Rows whose lists are not full."""
+    """Numbers of the rows whose lists are not full."""
     parts = []
     for start in range(0, layout.rows, SCANNED):
         keys = np.empty((min(SCANNED, layout.rows - start), layout.k))

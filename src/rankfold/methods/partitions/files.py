@@ -1,10 +1,10 @@
-"""What lies on scratch between sweeps of one round: rows by partition, then lists by partition.
+"""Files on scratch between sweeps of one round: rows by partition, then lists by partition.
 
 A panel of the matrix leaves its rows, sorted by partition, at its own place: a *run*, which may be shorter
 than its place, with an index of where each partition begins in it. A batch of partitions then leaves the
 lists of its rows, sorted by row, at its own place, with an index of where each panel of lists begins in it.
-So rows are sorted, and lists sorted back, by writing long pieces once and reading pieces, whatever the
-memory is.
+So rows are sorted by partition, and lists sorted back by row, by writing long pieces once and reading pieces,
+whatever the memory is.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Runs:
     """Rows by partition, in runs."""
 
     rows: ScratchMatrix
-    """(places, n) as they are in memory."""
+    """(places, n) rows as they are in memory."""
 
     ids: ScratchMatrix
-    """(places, 1)"""
+    """(places, 1) numbers of the rows in the matrix."""
 
     farthest: ScratchMatrix
     """(places, 1) farthest key of the list that a row had before."""
@@ -43,21 +43,21 @@ class Runs:
     """(panels, partitions + 1) rows of a run before each partition."""
 
     partitions: ScratchMatrix | None
-    """(places, spill) that a row is in, the nearest first; none is known of visitors."""
+    """(places, spill) partitions that a row is in, nearest first; None for runs of visitors."""
 
     each: int
-    """Places of a row."""
+    """Number of places reserved for each row."""
 
     @classmethod
     def of(cls, layout: Layout, folder: Path, round_index: int, partitions: int) -> Runs:
-        """Of a round."""
+        """Runs of a round."""
         at = folder / f"round-{round_index + 1:02d}"
         known = ScratchMatrix(_under(at, "partitions.bin"), layout.places, layout.spill, PARTITION)
         return cls._of(layout, at, partitions, layout.spill, known)
 
     @classmethod
     def of_visitors(cls, layout: Layout, folder: Path, round_index: int, partitions: int) -> Runs:
-        """Of the visits after a round."""
+        """Runs of the visits after a round."""
         return cls._of(layout, folder / f"visits-{round_index + 1:02d}", partitions, layout.visits, None)
 
     @classmethod
@@ -82,7 +82,7 @@ class Lists:
 
     @classmethod
     def of(cls, at: Path, name: str, rows: int, k: int) -> Lists:
-        """Of so many rows."""
+        """Lists of so many rows, as two files."""
         return cls(
             ScratchMatrix(_under(at, f"{name}-keys.bin"), rows, k, WIDE),
             ScratchMatrix(_under(at, f"{name}-neighbors.bin"), rows, k, ID),
@@ -90,7 +90,7 @@ class Lists:
 
     @classmethod
     def after(cls, layout: Layout, folder: Path, name: str) -> Lists:
-        """Those of all rows, once a round or its visits have ended."""
+        """Lists of all rows after a round or its visits."""
         return cls.of(folder / name, "lists", layout.rows, layout.k)
 
     def read_into(self, keys: Array, ids: Array, start: int) -> None:
@@ -109,25 +109,25 @@ class Found:
     """Lists by partition, in batches."""
 
     ids: ScratchMatrix
-    """(places, 1) rows whose lists these are, in order within a batch."""
+    """(places, 1) numbers of the rows of the lists, in order within a batch."""
 
     lists: Lists
     index: ScratchMatrix
-    """(batches, panels of lists + 1) lists of a batch before each of those."""
+    """(batches, panels of lists + 1) number of lists of a batch before each panel."""
 
     visits: ScratchMatrix | None
-    """(places, visits) partitions that a row had better visit; visitors choose none."""
+    """(places, visits) partitions that a row should visit; None for lists of visitors."""
 
     @classmethod
     def of(cls, layout: Layout, folder: Path, round_index: int, batches: int) -> Found:
-        """Of a round."""
+        """Lists found in a round."""
         at = folder / f"round-{round_index + 1:02d}"
         visits = ScratchMatrix(_under(at, "list-visits.bin"), layout.places, layout.visits, PARTITION)
         return cls._of(layout, at, batches, layout.places, visits)
 
     @classmethod
     def of_visitors(cls, layout: Layout, folder: Path, round_index: int, batches: int) -> Found:
-        """Of the visits after a round."""
+        """Lists found by the visits after a round."""
         places = layout.visits * layout.rows
         return cls._of(layout, folder / f"visits-{round_index + 1:02d}", batches, places, None)
 
@@ -148,5 +148,5 @@ def visits_of(layout: Layout, folder: Path, round_index: int) -> ScratchMatrix:
 
 
 def _under(folder: Path, name: str) -> Path:
-    """A file of a round, beside those of others: scratch has no folders."""
+    """Path of a file of a round, with the round in its name: scratch has no folders."""
     return folder.with_name(f"{folder.name}-{name}")

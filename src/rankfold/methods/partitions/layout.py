@@ -1,6 +1,6 @@
-"""How many partitions a matrix is cut into, and how the sweeps that make and search them are cut.
+"""Number of partitions of a matrix, and cuts of the sweeps that make and search them.
 
-All follows from the shape, the native chunks and the request, and nothing from memory or workers.
+Everything follows from the shape, the native chunks and the request, and nothing from memory or workers.
 """
 
 from __future__ import annotations
@@ -24,67 +24,68 @@ SPILL = 3
 """Most partitions that a row is put into: those of its nearest centers."""
 
 REACH = 1.2
-"""Times the squared distance of its nearest center, up to which others have a row too. Rows well within a
-cluster are in one partition. Those between are in several, so that visits know where else to look."""
+"""A row is put into partitions whose centers are at most this times the squared distance of its nearest one.
+Rows well within a cluster are in one partition. Those between are in several, so that visits know where else
+to look."""
 
 VISITS = 3
 """Most partitions that a row visits after a round."""
 
 LIKELY_SPILL = 1.5
-"""Partitions of a row on average, where costs are told beforehand; and those that it visits."""
+"""Partitions of a row on average, in estimates of cost; also the partitions that it visits."""
 
 LEAST_ROWS = 600
-"""Of a partition, for each row that is put into one alone: for fewer, lists cost more than products."""
+"""Least average rows of a partition, each row counted once; with fewer, lists cost more than products."""
 
 ROWS_PER_NEIGHBOR = 32
-"""Rows of a partition, likewise, for each neighbor that is looked for."""
+"""Least average rows of a partition, counted likewise, for each neighbor that is searched for."""
 
 ROOTS = 1.3
-"""Rows of a partition, likewise, over the root of all rows: more of them cost more pairs, fewer of them more
-distances from centers."""
+"""Least average rows of a partition, counted likewise, over the square root of all rows. Larger partitions
+cost more pairs, smaller ones more distances from centers."""
 
 SAMPLE_ROWS = (8, 16)
-"""Fewest and most rows of the sample for each center, and ``SAMPLE_BYTES`` in between."""
+"""Fewest and most rows of the sample for each center; ``SAMPLE_BYTES`` decides in between."""
 
 SAMPLE_BYTES = 64 * 2**20
 
 FEW_CENTERS = 64
-"""More are made in two steps: of some groups, and in each of them."""
+"""Most centers that are made in one step; more are made in two: of groups, and within each group."""
 
 LARGEST = 12
-"""Times the rows of a partition without spill; a larger one is searched in pieces."""
+"""A partition larger than this times the average without spill is searched in pieces."""
 
 PIECE_BYTES = 64 * 2**20
-"""Of rows in float32, in a piece of those."""
+"""Bytes, in float32, of the rows in such a piece."""
 
 PANEL_BYTES = 8 * 2**20
-"""Of rows in float32 that are put into partitions together."""
+"""Bytes, in float32, of the rows that are put into partitions together."""
 
 MOST_PANELS = 1024
-"""Of such rows: each leaves a run of every partition."""
+"""Most panels of such rows: each writes a run of every partition."""
 
 BATCH_BYTES = 16 * 2**20
-"""Of rows in float32 whose partitions are searched by one step, unless a piece has more."""
+"""Bytes, in float32, of the rows whose partitions one step searches, unless a piece has more."""
 
 LIST_BYTES = 32 * 2**20
-"""Of lists that are merged by one step."""
+"""Bytes of the lists that one step merges."""
 
 RECALL_ROWS = 400
-"""That meet all others, at least."""
+"""Least number of rows that are compared with all others, to measure the recall."""
 
 CERTAINTY = 8
-"""Over the share of neighbors that may be missed, so many rows: half of them, with all neighbors found, make
-an interval that just reaches so far."""
+"""Rows that measure the recall, times the share of neighbors that may be missed. Half as many rows, with all
+neighbors found, give an interval that just reaches down to ``min_recall``."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A matrix, and what is asked of partitions of it."""
+    """A matrix, and the parameters of its partitions."""
 
     source: Source
     k: int
     partition_rows: int | None
-    """For each partition, if the caller says so."""
+    """Rows of a partition on average, if the caller says so."""
 
     min_recall: float
     chunk_rows: int
@@ -92,21 +93,21 @@ class Layout:
 
     @property
     def rows(self) -> int:
-        """Of the matrix."""
+        """Rows of the matrix."""
         return self.source.shape[0]
 
     @property
     def row_bytes(self) -> int:
-        """Of a row in memory."""
+        """Bytes of a row in memory."""
         return self.source.shape[1] * row_dtype(self.source.dtype).itemsize
 
     # Partitions -----------------------------------------------------------------------------------
 
     @cached_property
     def count(self) -> int:
-        """Partitions.
+        """Number of partitions that is aimed at.
 
-        Some more or less come of it, since groups have whole numbers of centers: see ``most_count``.
+        The actual number may differ, since groups have whole numbers of centers: see ``most_count``.
         """
         usual = max(LEAST_ROWS, ROWS_PER_NEIGHBOR * self.k, int(ROOTS * math.isqrt(self.rows)))
         least = max(self.partition_rows or usual, 2 * (self.k + 1))
@@ -114,12 +115,12 @@ class Layout:
 
     @property
     def groups(self) -> int:
-        """In which centers are made."""
+        """Number of groups in which centers are made."""
         return math.isqrt(self.count) if self.count > FEW_CENTERS else 1
 
     @property
     def most_count(self) -> int:
-        """Partitions at most."""
+        """Most partitions that there can be."""
         return self.count + self.groups
 
     @property
@@ -134,12 +135,12 @@ class Layout:
 
     @property
     def places(self) -> int:
-        """Rows of all partitions, at most."""
+        """Most rows of all partitions together, spilled rows counted each time."""
         return self.spill * self.rows
 
     @property
     def most_rows(self) -> int:
-        """Of a partition that is searched as a whole."""
+        """Most rows of a partition that is searched as a whole."""
         most = min(LARGEST * -(-self.rows // self.count), PIECE_BYTES // (4 * self.source.shape[1]))
         return max(most, 2 * (self.k + 1))
 
@@ -161,7 +162,7 @@ class Layout:
 
     @cached_property
     def cut(self) -> Cut:
-        """Of the matrix: a panel leaves a run of every partition."""
+        """Cut of the matrix into panels, each of which writes a run of every partition."""
         least = max(1, PANEL_BYTES // (4 * self.source.shape[1]))
         return _work(panel_edges(self.source.row_grid, max(least, -(-self.rows // MOST_PANELS))))
 
@@ -172,22 +173,22 @@ class Layout:
 
     @property
     def planned_batches(self) -> Cut:
-        """Of partitions, as they would be cut if all were of one size."""
+        """Cut of the partitions into batches, as if all partitions had one size."""
         return _work(np.append(np.arange(0, self.places, self.batch_rows), self.places))
 
     def batches(self, ends: Int64) -> Cut:
-        """Of partitions with these (count + 1,) edges: whole ones together, or a piece of a large one."""
+        """Cut of partitions with these (count + 1,) edges: several whole ones, or a piece of a large one."""
         return _work(pack_partitions(ends, self.batch_rows, self.most_rows))
 
     @cached_property
     def merges(self) -> Cut:
-        """Of lists of rows: whole chunks of the result."""
+        """Cut of the lists of rows into whole chunks of the result."""
         chunks = max(1, LIST_BYTES // (16 * self.k * self.chunk_rows))
         return _work(panel_edges(Grid.regular(self.rows, self.chunk_rows * chunks, splittable=False), 1))
 
 
 def pack_partitions(ends: Int64, batch_rows: int, most_rows: int) -> Int64:
-    """Edges of batches of at most so many rows: whole partitions together, or a piece of a large one.
+    """Edges of batches of at most ``batch_rows`` rows: several whole partitions, or a piece of a large one.
 
     ``ends`` (count + 1,) are those of the partitions; one of more than ``most_rows`` is cut.
     """
@@ -210,12 +211,12 @@ def _work(edges: Int64) -> Cut:
 
 
 def edges_of(counts: Int64) -> Int64:
-    """(partitions + 1,) where each begins, of so many rows."""
+    """(partitions + 1,) first row of each partition, from the number of rows of each."""
     return np.concatenate([[0], np.cumsum(counts)])
 
 
 def pieces_of(edges: Int64, start: int, stop: int) -> list[tuple[int, slice]]:
-    """Partitions, or pieces of them, in places ``start:stop``: each with the places that it has there."""
+    """Partitions, or pieces of them, in places ``start:stop``: number and places of each."""
     first = int(np.searchsorted(edges, start, side="right")) - 1
     last = int(np.searchsorted(edges, stop, side="left"))
     ends = np.clip(edges[first : last + 1], start, stop).tolist()

@@ -1,7 +1,7 @@
-"""A few rows that meet all others: their true neighbors, from one read.
+"""A few rows that are compared with all others: their true neighbors, from one read.
 
-The rows to find are in memory, with lists that every stream keeps for itself. A row is met by itself too,
-at distance 0; lists have a place more for that, and it is taken out at the end.
+These rows are in memory, with lists that every stream keeps for itself. A row is also compared with itself,
+at distance 0; lists have one place more for that, and it is removed at the end.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 KEYS, IDS, UNCERTAIN = "true_keys", "true_ids", "true_uncertain"
-"""What a stream keeps."""
+"""Names of the sums of a stream: keys and ids of lists, and the number of uncertain rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class FewRows:
-    """Rows that meet all others."""
+    """A few rows on scratch that are compared with all others."""
 
     reader: BlockReader
     rows: ScratchMatrix
@@ -50,15 +50,15 @@ class FewRows:
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Number of these rows."""
         return self.rows.rows
 
     def buffer(self) -> ScratchConstant:
-        """Room for them."""
+        """Constant of a fold that holds these rows."""
         return ScratchConstant.of(self.rows)
 
     def sums(self) -> dict[str, Sum]:
-        """Their lists."""
+        """Lists of these rows, as sums of a stream."""
         shape = self.count, self.k + 1
         return {
             KEYS: Sum(shape, empty=self._no_keys),
@@ -73,13 +73,13 @@ class FewRows:
         return np.full((self.count, self.k + 1), EMPTY)
 
     def memory_bytes(self, rows: int) -> int:
-        """What meeting a panel of so many rows takes."""
+        """Bytes that comparing these rows with a panel of so many rows takes."""
         return self.reader.memory_bytes(self.count) + meeting_room(
             self.count, rows, self.reader.columns, self.k + 1
         )
 
     def meet(self, state: State, work: Workspace, panel: Rows) -> None:
-        """Take a panel into the lists; ``work`` has the rows as they are compared, ``few_rows``."""
+        """Compare a panel and update the lists in ``state``; ``work.few_rows`` are the prepared rows."""
         let_meet(self.reader, work, work.few_rows, panel, Lists(state[KEYS], state[IDS], state[UNCERTAIN]))
 
     def join(self, total: State, other: State) -> None:
@@ -91,7 +91,7 @@ class FewRows:
 def let_meet(
     reader: BlockReader, work: Workspace, x: Rows, y: Rows, lists: Lists, *, same: bool = False
 ) -> None:
-    """Take pairs of two sets of rows into the lists of the first; ``work`` has ``room`` and ``precise``."""
+    """Compare two sets of rows and update the lists of ``x``; ``work`` has ``room`` and ``precise``."""
     work.precise |= meet_rows(
         x,
         y,
@@ -106,7 +106,7 @@ def let_meet(
 
 
 def meeting_room(rows: int, others: int, columns: int, k: int) -> int:
-    """Bytes of tiles and shortlists, where ``rows`` have lists of ``k``."""
+    """Bytes of tiles and shortlists for comparing ``rows`` rows, with lists of ``k``, with ``others``."""
     most = shortlist_length(k)
     sides = (TILE, 4), (PRECISE_TILE, 8)
     tiles = sum(min(tile, rows) * min(tile, others) * item for tile, item in sides)
@@ -116,17 +116,17 @@ def meeting_room(rows: int, others: int, columns: int, k: int) -> int:
 
 
 def is_wild(x: Rows, y: Rows) -> bool:
-    """Whether norms leave the range in which float32 multiplies."""
+    """True if squared norms leave the range in which products are made in float32."""
     largest = max(float(x.norms.max(initial=0.0)), float(y.norms.max(initial=0.0)))
     return not SMALLEST_SQUARE < largest < LARGEST_SQUARE
 
 
 def without_themselves(state: State, own: Int64) -> tuple[Float64, Int64]:
-    """Sorted lists of a state, each without the row that it is of, which is among all that it has met."""
+    """Sorted lists of a state, (rows, k) keys and ids, each without its own row; ``own`` are its numbers."""
     keys, ids = state[KEYS].copy(), state[IDS].copy()
     sort_lists(keys, ids)
     k = keys.shape[1] - 1
-    # Where it is not in its list, more than k others are no farther: the last of these makes room.
+    # A row that is not in its own list has more than k others no farther: the last of these is dropped.
     hit = ids == own[:, None]
     out = np.where(hit.any(axis=1), hit.argmax(axis=1), k)
     keep = np.arange(k + 1) != out[:, None]
@@ -135,7 +135,7 @@ def without_themselves(state: State, own: Int64) -> tuple[Float64, Int64]:
 
 @dataclass(frozen=True, slots=True)
 class MeetAll(DeclaredFold):
-    """Fold that lets a few rows meet all others."""
+    """Fold that compares a few rows with all others."""
 
     cut: Cut
     few: FewRows
@@ -149,24 +149,24 @@ class MeetAll(DeclaredFold):
         return {"few": self.few.buffer()}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Their lists."""
+        """Lists of the few rows."""
         return self.few.sums()
 
     @property
     def beside_bytes(self) -> int:
-        """A panel, and what meeting it takes."""
+        """Bytes of a panel, and of comparing it."""
         rows, reader = self.cut.panel_rows, self.few.reader
         return reader.memory_bytes(rows) + reader.read_bytes(rows) + self.few.memory_bytes(rows)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """A panel, and the few rows as they are compared."""
+        """Allocate a panel, and prepare the few rows for comparison."""
         work = DeclaredFold.workspace(self, device)
         work.panel, work.room = self.few.reader.buffer(self.cut.panel_rows), Room()
         work.few_rows, work.precise = self.few.reader.ready(work.few), False
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Let them meet a panel."""
+        """Read a panel and compare the few rows with it."""
         panel = self.few.reader.read(work.panel, start, stop, 0)
         self.few.meet(state, work, panel)
 

@@ -1,7 +1,7 @@
-"""Lists of partitions into lists of rows, and lists into the result.
+"""Merge lists of partitions into lists of rows, and write these into the result.
 
-A row has a list from each partition that it was in, and one from the rounds before; the nearest of all of
-them are kept. Which comes first makes no difference.
+A row has a list from each partition that it was in, and one from the rounds before; the nearest in all of
+them are kept. The order of merging makes no difference.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 PIECE_BYTES = 2**20
-"""Of lists that are merged at a time."""
+"""Bytes of the lists that are merged at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class MergeLists(DeclaredFold):
     """Fold that merges the lists of some rows, and counts the true neighbors among them."""
 
     cut: Cut
-    """Of the rows."""
+    """Cut of the rows."""
 
     batch_starts: Int64
     """(batches + 1,) where each batch begins on scratch."""
@@ -47,14 +47,14 @@ class MergeLists(DeclaredFold):
     before: Lists | None
     after: Lists
     visits: ScratchMatrix | None
-    """Written, where partitions to visit come with the lists."""
+    """(rows, visits) matrix for the partitions to visit, or None where lists have none."""
 
     k: int
     true_rows: Int64
     """Rows whose true neighbors are known, in order."""
 
     farthest: Float64
-    """Distance of the last of these."""
+    """Distance of the last true neighbor of each of these rows."""
 
     slots: int = 1
     row_seconds: float = 1e-6
@@ -62,7 +62,7 @@ class MergeLists(DeclaredFold):
     kernels = (merge_rows,)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Lists of a panel, and where it begins in each batch."""
+        """Lists of a panel, the index of panels in each batch, and the known true neighbors."""
         shape = self.cut.panel_rows, self.k
         most = 0 if self.visits is None else self.visits.columns
         return {
@@ -75,17 +75,17 @@ class MergeLists(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """True neighbors of each row whose are known; rows whose lists are not full."""
+        """Number of true neighbors found, of each row in ``true_rows``; number of lists that are not full."""
         return {"hits": Sum((len(self.true_rows),), ID), "short": Sum((1,), ID)}
 
     @property
     def beside_bytes(self) -> int:
-        """Lists of a batch for this panel, once as read and once with their rows."""
+        """Bytes of the lists of a batch for a panel, once as read and once with their rows."""
         each = 16 * self.k + 8 + 4 * VISITS
         return 5 * (PIECE_BYTES + each) + 2 * self.cut.panel_rows * 8
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Merge what batches have of some rows."""
+        """Merge the lists that batches have of some rows, count the true neighbors, and write."""
         count, panel = stop - start, int(np.searchsorted(self.cut.panels, start))
         keys, neighbors = work.keys[:count], work.neighbors[:count]
         if self.before is None:
@@ -105,7 +105,7 @@ class MergeLists(DeclaredFold):
         self.after.write(start, keys, neighbors)
 
     def _take_visits(self, visits: Array, rows: Int64, top: int) -> None:
-        """Partitions to visit, which come with one list of a row."""
+        """Copy the partitions to visit, which come with one of the lists of a row."""
         if self.found.visits is not None:
             some = np.empty((len(rows), visits.shape[1]), PARTITION)
             self.found.visits.read_into(some, top)
@@ -113,7 +113,7 @@ class MergeLists(DeclaredFold):
             visits[rows[chosen]] = some[chosen]
 
     def _merge(self, keys: Float64, neighbors: Int64, top: int, end: int, start: int) -> Int64:
-        """Lists at ``top:end`` on scratch, which are in order of rows; a row may have several. Their rows."""
+        """Merge lists ``top:end`` on scratch, in order of rows; returns their rows, with repeats."""
         ids, (own, others) = np.empty((end - top, 1), np.int64), empty_lists(end - top, self.k)
         self.found.ids.read_into(ids, top)
         self.found.lists.read_into(own, others, top)
@@ -122,7 +122,7 @@ class MergeLists(DeclaredFold):
         return rows
 
     def _count(self, state: State, keys: Float64, start: int, stop: int) -> None:
-        """How many neighbors are as near as the true ones, and lists with room left."""
+        """Count neighbors that are as near as the true ones, and lists that are not full."""
         first, last = np.searchsorted(self.true_rows, [start, stop]).tolist()
         for place in range(first, last):
             near = keys[self.true_rows[place] - start] <= self.farthest[place]
@@ -131,7 +131,7 @@ class MergeLists(DeclaredFold):
 
 
 def empty_lists(rows: int, k: int) -> tuple[Float64, Int64]:
-    """Room for lists that are read."""
+    """Uninitialized arrays into which lists are read."""
     return np.empty((rows, k)), np.empty((rows, k), np.int64)
 
 
@@ -153,21 +153,21 @@ class WriteMerged(DeclaredFold):
     kernels = (sort_lists,)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The lists of a panel."""
+        """Lists of a panel."""
         shape = self.cut.panel_rows, self.k
         return {"keys": Buffer(shape), "neighbors": Buffer(shape, ID)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """Number of rows written."""
         return {"rows": Sum((1,), ID)}
 
     @property
     def beside_bytes(self) -> int:
-        """Chunks, and what sorting and checking take."""
+        """Bytes of chunks, and of sorting and checking."""
         return self.cut.panel_rows * self.k * (2 * 16 + 3 * 8)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Sort, check and write."""
+        """Sort, check and write the lists of a panel."""
         keys, neighbors = work.keys[: stop - start], work.neighbors[: stop - start]
         self.lists.read_into(keys, neighbors, start)
         if self.completed is not None:

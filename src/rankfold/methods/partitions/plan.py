@@ -1,4 +1,4 @@
-"""What a search by partitions costs before it runs, beside what all pairs cost."""
+"""Plan of a search by partitions, and its cost compared with that of all pairs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from rankfold.methods.knn.knn import Neighbors
 
 LIKELY_ROUNDS = 1
-"""That the recall usually takes, with visits after them."""
+"""Number of rounds, each with its visits, that usually reach the recall."""
 
 
 def layout_of(task: Neighbors) -> Layout:
-    """How the rows of a task are put into partitions."""
+    """Layout of the partitions of a task."""
     parameters = task.parameters
     recall = DEFAULT_RECALL if parameters.min_recall is None else parameters.min_recall
     chunk_rows = task.lists_cut().panel_rows
@@ -50,19 +50,19 @@ def layout_of(task: Neighbors) -> Layout:
 
 
 def can_search(task: Neighbors) -> bool:
-    """Whether partitions of a task can be searched."""
+    """True if partitions of a task can be searched."""
     return not _hindrance(task)
 
 
 def require_partitions(task: Neighbors) -> None:
-    """Raise ``InputError`` where partitions cannot be searched."""
+    """Raise ``InputError`` if partitions of a task cannot be searched."""
     reason = _hindrance(task)
     if reason:
         raise InputError(f"solver approximate {reason}. Leave solver out")
 
 
 def _hindrance(task: Neighbors) -> str:
-    """Why partitions are not for a task, or nothing."""
+    """Reason why partitions of a task cannot be searched, for a message; empty if they can."""
     parameters, columns = task.parameters, task.source.shape[1]
     if task.queries is not None or task.earlier is not None:
         return "finds neighbors of all rows among themselves, without queries and base"
@@ -88,25 +88,25 @@ def _hindrance(task: Neighbors) -> str:
 
 
 def is_cheaper(task: Neighbors) -> bool:
-    """Whether partitions can be searched, and take fewer operations than all pairs."""
+    """True if partitions can be searched, and take fewer operations than all pairs."""
     return can_search(task) and operations(task) < pair_operations(task)
 
 
 def operations(task: Neighbors) -> float:
-    """Of likely rounds, in operations of a product."""
+    """Operations of the likely rounds, in units of a product's."""
     layout = layout_of(task)
     truth = layout.recall_rows * layout.rows * _each(layout)
     return truth + LIKELY_ROUNDS * sum(_round_operations(layout))
 
 
 def pair_operations(task: Neighbors) -> float:
-    """Of all pairs, likewise."""
+    """Operations of comparing all pairs, in the same units."""
     rows, columns = task.source.shape
     return rows * (rows - 1) / 2 * (2.0 * columns + SCAN_FLOPS)
 
 
 def comparison(task: Neighbors) -> str:
-    """Operations of both ways, for the plan of a task that may take either."""
+    """Operations of both ways in words, for the plan of a task that may take either."""
     ours, theirs = operations(task), pair_operations(task)
     return f"{ours:.1e} by partitions, {theirs:.1e} for all pairs"
 
@@ -116,7 +116,7 @@ def _each(layout: Layout) -> float:
 
 
 def _round_operations(layout: Layout) -> tuple[float, float, float]:
-    """Of putting rows into partitions, of searching these, and of visits."""
+    """Operations of putting rows into partitions, of searching these, and of visits."""
     average, placed = LIKELY_SPILL * layout.rows / layout.count, LIKELY_SPILL * layout.rows
     centers = layout.rows * layout.count
     each = _each(layout)
@@ -124,7 +124,7 @@ def _round_operations(layout: Layout) -> tuple[float, float, float]:
 
 
 def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
-    """The numbers of a search by partitions.
+    """Plan a search by partitions within a budget.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def plan_partitions(task: Neighbors, budget: Budget) -> Plan:
 
 
 def _smaller(task: Neighbors, layout: Layout, budget: Budget) -> str:
-    """Partitions of so many rows as fit."""
+    """Advice for a message: the argument ``partition_rows`` with as many rows as fit."""
 
     def sweeps_of(rows: int) -> PanelSweeps:
         other = dataclasses.replace(
@@ -183,24 +183,24 @@ def _smaller(task: Neighbors, layout: Layout, budget: Budget) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Sweeps:
-    """The sweeps of a task in numbers."""
+    """Numbers of the sweeps of a task."""
 
     task: Neighbors
     layout: Layout
 
     def panels(self) -> PanelSweeps:
-        """As the planner takes them."""
+        """Sweeps in the form that the planner takes."""
         symmetric = self.task.parameters.symmetric is not None
         return PanelSweeps(self.passes, self.layout.cut, self.driver_bytes(symmetric), 0)
 
     @property
     def reader(self) -> BlockReader:
-        """As if rows were centered, which takes a copy: that is known after a look at some of them."""
+        """Reader as if rows were centered, which takes a copy: a sample of rows decides that later."""
         shift = np.zeros(self.layout.source.shape[1])
         return BlockReader(self.layout.source, self.task.parameters.code, shift, bounded=True)
 
     def passes(self, slots: int) -> list[Pass]:
-        """Of the first round, and those that any later one has in its place."""
+        """Passes of the first round, and those of any round that are on scratch."""
         layout, reader, (rows, columns) = self.layout, self.reader, self.layout.source.shape
         reads, place = rows * columns * layout.source.dtype.itemsize, layout.row_bytes + 16
         runs, k = Runs.of(layout, NOWHERE, 0, layout.most_count), layout.k
@@ -240,7 +240,7 @@ class _Sweeps:
         ]
 
     def driver_bytes(self, symmetric: bool) -> int:
-        """The sample twice, centers and what steps of k-means take; tables of places."""
+        """Bytes in the driver: the sample twice, centers and steps of k-means, tables of places."""
         layout, columns = self.layout, self.layout.source.shape[1]
         sample = layout.sample_rows * (3 * 4 * columns + layout.row_bytes + 8 * 8 + layout.count // 4)
         centers = layout.count * columns * 8 * 8 + 2**20
@@ -249,5 +249,5 @@ class _Sweeps:
 
 
 def sample_ids_of_plan(layout: Layout) -> tuple[Int64, Int64]:
-    """As many as there will be, whichever they are."""
+    """Row numbers in the counts of ``sample_ids``, for a plan: their values do not matter."""
     return np.arange(layout.sample_rows), np.arange(layout.recall_rows)

@@ -1,4 +1,4 @@
-"""The share of true neighbors among those that were found, and the interval in which it lies.
+"""The share of true neighbors that a search has found, and a confidence interval for it.
 
 A row is chosen among all with equal chances; of its ``k`` true neighbors ``h`` were found. Neighbors as near
 as the farthest true one count, so that a choice among equal distances is no error. What is reported is the
@@ -24,14 +24,14 @@ import numpy.typing as npt
 from scipy.special import betaincinv
 
 MISSED = 0.05
-"""Share of samples whose interval does not hold the mean, at most."""
+"""Largest share of samples whose interval does not contain the mean."""
 
 EXTRA_ROWS = 0.5
-"""Without a hit, in the variance between rows."""
+"""Rows without a hit that are added in the variance between rows."""
 
 
 class Recall(NamedTuple):
-    """A mean, and an interval that holds it for 95 % of samples."""
+    """A mean, and an interval that contains it for 95 % of samples."""
 
     mean: float
     low: float
@@ -39,7 +39,7 @@ class Recall(NamedTuple):
 
 
 def recall_of(hits: npt.NDArray[np.int64], k: int, rows: int) -> Recall:
-    """Recall of some rows that ``rows`` are sampled from; exact where it is all of them.
+    """Recall from the hits of some rows, sampled from ``rows``; exact if they are all rows.
 
     >>> found = recall_of(np.full(100, 15), 15, 10**6)
     >>> found.mean, round(found.low, 2), found.high

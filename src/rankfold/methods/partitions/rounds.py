@@ -1,10 +1,10 @@
 """Rounds of partitions, until enough of the true neighbors are found.
 
-One read draws rows by number. Each round then reads the matrix once, and puts its rows into partitions
-around other centers; the first also lets some rows meet all others, by which every round is judged. Where
-that is not enough, rows visit partitions that their neighbors are in and they are not, by one more read;
-then comes the next round. Which rounds are made, and what they find, follows from the rows, the request and
-the seed.
+One read collects the sampled rows. Each round then reads the matrix once, and puts its rows into partitions
+around other centers. The first round also compares some rows with all others, to measure the recall of every
+round. If the recall is too low, one more read compares rows with partitions that their neighbors are in and
+they are not; then comes the next round. The number of rounds, and what they find, follows from the rows, the
+request and the seed.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_ROUNDS = 8
-"""After which a search ends, whatever its recall is."""
+"""Number of rounds after which a search ends, whatever its recall is."""
 
 
 @dataclass(slots=True)
 class Rounds:
-    """A search by partitions under way."""
+    """State of a search by partitions, round by round."""
 
     layout: Layout
     reader: BlockReader
     seed: int
     lists: Lists | None = None
-    """Of all rows, after the last round or its visits."""
+    """Lists of all rows after the last round or its visits; None before."""
 
     completed: Completed | None = None
     partitions: int = 0
-    """Of the last round."""
+    """Number of partitions of the last round."""
 
     recall: list[Recall] = field(default_factory=list)
-    """After each round and after its visits."""
+    """Recall after each round and after its visits, in turn."""
 
     def search(self, run: Run) -> None:
-        """Rounds until the recall is reached, or there are as many as there may be."""
+        """Make up to ``MOST_ROUNDS`` rounds, until the recall is reached; then complete short lists."""
         with one_blas_thread():
             sample, rows, ids = self._collect(run)
             truth: tuple[Int64, Float64] | None = None
@@ -83,12 +83,12 @@ class Rounds:
         return self.recall[-1].low >= self.layout.min_recall or self.layout.count == 1
 
     def write(self, run: Run, cut: Cut, *, graph: bool) -> None:
-        """Lists into the result, whose arrays are there."""
+        """Write the lists into the result, whose arrays exist already."""
         assert self.lists is not None  # noqa: S101 - there is a round
         run.sweep("write", WriteMerged(cut, self.lists, self.completed, run.result, self.layout.k, graph))
 
     def facts(self) -> dict[str, Any]:
-        """How many of the true neighbors were found, with the interval, and what it took."""
+        """Facts of the result: recall with its interval, and the rounds and partitions that it took."""
         last, means = self.recall[-1], [each.mean for each in self.recall]
         return {
             "recall": last.mean,
@@ -101,7 +101,7 @@ class Rounds:
         }
 
     def warning(self) -> str:
-        """What is said where the recall was not reached."""
+        """Warning if the recall was not reached; empty if it was."""
         last, layout = self.recall[-1], self.layout
         if last.low >= layout.min_recall:
             return ""
@@ -113,7 +113,7 @@ class Rounds:
         )
 
     def _collect(self, run: Run) -> tuple[ScratchMatrix, ScratchMatrix, Int64]:
-        """Rows that centers are made from, those that meet all others, and the numbers of these."""
+        """Collect rows for centers, and rows that are compared with all others, with the numbers of these."""
         layout, ids = self.layout, sample_ids(self.layout, self.seed)
         matrix = ScratchMatrix(
             run.scratch / "sample.bin", len(ids[0]), layout.source.shape[1], self.reader.dtype
@@ -123,7 +123,7 @@ class Rounds:
         return matrix, few, ids[1]
 
     def _centers(self, run: Run, index: int, sample: ScratchMatrix) -> tuple[Path, int]:
-        """A part with centers, and how many there are."""
+        """Make the centers of a round; returns the path of their part, and their number."""
         path = run.part(f"assign-{index + 1:02d}", "centers.part")
 
         def make() -> State:
@@ -140,7 +140,7 @@ class Rounds:
         return run.pass_over_data(f"assign-{index + 1:02d}", fold), runs
 
     def _search(self, run: Run, index: int, runs: Runs, counts: Int64, truth: tuple[Int64, Float64]) -> int:
-        """Neighbors within partitions, and which others rows had better visit; rows with too few."""
+        """Find neighbors within partitions, and partitions to visit; returns the number of lists not full."""
         layout = self.layout
         ends = edges_of(counts)
         batches = layout.batches(ends)
@@ -162,7 +162,7 @@ class Rounds:
         return self._merge(run, f"merge-{index + 1:02d}", (batches.panels, found, visits), truth)
 
     def _visit(self, run: Run, index: int, runs: Runs, counts: Int64, truth: tuple[Int64, Float64]) -> int:
-        """What rows find in partitions that their neighbors are in; rows with too few."""
+        """Compare rows with partitions that their neighbors are in; returns the number of lists not full."""
         layout, visits = self.layout, visits_of(self.layout, run.scratch, index)
         assert self.lists is not None  # noqa: S101 - there is a round
         visitors = Runs.of_visitors(layout, run.scratch, index, self.partitions)
@@ -182,7 +182,7 @@ class Rounds:
         return short
 
     def _sweep(self, run: Run, name: str, fold: SearchPartitions | SearchVisits) -> None:
-        """A sweep over batches, whose pairs are counted."""
+        """Run a sweep over batches, and add its pairs to the notes of the run."""
         pairs = float(run.sweep(name, fold)["pairs"][0])
         run.notes["row_pairs"] = run.notes.get("row_pairs", 0.0) + pairs
 
@@ -193,7 +193,7 @@ class Rounds:
         lists: tuple[Int64, Found, ScratchMatrix | None],
         truth: tuple[Int64, Float64],
     ) -> int:
-        """Lists of batches into those of rows, whose recall is measured; rows with too few."""
+        """Merge lists of batches into those of rows, measure the recall; returns the count of short lists."""
         (starts, found, visits), layout = lists, self.layout
         after = Lists.after(layout, run.scratch, name)
         files = starts, found, self.lists, after, visits
@@ -205,13 +205,13 @@ class Rounds:
 
 
 def release(run: Run, *files: Runs | Found | Lists | ScratchMatrix | None) -> None:
-    """Free what no sweep reads any more."""
+    """Free matrices on scratch that no sweep reads any more."""
     for narrow in values_in(files, ScratchMatrix):
         run.release(narrow)
 
 
 def sample_ids(layout: Layout, seed: int) -> tuple[Int64, Int64]:
-    """Numbers of rows that centers are made from, and of those that meet all others."""
+    """Numbers of the rows that centers are made from, and of those compared with all others."""
     return (
         drawn(layout.rows, layout.sample_rows, seed, Purpose.PARTITION_SAMPLE),
         drawn(layout.rows, layout.recall_rows, seed, Purpose.RECALL_ROWS),
@@ -221,7 +221,7 @@ def sample_ids(layout: Layout, seed: int) -> tuple[Int64, Int64]:
 def assign_fold(
     layout: Layout, reader: BlockReader, files: tuple[Path, int, Runs, Lists | None], few: FewRows | None
 ) -> AssignRows:
-    """The sweep that puts rows into partitions."""
+    """The fold that puts rows into partitions."""
     (centers, count, runs, before), columns = files, layout.source.shape[1]
     seconds = 1e-6 + 4e-11 * columns * (count + (few.count if few else 0))
     shape = count, layout.spill

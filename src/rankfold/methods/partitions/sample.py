@@ -1,7 +1,7 @@
-"""Rows that partitions are made from, and those whose true neighbors are found: drawn by number, in one read.
+"""Random rows from which partitions are made, and rows whose true neighbors are found, collected in one read.
 
-Which rows are drawn follows from the seed and the number of rows. Centers come from a few steps of k-means
-on the sample; in every round from others of its rows, so that no two rounds part the same neighbors.
+The drawn rows follow from the seed and the number of rows. Centers come from a few steps of k-means on the
+sample. Each round starts from other rows of it, so that no two rounds separate the same neighbors.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 STEPS = 4
-"""Of k-means on the sample: partitions need not be good clusters, but near rows must stay together."""
+"""Steps of k-means on the sample: partitions need not be good clusters, but near rows must stay together."""
 
 LEAST_SEEN = 4
-"""Times the rows of a list that a sample must show of a partition."""
+"""Least rows of a partition, as estimated from the sample, in multiples of k + 1."""
 
 ROWS_PER_GROUP = 10
-"""Centers that share a bound in these steps."""
+"""Centers that share a bound in the steps of k-means."""
 
 
 def drawn(rows: int, count: int, seed: int, purpose: Purpose) -> Int64:
-    """Numbers of so many of the rows, in order."""
+    """Numbers of ``count`` random rows, in order."""
     generator = np.random.Generator(np.random.Philox(key=np.array([seed, purpose], np.uint64)))
     chosen: Int64 = np.sort(generator.choice(rows, count, replace=False)).astype(np.int64)
     return chosen
@@ -47,38 +47,38 @@ def drawn(rows: int, count: int, seed: int, purpose: Purpose) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class CollectRows(DeclaredFold):
-    """Fold that writes some rows to scratch, one after the other."""
+    """Fold that writes chosen rows to scratch, one after the other."""
 
     reader: BlockReader
     cut: Cut
     chosen: tuple[Int64, ...]
-    """Numbers of these rows, in order; of each set on its own."""
+    """Numbers of the rows of each set, in order."""
 
     into: tuple[ScratchMatrix, ...]
     slots: int = 1
     row_seconds: float = 1e-6
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """Number of rows written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """A panel, and those of its rows that are chosen."""
+        """Bytes of a panel, and of its chosen rows."""
         rows = self.cut.panel_rows
         most = max(len(each) for each in self.chosen)
         chosen = min(rows, most) * self.reader.columns * self.reader.dtype.itemsize
         return self.reader.memory_bytes(rows) + self.reader.read_bytes(rows) + chosen
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """A panel."""
+        """Allocate a panel."""
         work = DeclaredFold.workspace(self, device)
         work.panel = self.reader.buffer(self.cut.panel_rows)
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Write what is chosen of a panel."""
-        # Also without any: numbers that are none are to be found before partitions are made.
+        """Read a panel and write its chosen rows."""
+        # Also read panels without chosen rows: NaN and Inf must be found before partitions are made.
         panel = self.reader.read(work.panel, start, stop, 0)
         for chosen, into in zip(self.chosen, self.into, strict=True):
             first, last = np.searchsorted(chosen, [start, stop]).tolist()
@@ -88,15 +88,15 @@ class CollectRows(DeclaredFold):
 
 
 def _write_rows(into: ScratchMatrix, first: int, rows: Array, some: Int64) -> None:
-    """Write some of these rows; matrices in memory may lie by columns."""
+    """Write some rows, made contiguous: matrices in memory may be stored by columns."""
     into.write(first, np.ascontiguousarray(rows[some]))
 
 
 def centers_of(sample: Array, layout: Layout, metric: int, seed: int, round_index: int) -> Array:
     """Centers of the partitions of a round, from a sample.
 
-    They are made in groups, each of which has as many as it has rows of the sample. Centers for few rows are
-    left out, since their partitions could hold fewer than a list takes.
+    They are made in groups, each of which has centers in proportion to its rows of the sample. Centers of few
+    rows are left out, since their partitions could hold fewer rows than a list takes.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def centers_of(sample: Array, layout: Layout, metric: int, seed: int, round_inde
     rows: Array = sample.astype(np.float32 if sample.dtype != np.float64 else np.float64)
     if metric == Metric.COSINE:
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-        # Of the length that rows have, so that whole numbers tell directions apart as well as theirs do.
+        # Scaled to the mean length of rows, so that integer centers resolve directions as well as rows do.
         factors = np.divide(norms.mean(), norms, out=np.zeros_like(norms), where=norms > 0)
         rows *= factors[:, None].astype(rows.dtype)
     least = LEAST_SEEN * (layout.k + 1) * len(rows) / layout.rows
@@ -124,7 +124,7 @@ def centers_of(sample: Array, layout: Layout, metric: int, seed: int, round_inde
 
 
 def _cluster(rows: Array, count: int, generator: np.random.Generator) -> tuple[Float64, Int64]:
-    """Centers after a few steps from some of the rows, and whose each row is."""
+    """Centers after a few steps of k-means from random rows, and the label of each row."""
     first = rows[np.sort(generator.choice(len(rows), min(count, len(rows)), replace=False))].astype(
         np.float64
     )
@@ -137,7 +137,7 @@ def _cluster(rows: Array, count: int, generator: np.random.Generator) -> tuple[F
 
 
 def _as_rows(centers: Float64, dtype: np.dtype[Any]) -> Array:
-    """In the type that rows are compared in."""
+    """Convert centers to the type that rows are compared in, rounded for integers."""
     if dtype.kind == "u":
         centers = np.clip(np.rint(centers), 0, np.iinfo(dtype).max)
     return centers.astype(dtype)

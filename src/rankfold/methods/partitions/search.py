@@ -1,8 +1,8 @@
-"""Neighbors within partitions: every pair of rows of a partition meets, exactly.
+"""Neighbors within partitions: every pair of rows of a partition is compared, exactly.
 
-A batch of partitions is read from all runs, searched one partition after the other, and its lists are
-written in order of rows. What a row's list of earlier rounds holds as its farthest is where its list begins
-here, so that later rounds look at few pairs; lists after all rounds are the same as without.
+A batch of partitions is read from all runs, searched one partition after the other, and its lists are written
+in order of rows. A row's list begins with the farthest key of its list of earlier rounds as a bound, so that
+later rounds measure few pairs; lists after all rounds are the same as without it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class SearchPartitions(DeclaredFold):
     """Fold that finds and writes the lists of a batch of partitions."""
 
     reader: BlockReader
-    """How rows are made ready; none is read from the matrix."""
+    """Prepares rows for comparison; reads none from the matrix."""
 
     cut: Cut
-    """Of the rows of all partitions, one after the other, into batches."""
+    """Cut of the rows of all partitions, one after the other, into batches."""
 
     ends: Int64
     """(partitions + 1,) where each partition begins among them."""
@@ -54,19 +54,19 @@ class SearchPartitions(DeclaredFold):
     found: Found
     k: int
     list_edges: Int64
-    """Edges of the panels that lists will be merged by."""
+    """Edges of the panels of rows in which lists are merged later."""
 
     visits: int
     """Most partitions that a row visits."""
 
     later: bool
-    """Whether rows have lists already."""
+    """True if rows have lists already."""
 
     slots: int = 1
     row_seconds: float = 1e-5
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Rows, their ids, and where partitions begin in each run."""
+        """Rows, their ids and lists, and where partitions begin in each run."""
         rows, n = self.cut.panel_rows, self.reader.columns
         return {
             "ids": Buffer((rows, 1), ID),
@@ -80,12 +80,12 @@ class SearchPartitions(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Pairs of rows that have met, and rows of which the products told too little."""
+        """Number of pairs compared, and of rows whose products left too much open."""
         return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
 
     @property
     def beside_bytes(self) -> int:
-        """A run as it is read, a partition ready to be multiplied and its lists, lists in order."""
+        """Bytes of reading a run, of a prepared partition and its lists, and of lists in order."""
         rows, n = self.cut.panel_rows, self.reader.columns
         run = rows * (n * self.reader.dtype.itemsize + 16 + 4 * self.runs.each)
         ready = rows * (4 * n * self.reader.copies + 4 * 8)
@@ -94,7 +94,7 @@ class SearchPartitions(DeclaredFold):
         return max(run, ready + step + lists) + lists + meeting_room(rows, rows, n, self.k)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, the raw one for products at full speed."""
+        """Allocate the buffers; ``raw`` is aligned for products at full speed."""
         work = DeclaredFold.workspace(self, device)
         work.raw = aligned_empty(work.raw.shape, work.raw.dtype)
         work.room, work.precise = Room(), False
@@ -115,7 +115,7 @@ class SearchPartitions(DeclaredFold):
         self._write(work, start, count)
 
     def _search(self, state: State, work: Workspace, some: slice, partition: int) -> None:
-        """All pairs of a partition."""
+        """Compare all pairs of rows of a partition, and choose the partitions that rows visit."""
         raw, reader, rows = work.raw[some], self.reader, some.stop - some.start
         copy = work.room.array("copy", raw.shape, np.float32) if reader.copies else None
         ready = reader.ready(raw, copy)
@@ -128,7 +128,7 @@ class SearchPartitions(DeclaredFold):
         lists.ids[known] = names[lists.ids[known]]
 
     def _gather(self, work: Workspace, start: int, stop: int) -> None:
-        """Rows of a batch, by partition, each in order of rows."""
+        """Read the rows of a batch by partition, each partition in order of rows."""
         runs = self.runs
         assert runs.partitions is not None  # noqa: S101 - those of a round are written with them
         pieces = [(work.raw, runs.rows), (work.ids, runs.ids), (work.partitions, runs.partitions)]
@@ -137,7 +137,7 @@ class SearchPartitions(DeclaredFold):
         gather_rows(work.room, pieces, work.index, self.ends, (start, stop), self.run_starts)
 
     def _write(self, work: Workspace, start: int, count: int) -> None:
-        """Lists in order of rows, and the partitions that these had better visit."""
+        """Write lists in order of rows, and the partitions that these rows should visit."""
         batch = int(np.searchsorted(self.cut.panels, start))
         lists = work.keys[:count], work.neighbors[:count]
         order = write_lists(self.found, (batch, start), work.ids[:count, 0], lists, self.list_edges)
@@ -157,13 +157,13 @@ def gather_rows(
 
     Parameters
     ----------
-    pieces : arrays to fill, and what lies in runs of it
+    pieces : arrays to fill, each with the matrix on scratch that holds its runs
     index : (runs, partitions + 1)
         Where each partition begins in each run.
     edges : (partitions + 1,)
-        Where each begins among the rows of all.
+        Where each partition begins among the rows of all.
     span : (int, int)
-        Places among these that are wanted, which may begin and end within a partition.
+        Places among the rows of all that are wanted; they may begin and end within a partition.
     run_starts : (runs + 1,)
         Where runs begin on scratch.
     """
@@ -171,7 +171,7 @@ def gather_rows(
     if not some:
         return
     first, last = some[0][0], some[-1][0] + 1
-    # Where the rows of a run go: behind those of the runs before.
+    # The rows of a run go behind those of the runs before.
     places = edges[first:last].copy()
     for run, within in enumerate(index[:, first : last + 1]):
         counts = np.diff(within)
@@ -180,7 +180,7 @@ def gather_rows(
         places += counts
         wanted = np.flatnonzero(high > low)
         if wanted.size:
-            # One piece of the run: of partitions in between all rows are wanted.
+            # One piece of the run, since all rows of the partitions in between are wanted.
             for into, matrix in pieces:
                 _take_run(
                     room, into, matrix, int(begins[wanted[0]]), low[wanted] - start, high[wanted] - start
@@ -188,7 +188,7 @@ def gather_rows(
 
 
 def _take_run(room: Room, into: Array, matrix: ScratchMatrix, at: int, low: Int64, high: Int64) -> None:
-    """Rows of a run, from ``at`` on, to places ``low:high`` of each of their partitions."""
+    """Copy rows of a run, from ``at`` on, to places ``low:high`` of each of their partitions."""
     if len(low) == 1:
         matrix.read_into(into[low[0] : high[0]], at)
         return
@@ -203,7 +203,7 @@ def _take_run(room: Room, into: Array, matrix: ScratchMatrix, at: int, low: Int6
 def write_lists(
     found: Found, place: tuple[int, int], ids: Int64, lists: tuple[Float64, Int64], edges: Int64
 ) -> Int64:
-    """Write the lists of a batch (number, first place) in order of their rows; that order."""
+    """Write the lists of a batch (number, first place) in order of their rows; returns that order."""
     batch, start = place
     order = np.argsort(ids, kind="stable")
     ordered = np.ascontiguousarray(ids[order])

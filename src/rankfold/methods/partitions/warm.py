@@ -1,4 +1,4 @@
-"""Compiled loops of partitions: lists and visits, and the steps of k-means that make centers."""
+"""Compile the loops of partitions: lists and visits, and the steps of k-means that make centers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankfold.methods.knn.row_blocks import row_dtype
 
 
 def warm_partitions(dtype: np.dtype[Any], shape: tuple[int, int]) -> None:
-    """Loops over rows of a matrix of some type, as the sample of it is held."""
+    """Compile the loops for a matrix of a type, in the types in which its rows and its sample are held."""
     held = row_dtype(dtype)
     working = np.dtype(np.float64 if held == np.float64 else np.float32)
     warm_clusters(working, {"init": "custom"}, shape)

@@ -2,8 +2,8 @@
 
 arguments   types, defaults and limits of the arguments
 request     parameters of a search, checked
-estimate    how many edges there will be, from a sample of rows
-folds       how many neighbors each row has, and which
-radius      from a request to a result
-warm        compiled loops, run once
+estimate    number of edges, estimated from a sample of rows
+folds       count the neighbors of each row, and list them
+radius      the task: from a request to a result
+warm        compiles loops by running each once
 """

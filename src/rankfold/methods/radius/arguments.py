@@ -12,12 +12,12 @@ from rankfold.methods.registry import SEARCH, Method
 NAMES = ("euclidean", "sqeuclidean", "cosine", CORRELATION, "manhattan", "chebyshev", HAVERSINE)
 
 MOST_EDGES = 10**10
-"""Of a graph, unless more are asked for: 160 GB."""
+"""Most edges of a graph by default: 160 GB."""
 
 
 @dataclass(frozen=True, slots=True)
 class RadiusArguments:
-    """See ``rankfold.radius_neighbors``."""
+    """Arguments of ``rankfold.radius_neighbors``."""
 
     radius: Annotated[float, Argument("largest distance of neighbors, itself included", least=0)]
     queries: Annotated[

@@ -1,8 +1,8 @@
-"""How many edges a graph will have, from a sample of rows: counted, not guessed.
+"""Estimate the number of edges of a graph from a sample of rows.
 
-Of ``s`` rows out of ``m`` the ordered pairs within the radius are counted, all of them. Their number times
-``m (m - 1) / (s (s - 1))`` is an estimate without bias, since every pair is as likely to be drawn. Where all
-rows are drawn it is the number itself.
+All ordered pairs within the radius are counted among ``s`` rows out of ``m``. Their number times
+``m (m - 1) / (s (s - 1))`` is an unbiased estimate, since all pairs are drawn with the same probability. If
+all rows are drawn it is the exact number.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.planning.shape_only import ShapeOnly
 
 SAMPLE_ROWS = 2**15
-"""Rows that are looked at: a hundredth of a second to read, a tenth to count."""
+"""Number of rows in the sample: a hundredth of a second to read, a tenth to count."""
 
 DEVIATIONS = 4
-"""Of the count, as if pairs came by chance, that the bound is above it."""
+"""Standard deviations of the count, as if pairs were independent, by which the bound exceeds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeEstimate:
-    """What a sample says of the number of edges."""
+    """Estimated number of edges, and an upper bound."""
 
     edges: int
     most: int
-    """A bound that holds but by mischance; the same where all rows were counted."""
+    """Upper bound that is very unlikely to be exceeded; equal to ``edges`` where all rows were counted."""
 
     @classmethod
     def of(cls, reader: PointReader, queries: PointReader | None, radius: float) -> EdgeEstimate:
-        """Count among a sample; nothing where there are no numbers to be read yet."""
+        """Count the edges among a sample; zeros for a matrix of which only the shape exists yet."""
         if any(_is_imagined(each.source) for each in (reader, queries) if each is not None):
             return cls(0, 0)
         points, all_pairs = _sample(reader), reader.source.shape[0]
@@ -52,13 +52,13 @@ class EdgeEstimate:
             drawn = points.source.shape[0] * some.source.shape[0]
         if drawn >= pairs:
             return cls(count, count)
-        # Pairs are counted from either side: their number has twice the variance.
+        # Each pair is counted from both sides: the count has twice the variance.
         upper = count + DEVIATIONS * math.sqrt(2 * count) + DEVIATIONS
         return cls(round(count * pairs / drawn), min(pairs, round(upper * pairs / drawn)))
 
 
 def _is_imagined(source: object) -> bool:
-    """Whether there is nothing but a shape, under steps and selections."""
+    """True if a source, under steps and selections, has only a shape and no numbers."""
     while hasattr(source, "inner"):
         source = source.inner
     return isinstance(source, ShapeOnly)
@@ -69,7 +69,7 @@ def _pairs(rows: int) -> int:
 
 
 def _sample(reader: PointReader) -> PointReader:
-    """Rows that are drawn, in order; all where they are few."""
+    """Reader of a random sample of rows, in order; of all rows if they are few."""
     rows = reader.source.shape[0]
     if rows <= SAMPLE_ROWS:
         return reader
@@ -80,7 +80,7 @@ def _sample(reader: PointReader) -> PointReader:
 
 
 def _count(points: PointReader, some: PointReader, radius: float, *, itself: bool) -> int:
-    """Pairs within the radius."""
+    """Number of pairs within the radius."""
     tree = PointTree.read(points, 1)
     rows = some.source.shape[0]
     x = some.read(0, rows)

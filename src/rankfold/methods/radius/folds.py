@@ -1,7 +1,7 @@
-"""How many neighbors each row has, and which: two sweeps, the second over chunks of edges.
+"""Count the neighbors of each row, and list them: two sweeps, the second over chunks of edges.
 
-A chunk of edges begins and ends anywhere in a row. Rows that two chunks share are searched twice: so chunks
-are written whole, by one task each, however many neighbors a row has.
+A chunk of edges may begin and end anywhere in a row. Rows that two chunks share are searched twice, so that
+chunks are written whole, by one task each, however many neighbors a row has.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class CountNeighbors(DeclaredFold):
-    """Fold that writes how many neighbors the rows of a panel have."""
+    """Fold that writes the number of neighbors of each row of a panel."""
 
     cut: Cut
     """Panels are whole chunks."""
@@ -40,18 +40,18 @@ class CountNeighbors(DeclaredFold):
     kernels = (count_within,)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Edges, and the most of a row."""
+        """Number of edges, and most edges of a row."""
         most = Sum((1,), np.dtype(np.int64), join=np.maximum)
         return {"edges": Sum((1,), np.dtype(np.int64)), "most": most}
 
     @property
     def beside_bytes(self) -> int:
-        """Queries and counts."""
+        """Bytes of queries and counts."""
         rows = self.cut.panel_rows
         return self.queries.panel_bytes(rows) + 2 * 8 * rows
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Count for some rows."""
+        """Count the neighbors of some rows, and write the counts."""
         counts = self._count(start, stop)
         state["edges"] += counts.sum()
         np.maximum(state["most"], counts.max(), out=state["most"])
@@ -73,7 +73,7 @@ class ListNeighbors(DeclaredFold):
     """Fold that writes chunks of edges."""
 
     cut: Cut
-    """Of edges; panels are whole chunks."""
+    """Cut of the edges; panels are whole chunks."""
 
     queries: Queries
     radius: float
@@ -90,16 +90,16 @@ class ListNeighbors(DeclaredFold):
     kernels = (list_within,)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Edges that were written."""
+        """Number of edges written."""
         return {"edges": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """A chunk, lists of rows of as many edges or of one row, and where these begin."""
+        """Bytes of a chunk, of lists of rows with as many edges or of one row, and of the places of lists."""
         return list_bytes(self.queries, self.cut.panel_rows, self.most, len(self.starts))
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """List some edges: of the first row, of the last, and of all between."""
+        """List some edges: those of the first row, of the last, and of all rows between."""
         first = int(np.searchsorted(self.starts, start, side="right")) - 1
         last = int(np.searchsorted(self.starts, stop, side="left"))
         rows = first + np.flatnonzero(np.diff(self.starts[first : last + 1]))
@@ -113,7 +113,7 @@ class ListNeighbors(DeclaredFold):
         write_whole_chunks(graph / "indices", ids, (start, stop))
 
     def _list(self, rows: Int64, start: int, keys: npt.NDArray[np.float64], ids: Int64) -> None:
-        """What the chunk that begins at ``start`` has of some rows, which follow each other."""
+        """List the edges of successive rows, and copy those in the chunk that begins at ``start``."""
         points, reader = self.queries.points, self.queries.reader
         assert points is not None  # noqa: S101 - there is no run without
         order, x, own = self.queries.take(rows)
@@ -128,6 +128,6 @@ class ListNeighbors(DeclaredFold):
 
 
 def list_bytes(queries: Queries, chunk: int, most: int, rows: int) -> int:
-    """Memory of a step of ``ListNeighbors``, where rows have at most so many edges."""
+    """Bytes of a step of ``ListNeighbors``, for rows with at most ``most`` edges each."""
     some = min(rows, chunk + 2)
     return 16 * (2 * chunk + max(chunk, most)) + queries.panel_bytes(some) + 9 * rows + 16 * some

@@ -1,7 +1,8 @@
 """All neighbors within a radius, exactly: points in a tree, a sweep that counts, and one that lists.
 
-The graph is a function of the rows alone: each row has its neighbors by (distance, index). How many there
-are decides what is written, so a sample tells before, and the count once more before any edge is listed.
+The graph is a function of the rows alone: each row has its neighbors by (distance, index). Its size depends
+on the number of edges. So a sample estimates this number for the plan, and the exact count is checked before
+any edge is listed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from rankfold.pipeline.storage.scratch import NOWHERE
 Int64 = npt.NDArray[np.int64]
 
 COUNT_ROWS = (2**12, 2**16)
-"""Fewest and most rows that are counted together, a 64th of all in between."""
+"""Fewest and most rows that are counted together; a 64th of all rows in between."""
 
 EDGES = 2**18
 """Edges of a chunk: 2 MiB each of indices and distances."""
@@ -53,7 +54,7 @@ EDGES = 2**18
 
 @dataclass(frozen=True, slots=True)
 class RadiusNeighbors:
-    """Rows, perhaps queries, and the parameters of a search, as ``execution`` takes them."""
+    """Task of a search within a radius: rows, perhaps queries, parameters, and an estimate of the edges."""
 
     source: Source
     queries: Source | None
@@ -62,16 +63,16 @@ class RadiusNeighbors:
 
     @property
     def left(self) -> Source:
-        """Rows that get neighbors."""
+        """Rows whose neighbors are searched for."""
         return self.source if self.queries is None else self.queries
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything that decides the numbers besides the matrix, for JSON."""
         identity = None if self.queries is None else [self.queries.fingerprint(), list(self.queries.shape)]
         return {**self.parameters.as_dict(), "queries": identity}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the result: graph and degrees."""
         (rows, others), most = (self.left.shape[0], self.source.shape[0]), self.estimate.most
         files = 2 * count(most, EDGES) + count(rows + 1, POINTERS)
         integer = np.dtype(np.int64)
@@ -81,10 +82,10 @@ class RadiusNeighbors:
         )
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the search within a budget; raises ``PlanError`` for a graph with too many edges."""
         self._require_few(self.estimate.edges, "about ")
         rows, edges = self.left.shape[0], self.estimate.most
-        starts = np.broadcast_to(np.int64(0), (rows + 1,))  # as long, and no memory
+        starts = np.broadcast_to(np.int64(0), (rows + 1,))  # same length without its memory
         count_fold = self._count_fold(None, None, NOWHERE)
         list_fold = self._list_fold(count_fold.queries, starts, max(1, edges), self.source.shape[0], NOWHERE)
         each = 4 * LEAF + 4 * edges / max(1, rows) + 20 * math.log2(self.source.shape[0] + 1)
@@ -109,7 +110,7 @@ class RadiusNeighbors:
         return plan_task(outline, sweeps, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Build the tree, count neighbors, list them, write the graph, and return the facts."""
         reader = self._reader(self.source)
         points = PointTree.read(reader, run.concurrency)
         run.passes += 1
@@ -162,7 +163,7 @@ class RadiusNeighbors:
 
     @property
     def _left_reader(self) -> PointReader:
-        """Of the rows that get neighbors."""
+        """Reader of the rows whose neighbors are searched for."""
         return dataclasses.replace(self._reader(self.left), side=1 if self.queries is None else -1)
 
     @property
@@ -170,7 +171,7 @@ class RadiusNeighbors:
         return self._reader(self.source).reach_of(self.parameters.radius)
 
     def _rows_cut(self) -> Cut:
-        """Rows that are counted together."""
+        """Cut of the rows into panels that are counted together."""
         rows = self.left.shape[0]
         chunk = min(rows, max(COUNT_ROWS[0], min(rows // 64, COUNT_ROWS[1])))
         edges = np.append(np.arange(0, rows, chunk), rows)
@@ -193,7 +194,7 @@ class RadiusNeighbors:
 
 
 def _create_graph(result: Path, shape: tuple[int, int], starts: Int64) -> None:
-    """The group, with room for all edges, and where each row begins."""
+    """Create the group of the graph with room for all edges, and write ``indptr``."""
     folder, edges = result / NAME, int(starts[-1])
     create_group(folder, shape)
     for name, dtype in (("data", np.float64), ("indices", np.int64)):
@@ -216,7 +217,7 @@ def radius_task(
     box: object = None,
     max_edges: int = MOST_EDGES,
 ) -> RadiusNeighbors:
-    """What is to be searched, checked, and looked at; arguments of ``rankfold.radius_neighbors``."""
+    """Check the arguments of ``rankfold.radius_neighbors``, estimate the edges, and make the task."""
     source = open_source(x)
     others = None if queries is None else open_beside(queries, source)
     for matrix in (source, others):

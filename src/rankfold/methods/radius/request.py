@@ -20,11 +20,11 @@ class RadiusRequest:
     metric: str = "euclidean"
     box: Box | None = None
     max_edges: int = MOST_EDGES
-    """Which has no part in the result."""
+    """Most edges that are allowed; the result does not depend on it."""
 
     @classmethod
     def of(cls, source: Source, radius: float, metric: str, box: object, max_edges: int) -> RadiusRequest:
-        """A request from arguments of a caller; raises ``InputError`` for those that cannot be."""
+        """Make a request from a caller's arguments; raises ``InputError`` for invalid ones."""
         name = ALIASES.get(metric, metric)
         lengths = box_of(box, source.shape[1], source.name)
         if name not in OF_DIRECTIONS:
@@ -34,6 +34,6 @@ class RadiusRequest:
         return cls(radius, name, lengths, max_edges)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Parameters that identify the request, for JSON; also written to the facts of a result."""
         box = None if self.box is None else list(self.box)
         return {"kind": "radius_neighbors", "radius": self.radius, "metric": self.metric, "box": box}

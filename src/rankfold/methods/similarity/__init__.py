@@ -1,11 +1,11 @@
-"""Kernel functions of all pairs of rows: what kernel_pca and nystroem share.
+"""Kernel functions of all pairs of rows: shared by kernel_pca and nystroem.
 
-arguments   which kernel function, and its parameters
+arguments   arguments of a kernel function
 request     these, checked
-in_range    what refuses similarities that are no numbers
-blocks      rows of a matrix by blocks, as kernel functions take them
+in_range    raises for similarities that are NaN or infinite
+blocks      rows of a matrix in blocks, prepared for kernel functions
 operator    the matrix of all pairs, times blocks of vectors: a sweep over pairs of blocks
-features    products of rows with other rows' similarities: one pass, written row by row
+features    rows by their similarities to some points: one pass, written row by row
 place       new rows in a result of kernel_pca or nystroem
-warm        compiled loops, run once
+warm        compiles loops by running each once
 """

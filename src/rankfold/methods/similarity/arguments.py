@@ -1,4 +1,4 @@
-"""Arguments that say which kernel function: types, defaults and limits."""
+"""Arguments of a kernel function: types, defaults and limits."""
 
 from __future__ import annotations
 

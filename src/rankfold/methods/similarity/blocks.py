@@ -1,6 +1,6 @@
-"""Rows of a matrix by blocks, as kernel functions take them: all stay in memory, or each is read in its turn.
+"""Rows of a matrix in blocks, prepared for kernel functions: all stay in memory, or each is read when used.
 
-Where blocks are cut, and so the order of all sums, follows from the matrix alone.
+The edges of blocks, and so the order of all sums, follow from the matrix alone.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class RowBlocks:
-    """A matrix by blocks of rows."""
+    """Blocks of rows of a matrix, read and prepared when asked for."""
 
     source: Source
     similarity: Similarity
     shift: Float64
-    """(columns,) taken off rows where the function depends on differences alone."""
+    """(columns,) subtracted from rows where the function depends on differences alone."""
 
     edges: Int64
     stay: bool
-    """Whether blocks stay in memory."""
+    """True if blocks stay in memory once they are read."""
 
     resident: dict[int, Rows] = field(default_factory=dict)
 
@@ -47,12 +47,12 @@ class RowBlocks:
 
     @property
     def count(self) -> int:
-        """Blocks in all."""
+        """Number of blocks."""
         return len(self.edges) - 1
 
     @property
     def rows(self) -> int:
-        """Rows in all."""
+        """Number of rows in all blocks."""
         return int(self.edges[-1])
 
     def span(self, index: int) -> slice:
@@ -60,7 +60,7 @@ class RowBlocks:
         return slice(int(self.edges[index]), int(self.edges[index + 1]))
 
     def block(self, index: int) -> Rows:
-        """Rows of a block; raises ``NonFiniteError`` or ``DataError`` for what has no similarity."""
+        """Read and prepare a block; raises ``NonFiniteError``, or ``DataError`` for squares out of range."""
         if index in self.resident:
             return self.resident[index]
         span = self.span(index)
@@ -73,7 +73,7 @@ class RowBlocks:
 
 
 def checked_rows(raw: Array, similarity: Similarity, shift: Float64, source: Source, first: int) -> Rows:
-    """Rows as kernel functions take them; raises for those that are not finite, or too large to square."""
+    """Prepare rows for kernel functions; raises for rows that are not finite, or too large to square."""
     with np.errstate(over="ignore", invalid="ignore"):
         rows = rows_of(numbers(raw), similarity, shift)
     bad = ~np.isfinite(rows.values)
@@ -90,7 +90,7 @@ def checked_rows(raw: Array, similarity: Similarity, shift: Float64, source: Sou
 
 
 def edges_of(source: Source) -> Int64:
-    """Edges of blocks of rows, whole chunks where these cannot be split."""
+    """Edges of blocks of rows; blocks are whole chunks where these cannot be split."""
     return block_edges(source.row_grid, source.shape[1])
 
 
@@ -100,7 +100,7 @@ def tallest(source: Source) -> int:
 
 
 def shift_of(source: Source, similarity: Similarity) -> Float64:
-    """(columns,) the mean of a sample of rows, or zeros where products are not of differences."""
+    """(columns,) mean of a sample of rows; zeros if the function does not depend on differences alone."""
     if not similarity.is_of_differences:
         return np.zeros(source.shape[1])
     sample = Sample.of(View(source, Orientation.ROWS), 0).read()
@@ -110,11 +110,11 @@ def shift_of(source: Source, similarity: Similarity) -> Float64:
 
 
 def block_bytes(source: Source, rows: int) -> int:
-    """Memory of so many rows as they are compared."""
+    """Bytes of so many prepared rows."""
     return 8 * rows * (source.shape[1] + 1)
 
 
 def reading_bytes(source: Source, rows: int) -> int:
-    """Besides them: rows as they are stored, and what reading and preparing them takes."""
+    """Bytes that reading so many rows takes besides: rows as stored, reading and preparing them."""
     item = source.dtype.itemsize + 8 + 2
     return int(source.read_bytes(rows, source.shape[1]) + rows * source.shape[1] * item)

@@ -1,9 +1,9 @@
 """Rows by their similarities to some points: one pass over the rows, in which each chunk of them is written.
 
-With points p and coefficients C a row x becomes ``weights * (k(x, p)' C) - offset``: its features in an
-approximation of the kernel function, where points are landmarks; or its scores in components, where they are
-the rows that these are of. What features leave of the trace of similarities is summed as they are made, from
-every row.
+With points p and coefficients C a row x becomes ``weights * (k(x, p)' C) - offset``. If points are landmarks,
+these are its features in an approximation of the kernel function. If points are the rows that components were
+made from, they are its scores. The share of the trace of similarities that features do not capture is summed
+over all rows as they are made.
 """
 
 from __future__ import annotations
@@ -43,41 +43,40 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 RESIDENT_BYTES = 64 * 2**20
-"""Points and coefficients of up to so many bytes stay in memory; more are read for each panel of rows."""
+"""Most bytes of points and coefficients that stay in memory; more are read for each panel of rows."""
 
 EVALUATION_FLOPS = 30.0
-"""Operations that take as long as a kernel function of a product."""
+"""Operations that take as long as evaluating a kernel function of a product."""
 
 
 NOTABLE = 1e-6
-"""Share of similarities of rows with themselves that is less than nothing by more than rounding: landmarks
-have factors known to the root of 1e-12.
+"""A trace error below minus this is no rounding: factors of landmarks are accurate to the root of 1e-12.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """What rows are compared with."""
+    """Points that rows are compared with, their coefficients, and scales of the products."""
 
     choice: KernelChoice
     rows: Source
-    """(p, d)"""
+    """(p, d) points."""
 
     coefficients: Source
-    """(p, k)"""
+    """(p, k) coefficients of the points."""
 
     weights: Float64
-    """(k,) that sums are multiplied with."""
+    """(k,) factors of the products."""
 
     offset: Float64
-    """(k,) taken off them then."""
+    """(k,) subtracted from the scaled products."""
 
     shift: Float64
-    """(d,) See ``rows_of``."""
+    """(d,) subtracted from rows and points: see ``rows_of``."""
 
     @property
     def stay(self) -> bool:
-        """Whether all are in memory."""
+        """True if all points stay in memory."""
         return self._bytes(self.rows.shape[0]) <= RESIDENT_BYTES
 
     def _bytes(self, rows: int) -> int:
@@ -85,24 +84,24 @@ class Points:
 
     @property
     def reads_bytes(self) -> int:
-        """What is read for each panel of rows: nothing of those in memory."""
+        """Bytes that are read for each panel of rows; 0 if points stay in memory."""
         whole = (math.prod(each.shape) * each.dtype.itemsize for each in (self.rows, self.coefficients))
         return 0 if self.stay else sum(whole)
 
     @property
     def memory_bytes(self) -> int:
-        """Of those in memory, and of reading a block."""
+        """Bytes of the points in memory, and of reading a block."""
         tall, width = tallest(self.rows), max(self.rows.shape[1], self.coefficients.shape[1])
         reading = 2 * 8 * tall * width + self.rows.read_bytes(tall, self.rows.shape[1])
         reading += self.coefficients.read_bytes(tall, self.coefficients.shape[1])
         return self._bytes(self.rows.shape[0] if self.stay else tall) + reading
 
     def blocks(self) -> list[tuple[Rows, Float64]] | None:
-        """All of them, if they stay."""
+        """All points with their coefficients, block by block, if they stay in memory; else None."""
         return list(self.each()) if self.stay else None
 
     def each(self) -> Iterator[tuple[Rows, Float64]]:
-        """Rows block by block, with their coefficients."""
+        """Read points block by block, with their coefficients."""
         blocks = RowBlocks(self.rows, self.choice.similarity, self.shift, edges_of(self.rows), False)
         width = self.coefficients.shape[1]
         for index in range(blocks.count):
@@ -113,18 +112,18 @@ class Points:
 
 
 def row_chunk(source: Source, width: int, item: int) -> int:
-    """Rows in a chunk of an output with so many columns of so many bytes."""
+    """Rows of a chunk of an output with ``width`` columns of ``item`` bytes each."""
     return matching_chunk(source.row_grid, source.shape[1] * source.dtype.itemsize, width * item)
 
 
 def rows_cut(source: Source, width: int, item: int) -> Cut:
-    """Panels of whole chunks of that output."""
+    """Cut of the rows into panels that are whole chunks of such an output."""
     grid = Grid.regular(source.shape[0], row_chunk(source, width, item), splittable=False)
     return cut(grid, 8 * source.shape[1], 8 * width)
 
 
 class OverRows(OverPanels):
-    """What folds that compare rows with points share."""
+    """Base of folds that compare rows with points."""
 
     __slots__ = ()
     kernels = (evaluate,)
@@ -134,9 +133,9 @@ class OverRows(OverPanels):
     def rows_of_grains(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[Grain, Rows, Float64]]:
-        """Grains, their rows as they are compared, and similarities of these with themselves.
+        """Yield grains, their prepared rows, and the similarity of each row with itself.
 
-        A grain with numbers that are not finite is counted and left out.
+        A grain with numbers that are not finite is counted and skipped.
         """
         similarity = self.choice.similarity
         for grain in self.panels.grains(work.panels, start, stop, slot):
@@ -148,18 +147,18 @@ class OverRows(OverPanels):
 
     @property
     def operand_bytes(self) -> int:
-        """Not known here: points are as many, and as wide, as a caller asks for."""
+        """Bytes of BLAS buffers; those of the points are not known here, since a caller chooses them."""
         return BLAS_BYTES
 
     def rows_bytes(self, width: int) -> int:
-        """Of a grain as it is compared, its products with so many vectors, and a tile."""
+        """Bytes of a prepared grain, its products with ``width`` vectors, and a tile."""
         rows, columns = self.panels.grain_rows, self.panels.view.short
         return 8 * (rows * (3 * columns + width + 6) + HEIGHT * (WIDTH + columns + 2 * width))
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFeatures(OverRows):
-    """Fold that writes features of rows, and sums up what they capture of similarities with themselves."""
+    """Fold that writes features of rows, and sums the part of the trace of similarities that they capture."""
 
     panels: Panels
     points: Points
@@ -167,10 +166,10 @@ class WriteFeatures(OverRows):
     """The Zarr array to write, (rows, k)."""
 
     dtype: np.dtype[Any]
-    """Of that."""
+    """Type of the array."""
 
     kept: tuple[KeptRows, ...] = ()
-    """Rows that are to be looked at, by keys of a seed; none if there is none."""
+    """Random sample of rows to keep, drawn by keys of ``seed``; empty for none."""
 
     seed: int = 0
 
@@ -184,7 +183,7 @@ class WriteFeatures(OverRows):
         slots: int,
         sample: tuple[int, int] = (0, 0),
     ) -> WriteFeatures:
-        """Of a matrix, with so many buffers for panels; ``sample`` is how many rows are kept, and a seed."""
+        """Make the fold, with ``slots`` buffers for panels; ``sample`` is the count of kept rows, and a seed."""
         count, seed = sample
         kept = (KeptRows(count, source.shape[1], np.dtype(np.float64)),) * (count > 0)
         view = View(source, Orientation.ROWS)
@@ -200,7 +199,7 @@ class WriteFeatures(OverRows):
 
     @property
     def shift(self) -> Float64:  # type: ignore[override]
-        """Taken off rows."""
+        """(d,) subtracted from rows."""
         return self.points.shift
 
     @property
@@ -220,17 +219,17 @@ class WriteFeatures(OverRows):
         return self.row_flops / NOMINAL_FLOPS[8]
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Chunks of the output."""
+        """Buffer for chunks of the output."""
         return {"out": Buffer((self.cut.panel_rows, self.width), self.dtype)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Traces of similarities and of what features have of them."""
+        """Trace of similarities, the part of it that features capture, bad numbers, and kept rows."""
         rows = {name: each for kept in self.kept for name, each in kept.sums().items()}
         return {"own": Sum((1,)), "captured": Sum((1,)), "outside": Sum((1,)), "bad": BAD, **rows}
 
     @property
     def beside_bytes(self) -> int:
-        """Points, a grain and its products, and chunks inside Zarr."""
+        """Bytes of points, of a grain and its products, and of chunks inside Zarr."""
         chunks = self.cut.panel_rows * self.width * self.dtype.itemsize
         keeping = sum(
             8 * (self.panels.grain_rows + 3 * kept.count) * (kept.columns + 4) for kept in self.kept
@@ -241,11 +240,11 @@ class WriteFeatures(OverRows):
 
     @property
     def reads_bytes(self) -> int:
-        """Of points, over the whole pass."""
+        """Bytes of points that are read over the whole pass."""
         return (len(self.cut.panels) - 1) * self.points.reads_bytes
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels, and points if they stay."""
+        """Allocate buffers and panels, and read the points if they stay in memory."""
         work = OverPanels.workspace(self, device)
         work.resident = self.points.blocks()
         return work
@@ -262,7 +261,7 @@ class WriteFeatures(OverRows):
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
         """Compare a panel with all points, and write its features.
 
-        Grains pass the points one after another, or all together where points have to be read.
+        Grains are compared one after another, or all together where points have to be read.
         """
         out = work.out[: stop - start]
         each = self.rows_of_grains(state, work, start, stop, slot)
@@ -286,21 +285,21 @@ class WriteFeatures(OverRows):
                 kept.take(state, keys, grain.first, numbers(grain.raw).astype(np.float64))
 
     def _write(self, state: State, start: int, stop: int, out: Array) -> None:
-        if not (state["bad"][0] or state["outside"][0]):  # what holds bad numbers is refused in the end
+        if not (state["bad"][0] or state["outside"][0]):  # a matrix with bad numbers is refused at the end
             write_whole_chunks(self.array, out, (start, stop), (0, self.width))
 
 
 def refuse_outside(state: State, source: Source, dtype: np.dtype[Any]) -> None:
-    """Raise ``DataError`` for bad elements of a matrix, and for features of it that are not finite."""
+    """Raise ``DataError`` for bad elements of a matrix, or for features that are not finite."""
     refuse_bad(state, source)
     if state["outside"][0]:
         require_finite(np.inf, source.name, dtype.name)
 
 
 def trace_error(state: State) -> float:
-    """Share of the trace of similarities that features leave, negative where these tell more than there is.
+    """Share of the trace of similarities that features do not capture; negative if they exceed it.
 
-    That is beyond rounding only by a kernel function that is not positive.
+    It is negative beyond rounding only for a kernel function that is not positive definite.
     """
     own, captured = (float(state[name][0]) for name in ("own", "captured"))
     size = abs(own) or captured
@@ -311,7 +310,7 @@ def trace_error(state: State) -> float:
 def features_of(
     grains: list[Rows], points: Points, resident: list[tuple[Rows, Float64]] | None
 ) -> list[Float64]:
-    """(m, k) features of some rows, and of others; points are in memory, or read once, block by block."""
+    """(m, k) features of the rows of each grain; points are in memory, or read once, block by block."""
     made = [np.zeros((len(rows.squares), points.coefficients.shape[1])) for rows in grains]
     for others, coefficients in points.each() if resident is None else resident:
         for rows, features in zip(grains, made, strict=True):

@@ -1,7 +1,7 @@
-"""Similarities that are no numbers, or out of range, are refused wherever they are made.
+"""Raise for similarities that are NaN or out of range, wherever they are made.
 
-A power that is no whole number has no value of a negative product, and a high one may overflow where the rows
-themselves are finite and their squares too.
+A non-integer power of a negative product has no value, and a high power may overflow even where rows and
+their squares are finite.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def require_finite(numbers: npt.ArrayLike, name: str, dtype: str = "float64") -> None:
-    """Raise ``DataError`` if similarities of rows of a matrix, or what is made of them, are not finite."""
+    """Raise ``DataError`` if similarities of rows of a matrix, or numbers made of them, are not finite."""
     if not np.isfinite(numbers).all():
         raise DataError(
             f"similarities of rows of {name} are no numbers, or they, or sums of their squares, leave "
@@ -26,7 +26,7 @@ def require_finite(numbers: npt.ArrayLike, name: str, dtype: str = "float64") ->
 
 
 def finite_similarities(x: Rows, y: Rows, similarity: Similarity, name: str) -> Float64:
-    """(m, p) similarities of rows, held in memory; raises ``DataError``."""
+    """(m, p) similarities of rows; raises ``DataError`` if one is not finite."""
     out = np.empty((len(x.squares), len(y.squares)))
     evaluate(x, y, similarity=similarity, out=out)
     require_finite(out, name)

@@ -1,12 +1,13 @@
 """The matrix of all similarities, times blocks of vectors: a sweep over pairs of blocks of rows.
 
-Block a meets every block b >= a once. Their similarities, a tile at a time, are multiplied with the vectors
-of b for the rows of a and, as the matrix is symmetric, with those of a for the rows of b. What the rows of a
-block get from later blocks and from earlier ones is added up apart, each in the order of blocks: the sums are
-the same whichever blocks stay in memory, and in however many threads pairs meet, since only one adds.
+Block a is compared with every block b >= a once. Their similarities, a tile at a time, are multiplied with
+the vectors of b for the rows of a and, as the matrix is symmetric, with those of a for the rows of b. The
+products that a block gets from later blocks and from earlier ones are added up separately, each in the order
+of blocks. The sums are the same whichever blocks stay in memory, and for any number of threads, since only
+one thread adds.
 
-``PairSweep`` is for what may be done twice: a sum may not, so this sweep keeps its state itself, between
-groups of blocks that have met all others.
+``PairSweep`` is for work that may be done twice. A sum may not, so this sweep stores its own state, between
+groups of blocks that have been compared with all others.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ Float64 = npt.NDArray[np.float64]
 Products = tuple[Float64, Float64]
 
 AHEAD = 2
-"""Pairs for each thread that are under way or wait to be added up."""
+"""Pairs of blocks for each thread that are being computed or wait to be added up."""
 
 
 @dataclass(slots=True)
 class SimilarityMatrix:
-    """All similarities of the rows of a matrix."""
+    """The matrix of all similarities of rows, as a linear operator."""
 
     blocks: RowBlocks
     threads: int
     group: int
-    """Blocks that are in memory while all later ones pass; of no effect on the sums."""
+    """Number of blocks in memory while all later ones pass; it has no effect on the sums."""
 
     tell: Callable[[int], None] = lambda rows: None
-    """Called with the rows whose pairs are done."""
+    """Callback for progress, called with a number of rows: see ``_done``."""
 
     def trace(self) -> float:
         """Sum of similarities of rows with themselves."""
@@ -59,12 +60,12 @@ class SimilarityMatrix:
         return float(sum(own))
 
     def multiply(self, v: Float64, part: Path | None = None) -> Float64:
-        """(n, q) products with (n, q) vectors; ``part`` is where their sums are kept meanwhile, if they are.
+        """(n, q) products with (n, q) vectors; ``part`` is a file that stores their sums meanwhile, or None.
 
         Raises
         ------
         DataError
-            Similarities are no numbers, or sums of them out of range.
+            Similarities are NaN, or sums of them out of range.
 
         Notes
         -----
@@ -95,14 +96,14 @@ class SimilarityMatrix:
         return state["later"], state["earlier"], int(state["first"][0])
 
     def _done(self, first: int) -> int:
-        """Rows that stand for the share of pairs in which blocks before ``first`` have been."""
+        """Progress as a number of rows: all rows times the share of pairs with a block before ``first``."""
         rows, met = self.blocks.rows, int(self.blocks.edges[first])
         return rows * (met * (2 * rows - met)) // rows**2
 
     def _meet(
         self, pool: ThreadPoolExecutor, first: int, until: int, v: Float64, later: Float64, earlier: Float64
     ) -> None:
-        """Let all blocks from ``first`` on pass the blocks ``first:until``."""
+        """Add the products of all pairs of blocks ``first:until`` with blocks from ``first`` on."""
         blocks, here = self.blocks, {a: self.blocks.block(a) for a in range(first, until)}
         pending: deque[tuple[int, int, Future[Products]]] = deque()
 
@@ -125,7 +126,7 @@ class SimilarityMatrix:
             add()
 
     def _products(self, x: Rows, y: Rows, v_x: Float64, v_y: Float64) -> Products:
-        """Products for the rows of either block."""
+        """Products of a pair of blocks, for the rows of either; none for ``y`` if both are the same block."""
         out = np.zeros(v_x.shape)
         beside = out[:0] if x is y else np.zeros(v_y.shape)
         sides = {} if x is y else {"w": v_x, "beside": beside}
@@ -134,9 +135,9 @@ class SimilarityMatrix:
 
 
 def passing_bytes(source: Source, kind: int, threads: int, width: int, *, stays: bool) -> int:
-    """Memory of pairs that meet in so many threads: tiles, products, blocks that pass, what BLAS packs.
+    """Bytes of the pairs in so many threads: tiles, products, passing blocks, packing buffers of BLAS.
 
-    No block passes where all of them stay in memory, and never more than there are.
+    No block passes if all of them stay in memory, and never more than there are.
     """
     rows, pairs = tallest(source), AHEAD * threads + 1
     tile = tile_bytes(rows, rows, source.shape[1], transposes=kind == Kind.LAPLACIAN)

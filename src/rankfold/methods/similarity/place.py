@@ -1,4 +1,4 @@
-"""New rows in a result of kernel_pca or nystroem: one pass over them, compared with what the result keeps."""
+"""Place new rows in a result of kernel_pca or nystroem: one pass, which compares them with its points."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from rankfold.pipeline.storage.run_directory import digest
 from rankfold.pipeline.storage.scratch import NOWHERE
 
 OUTPUTS = {"kernel_pca": "scores", "nystroem": "features"}
-"""What rows become, by method."""
+"""Name of the array that is made for new rows, by method."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimilarRows:
-    """New rows and the points of a result, as ``execute`` takes them."""
+    """Task of placing new rows: the rows, and the points of a result."""
 
     kind: str
     points: Points
@@ -42,26 +42,26 @@ class SimilarRows:
 
     @property
     def name(self) -> str:
-        """Of the array that is written."""
+        """Name of the array that is written."""
         return OUTPUTS[self.kind]
 
     @property
     def width(self) -> int:
-        """Its columns."""
+        """Columns of the array."""
         return self.points.coefficients.shape[1]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Its type: float64, or that of the rows for features."""
+        """Type of the array: float64 for scores, the working type of the rows for features."""
         return np.dtype(np.float64) if self.kind == "kernel_pca" else working_dtype(self.source.dtype)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything that decides the numbers besides the new rows, for JSON."""
         what = {"kind": "transform", "of": self.kind, "rank": self.width, "result": self.digest}
         return {**what, "kernel": self.points.choice.kernel}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """The array of scores or features."""
         rows = self.source.shape[0]
         return (Output(self.name, (rows, self.width), self.dtype, count(rows, self._chunk)),)
 
@@ -74,7 +74,7 @@ class SimilarRows:
         return WriteFeatures.of(self.source, self.points, array, self.dtype, slots)
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan the pass over the new rows within a budget."""
         rows = self.source.shape[0]
         writes = rows * self.width * self.dtype.itemsize
         outline = Outline(
@@ -98,7 +98,7 @@ class SimilarRows:
         return plan_task(outline, sweep, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Write the array into ``run.result``, and return the facts."""
         with one_blas_thread():
             shape, chunks = (self.source.shape[0], self.width), (self._chunk, self.width)
             array = create_output(run.result, self.name, shape, self.dtype, chunks)
@@ -117,7 +117,7 @@ class SimilarRows:
 
 
 def similar_rows_task(result: Result, x: object, function: Callable[..., Any] | None = None) -> SimilarRows:
-    """New rows and a result, checked; ``function`` is the kernel, where that is the caller's own."""
+    """Check new rows and a result, and make the task; ``function`` is a kernel of the caller's own."""
     source, kind = open_like(x, result, str(result.path)), str(result.attrs["kind"])
     check_matrix(source, "transform")
     choice = KernelChoice.from_dict(result.attrs["request"], function)
@@ -134,7 +134,7 @@ def similar_rows_task(result: Result, x: object, function: Callable[..., Any] | 
 
 
 def points_of(result: Result, choice: KernelChoice) -> Points:
-    """What rows are compared with in a result."""
+    """Points of a result, with which rows are compared."""
     if isinstance(result, ImaginedResult):
         return _imagined_points(result, choice)
     result.require_whole()
@@ -150,7 +150,7 @@ def points_of(result: Result, choice: KernelChoice) -> Points:
 
 
 def _imagined_points(result: ImaginedResult, choice: KernelChoice) -> Points:
-    """The same of a result that does not exist yet, to make plans with."""
+    """Points of a result that does not exist yet, with zeros for weights, for plans."""
     names = ("rows", "scores") if result.attrs["kind"] == "kernel_pca" else ("points", "normalization")
     rows, coefficients = (result.matrix(name) for name in names)
     zeros = np.zeros(coefficients.shape[1])

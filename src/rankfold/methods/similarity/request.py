@@ -1,4 +1,4 @@
-"""Which kernel function is asked for, checked before anything is read."""
+"""Choice of a kernel function, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ USED = {
     "polynomial": ("gamma", "degree", "coef0"),
     "sigmoid": ("gamma", "coef0"),
 }
-"""Parameters that a kernel has; another value of one it has not is no other request."""
+"""Parameters of each kernel; values of other parameters are not part of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class KernelChoice:
     degree: float
     coef0: float
     function: Callable[..., float] | None = None
-    """Compiled, if it is the caller's own."""
+    """The compiled function, if the kernel is the caller's own."""
 
     @classmethod
     def of(cls, columns: int, kernel: object, gamma: object, degree: object, coef0: object) -> KernelChoice:
-        """A choice from arguments of a caller, for rows of so many columns; raises ``InputError``."""
+        """Make a choice from a caller's arguments, for rows of so many columns; raises ``InputError``."""
         scale = 1 / max(columns, 1) if gamma is None else number("gamma", gamma)
         power, added = number("degree", degree), number("coef0", coef0)
         if not 0 <= scale < math.inf:
@@ -75,17 +75,17 @@ class KernelChoice:
 
     @property
     def similarity(self) -> Similarity:
-        """The same as kernels take it."""
+        """The kernel function and its parameters, in the form that kernels take."""
         kind = Kind.FUNCTION if self.function is not None else KINDS[self.kernel]
         return Similarity(int(kind), self.gamma, self.degree, self.coef0, self.function)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Parameters that identify the choice, for JSON; also written to the facts of a result."""
         return {"kernel": self.kernel, **{name: getattr(self, name) for name in USED.get(self.kernel, ())}}
 
     @classmethod
     def from_dict(cls, facts: dict[str, Any], function: Callable[..., Any] | None = None) -> KernelChoice:
-        """The choice that facts of a result tell; a function of the caller's own has to be given again."""
+        """The choice in the facts of a result; a function of the caller's own has to be given again."""
         kernel = str(facts["kernel"])
         if kernel not in KINDS and (function is None or identify_metric(function) != kernel):
             given = "nothing" if function is None else identify_metric(function)

@@ -1,4 +1,4 @@
-"""Compiled loops over pairs of rows, each run once on a few numbers."""
+"""Compile the loops over pairs of rows, by running each once on a few numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankfold.methods.similarity.request import KINDS
 
 
 def warm_similarities(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """The loop of the kernel function that is asked for; one of the caller's own is compiled by then."""
+    """Compile the loop of the requested kernel function; one of the caller's own is compiled already."""
     _warm(str(request["kernel"]))
 
 

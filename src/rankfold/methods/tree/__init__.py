@@ -1,10 +1,10 @@
 """Points of few dimensions, all of them in memory, in a tree.
 
 coordinates   rows of a matrix as points: periodic boxes, the sphere
-points        the tree, read and arranged by the process that leads
+points        the tree, read and arranged by the leading process
 queries       points whose neighbors are wanted, panel by panel
-nearest       nearest points, into the chunks of a result
-search        a search for the nearest: its plan, and its work
-plan          what a tree takes, and when it is worth it
-warm          compiled loops, run once
+nearest       writes nearest points into the chunks of a result
+search        plan and work of a search for the nearest
+plan          cost of a tree, and the condition for using one
+warm          compiles loops by running each once
 """

@@ -1,11 +1,11 @@
-"""Rows of a matrix as points: as they are, in a box that repeats itself, or on the unit sphere.
+"""Rows of a matrix as points: as they are, in a periodic box, or on the unit sphere.
 
-Cosine is found by the chord between rows of length 1, of which it is half the square.
+Cosine distance is half the square of the chord between rows of length 1.
 
 Great-circle distances are found by the chord between points of the unit sphere in three dimensions, which
-grows with them: the poles and longitude 180 are places as any other. An angle is ``2 arcsin(chord / 2)``.
-It is right to some 2e-16 radians, a nanometer on the Earth, but near the antipode, where a chord hardly
-changes: there to 2e-8.
+grows with them: the poles and longitude 180 are places like any other. An angle is ``2 arcsin(chord / 2)``.
+Its error is some 2e-16 radians, a nanometer on the Earth; near the antipode, where a chord hardly changes, it
+is 2e-8.
 
 In a periodic box points are first moved into it, from 0 up to its length: ``x - length floor(x / length)``.
 """
@@ -37,20 +37,20 @@ TREE_METRICS = {
     "chebyshev": Metric.CHEBYSHEV,
     HAVERSINE: Metric.EUCLIDEAN,
 }
-"""Metrics of points, and the one that the tree is searched by."""
+"""Metrics of points, each with the metric that the tree is searched by."""
 
 
 OF_DIRECTIONS = ("cosine", CORRELATION)
 """Metrics of rows of length 1: the distance is half the square of the chord that the tree is searched by."""
 
 FAR = 8.0
-"""Distance between rows of zeros, which have no direction, along the first column, and of the first from the
-origin: more than between any two points of the sphere."""
+"""Rows of zeros have no direction: they are placed along the first column, this far from each other and from
+the origin. That is more than the distance of any two points of the sphere."""
 
 
 @dataclass(frozen=True, slots=True)
 class PointReader:
-    """How rows of a source become points."""
+    """Reads rows of a source as points."""
 
     source: Source
     metric: str
@@ -60,7 +60,7 @@ class PointReader:
     """Length of each column after which it repeats itself, 0 where it does not."""
 
     side: int = 1
-    """-1 for rows that meet others: their rows of zeros lie on the other side of the sphere."""
+    """-1 for queries of another matrix: their rows of zeros lie on the other side of the sphere."""
 
     @property
     def columns(self) -> int:
@@ -74,7 +74,7 @@ class PointReader:
 
     @property
     def period(self) -> Float64 | None:
-        """As kernels take the box."""
+        """Lengths of the box for kernels, inf for columns that do not repeat; None without a box."""
         return None if self.box is None else np.array([length or np.inf for length in self.box])
 
     @property
@@ -82,12 +82,12 @@ class PointReader:
         return BlockReader(self.source, self.code, None, bounded=False)
 
     def read(self, start: int, stop: int) -> Float64:
-        """Rows ``start:stop`` as points, in an array of the caller's.
+        """Read rows ``start:stop`` as points, into a new array.
 
         Raises
         ------
         NonFiniteError, DataError
-            A number is none, or a latitude is beyond a pole.
+            A number is NaN or Inf, or a latitude is beyond a pole.
         """
         rows = self._rows
         x = rows.read(rows.buffer(stop - start), start, stop, 0).raw.astype(np.float64)
@@ -101,7 +101,7 @@ class PointReader:
         return x
 
     def read_bytes(self, rows: int) -> int:
-        """What reading so many rows takes, the points among it."""
+        """Bytes that reading so many rows takes, their points included."""
         read = self._rows.memory_bytes(rows) + self._rows.read_bytes(rows)
         return read + rows * 8 * (self.source.shape[1] + 3 * self.columns)
 
@@ -119,24 +119,24 @@ class PointReader:
         return np.stack([around * np.cos(longitude), around * np.sin(longitude), np.sin(latitude)], axis=1)
 
     def _make_directions(self, x: Float64, start: int) -> None:
-        """Rows of length 1, in place; rows of zeros are put far from all others."""
+        """Scale rows to length 1, in place; rows of zeros are put far from all others."""
         sizes = np.abs(x).max(axis=1, initial=0.0)
         zeros = np.flatnonzero(sizes == 0)
         sizes[zeros] = 1.0
-        x /= sizes[:, None]  # of any size: their squares are in range now
+        x /= sizes[:, None]  # squares of any rows are in range now
         lengths = np.sqrt(np.einsum("ij,ij->i", x, x))
         lengths[zeros] = 1.0
         x /= lengths[:, None]
         x[zeros, 0] = self.side * FAR * (1.0 + start + zeros)
 
     def keys_of(self, keys: Float64) -> Float64:
-        """Distances of what the tree was searched by."""
+        """Convert distances that the tree was searched by to those of the metric."""
         if self.metric in OF_DIRECTIONS:
             return keys * keys / 2
         return 2 * np.arcsin(np.minimum(keys / 2, 1.0)) if self.metric == HAVERSINE else keys
 
     def reach_of(self, radius: float) -> float:
-        """A radius as the tree is searched by it."""
+        """Convert a radius to the one that the tree is searched by."""
         if self.metric in OF_DIRECTIONS:
             return math.sqrt(2 * radius)
         if self.metric != HAVERSINE:
@@ -151,7 +151,7 @@ def wrap(x: Float64, length: float) -> None:
 
 
 def box_of(value: object, columns: int, name: str) -> Box | None:
-    """The argument ``box``, checked.
+    """Check the argument ``box``; None if no column repeats.
 
     >>> box_of("10, 10, 0", 3, "x"), box_of(2, 2, "x")
     ((10.0, 10.0, 0.0), (2.0, 2.0))
@@ -173,7 +173,7 @@ def box_of(value: object, columns: int, name: str) -> Box | None:
 
 
 def require_points(metric: str, box: Box | None, source: Source) -> None:
-    """Raise ``InputError`` for what is no metric of points."""
+    """Raise ``InputError`` if points of a source cannot be compared by a metric, or in a box."""
     if metric not in TREE_METRICS:
         raise InputError(
             f"points in a tree are compared by {', '.join(TREE_METRICS)}, not by {metric}. Leave solver and "

@@ -1,4 +1,4 @@
-"""Nearest points of a tree, panel by panel of those that look for them, straight into the result."""
+"""Find the nearest points in a tree for each panel of queries, and write them into the result."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class NearestInTree(DeclaredFold):
 
     queries: Queries
     points: int
-    """In the tree."""
+    """Number of points in the tree."""
 
     result: Path
     k: int
     graph: bool
-    """Whether lists are written once more as the graph of a sparse matrix."""
+    """True if lists are also written as the graph of a sparse matrix."""
 
     slots: int = 1
     row_seconds: float = 1e-5
@@ -39,12 +39,12 @@ class NearestInTree(DeclaredFold):
     kernels = (nearest_in_tree, sort_lists)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """Number of rows written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """Queries, their lists in two orders, and what checking and writing them takes."""
+        """Bytes of queries, their lists in two orders, and of checking and writing them."""
         rows = self.cut.panel_rows
         return self.queries.panel_bytes(rows) + rows * self.k * (2 * 16 + 3 * 8)
 

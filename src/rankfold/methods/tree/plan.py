@@ -1,4 +1,4 @@
-"""What a tree takes, and when it is worth it."""
+"""Cost of a search in a tree, and the condition for using one."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.planner import Arrangement
 
 FEW_DIMENSIONS = 10
-"""Above this all pairs are met: of a tree hardly a leaf would be left out."""
+"""Most columns for a tree; above this nearly all leaves would be visited, and all pairs are compared."""
 
 WORTH = 4
-"""How many times fewer points must be measured than there are pairs of."""
+"""A tree is used if each query measures at least this many times fewer points than there are."""
 
 POINT_FLOPS = 60.0
-"""Operations that take as long as measuring a point of a leaf does, its share of the way there included."""
+"""Operations that take as long as measuring a point of a leaf, its share of the descent included."""
 
 
 def visited_points(points: int, columns: int, k: float) -> float:
-    """Points of the leaves that a search for k neighbors meets, of points that fill the space evenly.
+    """Expected points in the leaves that a search for k neighbors visits, if points fill space evenly.
 
-    A ball with k points, and a leaf in every direction beyond it.
+    These leaves cover a ball with k points, and a leaf in every direction beyond it.
     """
     ball = math.pi ** (columns / 2) / math.gamma(columns / 2 + 1)
     width = 2 * (k / (LEAF * ball)) ** (1 / columns)
@@ -36,7 +36,7 @@ def visited_points(points: int, columns: int, k: float) -> float:
 
 
 def is_worth_it(points: int, columns: int, k: int) -> bool:
-    """Whether a tree measures far fewer pairs than there are."""
+    """True if a search in a tree measures far fewer pairs than there are."""
     return columns <= FEW_DIMENSIONS and WORTH * visited_points(points, columns, k) <= points
 
 
@@ -45,10 +45,10 @@ class TreeSweeps:
     """Sweeps of panels of queries over a tree that is held meanwhile."""
 
     reader: PointReader
-    """Of the points."""
+    """Reader of the points in the tree."""
 
     left: Source
-    """Rows that look for neighbors."""
+    """Rows whose neighbors are searched for."""
 
     folds: tuple[tuple[str, Any, float, int], ...]
     """Name, fold, points that it measures for each row, bytes that it writes."""
@@ -57,10 +57,10 @@ class TreeSweeps:
     """Most memory of the leading process between sweeps, besides the tree."""
 
     beside_bytes: int = 0
-    """What it holds besides the tree."""
+    """Bytes that the leading process holds throughout besides the tree."""
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """As many threads as fit beside the tree."""
+        """Choose as many threads as fit into memory in addition to the tree."""
         held, building = held_bytes(self.reader) + self.beside_bytes, building_bytes(self.reader)
         task = max(fold.memory_bytes for _, fold, _, _ in self.folds)
         streams = max(fold.cut.stream_count for _, fold, _, _ in self.folds)

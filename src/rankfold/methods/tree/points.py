@@ -1,6 +1,6 @@
-"""The tree of a matrix: its rows are read once, held as points, and arranged by the process that leads.
+"""The tree of a matrix: the leading process reads its rows once, holds them as points, and arranges them.
 
-Tasks of this process take it where it lies; other processes map the files that it is handed over in.
+Tasks of this process use the tree in place; other processes map files that it is written to.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from rankfold.pipeline.engine.blocks import panel_edges
 Array = npt.NDArray[np.generic]
 
 READ_BYTES = 4 * 2**20
-"""Of points that are read at a time, unless a chunk has more."""
+"""Bytes of the points that are read at a time, unless a chunk has more."""
 
 TOP_LEVELS = 4
-"""Halvings after which parts are arranged beside each other."""
+"""Number of levels that are halved one by one; the parts below are then arranged in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class PointTree:
-    """Points in a tree, and where each of them lies."""
+    """Points in a tree, and the place of each."""
 
     tree: Tree
     places: Array
@@ -35,7 +35,7 @@ class PointTree:
 
     @classmethod
     def read(cls, reader: PointReader, threads: int) -> PointTree:
-        """Read all rows, and arrange them."""
+        """Read all rows and arrange them in a tree."""
         count = reader.source.shape[0]
         tree = Tree.empty(count, reader.columns)
         rows, edges = tree.rows(), read_edges(reader)
@@ -50,7 +50,7 @@ class PointTree:
 
 
 def arrange(tree: Tree, count: int, threads: int) -> None:
-    """Arrange points: the halves of halves beside each other, by as many threads."""
+    """Arrange ``count`` points in a tree, in place; threads work on its parts in parallel."""
     parts = [(0, 0, len(tree.ids))]
     with ThreadPoolExecutor(threads, "rankfold-tree") as pool:
 
@@ -71,29 +71,29 @@ def arrange(tree: Tree, count: int, threads: int) -> None:
 
 
 def _halves(node: int, first: int, last: int) -> list[tuple[int, int, int]]:
-    """Those that are nodes with halves; leaves have been turned, and must not be again."""
+    """Halves of a node that are no leaves; leaves are transposed already, and must not be again."""
     middle = (first + last) // 2
     halves = [(node + 1, first, middle), (node + 2 * (middle - first), middle, last)]
     return [half for half in halves if half[2] - half[1] > 1]
 
 
 def place_dtype(count: int) -> np.dtype[np.generic]:
-    """The shortest type of places."""
+    """Shortest integer type for the places of so many points."""
     return np.dtype(np.int32 if count <= 2**31 - LEAF else np.int64)
 
 
 def read_edges(reader: PointReader) -> npt.NDArray[np.int64]:
-    """Edges of what is read at a time: whole chunks, where these cannot be split."""
+    """Edges of the reads of rows: whole chunks, where these cannot be split."""
     return panel_edges(reader.source.row_grid, max(1, READ_BYTES // (8 * reader.columns)))
 
 
 def held_bytes(reader: PointReader) -> int:
-    """Memory of the tree of a matrix, and of the places."""
+    """Bytes of the tree of a matrix, and of the places."""
     count = reader.source.shape[0]
     return tree_bytes(count, reader.columns) + count * place_dtype(count).itemsize
 
 
 def building_bytes(reader: PointReader) -> int:
-    """What making it takes besides: reading, or the places in order."""
+    """Bytes that making the tree takes besides: reading, or the places in order."""
     count, tallest = reader.source.shape[0], int(np.diff(read_edges(reader)).max())
     return max(reader.read_bytes(tallest), count * place_dtype(count).itemsize)

@@ -15,7 +15,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 ORDER_BITS = 48
-"""Of a place along the space-filling curve."""
+"""Number of bits of a place along the space-filling curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +26,22 @@ class Queries:
     """None in a plan."""
 
     reader: PointReader
-    """Of the queries, or of the points themselves."""
+    """Reader of the queries; of the points, if these are the queries."""
 
     itself: bool
-    """Whether queries are the points, each of which is not its own neighbor."""
+    """True if the points are the queries; none is its own neighbor then."""
 
     held: Float64 | None = None
-    """(queries, d), where they are others, and in memory."""
+    """(queries, d) queries that are not the points, if they are in memory."""
 
     def panel(self, start: int, stop: int) -> tuple[Int64, Float64, Int64]:
-        """Queries ``start:stop``: which of them comes when, their points in that order, and their own ids."""
+        """Queries ``start:stop``: their order, points in this order, and own ids, -1 for other queries."""
         if self.itself:
             return self.take(np.arange(start, stop))
         return self._along_curve(self.reader.read(start, stop))
 
     def take(self, rows: Int64) -> tuple[Int64, Float64, Int64]:
-        """The same of any rows of those that are in memory."""
+        """The same as ``panel`` for any rows of the queries that are in memory."""
         assert self.points is not None  # noqa: S101 - there is no run without
         if self.held is not None:
             return self._along_curve(self.held[rows])

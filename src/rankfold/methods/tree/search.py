@@ -1,4 +1,4 @@
-"""A search for the nearest, in a tree: its plan, and its work. The lists are those of all pairs that meet."""
+"""Plan and work of a search for the nearest in a tree. The lists are the same as from all pairs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from rankfold.methods.knn.request import NeighborRequest
 
 SHORT_ROWS = 16
-"""Rows shorter than this are measured by one sum, whoever looks for their neighbors."""
+"""Rows shorter than this are measured by the same sum in every search."""
 
 
 def require_tree(request: NeighborRequest, source: Source, has_base: bool) -> None:
-    """Raise ``InputError`` where a tree is needed that there cannot be."""
+    """Raise ``InputError`` if a request needs a tree that cannot be made."""
     if request.solver == "pairs":
         what = "a box" if request.box is not None else request.metric
         raise InputError(f"solver pairs knows nothing of {what}: leave solver out, or take tree")
@@ -45,7 +45,7 @@ def require_tree(request: NeighborRequest, source: Source, has_base: bool) -> No
 
 
 def plan_tree(task: Neighbors, budget: Budget) -> Plan:
-    """The numbers of a search in a tree.
+    """Plan a search in a tree within a budget.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def plan_tree(task: Neighbors, budget: Budget) -> Plan:
 
 
 def search_tree(task: Neighbors, run: Run) -> None:
-    """Read the points, and write the lists."""
+    """Read the points into a tree, search it, and write the lists."""
     points = PointTree.read(_reader(task, task.source), run.concurrency)
     run.passes += 1
     task.create_outputs(run)
@@ -92,7 +92,7 @@ def _reader(task: Neighbors, source: Source) -> PointReader:
 
 
 def _fold(task: Neighbors, points: PointTree | None, result: Path) -> NearestInTree:
-    """The sweep over panels of those that look for neighbors."""
+    """The fold over panels of queries."""
     itself = task.queries is None
     queries = Queries(points, _reader(task, task.left), itself)
     lists, graph = task.lists_cut(), task.parameters.symmetric is None

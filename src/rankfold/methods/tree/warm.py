@@ -1,4 +1,4 @@
-"""Compiled loops over trees, each run once on a few numbers."""
+"""Compile the loops over trees, by running each once on a few numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _arranged() -> Tree:
 
 @functools.cache
 def warm_nearest(*, periodic: bool) -> None:
-    """Loops of a search for the nearest."""
+    """Compile the loops of a search for the nearest."""
     keys, ids = np.full((1, 2), np.inf), np.full((1, 2), EMPTY)
     period = np.ones(2) if periodic else None
     one = np.zeros((1, 2)), np.zeros(1, np.int64)
@@ -37,7 +37,7 @@ def warm_nearest(*, periodic: bool) -> None:
 
 @functools.cache
 def warm_within(*, periodic: bool) -> None:
-    """Loops of a search within a radius."""
+    """Compile the loops of a search within a radius."""
     period, counts = np.ones(2) if periodic else None, np.zeros(1, np.int64)
     tree, one = _arranged(), (np.zeros((1, 2)), np.zeros(1, np.int64))
     count_within(tree, *one, period, metric=0, radius=1.0, counts=counts)

@@ -1,5 +1,5 @@
-"""Rows visit partitions that their neighbors are in and they are not.
+"""Rows visit partitions that their neighbors are in and they are not: they are compared with all rows there.
 
-place      visitors, by partition
-search     visitors meet the rows of partitions
+place      writes visitors by partition
+search     compares visitors with the rows of partitions
 """

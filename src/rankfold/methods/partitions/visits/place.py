@@ -1,4 +1,4 @@
-"""Rows to the partitions that they visit: read once more, and written by partition."""
+"""Write rows by the partitions that they visit, from one more read."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ class PlaceVisitors(DeclaredFold):
     row_seconds: float = 1e-6
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """What rows visit."""
+        """Partitions that the rows of a panel visit."""
         return {"visits": Buffer((self.cut.panel_rows, self.visits.columns), PARTITION)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Visitors of each partition."""
+        """Number of visitors of each partition."""
         return {"counts": Sum((self.runs.index.columns - 1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """A panel, the order of its visitors, some of them in order, and lists that they have."""
+        """Bytes of a panel, the order of its visitors, some of them in order, and their lists."""
         rows, n = self.cut.panel_rows, self.reader.columns
         panel = self.reader.memory_bytes(rows) + self.reader.read_bytes(rows)
         order = rows * self.runs.each * 8 * 8 + 2 * max(SORTED_BYTES, n * self.reader.dtype.itemsize)
         return panel + order + rows * 8 * (self.before.keys.columns + 1)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """A panel."""
+        """Allocate a panel."""
         work = DeclaredFold.workspace(self, device)
         work.panel = self.reader.buffer(self.cut.panel_rows)
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Write those of a panel that visit."""
+        """Read a panel and write its rows once for each partition that they visit."""
         panel = self.reader.read(work.panel, start, stop, 0)
         visits = work.visits[: stop - start]
         self.visits.read_into(visits, start)

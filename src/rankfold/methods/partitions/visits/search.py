@@ -1,7 +1,7 @@
-"""Visitors meet the rows of partitions, exactly, and take those that are nearer than what they have.
+"""Compare visitors with the rows of partitions, exactly, and keep rows nearer than those in their lists.
 
-A batch holds the rows of some partitions and their visitors. Of a partition that is searched in pieces, a
-piece has a part of the rows and of the visitors, which meet each other.
+A batch holds the rows of some partitions and their visitors. If a partition is searched in pieces, each piece
+has a part of the rows and of the visitors, which are compared with each other.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Meetings:
-    """Where the rows of partitions and their visitors lie, and what is met together."""
+    """Places of the rows of partitions and of their visitors, and the batches in which they are compared."""
 
     cut: Cut
-    """Of the rows of each partition and its visitors, one partition after the other, into batches."""
+    """Cut of the rows of each partition and its visitors, one partition after the other, into batches."""
 
     rows: Int64
     """(partitions + 1,) where each partition begins among the rows of all."""
@@ -46,7 +46,7 @@ class Meetings:
 
     @property
     def ends(self) -> Int64:
-        """(partitions + 1,) where each begins, with its visitors."""
+        """(partitions + 1,) where each partition begins among all rows and visitors."""
         return self.rows + self.visitors
 
     def partitions(self, start: int, stop: int) -> tuple[int, int]:
@@ -55,7 +55,7 @@ class Meetings:
         return int(np.searchsorted(ends, start, side="right")) - 1, int(np.searchsorted(ends, stop))
 
     def spans(self, start: int, stop: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Rows and visitors of a batch; of a piece of a partition, an even share of both."""
+        """Span of the rows and span of the visitors of a batch; a piece has an even share of both."""
         (first, last), ends = self.partitions(start, stop), self.ends
         whole, below, above = int(ends[last] - ends[first]), start - int(ends[first]), stop - int(ends[first])
 
@@ -74,30 +74,30 @@ class Meetings:
 
 @dataclass(frozen=True, slots=True)
 class SearchVisits(DeclaredFold):
-    """Fold that finds and writes what visitors of a batch of partitions gain."""
+    """Fold that finds and writes the nearer rows that visitors of a batch of partitions find."""
 
     reader: BlockReader
-    """How rows are made ready; none is read from the matrix."""
+    """Prepares rows for comparison; reads none from the matrix."""
 
     meetings: Meetings
     runs: Runs
-    """Of the rows of partitions."""
+    """Runs of the rows of partitions."""
 
     visitors: Runs
     run_starts: tuple[Int64, Int64]
-    """(panels + 1,) where each run of either begins on scratch."""
+    """(panels + 1,) where each run begins on scratch, of rows and of visitors."""
 
     found: Found
     k: int
     list_edges: Int64
-    """Edges of the panels that lists will be merged by."""
+    """Edges of the panels of rows in which lists are merged later."""
 
     slots: int = 1
     row_seconds: float = 1e-5
 
     @property
     def cut(self) -> Cut:
-        """See ``Fold``."""
+        """Cut into batches of rows and visitors."""
         return self.meetings.cut
 
     def buffers(self) -> Mapping[str, Buffer]:
@@ -114,12 +114,12 @@ class SearchVisits(DeclaredFold):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Pairs of rows that have met, and rows of which the products told too little."""
+        """Number of pairs compared, and of rows whose products left too much open."""
         return {"pairs": Sum((1,)), "uncertain": Sum((1,), ID)}
 
     @property
     def beside_bytes(self) -> int:
-        """A run as it is read, rows ready to be multiplied, lists in order."""
+        """Bytes of reading a run, of prepared rows, and of lists in order."""
         rows, n = self.cut.panel_rows, self.reader.columns
         run = rows * (n * self.reader.dtype.itemsize + 16)
         ready = rows * (4 * n * self.reader.copies + 4 * 8)
@@ -128,14 +128,14 @@ class SearchVisits(DeclaredFold):
         return max(run, ready + step + lists) + lists + meeting_room(rows, rows, n, self.k)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, the raw one for products at full speed."""
+        """Allocate the buffers; ``raw`` is aligned for products at full speed."""
         work = DeclaredFold.workspace(self, device)
         work.raw = aligned_empty(work.raw.shape, work.raw.dtype)
         work.room, work.precise = Room(), False
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read a batch, let visitors meet rows, and write the lists."""
+        """Read a batch, compare visitors with rows, and write the lists."""
         first, last = self.meetings.partitions(start, stop)
         rows, visitors = self.meetings.spans(start, stop)
         count, guests = rows[1] - rows[0], visitors[1] - visitors[0]
@@ -152,7 +152,7 @@ class SearchVisits(DeclaredFold):
         write_lists(self.found, (batch, visitors[0]), ids, (keys, neighbors), self.list_edges)
 
     def _gather(self, work: Workspace, rows: tuple[int, int], visitors: tuple[int, int]) -> None:
-        """Rows of partitions, then their visitors."""
+        """Read the rows of partitions, then their visitors, into the buffers."""
         count, meetings = rows[1] - rows[0], self.meetings
         pieces = [(work.raw, self.runs.rows), (work.ids, self.runs.ids)]
         gather_rows(work.room, pieces, work.index, meetings.rows, rows, self.run_starts[0])
@@ -165,7 +165,7 @@ class SearchVisits(DeclaredFold):
         gather_rows(work.room, pieces, work.visitor_index, meetings.visitors, visitors, self.run_starts[1])
 
     def _meet(self, state: State, work: Workspace, some: slice, others: slice, count: int) -> None:
-        """Visitors of a partition meet its rows; ``count`` rows lie before all visitors."""
+        """Compare the visitors of a partition with its rows; ``count`` rows lie before all visitors."""
         raw = work.raw[some], work.raw[count + others.start : count + others.stop]
         ready = [self._ready(work, name, each) for name, each in zip(("copy", "visitors"), raw, strict=True)]
         lists = NearLists(work.keys[others], work.neighbors[others], state["uncertain"])
@@ -181,6 +181,6 @@ class SearchVisits(DeclaredFold):
 
 
 def _part(ends: Int64, partition: int, span: tuple[int, int]) -> slice:
-    """Of a partition, what is in a batch, by places in this."""
+    """Places in a batch, whose span is given, of the part of a partition that it has."""
     low, high = max(span[0], int(ends[partition])), min(span[1], int(ends[partition + 1]))
     return slice(low - span[0], max(low, high) - span[0])
