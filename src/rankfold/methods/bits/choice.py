@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rankfold.methods.knn.knn import Neighbors
 
 FEW_WORDS, WORDS_PER_SHARE = 14.0, 7.0
-"""Packed words that are counted in the time of merging two lists of members, and of each shared member."""
+"""Packed words counted in the time of comparing two lists of members, and of each member that both hold."""
 
 
 def finds_sets(task: Neighbors) -> bool:

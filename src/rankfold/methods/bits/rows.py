@@ -25,7 +25,7 @@ STEP_BYTES = 2**20
 """Bytes, about, of the numbers that are packed at a time."""
 
 FILTER_BYTES = 16
-"""Bytes for each stored number while zeros are removed from sparse rows."""
+"""Memory for a stored number while zeros are left out of sparse rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class BitReader:
 
     @property
     def words(self) -> int:
-        """Number of words of a row."""
+        """Words of a row."""
         return words_of(self.bits)
 
     @property
@@ -75,7 +75,7 @@ class BitReader:
 
     @property
     def _step(self) -> int:
-        """Number of rows that are packed at a time."""
+        """Rows that are packed at a time."""
         return max(1, STEP_BYTES // self.source.shape[1])
 
     def read(self, start: int, stop: int) -> BitRows:

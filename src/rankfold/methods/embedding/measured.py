@@ -59,7 +59,7 @@ class MeasuredEmbedding:
     made: Task
     identity: dict[str, Any]
     measures: tuple[EmbeddingQuality, EmbeddingQuality]
-    """Trustworthiness and continuity, with their lists once these exist."""
+    """Trustworthiness and continuity, with their lists once these are there."""
 
     results: Mapping[str, Path] | None = None
     """Results of the links before, by name; None before they have run."""

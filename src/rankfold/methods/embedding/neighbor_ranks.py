@@ -47,7 +47,7 @@ class RowGroup:
     start: int
     stop: int
     name: str
-    """Name of the run and of these rows; no two runs share one."""
+    """Name of a run and these rows; no two runs share one."""
 
     @property
     def count(self) -> int:
@@ -78,7 +78,7 @@ class RowGroup:
 
 @dataclass(slots=True, weakref_slot=True)
 class ResidentRows:
-    """Rows in memory that several threads share."""
+    """Rows that several threads read."""
 
     rows: Rows
 
@@ -104,7 +104,7 @@ class GatherRows(DeclaredFold):
         return {"rows": Buffer((self.cut.panel_rows, self.source.shape[1]), self.source.dtype)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of rows written."""
+        """Rows that were written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property

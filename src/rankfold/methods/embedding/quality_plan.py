@@ -90,7 +90,7 @@ def plan_embedding_quality(sweeps: ResidentSweeps, budget: Budget) -> Plan:
     Raises
     ------
     MemoryBudgetError
-        Even a single held row takes more than the budget.
+        Even a single row that is held takes more than the budget.
     """
     source, parameters, count = sweeps.source, sweeps.parameters, sweeps.folds(1)[1]
     sample_bytes = 0 if sweeps.gather is None else parameters.rows * count.group.reader.row_bytes

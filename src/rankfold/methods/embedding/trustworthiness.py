@@ -169,7 +169,7 @@ class EmbeddingQuality:
         return facts
 
     def edges(self, groups: int) -> list[int]:
-        """Edges of the groups of rows that are held together."""
+        """Edges of the groups of rows that are held at a time."""
         return [self.parameters.rows * i // groups for i in range(groups + 1)]
 
     def group(
@@ -180,7 +180,7 @@ class EmbeddingQuality:
         return RowGroup(reader, start, stop, f"{folder} {start} {stop}")
 
     def gather_fold(self, path: Path = NOWHERE) -> GatherRows:
-        """The fold that writes the sample to a store of its own."""
+        """The sweep that writes the sample to a store of its own."""
         sample, columns = select(self.source, rows=self.sample, columns=None), self.source.shape[1]
         row_bytes = columns * self.source.dtype.itemsize
         chunk = min(sample.shape[0], max(1, PANEL_BYTES // row_bytes))
@@ -263,7 +263,7 @@ class EmbeddingQuality:
         return save_once(run.scratch / f"thresholds-{name}.part", {"keys": keys, "ids": ids, "own": own})
 
     def _penalties(self, counts: Int64) -> Int64:
-        """(rows,) sum of what the ranks of neighbors of each row exceed k by."""
+        """(rows,) penalty of each row: the sum over its neighbors of what their ranks exceed k by."""
         if (counts < np.arange(self.k)).any() or counts.max() > self.source.shape[0] - 2:
             raise AssertionError("counts are not those of ranks")
         penalties: Int64 = np.maximum(counts + 1 - self.k, 0).sum(axis=1)
@@ -274,7 +274,7 @@ def estimate(parameters: EmbeddingQualityRequest, total: int, squares: int) -> t
     """Value and standard error from the sum of penalties of sampled rows, and from that of their squares.
 
     With ``r`` of ``m`` rows, drawn without replacement, the sum over all is estimated by ``m/r`` times that
-    over the rows drawn, with variance ``m^2 (1 - r/m) s^2 / r``, ``s^2`` being the variance of a row's penalty.
+    over the rows drawn. Its variance is ``m^2 (1 - r/m) s^2 / r``, ``s^2`` being that of a row's penalty.
     """
     m, k, r = parameters.of_rows, parameters.k, parameters.rows
     pow2_scale = 2.0 / (m * k * (2.0 * m - 3.0 * k - 1.0))

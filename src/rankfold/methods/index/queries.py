@@ -345,7 +345,7 @@ class IndexQueries:
     def _truth(
         self, few: Source, limits: Float64, shift: Float64 | None, run: Run | None = None
     ) -> TrueNeighbors:
-        """The fold over the index that finds the true neighbors of some queries."""
+        """The sweep over the index that finds the true neighbors of some queries."""
         edges, columns = self.index.edges(), self.index.rows.shape[1]
         reads = reads_of(edges, columns)
         cut = own_streams(reads, int(np.diff(reads).max()))

@@ -152,7 +152,7 @@ class SearchIndex(DeclaredFold):
         self._write(lists, start, stop)
 
     def _nearest(self, work: Workspace, panel: Rows) -> Array:
-        """(queries, probes) partitions of the nearest centers of each query, in no order."""
+        """(queries, probes) partitions of the nearest centers, of each query in no order."""
         probed: Array = work.probed[: len(panel)]
         step = at_once(self.index.columns)
         for top in range(0, len(panel), step):

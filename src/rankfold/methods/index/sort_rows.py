@@ -85,7 +85,7 @@ class SortRows(DeclaredFold):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Gather some rows, measure their distances from centers, and write them."""
+        """Gather some rows, measure them and write them."""
         count, columns = stop - start, self.runs.rows.columns
         pieces = [(work.rows, self.runs.rows), (work.ids, self.runs.ids)]
         gather_rows(work.room, pieces, work.index, self.edges, (start, stop), self.run_starts)

@@ -34,7 +34,7 @@ GROUP = (16, 256)
 """Fewest and most landmarks of a group."""
 
 CHUNK_ROWS = 2**14
-"""Most rows of a chunk, unless there would be more than ``TARGET_CHUNKS`` of these."""
+"""Most rows of a chunk, unless there are more than ``TARGET_CHUNKS`` of these."""
 
 BLOCK_NUMBERS = 2**22
 """Most distances in the rows of a chunk, for all landmarks, which are read together."""
@@ -44,7 +44,7 @@ TARGET_CHUNKS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Geodesics:
-    """Stored distances of all rows from landmarks, (m, l)."""
+    """Distances of all rows from landmarks, (m, l), as they are stored."""
 
     rows: int
     landmarks: int
@@ -63,7 +63,7 @@ class Geodesics:
 
     @property
     def thread_bytes(self) -> int:
-        """Bytes of paths from one landmark: distances, a heap with its keys, and places in it."""
+        """Memory of paths from one landmark: distances, a heap with its keys, and places in it."""
         return self.rows * (8 + 8 + 2 * index_type(self.rows).itemsize)
 
     @property

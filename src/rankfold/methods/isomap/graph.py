@@ -36,7 +36,7 @@ def index_type(rows: int) -> np.dtype[Any]:
 
 
 def graph_bytes(rows: int, edges: int, item: int) -> int:
-    """Bytes of a graph with the numbers of its vertices."""
+    """Memory of a graph with the numbers of its vertices."""
     index = index_type(rows).itemsize
     return 8 * (rows + 1) + edges * (index + item) + rows * index
 

@@ -70,7 +70,7 @@ SAMPLE_PAIRS = 2**20
 """Pairs of sampled rows and landmarks, which decide the number of rows between these limits."""
 
 STEP_FLOPS = 40.0
-"""Operations that take as long as one edge of a path."""
+"""Operations that take as long as an edge of a path does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rankfold.methods.isomap.arguments import DISCONNECTED, LANDMARKS
 from rankfold.pipeline.errors import InputError
 
 FEW_ROWS = 1000
-"""Most rows that are all landmarks by default."""
+"""Largest number of rows for which all rows are landmarks by default."""
 
 MANY = 500
 """Default number of landmarks for more rows."""

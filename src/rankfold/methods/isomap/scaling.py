@@ -31,7 +31,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def scaling_bytes(landmarks: int) -> int:
-    """Bytes of squared distances among landmarks, their copies, and eigenvectors of these."""
+    """Memory of squared distances among landmarks, their copies, and eigenvectors of these."""
     return 6 * 8 * landmarks**2 + 2**20
 
 
@@ -49,7 +49,7 @@ class Scaling:
     """(l,) mean squared distance of each landmark from all, weighted."""
 
     reconstruction_error: float
-    """Root of the residual sum of squares of the centered distances, over l: scikit-learn's measure."""
+    """Root of the residual sum of squares of these scaled distances, over l: scikit-learn's measure."""
 
     @classmethod
     def of(cls, among: Float64, rows: Int64, components: int) -> Scaling:
@@ -128,7 +128,7 @@ def _unexplained(sums: Float64, pairs: int) -> Float64:
 
 
 def distances_between(a: Float64, b: Float64) -> Float64:
-    """(a, b) Euclidean distances of all pairs of rows."""
+    """Euclidean distances of all pairs."""
     squares = np.zeros((len(a), len(b)))
     for axis in range(a.shape[1]):
         difference = a[:, axis, None] - b[:, axis]

@@ -44,7 +44,7 @@ PANEL_BYTES = 4 * 2**20
 """Bytes of the rows that are read at a time, unless a chunk has more."""
 
 CHOOSING_BYTES = 5
-"""Number of float64 arrays, each as long as a row, that choosing takes."""
+"""Arrays of float64, each as long as a row, that choosing takes."""
 
 
 def require_distances(request: NeighborRequest, source: Source, said: Mapping[str, bool]) -> None:
@@ -93,7 +93,7 @@ class ChooseNearest(DeclaredFold):
     kernels = ()
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of rows written."""
+        """Rows that were written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property

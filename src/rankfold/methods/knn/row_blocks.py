@@ -121,7 +121,7 @@ class BlockReader:
 
     @property
     def _step(self) -> int:
-        """Number of rows that are centered at a time."""
+        """Rows that are centered at a time."""
         return max(1, 2**20 // (8 * self.columns))
 
     def buffer(self, rows: int) -> RowBuffer:

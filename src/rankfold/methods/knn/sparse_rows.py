@@ -72,11 +72,11 @@ class SparseBlocks:
     """Stored numbers before each edge."""
 
     longest: int
-    """Most stored numbers of a row."""
+    """Most numbers of a row."""
 
     @property
     def most(self) -> int:
-        """Stored numbers of the fullest block."""
+        """Numbers of the fullest block."""
         return int(np.diff(self.numbers).max())
 
     def most_of(self, rows: int) -> int:
@@ -121,7 +121,7 @@ def _cuts(pointers: Array, tallest: int, most: int) -> list[int]:
 
 
 def common_columns(source: CompressedSource) -> Int64:
-    """Columns that many rows of a sample hold; the fullest of them, if there are too many."""
+    """Columns that many rows hold, in a sample of these; the fullest, if there are too many."""
     rows, columns = source.shape
     sample = min(rows, max(SAMPLE_RUNS, SAMPLE_NUMBERS * rows // max(1, source.nnz)))
     counts, count = np.zeros(columns, np.int64), 0

@@ -53,7 +53,7 @@ class WriteLists(DeclaredFold):
         return {"keys": Buffer(shape), "ids": Buffer(shape, np.dtype(np.int64))}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of rows written."""
+        """Rows that were written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property

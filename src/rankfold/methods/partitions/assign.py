@@ -110,7 +110,7 @@ class AssignRows(DeclaredFold):
             self.few.join(total, other)
 
     def _nearest(self, work: Workspace, panel: Rows) -> npt.NDArray[np.int32]:
-        """(rows, spill) partitions of each row, nearest first; ``NONE`` where a center is too far."""
+        """(rows, spill) partitions of each row, the nearest first; ``NONE`` where a center is too far."""
         shape = len(panel), self.spill
         lists = NearLists(np.full(shape, np.inf), np.full(shape, EMPTY), np.zeros(1, np.int64))
         let_meet(self.reader, work, panel, work.ready, lists)

@@ -35,7 +35,7 @@ class Completed:
     """Lists that replace those that are not full."""
 
     rows: Int64
-    """Numbers of their rows, in order."""
+    """Numbers of the rows of these lists, in order."""
 
     lists: Lists
 
@@ -72,7 +72,7 @@ def complete_lists(run: Run, reader: BlockReader, layout: Layout, lists: Lists) 
 
 
 def _short_rows(layout: Layout, lists: Lists) -> Int64:
-    """Numbers of the rows whose lists are not full."""
+    """Rows whose lists are not full."""
     parts = []
     for start in range(0, layout.rows, SCANNED):
         keys = np.empty((min(SCANNED, layout.rows - start), layout.k))

@@ -158,7 +158,7 @@ class WriteMerged(DeclaredFold):
         return {"keys": Buffer(shape), "neighbors": Buffer(shape, ID)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of rows written."""
+        """Rows that were written."""
         return {"rows": Sum((1,), ID)}
 
     @property

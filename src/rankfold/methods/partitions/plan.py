@@ -55,7 +55,7 @@ def can_search(task: Neighbors) -> bool:
 
 
 def require_partitions(task: Neighbors) -> None:
-    """Raise ``InputError`` if partitions of a task cannot be searched."""
+    """Raise ``InputError`` where partitions cannot be searched."""
     reason = _hindrance(task)
     if reason:
         raise InputError(f"solver approximate {reason}. Leave solver out")
@@ -93,14 +93,14 @@ def is_cheaper(task: Neighbors) -> bool:
 
 
 def operations(task: Neighbors) -> float:
-    """Operations of the likely rounds, in units of a product's."""
+    """Cost of the likely rounds, in operations of a product."""
     layout = layout_of(task)
     truth = layout.recall_rows * layout.rows * _each(layout)
     return truth + LIKELY_ROUNDS * sum(_round_operations(layout))
 
 
 def pair_operations(task: Neighbors) -> float:
-    """Operations of comparing all pairs, in the same units."""
+    """Cost of comparing all pairs, in operations of a product."""
     rows, columns = task.source.shape
     return rows * (rows - 1) / 2 * (2.0 * columns + SCAN_FLOPS)
 
@@ -200,7 +200,7 @@ class _Sweeps:
         return BlockReader(self.layout.source, self.task.parameters.code, shift, bounded=True)
 
     def passes(self, slots: int) -> list[Pass]:
-        """Passes of the first round, and those of any round that are on scratch."""
+        """Passes over the matrix of the first round, and passes over scratch of any round."""
         layout, reader, (rows, columns) = self.layout, self.reader, self.layout.source.shape
         reads, place = rows * columns * layout.source.dtype.itemsize, layout.row_bytes + 16
         runs, k = Runs.of(layout, NOWHERE, 0, layout.most_count), layout.k

@@ -31,7 +31,7 @@ EXTRA_ROWS = 0.5
 
 
 class Recall(NamedTuple):
-    """A mean, and an interval that contains it for 95 % of samples."""
+    """A mean, and an interval that holds it for 95 % of samples."""
 
     mean: float
     low: float

@@ -221,7 +221,7 @@ def sample_ids(layout: Layout, seed: int) -> tuple[Int64, Int64]:
 def assign_fold(
     layout: Layout, reader: BlockReader, files: tuple[Path, int, Runs, Lists | None], few: FewRows | None
 ) -> AssignRows:
-    """The fold that puts rows into partitions."""
+    """The sweep that puts rows into partitions."""
     (centers, count, runs, before), columns = files, layout.source.shape[1]
     seconds = 1e-6 + 4e-11 * columns * (count + (few.count if few else 0))
     shape = count, layout.spill

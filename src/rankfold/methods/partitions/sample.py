@@ -59,7 +59,7 @@ class CollectRows(DeclaredFold):
     row_seconds: float = 1e-6
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of rows written."""
+        """Rows that were written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property

@@ -54,7 +54,7 @@ class SearchPartitions(DeclaredFold):
     found: Found
     k: int
     list_edges: Int64
-    """Edges of the panels of rows in which lists are merged later."""
+    """Edges of the panels that lists will be merged by."""
 
     visits: int
     """Most partitions that a row visits."""

@@ -26,7 +26,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class CountNeighbors(DeclaredFold):
-    """Fold that writes the number of neighbors of each row of a panel."""
+    """Fold that writes how many neighbors the rows of a panel have."""
 
     cut: Cut
     """Panels are whole chunks."""
@@ -90,7 +90,7 @@ class ListNeighbors(DeclaredFold):
     kernels = (list_within,)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of edges written."""
+        """Edges that were written."""
         return {"edges": Sum((1,), np.dtype(np.int64))}
 
     @property
@@ -99,7 +99,7 @@ class ListNeighbors(DeclaredFold):
         return list_bytes(self.queries, self.cut.panel_rows, self.most, len(self.starts))
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """List some edges: those of the first row, of the last, and of all rows between."""
+        """List some edges: of the first row, of the last, and of all between."""
         first = int(np.searchsorted(self.starts, start, side="right")) - 1
         last = int(np.searchsorted(self.starts, stop, side="left"))
         rows = first + np.flatnonzero(np.diff(self.starts[first : last + 1]))

@@ -46,7 +46,7 @@ from rankfold.pipeline.storage.scratch import NOWHERE
 Int64 = npt.NDArray[np.int64]
 
 COUNT_ROWS = (2**12, 2**16)
-"""Fewest and most rows that are counted together; a 64th of all rows in between."""
+"""Fewest and most rows that are counted together, a 64th of all in between."""
 
 EDGES = 2**18
 """Edges of a chunk: 2 MiB each of indices and distances."""

@@ -47,12 +47,12 @@ class RowBlocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks."""
+        """Blocks in all."""
         return len(self.edges) - 1
 
     @property
     def rows(self) -> int:
-        """Number of rows in all blocks."""
+        """Rows in all."""
         return int(self.edges[-1])
 
     def span(self, index: int) -> slice:
@@ -90,7 +90,7 @@ def checked_rows(raw: Array, similarity: Similarity, shift: Float64, source: Sou
 
 
 def edges_of(source: Source) -> Int64:
-    """Edges of blocks of rows; blocks are whole chunks where these cannot be split."""
+    """Edges of blocks of rows, whole chunks where these cannot be split."""
     return block_edges(source.row_grid, source.shape[1])
 
 

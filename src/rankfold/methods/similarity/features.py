@@ -43,10 +43,10 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 RESIDENT_BYTES = 64 * 2**20
-"""Most bytes of points and coefficients that stay in memory; more are read for each panel of rows."""
+"""Points and coefficients of up to so many bytes stay in memory; more are read for each panel of rows."""
 
 EVALUATION_FLOPS = 30.0
-"""Operations that take as long as evaluating a kernel function of a product."""
+"""Operations that take as long as a kernel function of a product."""
 
 
 NOTABLE = 1e-6
@@ -183,7 +183,7 @@ class WriteFeatures(OverRows):
         slots: int,
         sample: tuple[int, int] = (0, 0),
     ) -> WriteFeatures:
-        """Make the fold, with ``slots`` buffers for panels; ``sample`` is the count of kept rows, and a seed."""
+        """Make the fold, with ``slots`` buffers for panels; ``sample``: count of rows to keep, and seed."""
         count, seed = sample
         kept = (KeptRows(count, source.shape[1], np.dtype(np.float64)),) * (count > 0)
         view = View(source, Orientation.ROWS)
@@ -290,7 +290,7 @@ class WriteFeatures(OverRows):
 
 
 def refuse_outside(state: State, source: Source, dtype: np.dtype[Any]) -> None:
-    """Raise ``DataError`` for bad elements of a matrix, or for features that are not finite."""
+    """Raise ``DataError`` for bad elements of a matrix, and for features of it that are not finite."""
     refuse_bad(state, source)
     if state["outside"][0]:
         require_finite(np.inf, source.name, dtype.name)

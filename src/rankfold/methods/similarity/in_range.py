@@ -17,7 +17,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def require_finite(numbers: npt.ArrayLike, name: str, dtype: str = "float64") -> None:
-    """Raise ``DataError`` if similarities of rows of a matrix, or numbers made of them, are not finite."""
+    """Raise ``DataError`` if similarities of rows of a matrix, or what is made of them, are not finite."""
     if not np.isfinite(numbers).all():
         raise DataError(
             f"similarities of rows of {name} are no numbers, or they, or sums of their squares, leave "

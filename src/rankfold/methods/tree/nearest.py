@@ -39,7 +39,7 @@ class NearestInTree(DeclaredFold):
     kernels = (nearest_in_tree, sort_lists)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of rows written."""
+        """Rows that were written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property

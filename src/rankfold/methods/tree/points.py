@@ -35,7 +35,7 @@ class PointTree:
 
     @classmethod
     def read(cls, reader: PointReader, threads: int) -> PointTree:
-        """Read all rows and arrange them in a tree."""
+        """Read all rows, and arrange them."""
         count = reader.source.shape[0]
         tree = Tree.empty(count, reader.columns)
         rows, edges = tree.rows(), read_edges(reader)
@@ -83,12 +83,12 @@ def place_dtype(count: int) -> np.dtype[np.generic]:
 
 
 def read_edges(reader: PointReader) -> npt.NDArray[np.int64]:
-    """Edges of the reads of rows: whole chunks, where these cannot be split."""
+    """Edges of what is read at a time: whole chunks, where these cannot be split."""
     return panel_edges(reader.source.row_grid, max(1, READ_BYTES // (8 * reader.columns)))
 
 
 def held_bytes(reader: PointReader) -> int:
-    """Bytes of the tree of a matrix, and of the places."""
+    """Memory of the tree of a matrix, and of the places."""
     count = reader.source.shape[0]
     return tree_bytes(count, reader.columns) + count * place_dtype(count).itemsize
 

@@ -38,7 +38,7 @@ class PlaceVisitors(DeclaredFold):
         return {"visits": Buffer((self.cut.panel_rows, self.visits.columns), PARTITION)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Number of visitors of each partition."""
+        """Visitors of each partition."""
         return {"counts": Sum((self.runs.index.columns - 1,), np.dtype(np.int64))}
 
     @property

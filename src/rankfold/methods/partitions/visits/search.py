@@ -90,7 +90,7 @@ class SearchVisits(DeclaredFold):
     found: Found
     k: int
     list_edges: Int64
-    """Edges of the panels of rows in which lists are merged later."""
+    """Edges of the panels that lists will be merged by."""
 
     slots: int = 1
     row_seconds: float = 1e-5
@@ -181,6 +181,6 @@ class SearchVisits(DeclaredFold):
 
 
 def _part(ends: Int64, partition: int, span: tuple[int, int]) -> slice:
-    """Places in a batch, whose span is given, of the part of a partition that it has."""
+    """Slice of the places in a batch, which spans ``span``, that belong to a partition."""
     low, high = max(span[0], int(ends[partition])), min(span[1], int(ends[partition + 1]))
     return slice(low - span[0], max(low, high) - span[0])
