@@ -1,9 +1,9 @@
-"""Results as what other libraries go on with: objects of AnnData, datasets of xarray, frames, pictures.
+"""Results in forms that other libraries use: AnnData objects, xarray datasets, frames, pictures.
 
 glance      a result in one line, and as a table for notebooks
-outcome     what is exported: arrays by name, facts, and where rows and columns lie in the whole
+outcome     a result as exports see it: arrays by name, facts, places of rows and columns in the data
 cells       names and values of an AnnData object, as scanpy has them
-cell_files  the same written into a ``.h5ad`` file or a Zarr store, all or nothing
+cell_files  elements of ``cells`` written into a ``.h5ad`` file or a Zarr store, all or nothing
 fields      an xarray dataset with the axes and coordinates of the data
 frames      pandas and polars frames
 plots       pictures

@@ -1,10 +1,10 @@
-"""A result written into a ``.h5ad`` file or a Zarr store of AnnData, beside what is there: all or nothing.
+"""Write a result into a ``.h5ad`` file or a Zarr store of AnnData, next to existing elements: all or nothing.
 
-A file is copied first, since HDF5 can take nothing back; the copy takes its name when it is whole. A Zarr
-store gets each element by a rename, from a folder beside the others. ``X`` is never opened.
+A file is copied first, since HDF5 cannot undo changes; the complete copy then replaces it by a rename. In a
+Zarr store, elements are written into a work folder there and renamed into place. ``X`` is never opened.
 
-The trap: a store that AnnData wrote has consolidated metadata, and refuses every change until it is opened
-without; it is consolidated again at the end, since readers that look there would see nothing new.
+The trap: a store that AnnData wrote has consolidated metadata, and refuses every change unless it is opened
+without them. They are consolidated again at the end, since readers that use them would see nothing new.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
 
 WORK = ".rankfold-export"
-"""Ending, or name, of what is not whole yet."""
+"""Suffix of an unfinished file, or name of the folder of unfinished elements in a store."""
 
 DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 
 ARRAY = {"encoding-type": "array", "encoding-version": "0.2.0"}
 
 Elements = Callable[[Cells], Mapping[str, Any]]
-"""Elements for an object of so many observations and variables."""
+"""Function that makes the elements of a result for an object with given observations and variables."""
 
 
 class Added(NamedTuple):
     """Elements of a result in a file."""
 
     elements: tuple[str, ...]
-    """Such as ``obsm/X_pca``."""
+    """Paths of the elements, such as ``obsm/X_pca``."""
 
     already_there: bool = False
-    """Whether an earlier call wrote them, so that nothing was left to do."""
+    """True if an earlier call wrote them, so that nothing was left to do."""
 
 
 def write_into(path: Path, result: Outcome, key: str | None, *, overwrite: bool, in_place: bool) -> Added:
@@ -58,27 +58,27 @@ def write_into(path: Path, result: Outcome, key: str | None, *, overwrite: bool,
     Parameters
     ----------
     path : Path
-        ``.h5ad``, or the folder of a Zarr store.
+        A ``.h5ad`` file, or the folder of a Zarr store.
     result, key
         See ``cells_of``.
     overwrite : bool
-        Whether elements of these names are replaced; those of the same result are left as they are without.
+        True to replace elements of these names. Without it, those of the same result are left as they are.
     in_place : bool
-        Whether a file is changed where it lies, without a copy: a kill may then leave it damaged.
+        True to change a file itself, without a copy: a kill may then leave it damaged.
 
     Returns
     -------
     Added
-        Elements that were written, or were there.
+        Elements that were written, or existed already.
 
     Raises
     ------
     SourceNotFoundError, InputError, OutputError, DiskSpaceError
-        Nothing is there; it is not of AnnData; it holds such elements, or is being written to; there is no
+        The path does not exist; AnnData did not write it; it holds such elements, or is being written to; no
         room for a copy.
     """
     library("anndata", extra="cells", what=f"writing into {path}")
-    path = Path(os.path.realpath(path))  # what a link leads to is written, not the link
+    path = Path(os.path.realpath(path))  # write the target of a link, not the link
     require_cells(path)
     elements = functools.partial(cells_of, result, key=key)
     if path.is_dir():
@@ -87,7 +87,7 @@ def write_into(path: Path, result: Outcome, key: str | None, *, overwrite: bool,
 
 
 def subscripted(element: str) -> str:
-    """An element as whoever reads the file names it.
+    """Python expression after the object by which a reader accesses an element.
 
     >>> subscripted("obsm/X_pca"), subscripted("uns/rankfold/pca")
     ("obsm['X_pca']", "uns['rankfold']['pca']")
@@ -97,7 +97,7 @@ def subscripted(element: str) -> str:
 
 
 def require_cells(path: Path) -> None:
-    """Raise ``SourceNotFoundError`` where nothing is that results could be added to."""
+    """Raise ``SourceNotFoundError`` if nothing exists at the path."""
     if not path.exists():
         raise SourceNotFoundError(
             f"{path} does not exist. Results are added to a .h5ad file or Zarr store that AnnData wrote, or "
@@ -106,7 +106,7 @@ def require_cells(path: Path) -> None:
 
 
 def _cells_in(root: Any, name: str) -> Cells:
-    """Observations and variables, by their index."""
+    """Observations and variables of a file or store, with the names in their index."""
     if any(is_records(root.get(part)) for part in ("obs", "var")):
         raise InputError(
             f"{name} was written by AnnData before version 0.7, and takes nothing new. Write it anew: "
@@ -123,7 +123,7 @@ def _cells_in(root: Any, name: str) -> Cells:
 
 
 def _look(root: Any, path: str) -> Any:
-    """What lies at a path of a file or store: see ``Cells.look``."""
+    """Element at a path of a file or store; implements ``Cells.look``."""
     if path not in root:
         return None
     node = root[path]
@@ -137,20 +137,20 @@ def _text(node: Any) -> str:
 
 
 class Held(NamedTuple):
-    """What a file holds of a result of ours, and what has become of its elements."""
+    """State of a result of rankfold that a file holds, and of its elements."""
 
     digest: str | None
-    """Of what the result said of itself; None if there is none of ours."""
+    """Digest of the facts of the result; None if the file holds none of rankfold."""
 
     present: frozenset[str]
-    """Elements that are there, of those that were asked for and those that the result had."""
+    """Paths that exist, among those asked for and those of the result."""
 
     changed: frozenset[str]
-    """Those of the result that are other numbers by now."""
+    """Elements of the result whose numbers have changed since rankfold wrote them."""
 
 
 def held_in_cells(path: Path, key: str, paths: Sequence[str] = ()) -> Held:
-    """Look for a result under a key, and for elements."""
+    """Look up a result under a key, and which of ``paths`` exist."""
     with _reading(path) as root:
         return _held(root, key, paths)
 
@@ -164,7 +164,7 @@ def _held(root: Any, key: str, paths: Sequence[str]) -> Held:
 
 
 def _is_written(root: Any, elements: Mapping[str, Any]) -> bool:
-    """Whether these elements are there, of the same result and as rankfold wrote them."""
+    """True if all these elements exist, belong to the same result and are as rankfold wrote them."""
     (facts,) = (name for name in elements if name.startswith(FACTS))
     held = _held(root, facts.removeprefix(FACTS), sorted(elements))
     same = Claim.of(_look(root, facts)) == Claim.of(elements[facts])
@@ -172,7 +172,7 @@ def _is_written(root: Any, elements: Mapping[str, Any]) -> bool:
 
 
 def _require_ours(root: Any, elements: Mapping[str, Any], path: Path) -> None:
-    """Raise ``OutputError`` for elements that no result of ours has put there, or that have changed since."""
+    """Raise ``OutputError`` for elements that rankfold did not write, or that have changed since."""
     (key,) = (name.removeprefix(FACTS) for name in elements if name.startswith(FACTS))
     own = {name for name in elements if not name.startswith(FACTS)}
     held = _held(root, key, sorted(own))
@@ -201,7 +201,7 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
     if in_place:
         close(path)
     with _locked(path, os.O_RDWR, fcntl.LOCK_EX if in_place else fcntl.LOCK_SH):
-        unlocked = {"locking": False} if in_place else {}  # HDF5 would wait for our own lock
+        unlocked = {"locking": False} if in_place else {}  # else HDF5 would be blocked by our own lock
         with _opened(path, "r", **unlocked) as file:
             found = elements(_cells_in(file, str(path)))
             if not overwrite and _is_written(file, found):
@@ -240,7 +240,7 @@ def _opened(path: Path, mode: str, **flags: bool) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _locked(path: Path, flags: int, lock: int) -> Iterator[None]:
-    """While nobody else writes the file, or with an exclusive lock has it open: HDF5 locks what it opens."""
+    """Hold a lock on a file: shared excludes writers, exclusive excludes all; HDF5 locks what it opens."""
     try:
         descriptor = open_descriptor(path, flags)
     except OSError as error:
@@ -302,7 +302,7 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Add
 
 
 def _replace(source: Path, target: Path, work: Path) -> None:
-    """Put a folder in its place; one that was there moves out of the way first."""
+    """Rename a folder to its place; an existing one is moved away first, then removed."""
     if target.exists():
         aside = work / f"{target.name}.old"
         rename(target, aside)
@@ -323,7 +323,7 @@ def _is_consolidated(path: Path) -> bool:
 
 
 def _write_elements(root: Any, elements: Mapping[str, Any]) -> None:
-    """Write each with its encoding; large arrays chunk by chunk."""
+    """Write each element with its encoding; large arrays chunk by chunk."""
     write_elem = library("anndata.io", extra="cells", what="writing elements").write_elem
     for path, value in elements.items():
         _ensure_group(root, path)
@@ -339,7 +339,7 @@ def _write_elements(root: Any, elements: Mapping[str, Any]) -> None:
 
 
 def _list_column(root: Any, path: str) -> None:
-    """Name a column in the order of its frame, without which AnnData does not read it."""
+    """Add a column to the ``column-order`` of its frame; without it, AnnData does not read the column."""
     part, _, name = path.partition("/")
     order = list(root[part].attrs.get("column-order", ())) if part in ("obs", "var") else [name]
     if name not in order:
@@ -347,7 +347,7 @@ def _list_column(root: Any, path: str) -> None:
 
 
 def _write_by_chunks(group: Any, name: str, values: Any) -> None:
-    """An array on disk, of which a chunk at a time is in memory."""
+    """Write an array that lies on disk, with one chunk at a time in memory."""
     create = getattr(group, "create_array", None) or group.create_dataset
     array = create(name, shape=values.shape, dtype=values.dtype, chunks=values.chunks)
     array.attrs.update(ARRAY)
@@ -357,7 +357,7 @@ def _write_by_chunks(group: Any, name: str, values: Any) -> None:
 
 
 def _ensure_group(root: Any, path: str) -> None:
-    """Groups above an element, as AnnData marks them."""
+    """Create the groups above an element, marked as AnnData marks them."""
     parts = path.split("/")[:-1]
     for depth in range(1, len(parts) + 1):
         name = "/".join(parts[:depth])

@@ -1,4 +1,4 @@
-"""A result under the names that scanpy gives such things in an AnnData object.
+"""Names and values of the elements by which a result is stored in an AnnData object, as scanpy names them.
 
 ====== ============================== ============================== =================================
 result observations                   variables                      unstructured
@@ -16,10 +16,10 @@ others ``obsm["X_spectral"]``,                                       ``uns["spec
 kmeans ``obs["kmeans"]``, categories                                 ``uns["kmeans"]``
 ====== ============================== ============================== =================================
 
-With a key of its own a result takes that key instead, graphs ``KEY_distances`` and ``KEY_connectivities``.
+If a key is given, it replaces these names; graphs are then ``KEY_distances`` and ``KEY_connectivities``.
 Columns that the step ``highly_variable`` chose are ``var["highly_variable"]``, which ``scanpy.tl.ingest`` and
-plots ask for, and what it compared all columns by is ``var["means"]`` and the like.
-What a result is, and by what it is known again, is in ``uns["rankfold"]`` under the same key.
+plots ask for; the measures by which it compared all columns are ``var["means"]`` and the like.
+``uns["rankfold"]`` holds, under the same key, a description of the result and digests to recognize it by.
 
 Places follow what scanpy 1.11 writes, and https://anndata.readthedocs.io for the elements.
 """
@@ -55,14 +55,14 @@ from rankfold.pipeline.prepare.words import parse_steps
 Array = npt.NDArray[Any]
 
 FACTS = "uns/rankfold/"
-"""Where results say what they are, by their key."""
+"""Path of the descriptions of results; each is stored under its key."""
 
 
 class Keys(NamedTuple):
-    """Where the parts of a factorization go."""
+    """Names of the elements of a factorization."""
 
     key: str
-    """In ``uns``."""
+    """Name in ``uns``."""
 
     observations: str
     variables: str
@@ -80,7 +80,7 @@ PICTURES = {
     "diffusion_map": "X_diffusion_map",
     "isomap": "X_isomap",
 }
-"""Where coordinates in few dimensions go, for the observations alone.
+"""Names in ``obsm`` of coordinates in few dimensions, which only the observations have.
 
 Not ``"X_diffmap"``: there scanpy takes the first column for the steady state, and looks for eigenvalues in
 ``uns``.
@@ -93,23 +93,23 @@ LABELS = {"kmeans": "kmeans"}
 """Columns of ``obs`` for labels of the observations."""
 
 LOOKS = 16
-"""Places at which an element is looked at to know it again."""
+"""Number of rows of an element that go into its mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """What takes a result: how many observations and variables it has, and what they are called."""
+    """An object or file that takes a result: its numbers of observations and variables, and their names."""
 
     name: str
-    """In messages."""
+    """Name of the object in messages."""
 
     axes: tuple[Axis, Axis]
 
     look: Callable[[str], Any] = lambda path: None
-    """What lies at a path such as ``obsm/X_pca``, or the names of what lies in ``obsm``; None of nothing."""
+    """Element at a path such as ``obsm/X_pca``, or the names in ``obsm`` and the like; None if missing."""
 
     def places(self, result: Outcome, axis: str) -> tuple[Array | None, int]:
-        """Where the rows or columns of a result go, None for all in order, and how many there are."""
+        """Places of the rows or columns of a result, None for all in order, and the number of places here."""
         number = SIDES.index(axis)
         what, own = ("observations", "variables")[number], self.axes[number]
         places = places_among(result, axis, Names.of([own]), self.name, what)
@@ -127,11 +127,11 @@ def cells_of(result: Outcome, cells: Cells, key: str | None = None) -> dict[str,
     Parameters
     ----------
     result : Result
-        Of svd, pca, nmf, knn, kmeans, an embedding, transform or update.
+        A result of svd, pca, nmf, knn, kmeans, an embedding, transform or update.
     cells : Cells
         The object that takes them. Rows and columns go where it has their names.
     key : str, optional
-        In place of scanpy's names.
+        Name that replaces scanpy's names.
 
     Raises
     ------
@@ -158,11 +158,11 @@ def cells_of(result: Outcome, cells: Cells, key: str | None = None) -> dict[str,
     elements = {}
     if COLUMNS[kind] in set(result):
         loadings = np.asarray(result[COLUMNS[kind]][...]).T
-        # Zeros, as scanpy has them at genes that were not used.
+        # Genes that were not used are zero, as in scanpy.
         elements[variables] = spread(loadings, *cells.places(result, "columns"), 0.0)
     if ROWS[kind] in set(result):
         elements[observations] = spread(_scaled(result, kind), *cells.places(result, "rows"), np.nan)
-    if COLUMNS[kind] in set(result):  # of rows that were transformed, the fit says the rest
+    if COLUMNS[kind] in set(result):  # a transform has none: its fit stores the rest
         chosen = _highly_variable(result, cells, key_of(kind, key))
         elements |= chosen.elements
         elements[facts] = _facts_of_factors(result, kind, uses_chosen=chosen.is_there)
@@ -181,19 +181,20 @@ def _categories(result: Outcome, cells: Cells) -> Any:
 
 
 class Chosen(NamedTuple):
-    """The mask of the columns that a result is of."""
+    """Mask of the columns that were selected for a result."""
 
     elements: dict[str, Any]
-    """The mask by its path, and what columns were compared by, where they are to be written."""
+    """Elements to write: the mask and the measures by which columns were compared, by path."""
 
     is_there: bool
-    """Whether the object has that mask, now or then."""
+    """True if the object has that mask already, or gets it now."""
 
 
 def _highly_variable(result: Outcome, cells: Cells, key: str) -> Chosen:
-    """Which variables a step ``highly_variable`` chose, or somebody by the mask of that name.
+    """Mask of the variables that a step ``highly_variable`` chose, or an equal mask that is there already.
 
-    A mask of that name that is not ours stays: results are zero elsewhere, so that they are right without.
+    A mask of that name that rankfold did not write stays as it is. Results are zero elsewhere, so they are
+    right without the mask.
     """
     places, length = cells.places(result, "columns")
     steps = parse_steps(result.attrs["input"].get("prepare"))
@@ -218,25 +219,28 @@ def _highly_variable(result: Outcome, cells: Cells, key: str) -> Chosen:
 HIGHLY_VARIABLE = "var/highly_variable"
 
 HOW = "uns/hvg"
-"""Where scanpy says by what rule genes were chosen."""
+"""Path where scanpy stores the rule by which genes were chosen."""
 
 MEASURES = ("means", "dispersions", "dispersions_norm", "variances", "variances_norm")
-"""By what variables are compared, as scanpy names it in ``var``."""
+"""Measures by which variables are compared, as scanpy names them in ``var``."""
 
 
 COMPARED, RANK = "variances_norm", "highly_variable_rank"
-"""The measure by which variables of counts are ordered, and their order, as scanpy names them."""
+"""Measure by which variables of counts are ordered, and their rank by it, as scanpy names them."""
 
 
 def ranks(values: Array, chosen: Array) -> Array:
-    """The order of those that were chosen, from 0 for the largest; NaN for the others."""
+    """Rank of each chosen value, from 0 for the largest; NaN for the others."""
     found = np.full(len(values), np.nan)
     found[chosen[np.argsort(-values[chosen], kind="stable")]] = np.arange(len(chosen))
     return found
 
 
 def _measures(result: Outcome, cells: Cells, prefix: str) -> dict[str, Array]:
-    """By what a step compared variables; NaN for those that it did not see, nothing where it is unknown."""
+    """Measures by which a step compared variables, by path; NaN for variables that it did not see.
+
+    Empty if the variables of the object cannot be matched with those of the step.
+    """
     own, length = Names.of([cells.axes[1]]), cells.axes[1].length
     compared = names_of_result("the result", result.attrs, 1)
     places = None
@@ -255,7 +259,7 @@ def _measures(result: Outcome, cells: Cells, prefix: str) -> dict[str, Array]:
 
 
 def _mask_at(column: Any) -> Array | None:
-    """A column of True and False in memory; None of any other."""
+    """A boolean column, read into memory; None for any other."""
     values = np.asarray(column[...]) if hasattr(column, "shape") else None
     return values if values is not None and values.dtype == np.bool_ else None
 
@@ -264,17 +268,17 @@ def _mask_at(column: Any) -> Array | None:
 
 
 class Claim(NamedTuple):
-    """What an object or file holds of a result of ours, besides its elements."""
+    """Identity of a result that an object or file holds, stored besides its elements."""
 
     digest: str
-    """Of all that the result says of itself."""
+    """Digest of all facts of the result."""
 
     marks: dict[str, str]
-    """Marks of its elements by their path."""
+    """Mark of each element, by path."""
 
     @classmethod
     def of(cls, held: Any) -> Claim | None:
-        """What ``as_elements`` gave, or the JSON of earlier versions; None of anything else."""
+        """Read what ``as_elements`` returned, or the JSON of earlier versions; None for anything else."""
         if isinstance(held, str):
             facts = json.loads(held)
             marks = facts.pop("marks", {})
@@ -284,7 +288,7 @@ class Claim(NamedTuple):
         return cls(str(held["digest"]), json.loads(str(held["elements"])))
 
     def as_elements(self, result: Outcome) -> dict[str, str]:
-        """A few words for a reader, and what ``of`` takes."""
+        """Entries to store: a description for readers, and the identity that ``of`` reads."""
         said, request = result.attrs["input"], _params(result)
         rows, columns = said["shape"]
         words = ", ".join(
@@ -300,20 +304,20 @@ class Claim(NamedTuple):
 
 
 def digest_of_facts(facts: Mapping[str, Any]) -> str:
-    """What results are compared by."""
+    """Digest of facts; results are equal if their digests are."""
     text = json.dumps(facts, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _with_facts(elements: dict[str, Any], result: Outcome, key: str) -> dict[str, Any]:
-    """With what the result is, and marks by which its elements are known again."""
+    """Elements, with the description of the result and the marks by which they are recognized."""
     marks = {path: mark_of(value) for path, value in elements.items() if not path.startswith("uns/")}
     claim = Claim(digest_of_facts(exported_facts(result)), marks)
     return {**elements, f"{FACTS}{key}": claim.as_elements(result)}
 
 
 def mark_of(element: Any) -> str:
-    """Digest of the type and shape of an element, and of some of its numbers, in memory or in a file."""
+    """Digest of the type and shape of an element and of up to ``LOOKS`` of its rows, in memory or a file."""
     mark = hashlib.blake2b(digest_size=8)
     if hasattr(element, "keys"):
         values = element["codes" if "codes" in element else "data"]
@@ -329,7 +333,10 @@ def mark_of(element: Any) -> str:
 
 
 def paths_of(method: str, key: str | None) -> tuple[str, ...]:
-    """Elements of a result that has any; nothing of other methods, which may have some of them."""
+    """Paths of all elements that a result of ``method`` may have.
+
+    Empty for other methods, though their results may have some of these elements.
+    """
     if method == "knn":
         start = f"{key}_" if key else ""
         return (f"obsp/{start}distances", f"obsp/{start}connectivities", f"uns/{key or 'neighbors'}")
@@ -365,7 +372,7 @@ def _require_key(key: str | None) -> None:
 
 
 def kind_of(result: Outcome) -> str:
-    """The kind of its factors: that of the fit, where rows were transformed."""
+    """Kind of a result that AnnData has a place for; for ``transform``, the kind of the fit."""
     kind: str = result.attrs["kind"]
     found = result.attrs["request"].get("of", kind) if kind == "transform" else kind
     able = (*NAMES, "knn", *PICTURES, *LABELS)
@@ -375,7 +382,7 @@ def kind_of(result: Outcome) -> str:
 
 
 def _scaled(result: Outcome, kind: str) -> Any:
-    """Coordinates of the rows: of svd U s, so that distances are those of the rows."""
+    """Coordinates of the rows; for svd these are U s, so that distances are those of the rows."""
     rows = result[ROWS[kind]]
     if kind != "svd":
         return rows
@@ -409,13 +416,13 @@ def _facts_of_factors(result: Outcome, kind: str, *, uses_chosen: bool) -> dict[
 
 
 def _params(result: Outcome) -> dict[str, Any]:
-    """What was asked, as far as files of AnnData keep such values."""
+    """Parameters of the request, of those types that AnnData files can hold."""
     request = result.attrs["request"]
     return {name: value for name, value in request.items() if isinstance(value, bool | int | float | str)}
 
 
 def _curve(result: Outcome) -> dict[str, float]:
-    """The parameters a and b of the curve of UMAP, which ``scanpy.tl.ingest`` takes."""
+    """The parameters a and b of the curve of UMAP, which ``scanpy.tl.ingest`` uses."""
     return dict(zip("ab", map(float, result.attrs.get("curve", ())), strict=False))
 
 
@@ -423,7 +430,7 @@ def _curve(result: Outcome) -> dict[str, float]:
 
 
 def _graphs(result: Outcome, cells: Cells, key: str | None) -> dict[str, Any]:
-    """Distances to the neighbors of each row, and how strongly both belong together."""
+    """Distances to the neighbors of each row, and connectivities: the strength of each edge."""
     facts = result.attrs["request"]
     if facts.get("queries") is not None or facts.get("base") is not None:
         raise InputError(
@@ -452,13 +459,14 @@ def _graphs(result: Outcome, cells: Cells, key: str | None) -> dict[str, Any]:
 
 
 MEASURED = ("euclidean", "cosine", "manhattan")
-"""Distances that a few rows are measured by."""
+"""Metrics for which ``_representation`` can compute distances."""
 
 
 def _representation(result: Outcome, cells: Cells, indices: Array, distances: Array) -> dict[str, Any]:
-    """What the distances are of, by measuring some: ``use_rep``, or of ``X_pca`` how many components.
+    """Find the array in ``obsm`` whose distances these are, by computing some of them again.
 
-    Nothing of ``X_pca`` but its length says to ``scanpy.tl.ingest`` that new cells are to be projected.
+    Returns ``use_rep``, or for ``X_pca`` the number of components; empty if no array fits. Only that number,
+    without a name, makes ``scanpy.tl.ingest`` project new cells into ``X_pca``.
     """
     metric, width = result.attrs["request"]["metric"], result.attrs["input"]["shape"][1]
     places, count = cells.places(result, "rows")
@@ -477,7 +485,7 @@ def _representation(result: Outcome, cells: Cells, indices: Array, distances: Ar
 
 
 def _measure(a: Array, b: Array, metric: str) -> Array:
-    """Distances between rows of the same number."""
+    """Distances between corresponding rows of ``a`` and ``b``, both (m, n)."""
     if metric == "cosine":
         with np.errstate(invalid="ignore"):
             lengths = np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1))
@@ -493,17 +501,17 @@ DISTANCES = ("euclidean", "cosine", "manhattan", "chebyshev", "correlation", "ha
 def graph(
     indices: Array, distances: Array, places: Array | None = None, count: int | None = None
 ) -> tuple[Any, Any]:
-    """Distances and connectivities as CSR, without any row itself.
+    """Distances and connectivities as CSR matrices, without entries on the diagonal.
 
-    Connectivities are the union ``a + b - a b`` of what both rows of a pair say: McInnes, Healy, Melville,
-    UMAP, arXiv:1802.03426, section 3.1.
+    Connectivities are the union ``a + b - a b`` of the memberships that both rows of a pair give each other:
+    McInnes, Healy, Melville, UMAP, arXiv:1802.03426, section 3.1.
 
     Parameters
     ----------
     indices, distances : (m, k)
         Neighbors of each row, in order of their distance.
     places, count : (m,), int, optional
-        Where these rows lie among how many.
+        Places of these rows among ``count`` observations; by default all, in order.
     """
     rows, k = indices.shape
     weights = np.empty(indices.shape, np.float32)
@@ -531,7 +539,7 @@ def graph(
 
 
 def look_into(cells: Any) -> Callable[[str], Any]:
-    """What ``Cells.look`` is of an AnnData object."""
+    """Make the ``Cells.look`` of an AnnData object."""
 
     def look(path: str) -> Any:
         part, _, name = path.partition("/")
@@ -546,12 +554,12 @@ def look_into(cells: Any) -> Callable[[str], Any]:
 
 
 def annotate(cells: Any, elements: Mapping[str, Any], *, overwrite: bool) -> None:
-    """Put elements into an AnnData object, or none of them.
+    """Put all elements into an AnnData object, or none of them.
 
     Raises
     ------
     OutputError
-        One is there already, and is not to be replaced.
+        An element exists already, and ``overwrite`` is False.
     """
     require_free(elements, lambda part, name: name in getattr(cells, part), overwrite=overwrite)
     for path, value in elements.items():
@@ -565,7 +573,7 @@ def annotate(cells: Any, elements: Mapping[str, Any], *, overwrite: bool) -> Non
 
 
 def require_free(elements: Mapping[str, Any], is_there: Any, *, overwrite: bool) -> None:
-    """Raise ``OutputError`` for elements that are there; facts of ours are replaced with what they are of."""
+    """Raise ``OutputError`` for elements that exist; descriptions by rankfold may always be replaced."""
     there = [path for path in elements if not path.startswith(FACTS) and is_there(*path.split("/", 1))]
     if there and not overwrite:
         raise OutputError(

@@ -1,4 +1,4 @@
-"""The ways out that every result has, as methods."""
+"""Methods by which every result is exported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankfold.pipeline.exporting.plots.coordinates import Plottable
 
 
 class Exports:
-    """A result that other libraries can go on with."""
+    """Methods that export a result to other libraries."""
 
     __slots__ = ()
 
@@ -31,27 +31,27 @@ class Exports:
         cells : AnnData or path
             It has the observations and variables of the matrix, before any were selected. Rows and columns
             go where it has their names, in whatever order; without names, to their places. ``X`` is not
-            looked at.
+            read.
         key_added : str, optional
-            In place of ``X_pca``, ``PCs``, ``pca``, and the like.
+            Name to use in place of ``X_pca``, ``PCs``, ``pca``, and the like.
         overwrite : bool
-            Whether elements of these names are replaced. In a file or store those of the same result are left
-            as they are without.
+            True to replace elements of these names. Without it, in a file or store those of the same result
+            are left as they are.
         in_place : bool
-            Whether a ``.h5ad`` file is changed where it lies. By default a copy is, which takes its name when
-            it is whole, so that a kill leaves the file as it was.
+            True to change a ``.h5ad`` file itself. By default a copy is changed, and replaces the file once
+            it is complete, so that a kill leaves the file as it was.
 
         Returns
         -------
         AnnData or Path
-            What was given.
+            ``cells``, or its path.
 
         Raises
         ------
         InputError
             Other numbers of observations or variables; a kind of result that has no place there.
         OutputError, DiskSpaceError
-            Such elements are there, the file is open elsewhere, no room for a copy.
+            Such elements exist, the file is open elsewhere, no room for a copy.
 
         Notes
         -----
@@ -80,14 +80,14 @@ class Exports:
             ``"sst.nc::sst"``, ``"years/*.nc::sst"`` or ``"STORE.zarr::sst"``. Without it there are the
             coordinates of axes, units and names that the result has kept.
         physical : bool
-            Whether what ``prepare``, ``scale`` and ``whiten`` did is taken back in ``mean`` and
-            ``components``, so that mean + scores times components are the data in their units. An ``svd``
-            gets a ``mean`` where steps took one off.
+            True to undo in ``mean`` and ``components`` what ``prepare``, ``scale`` and ``whiten`` did,
+            so that mean + scores times components are the data in their units. An ``svd``
+            gets a ``mean`` where steps subtracted one.
 
         Returns
         -------
         xarray.Dataset
-            In memory. What was stacked into rows or columns is taken apart, what was left out is NaN.
+            In memory. Axes that were stacked are unstacked; what was left out is NaN.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class Exports:
         physical: bool = False,
         overwrite: bool = False,
     ) -> Path:
-        """Write ``to_xarray(like)`` as a netCDF file, which is there when it is whole."""
+        """Write ``to_xarray(like)`` as a netCDF file, which appears once it is complete."""
         from rankfold.pipeline.exporting.fields import dataset_of, opened_like, write_netcdf
 
         with opened_like(self, like) as data:
@@ -126,7 +126,7 @@ class Exports:
         return pandas_frame(self, name, like)
 
     def to_polars(self: Outcome, name: str | None = None) -> Any:
-        """The same as a ``polars.DataFrame``."""
+        """An array as a ``polars.DataFrame``, with names of rows or columns as its first columns."""
         from rankfold.pipeline.exporting.frames import polars_frame
 
         return polars_frame(self, name)
@@ -137,7 +137,7 @@ class Exports:
         """Write an array as a ``.csv`` or ``.parquet`` file, with names of rows or columns where it has them.
 
         ``name`` is that of an array; coordinates of the rows by default. Components have a line for each
-        column of the data. The file is there when it is whole.
+        column of the data. The file appears once it is complete.
         """
         from rankfold.pipeline.exporting.frames import write_table
 
@@ -165,18 +165,18 @@ class Exports:
             (singular values), ``loadings`` (components by columns), ``sizes``, ``inertia`` (of clusters),
             ``degrees`` (of a graph); or what suits best.
         components : int, or sequence of int
-            Which are drawn, counted from 1: up to three in ``scatter``, else up to 12.
+            Components to draw, counted from 1: up to three in ``scatter``, else up to 12.
         color : array-like or path
-            Of ``scatter``: labels or values of the rows, or where they lie, as ``"clusters.zarr::labels"``.
+            For ``scatter``: labels or values of the rows, or their path, as ``"clusters.zarr::labels"``.
         view : (float, float)
-            Elevation and azimuth in degrees, from where three coordinates are seen.
+            Elevation and azimuth in degrees, of the viewpoint, for three coordinates.
         names : array-like or path
-            Of columns, for ``loadings``.
+            Names of columns, for ``loadings``.
         ax : matplotlib Axes
-            Drawn into, in place of a figure of its own.
+            Axes to draw into, in place of a new figure.
         out, overwrite : path, bool
-            A file besides, and whether another picture of rankfold of that name is replaced; that of the
-            same call for the same result is in any case.
+            A file to write as well, and True to replace another rankfold picture of that name. The picture of
+            the same call for the same result is always replaced.
 
         Raises
         ------

@@ -1,7 +1,7 @@
-"""A result as an xarray dataset, with the axes and coordinates of the data that it was made of.
+"""A result as an xarray dataset, with the axes and coordinates of its data.
 
-Rows and columns are axes again: what was stacked is taken apart, places that were left out are NaN, and where
-an axis alone was cut its coordinates are. Components are counted by ``mode`` from 1, as in xeofs.
+Rows and columns become axes again: stacked axes are unstacked, and places that were left out are NaN. Where
+a single axis was cut, its coordinates are cut too. Components are counted by ``mode`` from 1, as in xeofs.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from rankfold.pipeline.regular import is_regular
 Array = npt.NDArray[Any]
 
 FACTORS_WITH_UNITS = ("scores", "singular_values", "s")
-"""Arrays in units of the data, unless these were changed first."""
+"""Arrays in units of the data, unless steps changed these units first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What the rows, or the columns, of a matrix are in its array."""
+    """Axes of the data that the rows, or the columns, of a matrix are made of."""
 
     axes: tuple[str, ...]
     lengths: tuple[int, ...]
     places: Array | None
-    """Of those that were kept, in the order of the matrix; None for all."""
+    """Places of those that were kept, in the order of the matrix; None for all."""
 
     @property
     def cuts(self) -> bool:
-        """Whether what was kept is a part of the one axis, which is then as long as that."""
+        """True if a part of a single axis was kept; in a dataset the axis is then as long as that part."""
         return self.places is not None and len(self.axes) == 1
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the axes in a dataset."""
+        """Lengths of the axes in a dataset."""
         return (len(self.places),) if self.cuts and self.places is not None else self.lengths
 
     def unstack(self, values: Array) -> Array:
-        """Lines at their places along the axes, (lines, ...) to (*axes, ...)."""
+        """Put lines at their places along the axes: (lines, ...) to (*axes, ...), NaN elsewhere."""
         if self.places is not None and not self.cuts:
             kind = values.dtype if values.dtype.kind in "fc" else np.dtype(np.float64)
             whole = np.full((math.prod(self.lengths), *values.shape[1:]), np.nan, kind)
@@ -67,7 +67,7 @@ class Side:
 
 
 def opened_like(result: Outcome, like: Any) -> AbstractContextManager[Any]:
-    """The data that a result is of, where they are given as a path; files follow each other along rows."""
+    """Open the data of a result if ``like`` is a path; several files are joined along the first row axis."""
     return opened(like, next(iter(layout(result).get("row_axes", ())), None))
 
 
@@ -78,15 +78,16 @@ def dataset_of(result: Outcome, like: Any = None, *, physical: bool = False) -> 
     ----------
     result : Result
     like : DataArray, optional
-        The data, whose coordinates, attributes and names of axes are taken. Only its metadata are looked at.
+        The data, for its coordinates, attributes and names of axes. Only its metadata are read.
     physical : bool
-        Whether what was done to columns is taken back in mean and components, so that mean + scores times
+        True to undo in mean and components what was done to columns, so that mean + scores times
         components (mean + ``U s Vt``) are the data in their units; NaN where a weight is 0.
 
     Raises
     ------
     InputError
-        ``like`` has other axes, or lengths, than the data of the result; components of it have no such form.
+        ``like`` has other axes, or lengths, than the data of the result; ``physical`` is asked for, and
+        ``in_units`` fails.
     """
     xarray = library("xarray", extra="xarray", what="a dataset")
     if like is not None and not (hasattr(like, "dims") and hasattr(like, "variable")):
@@ -121,22 +122,22 @@ class InUnits:
     """A mean and components that give the data: mean + scores (or ``U s``) times components."""
 
     name: str
-    """Of the components."""
+    """Name of the array of components."""
 
     components: Array
-    """(k, n) NaN where a weight is 0."""
+    """Components (k, n) in units of the data; NaN where a weight is 0."""
 
     mean: Array
-    """(n,) the same."""
+    """Mean (n,) in units of the data; NaN where a weight is 0."""
 
 
 def in_units(result: Outcome) -> InUnits:
-    """Mean and components of a result of svd or pca, with all that was done to columns taken back.
+    """Mean and components of a result of svd or pca, with all changes of columns undone.
 
     Raises
     ------
     InputError
-        The result has no components, or the matrix went through a step that is no shift and no factor.
+        The result has no components, or a step changed the matrix other than by a shift and a factor.
     """
     name = next((each for each in ("components", "Vt") if each in set(result)), "")
     if not name:
@@ -153,7 +154,7 @@ def in_units(result: Outcome) -> InUnits:
 
 
 def write_netcdf(dataset: Any, path: Path, *, overwrite: bool) -> Path:
-    """A file that appears under its name when it is whole; one of a result may be replaced."""
+    """Write a netCDF file, which appears under its name once complete; a file of a result may be replaced."""
     output = file_output(path, _foreign_dataset, replaces=overwrite)
     library("netCDF4", extra="xarray", what=f"writing {path}")
     if any(array.dtype.kind == "c" for array in dataset.variables.values()):
@@ -174,7 +175,7 @@ def _foreign_dataset(path: Path) -> str | None:
 
 
 def _described(result: Outcome, *, physical: bool) -> dict[str, tuple[str, ...]]:
-    """Which attributes of the data hold of which arrays: none where steps made other numbers of these."""
+    """Attributes of the data that hold for each array; none where steps changed the numbers."""
     request, units = result.attrs["request"], ("units",)
     if request["kind"] == "reconstruct":  # it has them where its numbers are those of the data
         return {"X": DESCRIBING}
@@ -187,7 +188,7 @@ def _described(result: Outcome, *, physical: bool) -> dict[str, tuple[str, ...]]
 
 
 def facts_in_dataset(path: Path) -> dict[str, Any] | None:
-    """What a netCDF file says of the result of ours that it holds; None of other files."""
+    """Facts of the rankfold result in a netCDF file; None for other files."""
     if not is_regular(path):
         return None
     xarray = library("xarray", extra="xarray", what=f"reading {path}")
@@ -200,7 +201,7 @@ def facts_in_dataset(path: Path) -> dict[str, Any] | None:
 
 
 def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple[str, ...], Array]:
-    """Dimensions and values: components first, rows and columns as axes of the data wherever they stand."""
+    """Dimensions and values of an array: components come first, rows and columns become axes of the data."""
     values, kinds = np.asarray(result[name][...]), list(result.dimensions(name))
     if "component" in kinds:
         place = kinds.index("component")
@@ -216,7 +217,13 @@ def _variable(result: Outcome, name: str, sides: dict[str, Side]) -> tuple[tuple
 
 
 def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
-    """What rows and columns are, by what the result says and ``like`` is called."""
+    """Axes of rows and columns, from what the result stores and the names of axes of ``like``.
+
+    Raises
+    ------
+    InputError
+        ``like`` has other axes or lengths.
+    """
     sides = _sides_by_name(result) or _sides_by_layout(result, like)
     asked = result.attrs["request"]
     if asked.get("targets") is not None or asked.get("queries") not in (None, "input"):
@@ -236,7 +243,7 @@ def sides_of(result: Outcome, like: Any) -> tuple[Side, Side]:
 
 
 def _sides_by_layout(result: Outcome, like: Any) -> tuple[Side, Side]:
-    """Sides of a matrix that was taken from an array where it lies."""
+    """Axes of rows and columns of a matrix that was read directly from an array."""
     found = layout(result)
     shape = found.get("shape", result.attrs["input"]["shape"])
     axes: list[str] = found.get("axes", ["row", "column"])
@@ -254,7 +261,7 @@ def _sides_by_layout(result: Outcome, like: Any) -> tuple[Side, Side]:
 
 
 def _sides_by_name(result: Outcome) -> tuple[Side, Side] | None:
-    """Sides of a matrix whose axes were stacked before, as by an import; None of others."""
+    """Axes of rows and columns if axes were stacked before, as by an import; None for other matrices."""
     named = [None if "axes" in layout(result) else names_in(result, side) for side in ("rows", "columns")]
     if all(names is None or len(names.axes) == 1 for names in named):
         return None
@@ -302,7 +309,7 @@ def _in_order(result: Outcome, like: Any) -> Any:
 
 
 def _own_coordinates(result: Outcome, rows: Side, columns: Side) -> dict[str, Any]:
-    """Coordinates that the result has kept of its data, along axes that are there."""
+    """Coordinates of its data that the result has kept, along axes that the dataset has."""
     found = {}
     for number, side in enumerate((rows, columns)):
         names = names_of_result("the result", result.attrs, number)
@@ -318,7 +325,7 @@ def _own_coordinates(result: Outcome, rows: Side, columns: Side) -> dict[str, An
 
 
 def _coordinates(like: Any, rows: Side, columns: Side) -> dict[str, Any]:
-    """Coordinates of the data along axes that are there, cut where the axis is."""
+    """Coordinates of the data along axes that the dataset has, cut where the axis is."""
     coordinates = {}
     for name, coordinate in like.coords.items():
         for side in (rows, columns):

@@ -26,19 +26,19 @@ from rankfold.pipeline.outputs import file_output, head_of
 from rankfold.pipeline.regular import open_regular
 
 LINES = ("scores", "U", "W", "embedding", "features", "labels", "indices", "X")
-"""Arrays that stand for the rows of a result; the first that a result has is the default."""
+"""Arrays with a line for each row of the data; the first that a result has is the default."""
 
 TABLES = (".csv", ".parquet")
-"""Ends of names of files that hold a table."""
+"""Suffixes of table files."""
 
 TABLE_ROWS = 2**16
 """Lines of a table that are written at a time."""
 
 UNNAMED = ("row", "column")
-"""Axes of a frame whose index has no name."""
+"""Axes that give the index of a frame no name."""
 
 MARK = b"rankfold"
-"""Name of an entry in the metadata of a Parquet file that was made here."""
+"""Name of a metadata entry that marks a Parquet file as written by rankfold."""
 
 PREFIXES = {"scores": "PC", "components": "PC", "U": "SV", "Vt": "SV", "W": "NMF", "H": "NMF"}
 
@@ -52,8 +52,8 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
     name : str, optional
         An array; coordinates of the rows by default. Components have a line for each column of the data.
     like : DataFrame, optional
-        The data: its index names rows, its columns name columns. Without it, these are what the result has
-        kept of them.
+        The data: its index names rows, its columns name columns. Without it, names are those that the
+        result has kept.
     """
     pandas = library("pandas", extra="frames", what="a frame of pandas")
     name, values, side = _lines(result, name)
@@ -75,7 +75,7 @@ def pandas_frame(result: Outcome, name: str | None = None, like: Any = None) -> 
 
 
 def polars_frame(result: Outcome, name: str | None = None) -> Any:
-    """The same as a ``polars.DataFrame``, which has no index: its first columns name the lines."""
+    """A result as a ``polars.DataFrame``, which has no index: its first columns name the lines."""
     polars = library("polars", extra="frames", what="a frame of polars")
     name, values, side = _lines(result, name)
     titles = _titles(result, name, values.shape[1])
@@ -87,14 +87,14 @@ def polars_frame(result: Outcome, name: str | None = None) -> Any:
 
 
 def _lines(result: Outcome, name: str | None) -> tuple[str, Any, str | None]:
-    """The array with rows or columns of the data going down, and which of them do."""
+    """Name of the array, its values (lines, columns), and the side of the data that its lines belong to."""
     name, side, turned = _named(result, name)
     values = np.asarray(result[name][...])
     return name, (values.T if turned else values.reshape(len(values), -1)), side
 
 
 def _named(result: Outcome, name: str | None) -> tuple[str, str | None, bool]:
-    """An array, what its lines belong to, ``rows`` or ``columns`` of the data, and whether it is turned."""
+    """Name of an array, the side of its lines (``rows``, ``columns`` or None), True if it is transposed."""
     if name is None:
         name = next((each for each in LINES if each in set(result)), None)
         if name is None:
@@ -115,8 +115,8 @@ def _named(result: Outcome, name: str | None) -> tuple[str, str | None, bool]:
 def write_table(result: Outcome, path: Path, name: str | None = None, *, overwrite: bool = False) -> Path:
     """A ``.csv`` or ``.parquet`` file with a line for each row, or each column, of the data.
 
-    The first columns name the lines, one for each axis of the data that has names. The file appears when it
-    is whole; one that was made here may be replaced.
+    The first columns name the lines, one for each axis of the data that has names. The file appears once
+    it is complete; one that rankfold wrote may be replaced.
 
     Parameters
     ----------
@@ -124,7 +124,6 @@ def write_table(result: Outcome, path: Path, name: str | None = None, *, overwri
     path : Path
     name : str, optional
         An array; coordinates of the rows by default. Components have a line for each column of the data.
-
     Raises
     ------
     InputError, OutputError
@@ -143,16 +142,16 @@ def write_table(result: Outcome, path: Path, name: str | None = None, *, overwri
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An array of a result as a table, of which some lines are read at a time."""
+    """An array of a result as a table, read some lines at a time."""
 
     schema: Any
-    """Names and types of its columns, for pyarrow."""
+    """Names and types of its columns, as a pyarrow schema."""
 
     parts: Iterator[Any]
 
     @classmethod
     def of(cls, result: Outcome, path: Path, name: str | None) -> Table:
-        """The table of an array; ``path`` is where it will be. Raises as ``write_table`` does."""
+        """The table of an array, to be written to ``path``. Raises as ``write_table`` does."""
         arrow = library("pyarrow", extra="formats", what=f"writing {path}")
         name, side, turned = _named(result, name)
         array = np.asarray(result[name][...]).T if turned else result[name]
@@ -173,7 +172,7 @@ class Table:
 
 
 def _tables(arrow: Any, array: Any, names: Names | None, titles: list[str]) -> Iterator[Any]:
-    """Some lines of a table at a time, at least one table."""
+    """Yield pyarrow tables of ``TABLE_ROWS`` lines each, at least one table."""
     for start in range(0, max(1, len(array)), TABLE_ROWS):
         part = np.asarray(array[start : start + TABLE_ROWS])
         part = part.reshape(len(part), len(titles))
@@ -183,7 +182,7 @@ def _tables(arrow: Any, array: Any, names: Names | None, titles: list[str]) -> I
 
 
 def _names_of_lines(names: Names, start: int, stop: int, titles: list[str]) -> dict[str, Any]:
-    """Labels of some lines along each axis; indices along one that has none."""
+    """Labels of some lines along each axis; indices along an axis without labels."""
     columns: dict[str, Any] = {}
     for axis, labels in zip(names.axes, names.along_axes(start, stop), strict=True):
         title = "name" if axis.name.isdecimal() else axis.name
@@ -204,9 +203,9 @@ def _writer(suffix: str, path: Path, schema: Any) -> Any:
 
 
 def _foreign_table(path: Path, titles: list[str]) -> str | None:
-    """Words for a file that this package did not write with these ``titles``; None for one that it did.
+    """Message for a file that rankfold did not write with these ``titles``; None for one that it did.
 
-    A Parquet file is known by its metadata, a CSV by its first line, since nothing else fits in one.
+    A Parquet file is recognized by its metadata, a CSV by its first line, since nothing else fits in one.
     """
     if path.suffix == ".parquet":
         import pyarrow

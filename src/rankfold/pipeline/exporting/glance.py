@@ -1,6 +1,6 @@
 """A result at a glance: one line for a prompt, a table for a notebook, of printable text.
 
-What steps of a preparation measured is left out of both: whoever looks for it finds it in ``Result.keys``.
+Both leave out what steps of a preparation measured; ``Result.keys`` lists it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHOWN = ("method", "passes", "rank", "captured", "largest_error_estimate", "rela
 
 
 def one_line(facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
-    """What was computed of what, its arrays, and how good it is."""
+    """One line: what was computed, from which matrix, its arrays, and how accurate it is."""
     shapes = ", ".join(f"{name} {arrays[name].shape}" for name in _shown(arrays))
     quality = ""
     if "largest_error_estimate" in facts:
@@ -33,7 +33,7 @@ def one_line(facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
 def html_table(
     attributes: Mapping[str, Any], arrays: Mapping[str, Any], dimensions: Callable[[str], tuple[str, ...]]
 ) -> str:
-    """Arrays, and what a result says of itself, as HTML; ``dimensions`` gives the axes of an array."""
+    """Facts and arrays of a result as HTML tables; ``dimensions`` returns the axes of an array."""
     known = attributes["input"]
     facts = {"input": known["name"], "shape": _by(known["shape"])}
     facts |= {name.replace("_", " "): attributes[name] for name in SHOWN if name in attributes}
@@ -51,5 +51,5 @@ def _shown(arrays: Mapping[str, Any]) -> list[str]:
 
 
 def _by(shape: Sequence[int]) -> str:
-    """A shape in words."""
+    """A shape as text, such as ``1,000 × 20``."""
     return " × ".join(f"{length:,}" for length in shape)

@@ -1,6 +1,6 @@
-"""What is exported: the arrays of a result, its facts, and where its rows and columns lie in the whole.
+"""A result as exports see it: its arrays, its facts, and the places of its rows and columns in the data.
 
-Rows and columns that were selected, or left out as missing, are put back at their places.
+Exports put rows and columns back at their places, if some were selected, or left out as missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Outcome(Protocol):
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """Facts."""
+        """Facts of the result."""
 
     def __iter__(self) -> Iterator[str]:
         """Names of the arrays."""
@@ -46,17 +46,17 @@ class Scaled:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As on disk."""
+        """Shape of the array on disk."""
         return tuple(self.values.shape)
 
     @property
     def chunks(self) -> tuple[int, ...]:
-        """As on disk."""
+        """Shape of its chunks on disk."""
         return tuple(self.values.chunks)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As on disk."""
+        """Type of the array on disk."""
         dtype: np.dtype[Any] = np.dtype(self.values.dtype)
         return dtype
 
@@ -70,13 +70,13 @@ def kept_places(result: Outcome, axis: str) -> Array | None:
 
 
 def exported_facts(result: Outcome, *, physical: bool = False) -> dict[str, Any]:
-    """What a result says of itself in files of others, which have names of their own."""
+    """Facts of a result as exported files keep them, without names: these files have names of their own."""
     known = {name: fact for name, fact in result.attrs["input"].items() if name != "names"}
     return {**result.attrs, "input": known, **({"physical": True} if physical else {})}
 
 
 def names_in(result: Outcome, axis: str) -> Names | None:
-    """What the rows or columns of the arrays of a result are called; columns as its steps chose them."""
+    """Names of the rows or columns of the arrays of a result; of columns, those that its steps kept."""
     names = names_of_result("the result", result.attrs, ("rows", "columns").index(axis))
     if names is None or axis == "rows":
         return names
@@ -85,20 +85,20 @@ def names_in(result: Outcome, axis: str) -> Names | None:
 
 
 def places_among(result: Outcome, axis: str, own: Names | None, name: str, what: str) -> Array | None:
-    """Where the rows or columns of a result are among those of an object; None where they are the same.
+    """Places of the rows or columns of a result among those of an object; None where they are the same.
 
     Parameters
     ----------
     axis : {"rows", "columns"}
     own : Names, optional
-        Of the object; without them, or those of the result, places are those in the matrix.
+        Names in the object. If it or the result has none, places are those in the matrix.
     name, what : str
-        What messages call the object, and its rows or columns.
+        Name of the object, and of its rows or columns, in messages.
 
     Raises
     ------
     InputError
-        One of them is not there, or comes twice; without names, their number is another.
+        The object lacks one of them, or has it twice; without names, their number differs.
     """
     wanted = names_in(result, axis)
     if axis == "columns":
@@ -125,19 +125,19 @@ _TAKEN = "Give the one that the matrix was taken from"
 
 
 def whole_length(result: Outcome, axis: str) -> int:
-    """Rows or columns of the matrix before any were selected."""
+    """Number of rows or columns of the matrix before any were selected."""
     shape = layout(result).get("shape", result.attrs["input"]["shape"])
     return int(shape[0 if axis == "rows" else 1])
 
 
 def layout(result: Outcome) -> dict[str, Any]:
-    """What the result says of where its matrix lies in an array; nothing where it is all of it."""
+    """Facts on where the matrix lies in a larger array; empty where it is all of it."""
     found: dict[str, Any] = result.attrs["input"].get("layout", {})
     return found
 
 
 def spread(values: Any, places: Array | None, length: int, fill: float) -> Any:
-    """Lines of ``values`` at their places among ``length``, others filled."""
+    """Put lines of ``values`` at their places among ``length`` lines; the others hold ``fill``."""
     if places is None:
         return values
     values = np.asarray(values[...])
@@ -147,7 +147,7 @@ def spread(values: Any, places: Array | None, length: int, fill: float) -> Any:
 
 
 def require_length(what: str, name: str, found: int, expected: int) -> None:
-    """Raise ``InputError`` unless both are of one length."""
+    """Raise ``InputError`` unless both lengths are equal."""
     if found != expected:
         raise InputError(
             f"{name} has {found} {what}, but the result is of a matrix with {expected}. {_TAKEN}"
