@@ -1,4 +1,4 @@
-"""How many of what: rows of each cluster, edges of each row, rows along one coordinate."""
+"""Bar charts of counts: rows of each cluster, edges of each row, rows along one coordinate."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_SINGLE = 100
-"""Whole numbers from least to most that have a bar each."""
+"""Most whole numbers, or clusters, that are drawn in order with a bar each."""
 
 BINS = 100
 BLOCK = 2**20
 
 WIDEST_RATIO = 50
-"""From the least count above 0 to the most: beyond, counts are on a logarithmic scale."""
+"""Ratio of the largest count to the smallest above 0, beyond which counts have a logarithmic scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """What a bar chart shows."""
+    """Data of a bar chart."""
 
     counts: Int64
     edges: Float64
-    """Of the bars, one more than counts."""
+    """Edges of the bars, one more than counts."""
 
     x: str
     y: str
     note: str = ""
     whole: bool = True
-    """Whether whole numbers are along the axis. Their counts are drawn on a logarithmic scale if need be."""
+    """True for whole numbers along the x axis; their counts get a logarithmic scale if need be."""
 
     left: int = 150
     right: int = 12
@@ -60,11 +60,11 @@ class Bars:
 
     @property
     def alt(self) -> str:
-        """The picture in words."""
+        """Description of the picture in words."""
         return f"{self.y} by {self.x}, {int(self.counts.sum()):,} in all"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Into axes of their own, or of a user."""
+        """Draw into axes of a figure of rankfold, or of a user."""
         gap = 0.15 if len(self.counts) <= MOST_SINGLE else 0.0
         width = np.diff(self.edges)
         axes.bar(
@@ -91,14 +91,14 @@ class Bars:
 
 
 def line_of(points: Points) -> Bars:
-    """Rows along one coordinate; two reads."""
+    """Rows along one coordinate, in ``BINS`` bins; two reads."""
     extent = extent_of(points)
     grid = count_points(points, extent, (BINS,))
     return Bars(grid.counts, extent.edges((BINS,))[0], points.names[0], "rows", whole=False)
 
 
 def sizes_of(result: Outcome) -> Bars:
-    """Rows of each cluster, as it is numbered; the largest first where there are too many to tell apart."""
+    """Rows of each cluster in order of its number; by size if there are more than ``MOST_SINGLE``."""
     counts = np.asarray(result["counts"][...], np.int64)
     x = "cluster"
     if len(counts) > MOST_SINGLE:
@@ -108,16 +108,16 @@ def sizes_of(result: Outcome) -> Bars:
 
 
 def has_graph(result: Plottable) -> bool:
-    """Whether a result has a graph of its rows."""
+    """True if a result has a graph of its rows."""
     from pathlib import Path
 
     return (Path(result.path) / "graph").exists()
 
 
 def degrees_of(result: Plottable) -> Bars:
-    """Edges of each row; where all have equally many, rows that name each row among their neighbors.
+    """Edges of each row; if all rows have equally many, the number of rows that list each row as a neighbor.
 
-    Memory is that of 8 bytes for each row in the second case, else of a block.
+    The second case takes 8 bytes of memory for each row, the first a block.
     """
     graph = csr_source(str(result.path), "graph")
     graph.check_lengths()
@@ -147,7 +147,7 @@ def _degree_bars(counts: Int64, x: str) -> Bars:
 
 
 def _histogram(blocks: Iterator[Int64]) -> Int64:
-    """How often each whole number from 0 on comes."""
+    """Number of occurrences of each whole number from 0 on."""
     counts = np.zeros(1, np.int64)
     for block in blocks:
         more = np.bincount(block.astype(np.int64), minlength=len(counts))
@@ -157,6 +157,6 @@ def _histogram(blocks: Iterator[Int64]) -> Int64:
 
 
 def _spans(length: int) -> Iterator[tuple[int, int]]:
-    """The blocks, one below the other."""
+    """Start and stop of each block."""
     for start in range(0, length, BLOCK):
         yield start, min(length, start + BLOCK)

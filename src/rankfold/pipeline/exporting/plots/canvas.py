@@ -1,7 +1,7 @@
 """Figures without global state: sizes in pixels, colors passed, the same bytes for the same figure.
 
-matplotlib is loaded when a figure is made. Whatever a user has set in ``rcParams`` is left as it is, and left
-out of account: text, lines and fonts are those of matplotlib's defaults.
+matplotlib is loaded when a figure is made. What a user has set in ``rcParams`` is neither changed
+nor used: text, lines and fonts are those of matplotlib's defaults.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ WIDTH = 1640
 """Pixels across a picture, so that type has one size in all of them."""
 
 TITLE = 92
-"""Pixels that the title of a picture takes."""
+"""Height of the title of a picture in pixels."""
 
 TITLE_SIZE, TITLE_SIGN = 11.5, 20
-"""Points of a title that fits, and pixels across one of its signs."""
+"""Font size in points of a title that fits, and width in pixels of one of its characters."""
 
 MARGIN = 12
 
 TICK_ROOM = 44
-"""Pixels upwards from one tick of a scale to the next, at least."""
+"""Least distance in pixels from one tick of a vertical scale to the next."""
 
 BAR_WIDTH = 26
-"""Pixels across a scale of colors."""
+"""Width of a color scale in pixels."""
 
 MOST_SIGNS = 24
-"""Of a name in a legend or beside an axis."""
+"""Most characters of a name in a legend or beside an axis."""
 
 NO_GLYPH = r"(?s)Glyph \d+ .*missing from|Matplotlib currently does not"
-"""What matplotlib warns of, with a path of its source, for each sign that its font lacks."""
+"""Pattern of matplotlib's warnings for characters that its font lacks."""
 
 SALT = "rankfold"
-"""What names of parts of an SVG are made from: the same figure has the same bytes."""
+"""Salt for the names of parts of an SVG, so that the same figure has the same bytes."""
 
 MARK = "rankfold-picture"
-"""Mark by which pictures made by rankfold are known."""
+"""Mark in the metadata by which pictures made by rankfold are recognized."""
 
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Colors of a picture. The accents are told apart by all eyes (Okabe and Ito's palette)."""
+    """Colors of a picture. The accents are safe for color-blind eyes (Okabe and Ito's palette)."""
 
     paper: str
     ink: str
@@ -63,7 +63,7 @@ class Theme:
     accent: str
     second: str
     density: tuple[str, str, str]
-    """From one point to the most: pale enough for many, and still seen on the paper."""
+    """Colors from one point to the most: pale enough for many shades, but visible on the paper."""
 
 
 LIGHT = Theme(
@@ -75,7 +75,7 @@ DARK = Theme(
 
 
 def new_figure(height: int, title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """A figure of ``width`` by ``height`` pixels below a title of ``TITLE`` more, which notebooks show."""
+    """Figure of ``width`` by ``height`` pixels, plus ``TITLE`` pixels for its title; notebooks show it."""
     figure: Figure = _figure_type()(
         (width / DPI, (TITLE + height) / DPI), dpi=DPI, facecolor=theme.paper, edgecolor=theme.paper
     )
@@ -88,20 +88,20 @@ def new_figure(height: int, title: str, theme: Theme, width: int = WIDTH) -> Fig
 
 
 def place_axes(figure: Figure, left: int, top: int, width: int, height: int) -> Axes:
-    """Axes at a place in pixels from the left and from below the title."""
+    """Add axes at a place in pixels from the left and from below the title."""
     across, full = (round(inches * DPI) for inches in figure.get_size_inches())
     return figure.add_axes((left / across, 1 - (TITLE + top + height) / full, width / across, height / full))
 
 
 def inset(axes: Axes, size: tuple[int, int], left: float, top: float, width: float, height: float) -> Axes:
-    """Axes within others of ``size`` pixels, at a place in these from the left and from above."""
+    """Add axes within axes of ``size`` pixels, at a place in pixels from their left and top."""
     across, full = size
     place: Axes = axes.inset_axes((left / across, 1 - (top + height) / full, width / across, height / full))
     return place
 
 
 def color_bar(place: Axes, shown: Any, name: str, theme: Theme, height: float) -> Any:
-    """The scale of colors in axes of its own, ``height`` pixels high, with as many ticks as have room."""
+    """Draw a color scale into axes of its own, ``height`` pixels high, with as many ticks as have room."""
     from matplotlib.ticker import MaxNLocator
 
     assert place.figure is not None  # noqa: S101  axes are in one
@@ -115,18 +115,18 @@ def color_bar(place: Axes, shown: Any, name: str, theme: Theme, height: float) -
 
 
 def short(name: str, most: int = MOST_SIGNS) -> str:
-    """A name as long as there is room for; see ``drawn``."""
+    """A name, shortened to ``most`` characters, as ``drawn`` returns it."""
     name = printable(" ".join(name.split()))
     return drawn(name if len(name) <= most else f"{name[: most - 1]}…")
 
 
 def drawn(text: str) -> str:
-    """A text as a picture shows it: printable, in one line, and its dollars begin no formula."""
+    """Text as a picture shows it: printable, with its dollar signs escaped so that they begin no formula."""
     return re.sub(r"(?<!\\)\$", r"\\$", printable(text))
 
 
 def quiet(axes: Axes, theme: Theme, *, grid: Any = None) -> None:
-    """Faint rules, and no box but the line below."""
+    """Style axes with faint rules, and without a box except for the line below."""
     axes.set_facecolor(theme.paper)
     if grid is not None:
         axes.grid(axis=grid, color=theme.rule, linewidth=0.7)
@@ -138,13 +138,13 @@ def quiet(axes: Axes, theme: Theme, *, grid: Any = None) -> None:
 
 
 def label_axes(axes: Axes, theme: Theme, x: str, y: str) -> None:
-    """What is counted along both axes."""
+    """Label both axes."""
     axes.set_xlabel(drawn(x), color=theme.muted, fontsize=9)
     axes.set_ylabel(drawn(y), color=theme.muted, fontsize=9)
 
 
 def log_scale(axes: Axes, least: float, most: float) -> None:
-    """A logarithmic scale upwards, with ticks as plain numbers, some also within a decade."""
+    """Set a logarithmic y scale with plain numbers as ticks, some also within a decade."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set_yscale("log")
@@ -157,7 +157,7 @@ def log_scale(axes: Axes, least: float, most: float) -> None:
 
 
 def whole_numbers(count: int) -> Any:
-    """Where ticks go: at whole numbers."""
+    """Tick locator for at most about ``count`` ticks at whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
     return MaxNLocator(count, integer=True, min_n_ticks=1)
@@ -165,9 +165,9 @@ def whole_numbers(count: int) -> Any:
 
 @contextlib.contextmanager
 def own_style() -> Iterator[None]:
-    """Draw by matplotlib's defaults; what the user has set is there again when the block ends.
+    """Draw by matplotlib's defaults; the settings of the user return when the block ends.
 
-    A sign that its font lacks is drawn as a box, as everybody sees, without a warning for each.
+    A character that its font lacks is drawn as a box, without a warning.
     """
     import matplotlib
 
@@ -180,9 +180,9 @@ def own_style() -> Iterator[None]:
 
 
 def encoded(figure: Figure, kind: str, facts: Mapping[str, str] | None = None) -> bytes:
-    """A figure as ``png`` or ``svg``, with a mark of ours and ``facts``. No time, and no version of software.
+    """A figure as ``png`` or ``svg``, with rankfold's mark and ``facts``, but no time or software version.
 
-    So the same figure is the same bytes on every patch level of one version.
+    So the same figure has the same bytes with every patch level of one version of matplotlib.
     """
     buffer = io.BytesIO()
     plain = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
@@ -200,12 +200,12 @@ def encoded(figure: Figure, kind: str, facts: Mapping[str, str] | None = None) -
 
 @functools.cache
 def _figure_type() -> Any:
-    """A figure that shows itself in notebooks, where matplotlib alone does so for pyplot's figures only."""
+    """Type of figures that notebooks show; matplotlib alone shows only figures of pyplot there."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     class InlineFigure(Figure):
-        """A figure of its own, unknown to pyplot."""
+        """A figure that is unknown to pyplot, and displays itself in notebooks."""
 
         def __init__(self, *arguments: Any, **others: Any) -> None:
             super().__init__(*arguments, **others)

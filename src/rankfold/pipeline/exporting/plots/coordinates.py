@@ -1,4 +1,4 @@
-"""Which coordinates of a result are drawn, and how they are read: block after block, never all of them."""
+"""Coordinates of a result that are drawn, read block after block, never all at once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rankfold.pipeline.exporting.outcome import Outcome
 Float64 = npt.NDArray[np.float64]
 
 BLOCK_NUMBERS = 2**20
-"""Numbers of a block, over the columns from the first to the last that are drawn."""
+"""Numbers of a block, counting all columns from the first to the last that are drawn."""
 
 MOST_COMPONENTS = 12
-"""In one picture."""
+"""Most components in one picture."""
 
 ARRAYS = {"embedding": "", "scores": "PC", "U": "SV", "W": "NMF"}
-"""Arrays with coordinates of rows, and what their columns are called; those of an embedding by its method."""
+"""Arrays with coordinates of rows, and the prefix of their columns; for an embedding, its method."""
 
 
 class Plottable(Outcome, Protocol):
@@ -32,21 +32,21 @@ class Plottable(Outcome, Protocol):
 
     @property
     def path(self) -> os.PathLike[str]:
-        """Where it lies."""
+        """Path of the result."""
 
     def matrix(self, name: str) -> Source:
-        """An array as something to read by blocks."""
+        """An array as a source that is read by blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """From where three coordinates are seen, in degrees, as matplotlib counts them."""
+    """Viewpoint of three coordinates: angles in degrees, as matplotlib counts them."""
 
     elevation: float = 25.0
     azimuth: float = -60.0
 
     def axes(self) -> Float64:
-        """(2, 3) where the three axes point to on the paper: right, and up."""
+        """Directions (2, 3) of the three axes on the paper: right, and up."""
         e, a = math.radians(self.elevation), math.radians(self.azimuth)
         right = (-math.sin(a), math.cos(a), 0.0)
         up = (-math.sin(e) * math.cos(a), -math.sin(e) * math.sin(a), math.cos(e))
@@ -55,36 +55,36 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Rows of a result as points of one or two coordinates; three are seen from somewhere."""
+    """Rows of a result as points of one or two coordinates, or of three projected by a view."""
 
     source: Source
     columns: tuple[int, ...]
     names: tuple[str, ...]
-    """Of the columns."""
+    """Names of the columns."""
 
     view: View | None
-    """Of three columns."""
+    """Viewpoint, for three columns."""
 
     same_scale: bool
-    """Whether a unit is as long along both axes."""
+    """True if a unit is as long along both axes."""
 
     @property
     def count(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.source.shape[0]
 
     @property
     def dimensions(self) -> int:
-        """Coordinates on paper."""
+        """Number of coordinates on the paper."""
         return min(2, len(self.columns))
 
     @property
     def block_rows(self) -> int:
-        """Rows that are read at a time: it follows from the columns alone, so sums do as well."""
+        """Rows that are read at a time. They depend on the columns alone, so sums over blocks do as well."""
         return max(1, BLOCK_NUMBERS // (max(self.columns) - min(self.columns) + 1))
 
     def blocks(self) -> Iterator[tuple[int, Float64]]:
-        """Rows in order: the first of a block, and (dimensions, rows) coordinates on paper."""
+        """Yield blocks of rows in order: the first row, and coordinates on the paper, (dimensions, rows)."""
         span = min(self.columns), max(self.columns) + 1
         buffer = np.empty((min(self.block_rows, self.count), span[1] - span[0]), self.source.dtype)
         for start in range(0, self.count, self.block_rows):
@@ -101,20 +101,20 @@ class Points:
 
 
 def view_of(angles: Sequence[float]) -> View:
-    """A view by its elevation and azimuth."""
+    """Make a view from its elevation and azimuth in degrees."""
     if len(angles) != 2 or not all(isinstance(a, int | float) and math.isfinite(a) for a in angles):
         raise InputError(f"view is an elevation and an azimuth in degrees, such as (25, -60), not {angles!r}")
     return View(*map(float, angles))
 
 
 def project(values: Float64, view: View) -> Float64:
-    """(3, n) coordinates as (2, n) on paper, each a sum of three products in order."""
+    """Project coordinates (3, n) to (2, n) on the paper, each a sum of three products in order."""
     x, y, z = values
     return np.stack([a * x + b * y + c * z for a, b, c in view.axes()])
 
 
 def has_coordinates(result: Outcome) -> bool:
-    """Whether rows of a result have coordinates that can be drawn."""
+    """True if a result has coordinates of rows that can be drawn."""
     return row_array(result) is not None
 
 
@@ -126,12 +126,12 @@ def points_of(result: Plottable, components: Sequence[int] | None, view: View | 
     components : sequence of int, optional
         One, two or three, counted from 1; the first two by default, or all that there are if fewer.
     view : View, optional
-        From where three are seen.
+        Viewpoint of three components.
 
     Raises
     ------
     InputError
-        There are no such components, or other numbers of them; complex coordinates; a view of two.
+        Components that do not exist, or too many; complex coordinates; a view without three components.
     """
     points = columns_of(result, components, default=2, most=3)
     count = len(points.columns)
@@ -149,13 +149,7 @@ def points_of(result: Plottable, components: Sequence[int] | None, view: View | 
 def columns_of(
     result: Plottable, components: Sequence[int] | None, *, default: int, most: int = MOST_COMPONENTS
 ) -> Points:
-    """Some coordinates of the rows, of any number up to ``most``; the first ``default`` by default.
-
-    Raises
-    ------
-    InputError
-        There are no such components, or too many; complex coordinates.
-    """
+    """Given coordinates of the rows, at most ``most``; by default the first ``default``."""
     name = row_array(result)
     if name is None:
         raise InputError(f"this result has no coordinates of rows; it has {', '.join(result)}")
@@ -168,7 +162,7 @@ def columns_of(
 
 
 def row_array(result: Outcome) -> str | None:
-    """The array of coordinates of rows, if a result has one."""
+    """Name of the array of coordinates of rows; None if a result has none."""
     names = set(result)
     return next((name for name in ARRAYS if name in names and len(result.dimensions(name)) == 2), None)
 
@@ -176,7 +170,7 @@ def row_array(result: Outcome) -> str | None:
 def numbers_of(
     components: Sequence[int] | None, name: str, width: int, *, default: int, most: int
 ) -> tuple[int, ...]:
-    """Components that are drawn, counted from 1; ``InputError`` for those that an array does not have."""
+    """Check components to draw, counted from 1; ``InputError`` for those that an array does not have."""
     if components is None:
         return tuple(range(1, min(default, width) + 1))
     numbers = tuple(components)
@@ -201,7 +195,7 @@ def _title(result: Outcome, name: str, number: int) -> str:
 
 
 def share_of(result: Outcome, number: int) -> str:
-    """Share of the variance that a component explains, such as ``34.2 %``; nothing where it is not known."""
+    """Share of the variance that a component explains, such as ``34.2 %``; empty if unknown."""
     if "explained_variance_ratio" not in set(result):
         return ""
     ratio: Any = result["explained_variance_ratio"]

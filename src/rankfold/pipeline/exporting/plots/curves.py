@@ -1,4 +1,4 @@
-"""What falls from one to the next: singular values with their errors, the inertia of clusters by passes."""
+"""Curves of falling numbers: singular values with their errors, the inertia of clusters by passes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Float64 = npt.NDArray[np.float64]
 VALUES = ("s", "singular_values")
 
 FEW = 64
-"""Components whose points and caps are drawn in full size."""
+"""Most components that are drawn with large points and caps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scree:
-    """What a scree plot shows."""
+    """Data of a scree plot."""
 
     values: Float64
     errors: Float64
-    """Relative, NaN where there is no estimate."""
+    """Relative errors, NaN where there is no estimate."""
 
     left: int = 150
     right: int = 12
@@ -36,11 +36,11 @@ class Scree:
 
     @property
     def alt(self) -> str:
-        """The picture in words."""
+        """Description of the picture in words."""
         return f"{len(self.values)} singular values with their errors"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Into axes of their own, or of a user."""
+        """Draw into axes of a figure of rankfold, or of a user."""
         order, relative = np.arange(1, len(self.values) + 1), self.values / (self.values[0] or 1.0)
         known = np.isfinite(self.errors)
         bars = np.where(known, np.minimum(np.where(known, self.errors, 0), 0.999) * relative, 0.0)
@@ -64,13 +64,13 @@ class Scree:
 
 
 def has_singular_values(result: Outcome) -> bool:
-    """Whether a result has any."""
+    """True if a result has singular values."""
     names = set(result)
     return any(name in names for name in VALUES)
 
 
 def scree_of(result: Outcome) -> Scree:
-    """Of a result that has singular values."""
+    """Scree plot of a result that has singular values."""
     names = set(result)
     values = np.asarray(result[next(name for name in VALUES if name in names)][...], np.float64)
     errors = np.full(len(values), np.nan)
@@ -81,7 +81,7 @@ def scree_of(result: Outcome) -> Scree:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A number after each pass."""
+    """Curve of a number after each pass."""
 
     values: Float64
     y: str
@@ -91,11 +91,11 @@ class Curve:
 
     @property
     def alt(self) -> str:
-        """The picture in words."""
+        """Description of the picture in words."""
         return f"{self.y} of {len(self.values)} passes"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Into axes of their own, or of a user."""
+        """Draw into axes of a figure of rankfold, or of a user."""
         passes = np.arange(1, len(self.values) + 1)
         axes.plot(passes, self.values, color=theme.accent, marker="o", markersize=5, linewidth=1.4)
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.7g}")
@@ -105,5 +105,5 @@ class Curve:
 
 
 def inertia_of(result: Outcome) -> Curve:
-    """Of a result of k-means."""
+    """Curve of the inertia of a result of k-means."""
     return Curve(np.asarray(result["inertia"][...], np.float64), "inertia")

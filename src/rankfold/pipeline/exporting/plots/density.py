@@ -1,4 +1,4 @@
-"""Points counted on a grid, block after block: memory is that of the grid and a block, whatever there are.
+"""Points counted on a grid, block after block: memory is that of the grid and a block for any number.
 
 Counts, and sums of colors in whole numbers, are exact, so no order changes them. Sums of values are taken
 in the order of the rows by blocks of a size that follows from the columns alone.
@@ -19,7 +19,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 CELLS = 40
-"""Along each side, in which labels are counted to know where most of their points lie."""
+"""Cells along each side of the coarse grid that finds where most points of a label lie."""
 
 PADDING = 0.03
 """Share of the extent that is left empty on every side."""
@@ -31,7 +31,7 @@ NO_LABELS = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What of the plane, or of the line, is drawn."""
+    """Bounds of the part of the plane, or of the line, that is drawn."""
 
     low: Float64
     high: Float64
@@ -51,34 +51,34 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """What lies in every bin."""
+    """Counts and sums of every bin."""
 
     extent: Extent
     counts: Int64
-    """Points, (x, y) as ``numpy.histogram2d`` has them, or (x,)."""
+    """Numbers of points, (x, y) as ``numpy.histogram2d`` has them, or (x,)."""
 
     colors: Float64 | None = None
     """Sums of the colors of labels, (x, y, 3), each 0 to 255."""
 
     values: Float64 | None = None
-    """Sums of values that are numbers."""
+    """Sums of finite values."""
 
     value_counts: Int64 | None = None
-    """Points that have such a value."""
+    """Numbers of points with a finite value."""
 
     places: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """Where most points of each of some labels lie, of those that are most of what lies there."""
+    """Position where most points of a label lie, by label, if it has at least half of the points there."""
 
 
 def extent_of(points: Points) -> Extent:
-    """What holds all points, with a margin; one read."""
+    """Bounds of all points, with a margin; one read."""
     low = np.full(points.dimensions, np.inf)
     high = -low
     for _, block in points.blocks():
         np.minimum(low, block.min(axis=1), out=low)
         np.maximum(high, block.max(axis=1), out=high)
     size = high - low
-    # Where all are equal, they lie in the middle of something.
+    # Equal coordinates get an interval around them.
     empty = size <= 1e-12 * np.maximum(np.abs(low), np.abs(high))
     margin = np.where(empty, np.maximum(0.5, 1e-3 * np.abs(low)), PADDING * size)
     return Extent(low - margin, high + margin)
@@ -92,17 +92,7 @@ def count_points(
     palette: Int64 = NO_COLORS,
     named: Int64 = NO_LABELS,
 ) -> Grid:
-    """Points of every bin, and the sums of their colors or values; one read.
-
-    Parameters
-    ----------
-    bins : tuple of int
-        Along each axis.
-    palette : (labels + 1, 3) int64
-        Colors of labels, 0 to 255; the last is that of rows without a label.
-    named : (n,) int64
-        Labels of which it is to be known where most of their points lie, if these are most of all there.
-    """
+    """Count the points of every bin, and sum their colors or values; one read."""
     size, edges = int(np.prod(bins)), extent.edges(bins)
     counts = np.zeros(size, np.int64)
     colors = np.zeros((3, size)) if isinstance(color, Labels) else None
@@ -139,14 +129,14 @@ def count_points(
 
 
 def _coarse(at: Int64, bins: tuple[int, ...]) -> Int64:
-    """Cells that bins of a grid lie in."""
+    """Number of the coarse cell of each point, from the number of its bin."""
     across, up = np.divmod(np.arange(bins[0] * bins[1]), bins[1])
     cells: Int64 = (across * CELLS // bins[0]) * CELLS + up * CELLS // bins[1]
     return cells[at]
 
 
 def _densest(counts: Int64, together: Int64, extent: Extent) -> tuple[float, float] | None:
-    """The middle of the nine cells that hold most; None where most of what lies there is others."""
+    """Middle of the 3 by 3 cells with the most points of a label; None if most points there are others."""
     nine, among = (
         np.lib.stride_tricks.sliding_window_view(np.pad(each.reshape(CELLS, CELLS), 1), (3, 3))
         for each in (counts, together)
@@ -163,7 +153,7 @@ def _densest(counts: Int64, together: Int64, extent: Extent) -> tuple[float, flo
 
 
 def _bins(block: Float64, edges: list[Float64]) -> Int64:
-    """Number of the bin of each point, in C order; by comparison with edges, as ``numpy.histogram2d``."""
+    """Number of the bin of each point, in C order; compares with edges, as ``numpy.histogram2d`` does."""
     at = np.zeros(block.shape[1], np.int64)
     for values, edge in zip(block, edges, strict=True):
         count = len(edge) - 1

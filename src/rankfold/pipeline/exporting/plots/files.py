@@ -1,4 +1,4 @@
-"""Figures as files, which are there when they are whole."""
+"""Figures as files, which appear once they are complete."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 TYPES = (".png", ".svg")
 
 OURS = carries(MARK)
-"""Knows pictures of rankfold."""
+"""Recognizes pictures of rankfold."""
 
 
 def picture_output(
     path: Path, *, overwrite: bool, foreign: Foreign = OURS, subject: str | None = None
 ) -> FileOutput:
-    """A name for a picture, checked before anything is read.
+    """Output file for a picture, checked before anything is read.
 
-    One that carries the same ``subject`` is replaced; another one of ours with ``overwrite``, and nothing
-    else ever.
+    A picture that carries the same ``subject`` is replaced; another one of rankfold with ``overwrite``, and
+    nothing else ever.
 
     Raises
     ------
     InputError
-        Another type of file than ``TYPES``.
+        The suffix is none of ``TYPES``.
     OutputError
-        It exists, or its folder does not.
+        The file exists, or its folder does not.
     """
     if path.suffix.lower() not in TYPES:
         raise InputError(f"{path} is no picture that can be written: give a name that ends in .png or .svg")
@@ -44,5 +44,5 @@ def picture_output(
 
 
 def write_picture(figure: Figure, output: FileOutput, facts: Mapping[str, str] | None = None) -> Path:
-    """Write a figure as the type of file that its name says."""
+    """Write a figure in the format of the suffix of the file."""
     return output.write(encoded(figure, output.path.suffix.lower().removeprefix("."), facts))

@@ -1,7 +1,7 @@
-"""Maps on the earth: which axes are latitudes and longitudes, how degrees are written, where coasts lie.
+"""Maps of the earth: names of axes of latitudes, text of degrees, coastlines.
 
-Coastlines are those of cartopy, where it is installed and has its files already. Nothing is downloaded: a
-picture needs no network, and none appears to be complete that waited for one.
+Coastlines are those of cartopy, if it is installed and has its files already. Nothing is downloaded, so a
+picture never needs or waits for a network.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Float64 = npt.NDArray[np.float64]
 LATITUDES = ("lat", "latitude", "nav_lat")
 
 ROUND = (1, 1.5, 2, 3, 4.5, 6, 9, 10)
-"""Steps between ticks in degrees, as in 30 and 45."""
+"""Steps of ``MaxNLocator`` between ticks in degrees: 3 gives 30, 4.5 gives 45."""
 
 WIDE, NARROW = 100.0, 20.0
-"""Degrees across a map from which, and up to which, coasts are coarse and fine."""
+"""Widths of a map in degrees: coasts are coarse from ``WIDE`` on, and fine up to ``NARROW``."""
 
 
 def in_degrees(value: float, *, east: bool) -> str:
@@ -38,9 +38,9 @@ def in_degrees(value: float, *, east: bool) -> str:
 
 
 def coastlines(left: float, right: float) -> list[Float64]:
-    """(n, 2) longitudes and latitudes along each coast; none where cartopy, or its file, is not there.
+    """(n, 2) longitudes and latitudes along each coast; empty without cartopy or its file.
 
-    ``left`` and ``right`` are the longitudes that the map goes to: coasts are repeated around the earth.
+    ``left`` and ``right`` bound the longitudes of the map; coasts are repeated around the earth.
     """
     path = _coast_file(right - left)
     if path is None:
@@ -59,7 +59,7 @@ def coastlines(left: float, right: float) -> list[Float64]:
 
 
 def _coast_file(degrees: float) -> Path | None:
-    """A shapefile of coasts that cartopy has on this machine, in the detail that suits a map if it has it."""
+    """Path of a shapefile of coasts that cartopy has here, in the detail nearest to what suits a map."""
     try:
         import cartopy
         from cartopy.io import Downloader

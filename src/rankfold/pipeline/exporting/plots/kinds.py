@@ -1,4 +1,4 @@
-"""Kinds of plots, which of them a result has, and the figure of one."""
+"""Kinds of plots, the kinds that a result has, and the figure of one."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NARROWEST = 1000
-"""Pixels across a figure, for its title."""
+"""Least width of a figure in pixels, so that its title has room."""
 
 BELOW = 100
-"""Pixels below the axes, for ticks and their name."""
+"""Pixels below the axes, for ticks and the name of the axis."""
 
 
 class Drawing(Protocol):
-    """What a plot shows, read from a result already; it can be drawn several times."""
+    """Data of a plot, already read from a result; it can be drawn several times."""
 
     @property
     def left(self) -> int:
@@ -62,14 +62,14 @@ class Drawing(Protocol):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Pixels of the axes."""
+        """Width and height of the axes in pixels."""
 
     @property
     def alt(self) -> str:
-        """The picture in words."""
+        """Description of the picture in words."""
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Into axes of their own, or of a user."""
+        """Draw into axes of a figure of rankfold, or of a user."""
 
 
 HAS: dict[str, Callable[[Plottable], bool]] = {
@@ -83,10 +83,10 @@ HAS: dict[str, Callable[[Plottable], bool]] = {
     "inertia": lambda result: result.attrs["kind"] == "kmeans",
     "degrees": has_graph,
 }
-"""Kinds of plots, and which results have them."""
+"""Kinds of plots, each with a test whether a result has it; ``auto`` takes the first."""
 
 FIRST = {"nmf": ("patterns", "maps", "loadings")}
-"""Kinds that ``auto`` takes, by method, where they are not the first of all."""
+"""Kinds that ``auto`` prefers for a method."""
 
 
 def kinds_of(result: Plottable) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def plot(
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> Figure:
-    """See ``Result.plot``."""
+    """Draw a result; implements ``Result.plot``."""
     options = {name: value for name, value in options.items() if value is not None}
     if isinstance(options.get("components"), int | np.integer):
         options["components"] = (options["components"],)
@@ -125,9 +125,9 @@ def plot(
 
 
 def subject_of(result: Plottable, kind: str, options: Mapping[str, Any]) -> str:
-    """What a picture is of, as it carries it: the same for the same call for the same result.
+    """Text in a picture that identifies its content: equal for the same call for the same result.
 
-    Where ``options`` are objects with numbers or names, these count; of what lies in a file, its place.
+    Where ``options`` are objects with numbers or names, their content counts; for files, their path.
     """
     facts, digest = result.attrs, hashlib.blake2b(digest_size=16)
     known = [facts["kind"], facts["request"], facts["input"]["name"], facts["input"].get("fingerprint"), kind]
@@ -144,7 +144,7 @@ def subject_of(result: Plottable, kind: str, options: Mapping[str, Any]) -> str:
 
 
 def drawing_of(result: Plottable, kind: str = "auto", **options: Any) -> Drawing:
-    """Read what a plot of a result shows; see ``Result.plot`` for its options.
+    """Read the data of a plot of a result; see ``Result.plot`` for its options.
 
     Raises
     ------
@@ -196,11 +196,11 @@ OPTIONS = {
     "patterns": ("components",),
     "series": ("components",),
 }
-"""Of kinds that have any."""
+"""Options of each kind of plot that has any."""
 
 
 def title_of(result: Plottable, kind: str = "auto") -> str:
-    """What stands above a figure."""
+    """Title of a figure."""
     kind, title = resolve_kind(result, kind), str(result.attrs["kind"]).replace("_", " ")
     store, array = split_location(str(result.attrs["input"]["name"]))
     if array not in OF_NEIGHBORS:
@@ -213,16 +213,16 @@ def title_of(result: Plottable, kind: str = "auto") -> str:
 
 
 MOST_TITLE = 32
-"""Signs of the name of a matrix in a title."""
+"""Most characters of the name of a matrix in a title."""
 
 TITLES = {"scree": "singular values", "sizes": "rows of clusters"}
 
 OF_NEIGHBORS = ("distances", "graph")
-"""Arrays of results of neighbors: what is made of them is of rows whose name is not known."""
+"""Arrays in results of neighbors. A title does not name them: the matrix of their rows is not known."""
 
 
 def figure_of(drawing: Drawing, title: str, theme: Theme = LIGHT, least: int = NARROWEST) -> Figure:
-    """A figure of one plot, with its title, ``least`` pixels across or more."""
+    """A figure of one plot, with its title, at least ``least`` pixels wide."""
     width, height = drawing.size
     across = max(drawing.left + width + drawing.right, least)
     with own_style():
@@ -233,7 +233,7 @@ def figure_of(drawing: Drawing, title: str, theme: Theme = LIGHT, least: int = N
 
 
 def resolve_kind(result: Plottable, kind: str) -> str:
-    """The kind that is drawn; raises ``InputError`` with those that there are if that is none of them."""
+    """The kind of plot to draw; raises ``InputError`` with the possible kinds if it is none of them."""
     kinds = kinds_of(result)
     what = f"this result of {result.attrs['kind']}"
     if not kinds:

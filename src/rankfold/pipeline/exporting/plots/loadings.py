@@ -1,4 +1,4 @@
-"""Components by the columns of the matrix: a map of all if they are few, else of those that matter most."""
+"""Components by the columns of the matrix: a map of all columns if they are few, else of the heaviest."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 FACTORS = {"components": "principal component", "Vt": "singular vector", "H": "nonnegative component"}
-"""Arrays of components by columns, and what components are called."""
+"""Arrays of components (components, columns), and the name of a component."""
 
 MOST_COLUMNS = 48
-"""Columns that are all shown, in their order."""
+"""Most columns that are all shown, in their order."""
 
 OF_EACH = 4
-"""Columns of largest weight of each component, where there are more."""
+"""Columns of largest weight that each component shows, if there are more."""
 
 BAR_LEAST = 150
-"""Pixels upwards of a scale of colors, at least."""
+"""Least height of a color scale in pixels."""
 
 LINE = 26
-"""Pixels of a column."""
+"""Height of a column in pixels."""
 
 SIGNED = ("#b35806", "#f7f7f7", "#0a5a94")
-"""Below 0, 0, and above: told apart by all eyes."""
+"""Colors below 0, at 0, and above 0; safe for color-blind eyes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loadings:
-    """What a map of loadings shows."""
+    """Data of a map of loadings."""
 
     weights: Float64
-    """(columns, components)."""
+    """Weights (columns, components)."""
 
     columns: tuple[str, ...]
     components: str
-    """What they are called."""
+    """Name of the components."""
 
     numbers: tuple[int, ...]
-    """Which they are, counted from 1."""
+    """Numbers of the components, counted from 1."""
 
     unit: str
     signed: bool
@@ -69,21 +69,21 @@ class Loadings:
 
     @property
     def left(self) -> int:
-        """Pixels left of the axes, by the longest name."""
+        """Pixels left of the axes, which depend on the longest name."""
         return 110 + 12 * max(map(len, self.columns), default=0)
 
     @property
     def size(self) -> tuple[int, int]:
-        """Pixels of the axes."""
+        """Width and height of the axes in pixels."""
         return min(980, 76 * self.weights.shape[1]), max(120, LINE * len(self.columns))
 
     @property
     def alt(self) -> str:
-        """The picture in words."""
+        """Description of the picture in words."""
         return f"Weights of {len(self.columns)} columns in {self.weights.shape[1]} components"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Into axes of their own, or of a user."""
+        """Draw into axes of a figure of rankfold, or of a user."""
         shown = shades_of(self.weights, signed=self.signed)
         axes.imshow(shown.to_rgba(self.weights), aspect="auto", interpolation="nearest")
         quiet(axes, theme)
@@ -99,7 +99,7 @@ class Loadings:
 
 
 def shades_of(weights: Float64, *, signed: bool) -> Any:
-    """Colors of weights: from none to the largest, or as far to both sides of 0."""
+    """Color map of weights: from 0 to the largest, or if ``signed`` symmetric around 0."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
@@ -110,7 +110,7 @@ def shades_of(weights: Float64, *, signed: bool) -> Any:
 
 
 def factor_name(result: Outcome) -> str | None:
-    """The array of components by columns, if a result has one."""
+    """Name of the array of components by columns; None if a result has none."""
     names = set(result)
     return next((name for name in FACTORS if name in names), None)
 
@@ -120,30 +120,30 @@ class Leading:
     """Some components of a result."""
 
     weights: Float64
-    """(components, columns)."""
+    """Weights (components, columns)."""
 
     numbers: tuple[int, ...]
-    """Which these are, counted from 1."""
+    """Numbers of the components, counted from 1."""
 
     sizes: Float64
-    """(components,) what each was divided by."""
+    """Divisors of the components, (components,)."""
 
     unit: str
-    """What the weights are."""
+    """Name of the weights."""
 
     signed: bool
-    """Whether they may be below 0."""
+    """True if weights may be below 0."""
 
 
 def leading(
     result: Outcome, components: Sequence[int] | None = None, default: int = MOST_COMPONENTS
 ) -> Leading:
-    """Components that are drawn: the first ``default`` by default.
+    """Components to draw: by default the first ``default``.
 
     Raises
     ------
     InputError
-        They are complex, or there are none of these numbers.
+        They are complex, or do not exist.
     """
     factor = factor_name(result)
     assert factor is not None  # noqa: S101  asked before
@@ -154,7 +154,7 @@ def leading(
     weights = np.stack([np.asarray(array[number - 1], np.float64) for number in numbers])
     if factor != "H":
         return Leading(weights, numbers, np.ones(len(numbers)), "weight", signed=True)
-    # What is large in H is small in W: each component is as large as one likes.
+    # A component of H can be scaled freely, since the scale is made up for in W.
     sizes = np.maximum(weights.max(axis=1), 1e-300)
     return Leading(weights / sizes[:, None], numbers, sizes, "of largest", signed=False)
 
@@ -170,7 +170,7 @@ def loadings_of(
     Raises
     ------
     InputError
-        Another number of names, or complex components.
+        The number of names is wrong, or components are complex.
     """
     found = leading(result, components)
     weights = found.weights
@@ -190,14 +190,14 @@ def loadings_of(
 
 
 def _title(at: int, names: tuple[str, ...] | None, own: Names | None) -> str:
-    """What a column is called."""
+    """Name of a column."""
     if names is not None:
         return short(names[at])
     return str(at) if own is None else short(own.title(at))
 
 
 def _heaviest(weights: Float64) -> Int64:
-    """The columns of largest weight of each component, each where it comes first."""
+    """The columns of largest weight of each component, without repetition."""
     chosen: dict[int, None] = {}
     for component in weights:
         order = np.argsort(-np.abs(component), kind="stable")[:OF_EACH]

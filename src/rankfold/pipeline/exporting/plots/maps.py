@@ -1,8 +1,8 @@
-"""Components as maps, where columns of the matrix are places of two axes: pixels, or a grid on the earth.
+"""Components as maps, if columns of the matrix are places on two axes: pixels, or a grid on the earth.
 
-Each has a scale of colors of its own, the same to both sides of 0; columns that were left out, such as land,
-are gray. Along an axis with coordinates a map rises as these do, so that north is at the top; pixels are
-drawn from above, as images are.
+Each has a scale of colors of its own, symmetric around 0; columns that were left out, such as land,
+are gray. Along an axis with coordinates these rise upwards, so that north is at the top; pixels are
+drawn from the top down, as images are.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 NAMES = {"components": "PC", "Vt": "SV", "H": "NMF"}
-"""What components are called above their maps."""
+"""Prefix of components in the titles of maps."""
 
 TITLE, BELOW = 50, 66
-"""Pixels above a map, for its name, and below it, for ticks and what they count."""
+"""Pixels above a map, for its title, and below it, for ticks and the name of the axis."""
 
 TICKS, BAR = 124, 164
-"""Pixels left of a map, for the same, and right of it, for its scale of colors."""
+"""Pixels left of a map, for ticks and the name of the axis, and right of it, for its color scale."""
 
 EDGE, SPACE = 12, 24
 """Pixels left of a map without ticks, and below it."""
 
 LARGE, MEDIUM, SMALL = (1340, 760), (530, 450), (340, 340)
-"""Most pixels of a map alone, of one of several, and of an image of pixels among several."""
+"""Most pixels (width, height) of a single map, of one of several, and of one of several without ticks."""
 
 FLATTEST = 0.25
-"""Least share of the longer side; a map flatter than that has another scale along each axis."""
+"""Least ratio of the shorter to the longer side; flatter maps have a scale of their own along each axis."""
 
 TICK_PIXELS = 110, 60
-"""From one tick to the next, at least: across and upwards."""
+"""Least pixels from one tick to the next: across and upwards."""
 
 COAST_WIDTH = 0.6
-"""Points across a coastline."""
+"""Line width of a coastline in points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +66,26 @@ class Along:
     name: str
     length: int
     values: Float64 | None
-    """(n,) coordinates in rising order; None where places are not numbered, and drawn one after the other."""
+    """Coordinates (n,) in rising order; None if places have no numeric coordinates, and equal distances."""
 
     @property
     def is_east(self) -> bool:
-        """Whether these are longitudes."""
+        """True if these are longitudes."""
         return self.values is not None and self.name.lower() in LONGITUDES
 
     @property
     def is_north(self) -> bool:
-        """Whether these are latitudes."""
+        """True if these are latitudes."""
         return self.values is not None and self.name.lower() in LATITUDES
 
     @property
     def in_degrees(self) -> bool:
-        """Whether these are degrees on the earth."""
+        """True if these are degrees on the earth."""
         return self.is_east or self.is_north
 
     @property
     def edges(self) -> Float64:
-        """(n + 1,) between places, halfway; no latitude beyond a pole."""
+        """Edges (n + 1,) halfway between places; no latitude beyond a pole."""
         if self.values is None:
             return np.arange(self.length + 1, dtype=np.float64)
         middle = (self.values[1:] + self.values[:-1]) / 2
@@ -94,7 +94,7 @@ class Along:
         return np.clip(edges, -90.0, 90.0) if self.is_north else edges
 
     def thin(self, step: int) -> Along:
-        """Every so many places."""
+        """The axis with every ``step``-th place."""
         values = None if self.values is None else self.values[::step]
         return Along(self.name, len(range(0, self.length, step)), values)
 
@@ -104,28 +104,28 @@ class Map:
     """One component over two axes."""
 
     image: Float64
-    """(height, width), NaN where there is no column."""
+    """Weights (height, width), NaN where there is no column."""
 
     up: Along
     right: Along
     title: str
     unit: str
     signed: bool
-    """Whether weights may be below 0."""
+    """True if weights may be below 0."""
 
     @property
     def has_ticks(self) -> bool:
-        """Whether either axis has coordinates."""
+        """True if either axis has coordinates."""
         return self.up.values is not None or self.right.values is not None
 
     @property
     def left(self) -> int:
-        """Pixels that ticks take left of it."""
+        """Pixels left of the map, for ticks."""
         return TICKS if self.has_ticks else EDGE
 
     @property
     def same_scale(self) -> bool:
-        """Whether a unit is as long along both axes."""
+        """True if a unit is as long along both axes."""
         alike = self.up.in_degrees == self.right.in_degrees
         alike &= (self.up.values is None) == (self.right.values is None)
         width, height = self._lengths
@@ -133,12 +133,12 @@ class Map:
 
     @property
     def _lengths(self) -> tuple[float, float]:
-        """Along both axes, across first."""
+        """Extents of both axes in their units, across first."""
         width, height = (float(along.edges[-1] - along.edges[0]) or 1.0 for along in (self.right, self.up))
         return width, height
 
     def size(self, most: tuple[int, int]) -> tuple[int, int]:
-        """Pixels across and upwards within ``most``."""
+        """Width and height of the map in pixels, within ``most``."""
         if not self.same_scale:
             return most[0], min(most[1], most[0] // 2)
         width, height = self._lengths
@@ -146,7 +146,7 @@ class Map:
         return max(40, round(width * pixels)), max(40, round(height * pixels))
 
     def draw(self, axes: Axes, bar: Axes, theme: Theme, size: tuple[int, int]) -> None:
-        """Into axes of its own, of ``size`` pixels, and its scale of colors into others."""
+        """Draw the map into axes of ``size`` pixels, and its color scale into ``bar``."""
         shown = shades_of(self.image, signed=self.signed)
         step = [max(1, -(-length // most)) for length, most in zip(self.image.shape, size[::-1], strict=True)]
         up, right, image = self.up.thin(step[0]), self.right.thin(step[1]), self.image[:: step[0], :: step[1]]
@@ -178,7 +178,7 @@ class Map:
 def place_map(
     axes: Axes, whole: tuple[int, int], one: Map, at: tuple[float, float], most: tuple[int, int], theme: Theme
 ) -> None:
-    """Draw a map and its scale within axes of ``whole`` pixels, from ``at`` on, from the left and above."""
+    """Draw a map and its color scale within axes of ``whole`` pixels, at ``at`` from their left and top."""
     width, height = size = one.size(most)
     place = inset(axes, whole, *at, width, height)
     bar = inset(axes, whole, at[0] + width + 20, at[1] + 0.14 * height, BAR_WIDTH, 0.8 * height)
@@ -187,20 +187,20 @@ def place_map(
 
 @dataclass(frozen=True, slots=True)
 class Maps:
-    """Maps beside and below each other."""
+    """Maps side by side, in as many lines as needed."""
 
     maps: tuple[Map, ...]
     width: int = WIDTH
-    """Pixels for those beside each other; one map has them alone where they are fewer."""
+    """Width for maps side by side, in pixels. Unless it is the default, no map is wider than it allows."""
 
     @property
     def left(self) -> int:
-        """Pixels left of the first."""
+        """Pixels left of the first map."""
         return self.maps[0].left
 
     @property
     def right(self) -> int:
-        """Pixels right of the last."""
+        """Pixels right of the last map."""
         return BAR
 
     @property
@@ -221,23 +221,23 @@ class Maps:
 
     @property
     def across(self) -> int:
-        """Maps beside each other."""
+        """Number of maps side by side."""
         return max(1, min(len(self.maps), self.width // self._step[0]))
 
     @property
     def size(self) -> tuple[int, int]:
-        """Pixels of all of them."""
+        """Width and height of all maps together in pixels."""
         across, down = self._step
         width = self.across * across - self.left - self.right
         return width, -(-len(self.maps) // self.across) * down - self._below
 
     @property
     def alt(self) -> str:
-        """The picture in words."""
+        """Description of the picture in words."""
         return f"Maps of {', '.join(one.title for one in self.maps)}"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Into axes of their own, or of a user."""
+        """Draw into axes of a figure of rankfold, or of a user."""
         axes.set_axis_off()
         for number, one in enumerate(self.maps):
             down, across = divmod(number, self.across)
@@ -246,7 +246,7 @@ class Maps:
 
 
 def has_maps(result: Outcome) -> bool:
-    """Whether a result has components, and columns of two axes that are longer than 1."""
+    """True if a result has components, and its columns have two axes that are longer than 1."""
     factor = factor_name(result)
     if factor is None or result[factor].dtype.kind == "c":
         return False
@@ -263,12 +263,12 @@ def maps_of(result: Outcome, components: Sequence[int] | None = None) -> Maps:
 def read_maps(
     result: Outcome, components: Sequence[int] | None, default: int
 ) -> tuple[tuple[Map, ...], Float64]:
-    """Maps of components, counted from 1, and what each was divided by; the first ``default`` by default.
+    """Maps of components, counted from 1, and the divisor of each; by default the first ``default``.
 
     Raises
     ------
     InputError
-        There are no such components.
+        A component does not exist.
     """
     found = leading(result, components, default)
     columns, names = _columns(result), NAMES[str(factor_name(result))]
@@ -286,7 +286,7 @@ def read_maps(
 
 
 def _columns(result: Outcome) -> Side:
-    """The axes of the columns that are longer than 1, and which places of these were kept."""
+    """The axes of the columns that are longer than 1, and the places on them that were kept."""
     _, columns = sides_of(result, None)
     axes = [pair for pair in zip(columns.axes, columns.lengths, strict=True) if pair[1] > 1]
     names = names_in(result, "columns")
@@ -316,7 +316,7 @@ def _along(result: Outcome, columns: Side, number: int) -> tuple[Along, Array]:
 
 
 def _draw_coasts(axes: Axes, up: Along, right: Along, theme: Theme) -> None:
-    """Coastlines, where both axes are degrees and they are there."""
+    """Draw coastlines, if both axes are degrees and coastlines are found."""
     if not (up.is_north and right.is_east):
         return
     from matplotlib.collections import LineCollection
@@ -327,7 +327,7 @@ def _draw_coasts(axes: Axes, up: Along, right: Along, theme: Theme) -> None:
 
 
 def _mark(axis: Any, along: Along, theme: Theme, most: int) -> None:
-    """Ticks with their unit, and what they count."""
+    """Set ticks, with degrees as text, or with the name of the axis."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     if along.values is None:

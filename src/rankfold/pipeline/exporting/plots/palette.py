@@ -1,12 +1,6 @@
-"""Colors of many categories: each as far as can be from those before it, for the eye.
+"""Colors of many categories: each looks as different as possible from those before it.
 
-The first are chosen by hand, so that eyes that see fewer colors tell them apart too. The others are found
-among colors of sRGB on a lattice, by the distance in Oklab, in which equal distances look about equal.
-
-References
-----------
-[Ott20] Ottosson, A perceptual color space for image processing, https://bottosson.github.io/posts/oklab,
-2020: Oklab, with its two matrices.
+The first are chosen by hand, so that color-blind eyes can distinguish them too. The others are found
 """
 
 from __future__ import annotations
@@ -19,25 +13,25 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933")
-"""Of categories in their order (Okabe, Ito and one more): told apart by all eyes, on light and on dark."""
+"""Colors of the first categories (Okabe, Ito and one more): color-blind safe, on light and on dark."""
 
 MORE_HUES = ("#5b4fc4", "#a3324f", "#5f7f1f", "#c9b458", "#aa4499")
-"""Of further ones, after Tol's palettes: the more there are, the nearer are some of them."""
+"""Colors of further categories, after Tol's palettes; with more colors, some are closer to each other."""
 
 NO_LABEL = "#b9bfc6"
-"""Color of rows without a label, or of labels too many for one of their own."""
+"""Color of rows without a label, or of labels that are too many to have a color of their own."""
 
 MOST_HUES = 100
-"""Colors of categories: the nearest two are as far apart as those of ``HUES`` and ``MORE_HUES``."""
+"""Most colors of categories: up to here, the closest two differ as much as in ``HUES`` and ``MORE_HUES``."""
 
 LATTICE = range(0, 256, 15)
-"""Values of red, green and blue that are looked at."""
+"""Values of red, green and blue among which further colors are searched."""
 
 LIGHTNESS = (0.4, 0.82)
-"""In Oklab, from 0 to 1: what is seen on light and on dark paper."""
+"""Range of lightness in Oklab, from 0 to 1, that is visible on light and on dark paper."""
 
 LEAST_CHROMA = 0.05
-"""In Oklab: what is paler looks like rows without a label."""
+"""Least chroma in Oklab; paler colors look like rows without a label."""
 
 TO_CONES = (
     (0.4122214708, 0.5363325363, 0.0514459929),
@@ -70,7 +64,7 @@ def hues(count: int) -> tuple[str, ...]:
     for other in oklab(np.array([rgb(color) for color in (*chosen, NO_LABEL)])):
         distance = np.minimum(distance, _squares(seen, other))
     while len(chosen) < min(count, MOST_HUES):
-        # Rounded, so that the last digits of a machine's cube root choose nothing.
+        # Rounded, so that the choice does not depend on the last digits of a machine's cube root.
         farthest = int(np.argmax(np.round(distance, 9)))
         chosen.append("#" + "".join(f"{value:02x}" for value in lattice[farthest].tolist()))
         distance = np.minimum(distance, _squares(seen, seen[farthest]))
@@ -83,7 +77,7 @@ def rgb(color: str) -> npt.NDArray[np.int64]:
 
 
 def oklab(colors: npt.NDArray[np.int64]) -> Array:
-    """Lightness and two opponent colors of sRGB colors (n, 3), 0 to 255.
+    """Convert sRGB colors (n, 3), 0 to 255, to Oklab: lightness and two opponent colors, (n, 3).
 
     >>> np.abs(np.round(oklab(np.array([[255, 255, 255]])), 6)).tolist()
     [[1.0, 0.0, 0.0]]

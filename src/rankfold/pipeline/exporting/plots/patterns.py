@@ -1,7 +1,7 @@
-"""Patterns of a field: the map of each component, with what it does over time.
+"""Patterns of a field: the map of each component, with its series over time.
 
-The picture that comes first where rows are times and columns are places. Several components have a line each,
-map and series side by side; one alone has its map above its series.
+This is the default picture where rows are times and columns are places. With several components, each has a
+line with map and series side by side; a single one has its map above its series.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LARGE, MEDIUM = (1340, 700), (700, 400)
-"""Most pixels of the map of one component alone, and of one of several."""
+"""Most pixels (width, height) of the map of a single component, and of one of several."""
 
 BELOW = 96
-"""Pixels below a map, or a series, for ticks and what they count."""
+"""Pixels below a map, or a series, for ticks and the name of the axis."""
 
 BETWEEN = 130
 """Pixels for the ticks of a series beside a map."""
 
 SERIES, NARROWEST = 300, 420
-"""Pixels upwards of a series below a map, and least pixels across one beside it."""
+"""Height in pixels of a series below a map, and least width in pixels of one beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Maps and series."""
+    """Maps of components with their series."""
 
     maps: tuple[Map, ...]
     lines: tuple[Line, ...]
     width: int = WIDTH
-    """Pixels for all of it; where they are fewer than by default, each series is below its map."""
+    """Width of the picture in pixels; where it is less than the default, each series is below its map."""
 
     right: int = 40
 
@@ -59,7 +59,7 @@ class Patterns:
 
     @property
     def _is_stacked(self) -> bool:
-        """Whether each series is below its map."""
+        """True if each series is below its map."""
         return len(self.maps) == 1 or self.width < WIDTH
 
     @property
@@ -69,18 +69,18 @@ class Patterns:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Pixels of all of it."""
+        """Width and height of the whole picture in pixels."""
         width, room = self._map[0] + BAR, self.width - self.left - self.right
         across = max(width, min(900, room)) if self._is_stacked else max(room, width + BETWEEN + NARROWEST)
         return across, len(self.maps) * self._step - BELOW
 
     @property
     def alt(self) -> str:
-        """The picture in words."""
+        """Description of the picture in words."""
         return f"Maps of {', '.join(one.title for one in self.maps)}, and each along {self.lines[0].x}"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Into axes of their own, or of a user."""
+        """Draw into axes of a figure of rankfold, or of a user."""
         axes.set_axis_off()
         width, height = self._map
         for number, (one, line) in enumerate(zip(self.maps, self.lines, strict=True)):
@@ -95,7 +95,7 @@ class Patterns:
 
 
 def has_patterns(result: Plottable) -> bool:
-    """Whether rows of a result are times and its columns places of two axes."""
+    """True if rows of a result are times and its columns are places on two axes."""
     return has_maps(result) and has_series(result)
 
 

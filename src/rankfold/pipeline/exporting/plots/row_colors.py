@@ -1,7 +1,4 @@
-"""What rows are colored by: labels or values, one for each, read block after block where they lie.
-
-Words and booleans are labels, numbers with a fraction are values. Whole numbers are labels if they are few.
-"""
+"""Labels or values that color rows: one for each row, read block after block from their source."""
 
 from __future__ import annotations
 
@@ -16,35 +13,35 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.exporting.plots.row_columns import Column, open_column
 
 MOST_WHOLE_LABELS = 100
-"""Different whole numbers that are labels; with more, they are values."""
+"""Most distinct whole numbers that count as labels; with more, they are values."""
 
 MOST_LABELS = 65536
-"""Different words: with more, they are names of rows, and no labels."""
+"""Most distinct words that count as labels; with more, they are names of rows."""
 
 BLOCK_ROWS = 2**20
-"""Rows that are looked at together to know which labels there are."""
+"""Rows that are read at a time to find the distinct labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """A label for each row, by number."""
+    """A label for each row, as an integer code."""
 
     column: Column
     known: npt.NDArray[Any] | None
-    """The labels in order; None where the column holds their numbers."""
+    """Distinct labels in sorted order; None if the column holds their codes."""
 
     names: tuple[str, ...]
     counts: npt.NDArray[np.int64]
-    """Rows of each, and in the end of those without one."""
+    """Number of rows of each label, and last of rows without one."""
 
     def read(self, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """Numbers of the labels of some rows; ``len(names)`` where there is none."""
+        """Codes of the labels of some rows; ``len(names)`` if there is none."""
         return _codes(self.column.read(start, stop), self.known, len(self.names))
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A number for each row, NaN where there is none."""
+    """A number for each row, NaN if there is none."""
 
     column: Column
     low: float
@@ -52,17 +49,17 @@ class Values:
     missing_count: int
 
     def read(self, start: int, stop: int) -> npt.NDArray[np.float64]:
-        """Of some rows."""
+        """Values of some rows."""
         return np.asarray(self.column.read(start, stop), np.float64)
 
 
 def colors_of(color: Any, rows: int, rows_named: Names | None = None) -> Labels | Values:
-    """Labels or values of so many rows, by name where both have some: an array, or the place of one.
+    """Labels or values of ``rows`` rows, from an array or its path; matched by name where both have names.
 
     Raises
     ------
     InputError
-        Another length or type, more than one number to a row, no such place, or nothing but NaN.
+        Another length or type, several numbers for a row, a path that does not exist, or nothing but NaN.
     """
     column = open_column(color).among(rows_named)
     if column.length != rows:
@@ -114,7 +111,7 @@ def _codes(block: npt.NDArray[Any], known: npt.NDArray[Any] | None, count: int) 
 def _distinct(
     column: Column, most: int, *, required: bool
 ) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:
-    """All labels in order, and their names; None where there are more than ``most``."""
+    """Distinct labels in sorted order, and their names; None if there are more than ``most``."""
     known: npt.NDArray[Any] | None = None
     for start in range(0, column.length, BLOCK_ROWS):
         block = np.unique(column.read(start, min(start + BLOCK_ROWS, column.length)))

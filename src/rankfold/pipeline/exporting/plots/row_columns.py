@@ -49,10 +49,10 @@ from rankfold.pipeline.text import suggest_name
 Array = npt.NDArray[Any]
 
 GENE_ROWS = 2**14
-"""Rows of which the numbers of a gene are read together."""
+"""Rows of a matrix that are read at a time for one gene."""
 
 NAMED_ROWS = 2**16
-"""Names of rows that are looked at together."""
+"""Names of rows that are processed at a time."""
 
 MOST_NAMES = 8
 """Most columns that a message names."""
@@ -63,34 +63,34 @@ FILES = ".npy, .csv, .tsv, .txt, .parquet, .h5ad, a Zarr store, or a result"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Something for each row, that is read by slices."""
+    """A value for each row, read by slices."""
 
     name: str
-    """What messages call it."""
+    """Name of the column in messages."""
 
     values: Any
-    """With a length and slices."""
+    """Array with a shape and slices."""
 
     categories: tuple[str, ...] | None = None
-    """What numbers stand for, where they do; -1 stands for none."""
+    """Text of each category, if values are codes; the code -1 has none."""
 
     mask: Any = None
-    """True where there is no value, in pandas' nullable types."""
+    """Mask that is True where a value is missing, as in pandas' nullable types."""
 
     has_header: bool = False
-    """Whether it comes from lines below one of names."""
+    """True if the column comes from a table with a header line."""
 
     names: Names | None = None
-    """What its rows are called."""
+    """Names of its rows."""
 
     @property
     def length(self) -> int:
-        """How many rows it speaks of."""
+        """Number of rows."""
         return int(self.values.shape[0])
 
     @property
     def kind(self) -> str:
-        """As NumPy's types have it; ``U`` for text of any sort."""
+        """Kind of its type, as NumPy has it; ``U`` for text of any sort."""
         kind = getattr(self.values.dtype, "kind", "O")
         if kind == "O" and isinstance(next(iter(self.values[:1]), None), bool | np.bool_):
             return "b"
@@ -98,12 +98,12 @@ class Column:
         return "U" if kind in "SOT" else "f" if masked else str(kind)
 
     def among(self, wanted: Names | None) -> Column:
-        """The same for the rows that are wanted, in their order, where both have names.
+        """The column for the ``wanted`` rows, in their order, if both have names; else the column itself.
 
         Raises
         ------
         InputError
-            One of them is not there, or comes twice.
+            A row is missing, or occurs twice.
         """
         places = find_places(self.names, wanted, "row", self.name, "the result")
         if places is None:
@@ -113,7 +113,7 @@ class Column:
         return replace(self, values=values, mask=mask, names=wanted)
 
     def read(self, start: int, stop: int) -> Array:
-        """Values of some rows: text as ``U``, empty where there is none."""
+        """Values of some rows: text as ``U``, empty where a value is missing."""
         with refuse_damage(self.name):
             block = np.asarray(self.values[start:stop])
         if block.dtype.kind in "SOT" and self.kind == "U":
@@ -131,12 +131,12 @@ def _text(value: object) -> str:
 
 
 def open_column(color: Any) -> Column:
-    """A column that is given, or lies at ``FILE`` or ``FILE::NAME``.
+    """The column of an array or object, or at the path ``FILE`` or ``FILE::NAME``.
 
     Raises
     ------
     InputError
-        Another kind of file, or more than one number to a row; ``SourceNotFoundError`` for no such place.
+        Another kind of file, or several numbers for a row; ``SourceNotFoundError`` if nothing is there.
     """
     if isinstance(color, str | os.PathLike):
         place = os.fsdecode(color)
@@ -157,7 +157,7 @@ def open_column(color: Any) -> Column:
 
 
 def _of_variable(cells: Any) -> Column:
-    """The numbers of an AnnData object of one variable."""
+    """Values of the only variable of an AnnData object."""
     if cells.shape[1] != 1:
         raise InputError(
             f"the AnnData object has {cells.shape[1]} variables, and rows are colored by one: give it as "
@@ -169,7 +169,7 @@ def _of_variable(cells: Any) -> Column:
 
 
 def _of_result(result: Any) -> Column:
-    """Labels of a result, as of k-means."""
+    """Labels in a result, such as one of k-means."""
     if "labels" not in result:
         raise InputError(
             f"a result of {result.attrs['kind']} has no labels of rows: give one of its arrays, as r.counts"
@@ -178,7 +178,7 @@ def _of_result(result: Any) -> Column:
 
 
 def words_of(names: Any) -> tuple[str, ...]:
-    """All of a column, as text."""
+    """All values of a column, as text."""
     column = open_column(names)
     values = column.read(0, column.length)
     if column.categories is not None:
@@ -187,7 +187,7 @@ def words_of(names: Any) -> tuple[str, ...]:
 
 
 def name_of(color: Any) -> str:
-    """What a legend calls a column."""
+    """Name of a column in a legend."""
     if isinstance(color, str | os.PathLike):
         store, name = split_location(os.fsdecode(color))
         return Path(store).stem if name in ("", "labels") else name.rpartition("/")[2]
@@ -207,7 +207,7 @@ def _one_axis(column: Column) -> Column:
 
 
 def _at(place: str) -> Column:
-    """What lies at a place; or else the column of that name, as a gene, of the matrix that lies there."""
+    """The column at a path; or else the column, such as a gene, of that name in the matrix at the path."""
     store, name = split_location(place)
     require_path(store)
     try:
@@ -243,7 +243,7 @@ def _by_path(store: str, name: str) -> Column:
     if is_text_table(store):
         return _table(store, name)
     if suffix in HDF5:
-        # The file is open as long as the column is.
+        # The file stays open as long as the column exists.
         return _in_group(open_hdf5(store), store, name)
     raise InputError(f"{store} is no file of labels that is known: give {FILES}")
 
@@ -266,7 +266,7 @@ def _npy(store: str, name: str) -> Column:
 
 
 def _in_group(root: Any, store: str, name: str) -> Column:
-    """An array of a group, or a column of AnnData's ``obs``, by its path or its name alone, or a gene."""
+    """An array of a group, a column of AnnData's ``obs``, by its path or its name alone, or a gene."""
     if not name and "labels" in root:
         name = "labels"  # of k-means
     for path in (name, f"obs/{name}"):
@@ -282,7 +282,7 @@ def _in_group(root: Any, store: str, name: str) -> Column:
 
 
 def _of_cells(root: Any, store: str, name: str) -> Column | None:
-    """A column of ``obs`` as AnnData before 0.7 kept it; None of others."""
+    """A column of ``obs`` as AnnData before 0.7 stored it; None for other files."""
     if not {"obs", "var"} <= set(root):
         return None
     frame = root["obs"]
@@ -295,7 +295,7 @@ def _of_cells(root: Any, store: str, name: str) -> Column | None:
 
 
 def _of_gene(store: str, name: str) -> tuple[Column | None, str]:
-    """A column of the matrix of a store by its name; or None, and words for a name that is near."""
+    """A column of the matrix of a store by its name; or None, and a hint with a similar name."""
     from rankfold.pipeline.formats import open_source
 
     try:
@@ -312,7 +312,7 @@ def _of_gene(store: str, name: str) -> tuple[Column | None, str]:
 
 
 def _of_column(source: Source, at: int, name: str) -> Column:
-    """A column of a matrix, 8 bytes a row in memory. Counts are values too, and no labels."""
+    """Read a column of a matrix into memory, 8 bytes a row. Counts are values too, not labels."""
     rows = source.shape[0]
     values, block = np.empty(rows), np.empty((min(rows, GENE_ROWS), 1), source.dtype)
     for top in range(0, rows, GENE_ROWS):
@@ -324,7 +324,7 @@ def _of_column(source: Source, at: int, name: str) -> Column:
 
 
 def _with_names(column: Column, root: Any, path: str) -> Column:
-    """With the index of ``obs``, or names that a result has kept of its rows."""
+    """The column, with names from the index of ``obs`` or those that a result has kept of its rows."""
     with suppress(*UNREADABLE):
         if path.startswith("obs/"):
             frame, index = index_of_frame(root, "X", 0) or ("", None)
@@ -335,7 +335,7 @@ def _with_names(column: Column, root: Any, path: str) -> Column:
 
 
 def _element(node: Any, place: str) -> Column:
-    """An array; or categories, or nullable numbers, as AnnData writes them."""
+    """An array; or categories or nullable numbers, as AnnData writes them."""
     if hasattr(node, "shape"):
         attributes: Mapping[str, Any] = node.attrs
         if "categories" in attributes and hasattr(node, "file"):  # as older versions wrote them
@@ -357,7 +357,7 @@ def _words(categories: Any) -> tuple[str, ...]:
 
 
 def _table(store: str, name: str) -> Column:
-    """A column of a table below a line of names: numbers if all are, else words; with names of rows."""
+    """A column of a text table with a header: numbers if all fields are, else words; with names of rows."""
     separator = separator_of(store)
     with _opened(store) as file:
         lines = csv.reader(bounded_lines(file, store), delimiter=separator)
@@ -386,7 +386,7 @@ def _table(store: str, name: str) -> Column:
 
 
 def _names_of_rows(store: str, parts: Iterable[Iterable[str]]) -> Names | None:
-    """Names in the index of a table, which it has by itself; none where it only counts the rows."""
+    """Names in the index that a table stores; None if the index only counts the rows."""
     names = RowNames("index", store, title="row", because="index")
     for part in parts:
         before, rest = names.rows, iter(part)
@@ -402,7 +402,7 @@ def _opened(store: str) -> Iterator[Any]:
 
 
 def _column_name(store: str, name: str, header: Sequence[str], index: Sequence[str] = ()) -> str:
-    """The column that is meant: one that is named, or the only one beside the index."""
+    """The column to read: one that is named, or the only one besides the index."""
     others = [each for each in header if each not in index]
     if not name and len(others) == 1:
         return others[0]
@@ -416,7 +416,7 @@ def _column_name(store: str, name: str, header: Sequence[str], index: Sequence[s
 
 
 def _parquet(store: str, paths: Sequence[str], name: str) -> Column:
-    """A column of Parquet files, some rows at a time: numbers, else words."""
+    """A column of Parquet files, read some rows at a time: numbers, else words."""
     with open_parquet(paths[0], STREAM_BYTES[0]) as file:
         index = index_columns(file.schema_arrow)
         name = _column_name(store, name, file.schema_arrow.names, index)
@@ -442,7 +442,7 @@ def _parquet(store: str, paths: Sequence[str], name: str) -> Column:
 
 
 def _numbers(fields: Callable[[], Iterator[str]], place: str) -> Column | None:
-    """All fields as numbers; None where one is none."""
+    """All fields as numbers; None if one is not a number."""
     for code in ("q", "d"):
         number: Any = int if code == "q" else _real
         with suppress(ValueError, OverflowError):

@@ -1,6 +1,6 @@
-"""Rows as points: real markers if they are few, else the density of millions, shaded or colored.
+"""Rows as points: markers if they are few, else a density of any number of them, shaded or colored.
 
-A bin of one point is seen; shades are logarithmic, so the densest hides nothing. Labels color a bin by the
+A bin of one point is visible; shades are logarithmic, so dense bins hide nothing. Labels color a bin by the
 mean of its points' colors, values by their mean. In an SVG the density is an image, text and axes are not.
 """
 
@@ -35,64 +35,64 @@ if TYPE_CHECKING:
 Float64 = npt.NDArray[np.float64]
 
 MOST_MARKERS = 20_000
-"""Points beyond are counted on a grid."""
+"""Most points drawn as markers; more are counted on a grid."""
 
 MOST_VECTORS = 2_000
-"""Markers beyond are an image in an SVG."""
+"""Most markers drawn as vectors in an SVG; more are an image."""
 
 SIDE = 1160
 """Pixels of the longer side of a scatter plot."""
 
 FLATTEST = 0.4
-"""Least share of the longer side; coordinates flatter than that have another scale along each axis."""
+"""Least ratio of the shorter to the longer side; flatter data have a scale of their own along each axis."""
 
 BIN_PIXELS = {200_000: 4, 2_000_000: 3}
-"""Pixels along a bin, for so many points at most; 2 beyond."""
+"""Width of a bin in pixels, by the most points for which it holds; 2 for more."""
 
 SIGN_PIXELS, NAME_PIXELS = 17, 34
-"""About what a sign of a name takes across, and a name upwards."""
+"""Approximate pixels that a character of a name takes across, and a name upwards."""
 
 FEW_ROWS = 0.02
-"""Share of the rows below which a name stands above its points."""
+"""Share of the rows below which a name is drawn above its points."""
 
 STEPS = sorted(range(-3, 4), key=abs)
-"""Lines by which a name gives way to others, those tried first that are near."""
+"""Lines by which a name is moved to avoid others; near ones are tried first."""
 
 MOST_SIGNS_INSIDE = 16
-"""Of a label among the points."""
+"""Most characters of a label among the points."""
 
 ENTRY_PIXELS = 38
-"""Upwards from one entry of a legend to the next."""
+"""Pixels from one entry of a legend up to the next."""
 
 FAINTEST = 0.4
 """Opacity of a bin of one point that has a color."""
 
 VALUE_COLORS = ("viridis", 0.93)
-"""And up to where: what is brighter is hardly seen on white."""
+"""Color map of values, and the end of its used part: brighter colors are hardly visible on white."""
 
 
 @dataclass(frozen=True, slots=True)
 class Legend:
-    """Labels with a color of their own, and what is said of the others."""
+    """Labels with a color of their own, and the entry for the others."""
 
     names: tuple[str, ...]
     colors: tuple[str, ...]
     palette: npt.NDArray[np.int64]
-    """(labels + 1, 3) color of each, 0 to 255; the last is that of rows without one."""
+    """Color of each label (labels + 1, 3), 0 to 255; the last is that of rows without a label."""
 
     labels: npt.NDArray[np.int64]
-    """Numbers of those with a color of their own, the most frequent first."""
+    """Numbers of the labels with a color of their own, the most frequent first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """What a scatter plot shows."""
+    """Data of a scatter plot."""
 
     points: Points
     extent: Extent
     grid: Grid
     positions: Float64 | None
-    """(2, n) of markers; None where there are too many."""
+    """Positions of markers (2, n); None if there are too many."""
 
     color: Labels | Values | None
     color_name: str
@@ -114,22 +114,22 @@ class Scatter:
 
     @property
     def legend_columns(self) -> int:
-        """Columns of the legend, each as high as the axes at most."""
+        """Number of columns of the legend, each at most as high as the axes."""
         return -(-len(self.legend.names) // max(1, self.size[1] // ENTRY_PIXELS - 1))
 
     @property
     def size(self) -> tuple[int, int]:
-        """Pixels of the axes."""
+        """Width and height of the axes in pixels."""
         return _pixels(self.points, self.extent)
 
     @property
     def alt(self) -> str:
-        """The picture in words."""
+        """Description of the picture in words."""
         colored = f", colored by {self.color_name}" if self.color is not None else ""
         return f"{self.points.count:,} rows by {' and '.join(self.points.names)}{colored}"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Into axes of their own, or of a user."""
+        """Draw into axes of a figure of rankfold, or of a user."""
         quiet(axes, theme)
         if self.points.view is None:
             label_axes(axes, theme, *self.points.names)
@@ -151,7 +151,7 @@ class Scatter:
     def _markers(self, axes: Axes, theme: Theme) -> Any:
         assert self.positions is not None  # noqa: S101
         count = self.positions.shape[1]
-        # Rows often come sorted by what they are colored by: the last would hide the others.
+        # Rows are often sorted by their color, and the last would hide the others.
         order = np.random.default_rng(0).permutation(count)
         colors: Any = theme.accent
         shown = None
@@ -212,9 +212,9 @@ class Scatter:
         return shown
 
     def _draw_names(self, axes: Axes, labels: Labels, theme: Theme) -> None:
-        """Labels where most of their points lie, so that colors alone need not tell them apart.
+        """Write labels where most of their points lie, so that readers need not rely on colors alone.
 
-        Those of groups that are not separated from others are in the legend alone.
+        Labels of groups that overlap with others are in the legend alone.
         """
         from matplotlib.patheffects import withStroke
 
@@ -225,7 +225,7 @@ class Scatter:
             box = np.array([SIGN_PIXELS * len(text), NAME_PIXELS])
             at = (np.array(place) - self.extent.low) / self.extent.size * sides
             at = np.clip(at, box / 2, sides - box / 2)
-            # Above a label of few rows, which its name would hide.
+            # The name of a label of few rows is above them, since it would hide them.
             first = int(labels.counts[label] < FEW_ROWS * self.points.count)
             tries = [at + np.array([0, NAME_PIXELS * (first + step)]) for step in STEPS]
             free = (each for each in tries if not any(_overlap(each, box, other) for other in taken))
@@ -250,13 +250,7 @@ def _overlap(at: Float64, box: Float64, other: Float64) -> bool:
 
 
 def scatter_of(points: Points, color: Labels | Values | None, color_name: str = "") -> Scatter:
-    """Read what a scatter plot shows: two reads of the coordinates, one more of the colors.
-
-    Raises
-    ------
-    NonFiniteError
-        A coordinate is NaN or Inf.
-    """
+    """Read the data of a scatter plot: two reads of the coordinates, one more of the colors."""
     if points.dimensions < 2 and color is not None:
         raise InputError("color is for two or three components, and one is drawn: name more, or leave it out")
     extent, legend = extent_of(points), _legend_of(color)
@@ -270,7 +264,7 @@ def scatter_of(points: Points, color: Labels | Values | None, color_name: str = 
 
 
 def _pixels(points: Points, extent: Extent) -> tuple[int, int]:
-    """Of the axes: in the shape of what they show, if that is not too flat."""
+    """Width and height of the axes in pixels: in proportion to their extent, if that is not too flat."""
     if not points.same_scale:
         return SIDE, SIDE * 3 // 4
     width, height = extent.size / extent.size.max()
@@ -278,7 +272,7 @@ def _pixels(points: Points, extent: Extent) -> tuple[int, int]:
 
 
 def _legend_of(color: Labels | Values | None) -> Legend:
-    """The most frequent labels get a color each; the others share one."""
+    """Legend in which the most frequent labels have a color each, and the others share one."""
     if not isinstance(color, Labels):
         return Legend((), (), np.zeros((1, 3), np.int64), np.zeros(0, np.int64))
     counts = color.counts[:-1]
@@ -307,7 +301,7 @@ def _rgba(color: str) -> Float64:
 
 
 def _scale(color: Values) -> Any:
-    """Values as colors."""
+    """Color map of values."""
     import matplotlib
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize
@@ -358,7 +352,7 @@ def _draw_scale(
 
 
 def _draw_axes_of_space(axes: Axes, points: Points, size: tuple[int, int], theme: Theme) -> None:
-    """Where the three coordinates point to, beside the lower right corner."""
+    """Draw the directions of the three coordinates beside the lower right corner."""
     assert points.view is not None  # noqa: S101
     axes.set_xticks([])
     axes.set_yticks([])

@@ -1,6 +1,6 @@
-"""What components do over time: a line for each, where the rows of a result are times.
+"""Series of components over time: a line for each, if the rows of a result are times.
 
-Long series are drawn as the least and most of every stretch, in memory that does not grow with them.
+Long series are drawn as the minimum and maximum of every stretch, in memory that does not grow with them.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 TIMES = ("time", "times", "date", "dates", "t", "year", "month", "day", "hour", "valid_time")
-"""What an axis of times is called; any other is one if its labels are dates."""
+"""Names of axes of times; any other axis is one if its labels are dates."""
 
 DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
 
 MOST_POINTS = 4000
-"""Of a line; longer series have the least and most of half as many stretches."""
+"""Most points of a line; longer series have the minimum and maximum of half as many stretches."""
 
 SHOWN = 4
-"""Components by default."""
+"""Components that are drawn by default."""
 
 WORDS = {"scores": "score", "U": "coordinate of U", "W": "coordinate of W"}
-"""What numbers of an array of rows are called."""
+"""Label of the y axis, by array of rows."""
 
 HEIGHT, GAP, TITLE = 230, 96, 48
-"""Pixels of a line of the picture, between two, and for the name above each."""
+"""Pixels: height of one of several lines, gap between two, room for the title above each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one component does over time."""
+    """Series of one component over time."""
 
     times: Array
-    """(n,) float64 or datetime64."""
+    """Times (n,), float64 or datetime64."""
 
     values: Float64
     title: str
@@ -60,7 +60,7 @@ class Line:
     y: str
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Into axes of its own."""
+        """Draw into axes of its own."""
         import matplotlib.dates
 
         dates: Any = matplotlib.dates
@@ -81,32 +81,32 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Lines below each other."""
+    """Series below each other."""
 
     lines: tuple[Line, ...]
     width: int = WIDTH
-    """Pixels for the lines and what is beside them."""
+    """Width of the picture in pixels."""
 
     left: int = 170
     right: int = 40
 
     @property
     def size(self) -> tuple[int, int]:
-        """Pixels of all of them."""
+        """Width and height of all series together in pixels."""
         return self.width - self.left - self.right, len(self.lines) * (TITLE + self.height + GAP) - GAP
 
     @property
     def height(self) -> int:
-        """Pixels of one of them."""
+        """Height of one series in pixels."""
         return HEIGHT if len(self.lines) > 1 else 2 * HEIGHT
 
     @property
     def alt(self) -> str:
-        """The picture in words."""
+        """Description of the picture in words."""
         return f"{', '.join(line.title for line in self.lines)} along {self.lines[0].x}"
 
     def draw(self, axes: Axes, theme: Theme = LIGHT) -> None:
-        """Into axes of their own, or of a user."""
+        """Draw into axes of a figure of rankfold, or of a user."""
         axes.set_axis_off()
         for number, line in enumerate(self.lines):
             top = number * (TITLE + self.height + GAP) + TITLE
@@ -116,7 +116,7 @@ class Series:
 
 
 def has_series(result: Plottable) -> bool:
-    """Whether the rows of a result are times, with coordinates that can be drawn."""
+    """True if the rows of a result are times, with coordinates that can be drawn."""
     names = names_in(result, "rows")
     return has_coordinates(result) and names is not None and len(names.axes) == 1 and _are_times(names)
 
@@ -137,12 +137,12 @@ def series_of(result: Plottable, components: Sequence[int] | None = None) -> Ser
 def read_lines(
     result: Plottable, components: Sequence[int] | None = None, sizes: Float64 | None = None
 ) -> list[Line]:
-    """A line for each of some components, counted from 1, each times its number of ``sizes``; one read.
+    """A line for each given component, counted from 1, multiplied by its number in ``sizes``; one read.
 
     Raises
     ------
     InputError
-        There are no such components.
+        A component does not exist.
     NonFiniteError
         A coordinate is NaN or Inf.
     """
@@ -168,7 +168,7 @@ def read_lines(
 
 
 def _times(names: Names | None, count: int) -> tuple[Array, str]:
-    """Where the rows lie along the axis of times, and what it is called."""
+    """Positions of the rows along the axis of times, and the label of that axis."""
     name = "row" if names is None else names.axes[0].name
     labels = None if names is None else names.labels
     if labels is None or len(labels) != count:
