@@ -1,4 +1,4 @@
-"""What a matrix is, wherever it lies.
+"""Matrices: protocols, views, selections, names and types, wherever a matrix is stored.
 
 source            the protocol of a matrix, and that of an array of more axes
 grid              the cut of an axis into native chunks
@@ -6,20 +6,20 @@ dtypes            what counts as a matrix; another type, without silent loss
 view              the matrix as long by short
 stacked           an array of more axes as a matrix
 selection         rows and columns of a matrix
-picks             which ones: slices, masks, lists
-missing_columns   without columns that are missing throughout
-missing_rows      without such rows
-meaning           what stored numbers stand for, by the attributes beside them
-decoded           an array of what they stand for
+picks             selected places along an axis: slices, masks, lists
+missing_columns   a matrix without columns that are missing throughout
+missing_rows      a matrix without rows that are missing throughout
+meaning           rules that decode stored numbers, from the attributes of an array
+decoded           an array of decoded numbers
 allele_counts     calls of alleles as counts, by sample
-alleles           what variants are called, by the allele that is counted
-named_objects     what frames, Series and DataArrays call rows and columns
-names             what rows and columns are called, and where they are among others
-attributes        what is said of numbers: units, names, calendars
+alleles           names of variants, with the allele that is counted
+named_objects     names of rows and columns of frames, Series and DataArrays
+names             names of rows and columns, and their places among others
+attributes        attributes that describe numbers: units, names, calendars
 longitudes        labels that are degrees of longitude
 runs              places as runs, as facts of a result keep them
-pandas_index      an index of pandas again, from its names as text
+pandas_index      an index of pandas, rebuilt from its names as text
 real_parts        a complex matrix as the real one of its parts
-places            where an element lies in what a matrix was made of
-describe          what a store is, for people
+places            the place of an element in the array that a matrix was made from
+describe          a description of a store, for people
 """

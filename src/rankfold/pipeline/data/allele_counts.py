@@ -2,7 +2,7 @@
 
 ``call_genotype`` of VCF Zarr, which bio2zarr writes and sgkit reads, has the alleles of each call along an
 axis of its own, ``ploidy``: 0 for the reference, more for others, -1 for a copy whose allele is missing, -2
-where a sample has fewer copies than others. Numbers are how many copies are not the reference, as
+where a sample has fewer copies than others. A count is the number of copies that are not the reference, as
 ``GenotypeArray.to_n_alt`` of scikit-allel counts, and NaN where one of the copies is missing.
 
 https://github.com/sgkit-dev/vcf-zarr-spec
@@ -27,20 +27,20 @@ AXES = ("variants", "samples", "ploidy")
 """Names that the format gives the axes of calls."""
 
 MISSING = -1
-"""An allele that is missing; one below it is no copy at all."""
+"""Code of a missing allele; smaller codes mean that there is no copy."""
 
 REQUEST_BYTES = 4 * 2**20
-"""Calls that are counted at once, unless one chunk holds more."""
+"""Bytes of calls that are counted at once, unless one chunk holds more."""
 
 
 def sample_axis(axes: tuple[str, ...]) -> int | None:
-    """Number of the axis of samples, which are the rows of a matrix of calls; None of other arrays."""
+    """Number of the axis of samples, which are the rows of a matrix of calls; None for other arrays."""
     return 1 if axes == AXES else None
 
 
 @dataclass(frozen=True, slots=True)
 class AlleleCounts(Wrapper):
-    """Copies of each sample that are not the reference, along the first two axes of calls."""
+    """Numbers of copies of each sample that are not the reference, along the first two axes of calls."""
 
     inner: Volume
 
@@ -59,11 +59,11 @@ class AlleleCounts(Wrapper):
 
     @property
     def format(self) -> str:
-        """Kind of store."""
+        """An axis with its labels; None if the store describes none."""
         return f"{self.inner.format}, counts of {self.inner.shape[2]} alleles"
 
     def axis(self, number: int) -> Axis | None:
-        """An axis with its labels; None where nothing is said."""
+        """Read every box as counts into its place; see ``Volume``."""
         return self.inner.axis(number) if hasattr(self.inner, "axis") else None
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:

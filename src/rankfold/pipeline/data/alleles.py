@@ -1,7 +1,7 @@
-"""What variants of genomes are called, and what to do where two files count different alleles of one.
+"""Names of variants of genomes, and a remedy if two files count different alleles of one.
 
-Files of one study may count the rarer allele of each, and another study has others: numbers are then 2 less
-those of the first. So names end in the allele that is counted.
+Files of one study may count the rarer allele of each variant, which may be the other allele in another study:
+its numbers are then 2 minus those of the first. So names end in the allele that is counted.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 NO_NAMES = ("", ".")
-"""What files say of a variant without a name."""
+"""Entries by which files mark a variant without a name."""
 
 SAME_ALLELES = (
     ". Names of variants end in the allele that is counted. Bring files to the same: "
     "`plink2 --bfile NEW --ref-allele FIT.bim 6 2 --make-bed --out ALIGNED`, and VCF to one reference"
 )
-"""What messages end in."""
+"""End of messages about differing alleles."""
 
 
 def variant_name(place: Sequence[object], name: str, alleles: Sequence[str], counted: Sequence[str]) -> str:
-    """What a variant is called: its name and the counted alleles, as ``plink --recode A`` writes it.
+    """Name of a variant: its name and the counted alleles, as ``plink --recode A`` writes it.
 
     One without a name has its place, contig and position, and all of its alleles in alphabetical order, so
     that files that count different alleles of it differ after the last underscore alone.
@@ -33,7 +33,7 @@ def variant_name(place: Sequence[object], name: str, alleles: Sequence[str], cou
 
 
 def other_allele(labels: Iterable[object], wanted: str) -> str:
-    """What a message ends in where a variant is there, but another allele of it is counted; else nothing."""
+    """End of a message if a variant exists, but another of its alleles is counted; else empty."""
     name, _, counted = wanted.rpartition("_")
     pairs = ((each, each.rpartition("_")) for each in map(str, labels))
     found = [each for each, (variant, _, allele) in pairs if variant == name and allele != counted]

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 DESCRIBING = ("units", "long_name", "standard_name", "positive", "axis")
-"""Attributes of an array or a coordinate that go where its numbers go, as CF conventions name them."""
+"""Attributes, by CF conventions, of an array or a coordinate that are kept with its numbers."""
 
 LONGEST_ATTRIBUTE = 256
-"""Characters of such an attribute; a longer one stays where it is."""
+"""Most characters of such an attribute; a longer one is not kept."""
 
 Attributes = Mapping[str, str]
 
 
 def attributes_in(values: Mapping[str, Any] | None) -> dict[str, str]:
-    """The ``DESCRIBING`` ones among some attributes: short text alone, and no units that count from a date.
+    """``DESCRIBING`` attributes: only those that are short text, and without units that count from a date.
 
     >>> attributes_in({"units": "K", "long_name": b"temperature", "axis": 3, "history": "x"})
     {'units': 'K', 'long_name': 'temperature'}
@@ -26,7 +26,7 @@ def attributes_in(values: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def counted_from(values: Mapping[str, Any] | None) -> dict[str, str]:
-    """Units that count from a date, and their calendar, of numbers that were not decoded to dates."""
+    """Units that count from a date, and their calendar, for numbers that were not decoded to dates."""
     texts = _texts(values, ("units", "calendar"))
     return texts if " since " in texts.get("units", "") else {}
 
@@ -46,14 +46,14 @@ def _texts(values: Mapping[str, Any] | None, names: tuple[str, ...]) -> dict[str
 
 
 def calendar_of(values: Any) -> str | None:
-    """Calendar of times of cftime, which NumPy has no type for; None of other labels."""
+    """Calendar of times of cftime, which NumPy has no type for; None for other labels."""
     values = np.asarray(values)
     found = getattr(values.flat[0], "calendar", None) if values.dtype.kind == "O" and values.size else None
     return found if isinstance(found, str) and found else None
 
 
 def attributes_from(facts: Any) -> dict[str, str]:
-    """Attributes among facts; ``ValueError`` for what is none."""
+    """Check attributes from facts; ``ValueError`` if they are no mapping of text to text."""
     texts = facts is None or (
         isinstance(facts, Mapping) and all(isinstance(each, str) for each in (*facts, *facts.values()))
     )

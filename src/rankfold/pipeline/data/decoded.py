@@ -1,6 +1,7 @@
-"""Numbers that a file holds packed or with marks, as they are meant: see ``meaning.py``.
+"""Packed or marked numbers of a file, decoded as they are read; see ``meaning.py``.
 
-Without this a store written from packed netCDF would be reduced as the integers that it holds, gaps and all.
+Without this, a store written from packed netCDF would be reduced as the integers that it holds, including
+its gaps.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from rankfold.pipeline.data.source import Volume, Wrapper, row_marks
 from rankfold.pipeline.data.stacked import axis_of
 
 REQUEST_BYTES = 4 * 2**20
-"""Stored numbers that are decoded at once, unless one chunk holds more."""
+"""Bytes of stored numbers that are decoded at once, unless one chunk holds more."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedVolume(Wrapper):
-    """A volume of the values that stored numbers stand for; NaN where they stand for nothing."""
+    """A volume of decoded values; NaN where a stored number marks a missing value."""
 
     inner: Volume
     meaning: Meaning
@@ -70,7 +71,7 @@ class DecodedVolume(Wrapper):
                 self._decode(request)
 
     def _decode(self, request: Piece) -> None:
-        """One box, whose stored numbers are gone before there are others."""
+        """Read and decode one box; its stored numbers are freed before the next box is read."""
         box, out = request
         raw = np.empty(out.shape, self.inner.dtype)
         self.inner.read_boxes([Piece(box, raw)])
@@ -88,10 +89,10 @@ class DecodedVolume(Wrapper):
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """See ``GrowingSource``."""
+        """Digests of the first rows; see ``GrowingSource``."""
         return row_marks(self.inner, rows).beside(*self.meaning.facts())
 
 
 def decode_volume(volume: Volume, meaning: Meaning | None) -> Volume:
-    """The volume as its numbers are meant; itself where they are what they say."""
+    """The volume with its numbers decoded; the volume itself without a rule."""
     return volume if meaning is None else DecodedVolume(volume, meaning)

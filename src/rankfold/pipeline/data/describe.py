@@ -1,4 +1,4 @@
-"""What a matrix is, in numbers a person or a program can use: ``rankfold info STORE [--json]``."""
+"""Description of a matrix for a person or a program: ``rankfold info STORE [--json]``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rankfold.pipeline.units import format_bytes
 
 @runtime_checkable
 class StorageFacts(Protocol):
-    """What the sources of this package can tell beyond ``Source``."""
+    """Facts that the sources of this package report in addition to ``Source``."""
 
     @property
     def format(self) -> str:
@@ -22,7 +22,7 @@ class StorageFacts(Protocol):
 
     @property
     def codec(self) -> str:
-        """How chunks are compressed."""
+        """Compression of chunks."""
 
     def stored_bytes(self) -> int:
         """Bytes on disk."""
@@ -30,7 +30,7 @@ class StorageFacts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """A matrix described."""
+    """Description of a matrix."""
 
     name: str
     format: str
@@ -42,19 +42,19 @@ class SourceInfo:
     chunk_count: int
     codec: str
     splittable: bool
-    """Whether parts of a chunk can be read without the rest."""
+    """True if parts of a chunk can be read without the rest."""
 
     memory_bytes: int
     """Bytes of all elements."""
 
     stored_bytes: int
-    """Bytes on disk; 0 where there are none."""
+    """Bytes on disk; 0 for a matrix in memory."""
 
     remarks: tuple[str, ...]
-    """What will make reading slow or take memory, and what helps."""
+    """What will make reading slow or memory-intensive, and remedies."""
 
     def __str__(self) -> str:
-        """For people."""
+        """The description as text."""
         rows, columns = self.shape
         sizes = format_bytes(self.memory_bytes)
         if self.stored_bytes:
@@ -68,12 +68,12 @@ class SourceInfo:
         return Lines(*lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it for ``json.dumps``."""
+        """All fields for ``json.dumps``."""
         return asdict(self)
 
 
 def describe(source: Source) -> SourceInfo:
-    """Describe a matrix; reads no more of it than the sizes of its files."""
+    """Describe a matrix; reads only the sizes of its files, no data."""
     rows, columns = source.row_grid, source.column_grid
     facts = source if isinstance(source, StorageFacts) else None
     return SourceInfo(

@@ -1,9 +1,9 @@
-"""What counts as a matrix, and numbers in another type, without loss that nobody asked for.
+"""Requirements on the shape and type of a matrix, and conversion to another type without silent loss.
 
 Rounding to fewer digits is what asking for float32 means. A number that overflows, or a fraction where
-whole numbers were asked for, is an error: NumPy would wrap around or cut off without a word.
+whole numbers were asked for, is an error: NumPy would wrap around or truncate silently.
 
-A matrix has two axes, neither of them empty, and numbers of a type that is read. One in another type is
+A matrix has two axes, neither of them empty, and numbers of a supported type. A matrix in another type is
 converted as it is read.
 """
 
@@ -35,13 +35,13 @@ SUPPORTED_DTYPES = (
 
 
 LARGEST_ITEM = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}
-"""Bytes of a number of the widest type of each kind that is read."""
+"""Bytes of the widest supported type of each kind."""
 
 MOST_BYTES = 2**60
-"""Of a matrix, or of a chunk: more is no size but a damaged header."""
+"""Most bytes of a matrix, or of a chunk; more can only come from a damaged header."""
 
 MOST_CHUNKS = 2**26
-"""Along one axis: their edges alone take 512 MiB."""
+"""Most chunks along one axis: their edges alone take 512 MiB."""
 
 
 def require_matrix(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
@@ -59,7 +59,7 @@ def require_matrix(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> Non
 
 
 def require_lengths(name: str, shape: Sequence[int], dtype: np.dtype[Any], *, what: str = "shape") -> None:
-    """Raise ``InputError`` for a shape, of an array or a chunk, that is none, as damaged headers say."""
+    """Raise ``InputError`` for an impossible shape of an array or a chunk, as in damaged headers."""
     if not all(isinstance(length, int | np.integer) and not isinstance(length, bool) for length in shape):
         raise InputError(f"{name} has {what} {cut(shape)}, which are not whole numbers. Restore it")
     if min(shape, default=0) < 0 or math.prod(map(int, shape)) * max(1, dtype.itemsize) > MOST_BYTES:
@@ -67,7 +67,7 @@ def require_lengths(name: str, shape: Sequence[int], dtype: np.dtype[Any], *, wh
 
 
 def require_chunks(name: str, shape: Sequence[int], chunks: Sequence[int], dtype: np.dtype[Any]) -> None:
-    """Raise ``InputError`` for shapes of an array and its chunks that cannot be, or cannot be handled."""
+    """Raise ``InputError`` for impossible shapes of an array and its chunks, or for too many chunks."""
     require_lengths(name, shape, dtype)
     require_lengths(name, chunks, dtype, what="chunks of shape")
     if min(chunks, default=1) < 1:
@@ -81,7 +81,7 @@ def require_chunks(name: str, shape: Sequence[int], chunks: Sequence[int], dtype
 
 
 def whole_lengths(name: str, shape: Any) -> tuple[int, int]:
-    """Rows and columns that the attributes of a sparse matrix say, checked."""
+    """Rows and columns of a sparse matrix from its attributes, checked."""
     values = np.asarray(shape, object).tolist() if isinstance(shape, list | tuple | np.ndarray) else None
     if not isinstance(values, list) or len(values) != 2 or not all(map(_is_length, values)):
         raise InputError(f"{name} is sparse, but says that its shape is {cut(shape)}. Restore it")
@@ -90,7 +90,7 @@ def whole_lengths(name: str, shape: Any) -> tuple[int, int]:
 
 
 def cut(value: object, most: int = 80) -> str:
-    """Something from a file for a message, which may be of any length."""
+    """Text of a value from a file, shortened for a message."""
     text = str(tuple(value)) if isinstance(value, list) else str(value)
     return text if len(text) <= most else f"{text[:most]}..."
 
@@ -100,7 +100,7 @@ def _is_length(value: Any) -> bool:
 
 
 def require_numbers(name: str, dtype: np.dtype[Any]) -> None:
-    """Raise ``InputError`` for a type that is not read."""
+    """Raise ``InputError`` for a type that is not supported."""
     if dtype.itemsize > LARGEST_ITEM.get(dtype.kind, 0):
         raise InputError(f"{name} holds {dtype}; supported are {SUPPORTED_DTYPES}. Convert it first")
 
@@ -112,19 +112,19 @@ def require_real(name: str, dtype: np.dtype[Any]) -> None:
 
 
 LARGEST_WHOLE = 2**53
-"""Whole numbers up to here are numbers of 64 bits with a fraction too."""
+"""Whole numbers of up to this size are exact in float64."""
 
 
 def beyond_floats(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Where whole numbers are so large that a float of 64 bits does not hold all of their size."""
+    """Mask of whole numbers that are too large for float64 to hold them exactly."""
     wide: npt.NDArray[np.bool_] = numbers > LARGEST_WHOLE
     return wide if numbers.dtype.kind == "u" else wide | (numbers < -LARGEST_WHOLE)
 
 
 def require_digits(name: str, numbers: npt.NDArray[Any]) -> None:
-    """Raise ``DataError`` for whole numbers of a table whose digits float64 does not hold.
+    """Raise ``DataError`` for whole numbers of a table that float64 does not hold exactly.
 
-    They are names mostly, which nobody wants rounded.
+    They are mostly names, which must not be rounded.
     """
     if (number := _beyond_digits(numbers)) is not None:
         raise DataError(
@@ -135,7 +135,7 @@ def require_digits(name: str, numbers: npt.NDArray[Any]) -> None:
 
 
 def note_digits(name: str, numbers: npt.NDArray[Any]) -> None:
-    """Warn of the same in a matrix of whole numbers, once for each matrix."""
+    """Warn of whole numbers in a matrix that float64 does not hold exactly, once for each matrix."""
     if name not in _NOTED and (number := _beyond_digits(numbers)) is not None:
         _NOTED.add(name)
         LOG.warning(
@@ -150,10 +150,10 @@ _NOTED: set[str] = set()
 
 
 def _beyond_digits(numbers: npt.NDArray[Any]) -> int | None:
-    """A whole number that float64 does not hold to the last digit, if there is one.
+    """A whole number that float64 does not hold exactly, or None.
 
-    Looks at the least and the most alone, which takes no memory. A power of two, as -2**63 that marks what is
-    missing, is held.
+    Looks only at the minimum and the maximum, which takes no memory. Float64 holds powers of two, such as the
+    -2**63 that marks missing values.
     """
     if numbers.dtype.kind not in "iuO" or numbers.dtype.itemsize < 8 or not numbers.size:
         return None
@@ -170,7 +170,7 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def parse_dtype(text: str) -> np.dtype[Any]:
-    """The type of that name, if a matrix may have it."""
+    """Type of that name, checked to be one that a matrix may have."""
     try:
         dtype = np.dtype(text)
     except TypeError:
@@ -182,7 +182,7 @@ def parse_dtype(text: str) -> np.dtype[Any]:
 
 
 def convert_into(out: npt.NDArray[Any], x: npt.NDArray[Any], where: str) -> None:
-    """Copy ``x`` into ``out``, which has its shape, or raise ``DataError`` for what does not fit."""
+    """Copy ``x`` into ``out`` of the same shape; ``DataError`` for a number that does not fit the type."""
     if x.dtype == out.dtype or np.can_cast(x.dtype, out.dtype):
         out[...] = x
         return
@@ -195,7 +195,7 @@ def convert_into(out: npt.NDArray[Any], x: npt.NDArray[Any], where: str) -> None
 
 
 def _differs(out: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Where a whole number, or a truth value, is not what it was made of."""
+    """Mask of whole numbers, or booleans, that changed in a conversion."""
     difference: npt.NDArray[np.bool_]
     if out.dtype.kind == "b":
         difference = (x != 0) & (x != 1)
@@ -212,19 +212,19 @@ def _differs(out: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.bool_
 
 
 STRIP_BYTES = 4 * 2**20
-"""Numbers of the source that are held at a time, unless its chunks are taller."""
+"""Bytes of numbers of the source that are held at a time, unless its chunks are taller."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ConvertedSource(Readable):
-    """Another source, and the type that its numbers are given out in."""
+    """A source that converts the numbers of another to ``dtype``."""
 
     source: Source
     dtype: np.dtype[Any]
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the matrix in messages."""
         return self.source.name
 
     @property
@@ -254,28 +254,28 @@ class ConvertedSource(Readable):
             self.convert(out[top : top + len(part)], part, span)
 
     def convert(self, out: npt.NDArray[Any], strip: npt.NDArray[Any], rows: Span) -> None:
-        """Numbers of some rows in the other type."""
+        """Convert the numbers of some rows."""
         convert_into(out, strip, f"{self.name}, rows {rows[0]}:{rows[1]}")
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """A strip in the old type, what tells whether it fits, and what reading it takes."""
+        """Memory of a strip in the old type, of the checks that it fits, and of reading it."""
         strip = self._strip(rows, columns)
         return strip * columns * (self.source.dtype.itemsize + 16) + self.source.read_bytes(strip, columns)
 
     def check(self) -> None:
-        """See the source."""
+        """Check the source."""
         self.source.check()
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """See the source."""
+        """Chunks that the store of the source lacks."""
         return absence_of(self.source, most)
 
     def fingerprint(self) -> str:
-        """That of the source, and the type."""
+        """Fingerprint of the source, and the type."""
         return f"{self.source.fingerprint()} {self.dtype.str}"
 
     def row_marks(self, rows: int) -> RowMarks:
-        """See ``GrowingSource``."""
+        """Digests of the first rows; see ``GrowingSource``."""
         return row_marks(self.source, rows).beside(self.dtype.str)
 
     def _strip(self, rows: int, columns: int) -> int:

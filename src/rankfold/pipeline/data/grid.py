@@ -1,6 +1,6 @@
 """The cut of one axis of a store into native chunks.
 
-What a header declares costs no memory: chunks of one length are two numbers, of which edges are worked out.
+Chunks of one length take two numbers of memory, however many a header declares; edges are computed on demand.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy.typing as npt
 from rankfold.pipeline.errors import PlanError
 
 GRAIN_BYTES_CEILING = 256 * 2**20
-"""Above this the floor on rows gives way: rows are then so long that memory decides."""
+"""Bytes of a grain above which it may have fewer rows than the floor: rows are long, so memory decides."""
 
 
 MOST_EDGES = 2**24
-"""Most edges that are written out: they take 128 MiB."""
+"""Most edges that are computed: they take 128 MiB."""
 
 
 class Even(NamedTuple):
@@ -34,17 +34,17 @@ class Grid:
     """The cut of one axis of a store into native chunks."""
 
     cuts: npt.NDArray[np.int64] | Even
-    """See ``edges``, or the rule that they follow."""
+    """All edges, or the rule that they follow."""
 
     splittable: bool
-    """Whether a part of a chunk can be read without reading the rest."""
+    """True if a part of a chunk can be read without reading the rest."""
 
     scattered: bool = False
-    """Whether any piece of this axis is spread over the whole store, so that it costs reading all."""
+    """True if every piece of this axis is spread over the whole store: reading one costs reading all."""
 
     @classmethod
     def regular(cls, length: int, chunk: int, *, splittable: bool) -> Grid:
-        """Edges at multiples of ``chunk``, the last chunk as short as need be.
+        """Grid with edges at multiples of ``chunk``; the last chunk may be shorter.
 
         >>> Grid.regular(10, 4, splittable=False).edges.tolist()
         [0, 4, 8, 10]
@@ -84,7 +84,7 @@ class Grid:
         return min(self.cuts) if isinstance(self.cuts, Even) else int(np.diff(self.cuts).max())
 
     def chunk_of(self, place: int) -> tuple[int, int]:
-        """First place of the chunk that holds a place of the axis, and of the next chunk.
+        """First place of the chunk that holds ``place``, and first place of the next chunk.
 
         >>> Grid.regular(10, 4, splittable=False).chunk_of(9)
         (8, 10)
@@ -97,7 +97,7 @@ class Grid:
 
 
 def require_few_edges(count: int) -> None:
-    """Raise ``PlanError`` for more pieces of an axis than are written out."""
+    """Raise ``PlanError`` if an axis has more pieces than ``MOST_EDGES``."""
     if count > MOST_EDGES:
         raise PlanError(
             f"an axis falls into {count} pieces, and at most {MOST_EDGES} are planned. Is its shape right? "

@@ -1,4 +1,4 @@
-"""Axes of longitudes: how they are known, and their labels brought to 0 to 360 degrees."""
+"""Axes of longitudes: how to recognize them, and their labels from 0 to 360 degrees."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DEGREES_EAST = ("degreeseast", "degreeeast", "degreee", "degreese")
 """Units of longitudes in CF conventions, without underscores and capitals."""
 
 NEARLY_360 = 360.0 * (1 - 4 * float(np.finfo(np.float32).eps))
-"""Degrees above which a longitude is 0, but for rounding."""
+"""Degrees above which a longitude equals 0 up to rounding."""
 
 
 def are_longitudes(axis: Axis) -> bool:
-    """Whether an axis has longitudes in degrees: by its units or, where these say no more, by its name."""
+    """True if an axis has longitudes in degrees: by its units or, if these do not decide, by its name."""
     if axis.labels is None or axis.labels.dtype.kind == "U":
         return False
     said = {name: text.casefold().replace("_", "") for name, text in axis.attributes.items()}

@@ -1,18 +1,18 @@
 """Attributes of an array that say how its stored numbers become values, and which of them are missing.
 
-    _FillValue, missing_value      numbers that stand for nothing: CF 2.5.1
+    _FillValue, missing_value      numbers that mark missing values: CF 2.5.1
     scale_factor, add_offset       value = stored x scale_factor + add_offset: CF 8.1
-    valid_range, valid_min, _max   stored numbers beyond them stand for nothing: NUG, CF 2.5.1
+    valid_range, valid_min, _max   stored numbers beyond them are missing values: NUG, CF 2.5.1
     _Unsigned                      whether the bits of an integer are read with a sign: NUG
 
 CF: Climate and Forecast Metadata Conventions 1.11. NUG: NetCDF Users' Guide, Attribute Conventions. Zarr as
-xarray writes it keeps them in attributes, those of version 2 the fill value as that of the array; HDF5 files
+xarray writes it keeps them in attributes; version 2 keeps the fill value as that of the array. HDF5 files
 that are netCDF-4 under another name have them too. ``MissingValue`` is what HDF-EOS5 calls ``missing_value``,
 ``nodata`` what GDAL does.
 
-The traps: a number that the stored type cannot hold marks nothing, and would wrap around to one that is data.
-Bounds of packed numbers are packed too, unless they are real numbers beside stored integers. The fill value 0
-of a Zarr array is what Zarr takes by itself, and marks nothing.
+The traps: a mark that the stored type cannot hold is ignored, since it would wrap around to a number of data.
+Bounds of packed numbers are packed too, unless they are real numbers while integers are stored. The fill
+value 0 of a Zarr array is the default of Zarr, and marks nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rankfold.pipeline.errors import DataError, InputError
 LOG = logging.getLogger("rankfold")
 
 MARKS = ("_FillValue", "missing_value", "MissingValue")
-"""Attributes that name numbers which stand for nothing."""
+"""Attributes that name numbers which mark missing values."""
 
 OTHER_MARKS = (
     "FillValue",
@@ -54,15 +54,15 @@ OTHER_MARKS = (
     "missing_values",
     "missingValue",
 )
-"""The same under names of other writers. Their 0 marks nothing: by default, stores are filled with it."""
+"""Names that other writers give such attributes. Their 0 marks nothing: it is the default fill of stores."""
 
 BOUNDS = ("valid_range", "valid_min", "valid_max")
 SCALES = ("scale_factor", "add_offset")
 OTHERS = {"ScaleFactor": 1.0, "Offset": 0.0, "Slope": 1.0, "Intercept": 0.0, "slope": 1.0, "intercept": 0.0}
-"""Attributes that change numbers by rules of their makers, and what they are where they change nothing."""
+"""Attributes that scale numbers by non-standard rules, and the value at which they change nothing."""
 
 NAMES = (*MARKS, *OTHER_MARKS, *BOUNDS, *SCALES, *OTHERS, "_Unsigned")
-"""All attributes that are looked at."""
+"""All attributes that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,17 @@ class Meaning:
     """Rule that turns stored numbers into values; the default leaves them as they are."""
 
     stored: np.dtype[Any]
-    """Type that their bits are read as."""
+    """Type as which the stored bits are read."""
 
     missing: tuple[float | int, ...] = ()
-    """Stored numbers that stand for nothing, increasing."""
+    """Stored numbers that mark missing values, increasing."""
 
     least: float = -math.inf
     most: float = math.inf
-    """Bounds of what stands for something."""
+    """Bounds of valid numbers."""
 
     of_values: bool = False
-    """Whether ``least`` and ``most`` apply after scale and offset, not to the stored numbers."""
+    """True if ``least`` and ``most`` apply after scale and offset, not to the stored numbers."""
 
     scale: float = 1.0
     offset: float = 0.0
@@ -88,19 +88,19 @@ class Meaning:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the attributes limit the valid range on either side."""
+        """True if the attributes limit the valid range on either side."""
         return self.least > -math.inf or self.most < math.inf
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the values: one that has NaN where some may be missing."""
+        """Type of the values: one that has NaN if values may be missing."""
         if self.stored.kind == "f" or not (self.is_scaled or self.missing or self.is_bounded):
             return self.stored
         exact = self.stored.itemsize <= 2 and not self.is_scaled
         return np.dtype(np.float32 if exact else np.float64)
 
     def decode(self, raw: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-        """Values of stored numbers, into ``out``."""
+        """Decode stored numbers into ``out``."""
         raw = raw.view(self.stored)
         out[...] = raw
         if self.is_scaled:
@@ -123,9 +123,9 @@ class Meaning:
 def meaning_of(
     name: str, dtype: np.dtype[Any], attributes: Mapping[str, Any], *, fill: float | int | None = None
 ) -> Meaning | None:
-    """Build the decoding rule of an array from its type and attributes; None if nothing is to be decoded.
+    """Build the decoding rule of an array from its type and attributes; None if numbers need no decoding.
 
-    ``fill`` is the fill value of a store whose writer keeps it there, and not in an attribute.
+    ``fill`` is the fill value of a store, if its writer keeps it there and not in an attribute.
 
     Raises
     ------
@@ -154,10 +154,10 @@ def meaning_of(
 def bounds_of_decoded(
     name: str, dtype: np.dtype[Any], attributes: Mapping[str, Any], encoding: Mapping[str, Any]
 ) -> Meaning | None:
-    """Bounds of values that xarray has decoded but for these; None where there are none.
+    """Bounds of values that xarray has decoded without applying bounds; None if there are none.
 
-    ``encoding`` is what it decoded them by. Bounds of packed integers are taken half a step further out:
-    values at a bound were rounded.
+    ``encoding`` is the encoding by which it decoded them. Bounds of packed integers are widened by half a
+    step, since values at a bound were rounded.
     """
     said = {each: attributes[each] for each in (*BOUNDS, *OTHERS) if each in attributes}
     said |= {each: encoding[each] for each in (*SCALES, "_Unsigned") if each in encoding}
@@ -184,20 +184,20 @@ NETCDF_FILLS: dict[str, float | int] = {
     "i8": -(2**63) + 2,
     "u8": 2**64 - 2,
 }
-"""What netCDF fills places with that are never written, unless ``_FillValue`` says otherwise: netcdf.h."""
+"""Numbers that netCDF writes where nothing was written, unless ``_FillValue`` says otherwise: netcdf.h."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unwritten:
-    """The number that stands where netCDF wrote nothing, in a variable that says no other."""
+    """Number that netCDF puts where nothing was written, in a variable without a fill value of its own."""
 
     mark: float | int
     within: float = 0.0
-    """How far from it values may lie that were scaled."""
+    """Most distance from ``mark`` of values that were scaled."""
 
     @classmethod
     def of(cls, stored: np.dtype[Any], said: Mapping[str, Any]) -> Unwritten | None:
-        """That of a variable stored as a type; None for bytes, which have none, and where a mark is said.
+        """The fill of a variable of a stored type; None for bytes, and if attributes give a mark.
 
         ``said`` are attributes that values were decoded by.
         """
@@ -210,7 +210,7 @@ class Unwritten:
         return cls(mark * scale + offset, abs(scale) / 4)
 
     def mask(self, name: str, values: npt.NDArray[Any]) -> None:
-        """NaN in its place.
+        """Replace the fill by NaN in ``values``.
 
         Raises
         ------
@@ -230,7 +230,7 @@ class Unwritten:
 
 
 def say_fill(name: str, fill: float | int | None, meaning: Meaning | None) -> None:
-    """Warn of a fill value that a store declares, of which nothing says what it stands for."""
+    """Warn of a fill value that a store declares without saying whether it marks missing values."""
     if fill and math.isfinite(fill) and not isinstance(fill, bool) and not (meaning and meaning.missing):
         LOG.warning(
             "%s declares the fill value %s, and no _FillValue that it stands for nothing: it is read as a "
@@ -241,7 +241,7 @@ def say_fill(name: str, fill: float | int | None, meaning: Meaning | None) -> No
 
 
 def _plain(value: Any) -> Any:
-    """An attribute as Python has it: bytes as text, lists of one as that one."""
+    """An attribute as a plain Python value: bytes as text, lists of one element as that element."""
     value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
@@ -269,14 +269,14 @@ def _number(name: str, attribute: str, value: Any) -> float:
 
 
 def _signed(dtype: np.dtype[Any], unsigned: Any) -> tuple[np.dtype[Any], bool]:
-    """Type that bits are read as, and whether that is another than stored."""
+    """Type as which bits are read, and True if its sign differs from the stored type."""
     said = str(unsigned).lower()
     kind = {"true": "u", "false": "i"}.get(said, dtype.kind) if dtype.kind in "iu" else dtype.kind
     return np.dtype(f"{kind}{dtype.itemsize}"), kind != dtype.kind
 
 
 def _marks(value: Any, stored: np.dtype[Any], *, resigned: bool) -> list[float | int]:
-    """Numbers of the stored type that an attribute names; xarray writes those of floats as base64."""
+    """Numbers of the stored type that an attribute gives; xarray writes those of floats as base64."""
     found: list[float | int] = []
     for each in value if isinstance(value, list) else [value]:
         number = _parsed(each) if isinstance(each, str) else each
@@ -309,7 +309,7 @@ def _parsed(text: str) -> float | None:
 
 
 def _bounded(name: str, meaning: Meaning, said: Mapping[str, Any]) -> Meaning:
-    """With bounds of what stands for something."""
+    """The rule with the bounds of valid numbers."""
     given = {}
     for each, place in zip(BOUNDS[1:], ("least", "most"), strict=True):
         if each in said:
@@ -333,7 +333,7 @@ def _bounded(name: str, meaning: Meaning, said: Mapping[str, Any]) -> Meaning:
 
 
 def _bound(name: str, value: Any, stored: np.dtype[Any], *, of_values: bool) -> float:
-    """A bound in the type that it is compared in; what lies beyond all that is stored is none."""
+    """A bound, rounded to the type in which it is compared; infinite beyond the range of that type."""
     if isinstance(value, str | bool) or value is None:
         raise InputError(f"{name} has a bound of valid numbers that is no number: {value!r:.60}")
     number = float(value)

@@ -1,8 +1,8 @@
-"""A matrix without the columns that hold nothing, as places on land do in data of the ocean.
+"""A matrix without its missing columns, such as places on land in data of the ocean.
 
-Which columns these are is taken from the first rows, ``LOOKED_BYTES`` of them, and held as one bit each. So
-every read also looks at the columns left out: a number in one of them is an error, never silently lost.
-Columns that are kept may hold NaN; what is to be done about that, the reductions say.
+These columns are found in the first rows, ``LOOKED_BYTES`` of them, and held as one bit each. So every read
+also checks the columns left out: a number in one of them is an error, never silently lost. Columns that are
+kept may hold NaN; the reductions decide how to treat it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from rankfold.pipeline.data.source import Source, Wrapper, row_marks
 from rankfold.pipeline.errors import DataError
 
 FETCH_BYTES = 8 * 2**20
-"""Buffer of a read, with the columns that are left out, unless one chunk takes more."""
+"""Bytes of the buffer of a read, including columns left out, unless one chunk takes more."""
 
 COPY_BYTES = 2**20
-"""Rows of the buffer are looked at and copied so many bytes at a time."""
+"""Bytes of the rows of the buffer that are checked and copied at a time."""
 
 BLOCK = 4096
-"""Columns between two counts of how many were kept so far."""
+"""Columns between two cumulative counts of kept columns."""
 
 FIRST_ROW = 2**20
 """Numbers of a row that are read at once."""
 
 LOOKED_BYTES = 64 * 2**20
-"""Size of the first rows that are read to find columns without a number; at least one row is."""
+"""Bytes of the first rows that are read to find columns without a number; at least one row is read."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnMask:
-    """Which columns are kept, one bit each, and how many before every ``BLOCK`` of them."""
+    """Mask of kept columns, one bit each, with the number kept before every ``BLOCK`` of them."""
 
     bits: npt.NDArray[np.uint8]
     before: npt.NDArray[np.int64]
@@ -53,40 +53,40 @@ class ColumnMask:
 
     @classmethod
     def of(cls, mask: npt.NDArray[np.bool_]) -> ColumnMask:
-        """From a mask that is true for what is kept."""
+        """Make it from a mask that is True for kept columns."""
         counts = np.add.reduceat(mask, np.arange(0, len(mask), BLOCK), dtype=np.int64)
         return cls(np.packbits(mask), np.concatenate([[0], np.cumsum(counts)]), len(mask))
 
     def mask(self, start: int, stop: int) -> npt.NDArray[np.bool_]:
-        """True for what is kept of columns ``start:stop``."""
+        """Mask of columns ``start:stop``, True for kept ones."""
         first = start // 8
         bits = np.unpackbits(self.bits[first : -(-stop // 8)])
         return bits[start - first * 8 : stop - first * 8].view(bool)
 
     def place(self, index: int) -> int:
-        """Column that is kept as number ``index``."""
+        """Column in the matrix of kept column ``index``."""
         block = int(np.searchsorted(self.before, index, side="right")) - 1
         mask = self.mask(block * BLOCK, min(self.length, (block + 1) * BLOCK))
         return block * BLOCK + int(np.flatnonzero(mask)[index - int(self.before[block])])
 
     def rank(self, column: int) -> int:
-        """How many columns before ``column`` are kept."""
+        """Number of kept columns before ``column``."""
         block = column // BLOCK
         return int(self.before[block]) + int(np.count_nonzero(self.mask(block * BLOCK, column)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WithoutMissing(Wrapper):
-    """The columns of another matrix that its first rows have numbers in."""
+    """The columns of another matrix in whose first rows there is a number."""
 
     inner: Source
     chosen: ColumnMask
     looked: int = 1
-    """Rows that were looked at."""
+    """Number of rows that were looked at."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the matrix in messages."""
         return f"{self.inner.name} [{self.chosen.count} of {self.chosen.length} columns not missing]"
 
     @property
@@ -112,7 +112,7 @@ class WithoutMissing(Wrapper):
 
     @property
     def column_grid(self) -> Grid:
-        """Chunks along the columns kept; a chunk of which nothing is kept is no chunk."""
+        """Chunks along the kept columns; chunks without kept columns are left out."""
         grid = self.inner.column_grid
         edges = {self.chosen.rank(edge) for edge in grid.edges[:-1].tolist()}
         return Grid(np.asarray(sorted(edges | {0, self.chosen.count}), np.int64), grid.splittable)
@@ -136,35 +136,36 @@ class WithoutMissing(Wrapper):
             at += count
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: the matrix's own, the buffer, and copies of a few rows."""
+        """Most memory of one ``read_into``: that of the matrix, the buffer, and copies of a few rows."""
         tall, wide = (unit(grid) for grid in (self.inner.row_grid, self.inner.column_grid))
         item = self.dtype.itemsize
         wide = max(wide, min(self.chosen.length, FETCH_BYTES // self._item_column()))
-        # What is kept, what is not, whether it is NaN; and numbers of columns that NumPy makes of masks.
+        # Kept and other numbers, masks of NaN; and the column numbers that NumPy makes from masks.
         copies = 4 * max(COPY_BYTES, wide * item) + 32 * wide
         # Buffers of a thread are an eighth larger than what was asked for.
         buffer = max(FETCH_BYTES, tall * wide * item) * 9 // 8
         return self.inner.read_bytes(max(rows, tall) + 1, wide) + buffer + copies
 
     def fingerprint(self) -> str:
-        """Digest of the matrix and of which columns are kept."""
+        """Digest of the matrix and of the kept columns."""
         digest = hashlib.blake2b(self.inner.fingerprint().encode(), digest_size=16)
         digest.update(self.chosen.bits.data)
         return digest.hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """See ``GrowingSource``."""
+        """Digests of the first rows; see ``GrowingSource``."""
         kept = hashlib.blake2b(self.chosen.bits.data, digest_size=16).hexdigest()
         return row_marks(self.inner, rows).beside(kept)
 
     def _item_column(self) -> int:
-        """Bytes of one column of what is read at once at the least."""
+        """Bytes of one column of the smallest block of rows that is read at once."""
         return self.dtype.itemsize * unit(self.inner.row_grid)
 
     def _edge(self, index: int) -> int:
-        """First column that belongs to kept number ``index``: those left out go with the one before them.
+        """First column in the matrix that belongs to kept column ``index``.
 
-        Except at edges of chunks, so that reading along the grid never meets a chunk twice.
+        Columns left out belong to the kept one before them. Edges of chunks are an exception, so that reading
+        along the grid never reads a chunk twice.
         """
         if index == 0:
             return 0
@@ -177,7 +178,7 @@ class WithoutMissing(Wrapper):
     def _sift(
         self, buffer: npt.NDArray[Any], mask: npt.NDArray[np.bool_], out: npt.NDArray[Any], corner: Span
     ) -> None:
-        """Copy what is kept, a few rows at a time, and look at what is not."""
+        """Copy kept columns, a few rows at a time, and check that the others are NaN."""
         if mask.all():
             out[...] = buffer
             return

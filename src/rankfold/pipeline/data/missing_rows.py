@@ -1,8 +1,8 @@
-"""A matrix without the rows that hold nothing, as months without a measurement are in data of a field.
+"""A matrix without its missing rows, such as months without a measurement in data of a field.
 
-Which rows these are is found by a read when the matrix is opened, of as many columns as it takes to see a
-number in each row: of the first chunks alone, where these have some. Rows that are kept may hold NaN; what is
-to be done about that, the reductions say.
+These rows are found by a read when the matrix is opened. It covers as many columns as it takes to see a
+number in each row: only the first chunks, if these have some. Rows that are kept may hold NaN; the reductions
+decide how to treat it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rankfold.pipeline.data.source import Source, compressed
 from rankfold.pipeline.errors import DataError, InputError
 
 READ_BYTES = 8 * 2**20
-"""Numbers that are looked at together, unless one chunk holds more."""
+"""Bytes of numbers that are checked together, unless one chunk holds more."""
 
 MOST_NAMES = 4
 """Most rows that a message names."""
@@ -31,15 +31,15 @@ LOG = logging.getLogger("rankfold")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PresentRows(SelectedSource):
-    """The rows of another matrix that hold a number."""
+    """The rows of another matrix that have a number."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the matrix in messages."""
         return f"{self.inner.name} [{self.shape[0]} of {self.inner.shape[0]} rows not missing]"
 
     def row_marks(self, rows: int) -> RowMarks:
-        """See ``GrowingSource``: which rows are kept is known of all of them alone."""
+        """Raise ``InputError``: whether a row is kept is not known for rows added later."""
         raise InputError(
             f"{self.name} leaves out rows without a number, so that it does not grow at its end: leave out "
             "grows, or drop_missing_rows"
@@ -47,19 +47,9 @@ class PresentRows(SelectedSource):
 
 
 def without_missing_rows(source: Source, names: Names | None = None) -> Source:
-    """The matrix without rows that are NaN throughout; itself if there are none. Reads it; says how many.
+    """The matrix without rows that are NaN throughout; itself if there are none.
 
-    Parameters
-    ----------
-    source : Source
-        A sparse one is taken as it is: what it does not store is 0.
-    names : Names, optional
-        Of its rows, for what is said.
-
-    Raises
-    ------
-    DataError
-        No row holds a number.
+    Reads the matrix, and logs how many rows are left out.
     """
     if source.dtype.kind not in "fc" or compressed(source) is not None:
         return source
@@ -87,7 +77,7 @@ def without_missing_rows(source: Source, names: Names | None = None) -> Source:
 
 
 def _tell(source: Source, there: npt.NDArray[np.bool_], names: Names | None) -> None:
-    """Say which rows are left out."""
+    """Log which rows are left out."""
     gone = np.flatnonzero(~there)
     first = [str(at) if names is None else names.title(int(at)) for at in gone[:MOST_NAMES]]
     more = ", ..." if len(gone) > MOST_NAMES else ""

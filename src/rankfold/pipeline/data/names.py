@@ -1,8 +1,8 @@
 """Names of the rows or columns of a matrix: labels along one axis, or along several that are stacked.
 
 A table has a label for each column. A field has an axis for each coordinate, and a column is a place: one
-label of each axis, in C order, of which those on land may be left out. Two matrices are compared by these
-labels, so that columns in another order are found, and others are told by the first that differs.
+label of each axis, in C order; places on land may be left out. Two matrices are compared by these
+labels, so that columns in another order are found, and a message names the first label that differs.
 
 The trap: coordinates are stored with 32 bits in one file and with 64 in the next, so numbers are compared
 within what 32 bits hold.
@@ -39,20 +39,20 @@ Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
 PLACE = re.compile(r"[0-9]{1,18}")
-"""A label that may be the number of a place."""
+"""Pattern of a label that may be the number of a place."""
 
 MOST_LABELS = 2**16
-"""Labels along an axis that are held; of more there is a digest, which tells whether others are equal."""
+"""Most labels that are held along an axis; of more, a digest tells only whether they are equal."""
 
 MOST_TEXT = 2**20
-"""Characters of all labels along an axis that are held."""
+"""Most characters of all labels together that are held along an axis."""
 
 ROUNDING = 4 * float(np.finfo(np.float32).eps)
-"""Part of the largest number along an axis by which two coordinates that are the same may differ."""
+"""Share of the largest number along an axis by which two equal coordinates may differ."""
 
 
 def labels_of(values: Any) -> Array | None:
-    """Labels of an axis as text or real numbers; None for what names nothing.
+    """Labels of an axis as text or real numbers; None for values that are no labels.
 
     >>> labels_of([b"a", "b"]).tolist(), labels_of([1.5, float("nan")])
     (['a', 'b'], None)
@@ -83,17 +83,17 @@ class Axis:
     labels: Array | None = None
     digest: str | None = None
     attributes: Attributes = field(default_factory=dict)
-    """What its coordinate says of its numbers, such as units; two axes may differ in that."""
+    """Attributes of its coordinate, such as units; two equal axes may differ in them."""
 
     @classmethod
     def of(cls, name: str, length: int, values: Any, attributes: Mapping[str, Any] | None = None) -> Axis:
-        """With labels where there is one for each place; ``values`` are read by the slice."""
+        """Axis with labels if there is one for each place; ``values`` are read by slices."""
         said = attributes_in(attributes)
         if values is None or tuple(np.shape(values)) != (length,):
             return cls(name, length)
         mark, labels, some = hashlib.blake2b(digest_size=16), None, None
         for start in range(0, length, MOST_LABELS):
-            some = values[start : start + MOST_LABELS]  # once: lines of a file may lie behind them
+            some = values[start : start + MOST_LABELS]  # once: this may read lines of a file
             labels = labels_of(some)
             if labels is None:
                 return cls(name, length)
@@ -108,12 +108,12 @@ class Axis:
 
     @property
     def is_labeled(self) -> bool:
-        """Whether it has labels, or a digest of them."""
+        """True if it has labels, or a digest of them."""
         return self.labels is not None or self.digest is not None
 
     @property
     def mark(self) -> str | None:
-        """Digest of the labels; None of an axis without any."""
+        """Digest of the labels; None for an axis without any."""
         if self.labels is None:
             return self.digest
         mark = hashlib.blake2b(digest_size=16)
@@ -121,7 +121,7 @@ class Axis:
         return mark.hexdigest()
 
     def is_like(self, other: Axis) -> bool:
-        """Whether both have the same labels in the same order; where one has none, the same length."""
+        """True if both have the same labels in the same order; if one has none, the same length."""
         if self.length != other.length or not (self.is_labeled and other.is_labeled):
             return self.length == other.length
         if self.labels is None or other.labels is None:
@@ -129,7 +129,7 @@ class Axis:
         return bool((self.find(other.labels) == np.arange(self.length)).all())
 
     def find(self, labels: Array) -> Int64:
-        """Place of each of some labels, -1 of those that are not there, -2 of those that come twice.
+        """Place of each label; -1 for a label that is missing, -2 for one that occurs twice.
 
         >>> Axis.of("", 3, ["a", "b", "c"]).find(np.array(["c", "x", "a"])).tolist()
         [2, -1, 0]
@@ -142,7 +142,7 @@ class Axis:
             if len(own) == len(labels) and (own == labels).all():
                 return np.arange(len(own))
             return _exactly(own, labels)
-        if own.dtype.kind in "iu" and labels.dtype.kind in "iu":  # numbers that tell rows from each other
+        if own.dtype.kind in "iu" and labels.dtype.kind in "iu":  # numbers that identify rows
             return _exactly(own, labels)
         own, labels = own.astype(np.float64), labels.astype(np.float64)
         allowed = ROUNDING * float(np.abs(own).max(initial=0))
@@ -158,7 +158,7 @@ class Axis:
         return np.where(twice, -2, np.where(there, order[at], -1))
 
     def as_json(self) -> dict[str, Any]:
-        """For the facts of a result."""
+        """Facts of the axis for a result."""
         facts: dict[str, Any] = {"axis": self.name, "length": self.length}
         facts |= {"attributes": dict(self.attributes)} if self.attributes else {}
         if self.labels is not None:
@@ -167,7 +167,7 @@ class Axis:
 
     @classmethod
     def from_json(cls, facts: Any) -> Axis:
-        """What ``as_json`` gave; ``ValueError`` of anything else."""
+        """Read what ``as_json`` returned; ``ValueError`` for anything else."""
         if not isinstance(facts, dict) or not isinstance(facts.get("axis"), str):
             raise ValueError("an axis without a name")
         length, labels, mark = facts.get("length"), facts.get("labels"), facts.get("digest")
@@ -188,7 +188,7 @@ class Axis:
 
 
 def distinct(axis: Axis) -> Axis:
-    """The same with labels that all differ, by the rule of ``AnnData.var_names_make_unique``.
+    """The axis with labels that all differ, by the rule of ``AnnData.var_names_make_unique``.
 
     >>> distinct(Axis.of("var", 4, ["a", "a", "b", "a-1"])).labels.tolist()
     ['a', 'a-2', 'b', 'a-1']
@@ -211,7 +211,7 @@ def distinct(axis: Axis) -> Axis:
 
 
 def _add(mark: hashlib.blake2b, labels: Array) -> None:
-    """Take labels into a digest: the same of text in any width, and of numbers of any type."""
+    """Add labels to a digest, which is the same for text of any width, and for numbers of any type."""
     if labels.dtype.kind == "U":
         mark.update(json.dumps(labels.tolist()).encode())
     else:
@@ -219,7 +219,7 @@ def _add(mark: hashlib.blake2b, labels: Array) -> None:
 
 
 def _exactly(own: Array, labels: Array) -> Int64:
-    """Place of each label among some: see ``Axis.find``."""
+    """Place of each label among ``own``, compared exactly; see ``Axis.find``."""
     order = np.argsort(own, kind="stable")
     near = own[order]
     at = np.searchsorted(near, labels)
@@ -233,17 +233,17 @@ def _exactly(own: Array, labels: Array) -> Int64:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
-    """What the rows, or the columns, of a matrix are called."""
+    """Names of the rows, or the columns, of a matrix."""
 
     axes: tuple[Axis, ...]
-    """One, or those that are stacked in C order."""
+    """One axis, or several that are stacked in C order."""
 
     places: Int64 | None = None
-    """Which of all places there are, in the order of the matrix; None for all."""
+    """Places that exist, in the order of the matrix; None for all."""
 
     @classmethod
     def of(cls, axes: Sequence[Axis]) -> Names | None:
-        """None where nothing has a label, nor one of several axes a name."""
+        """Names along some axes; None if no axis has labels, and there are not several axes with names."""
         labeled = any(axis.is_labeled for axis in axes)
         named = len(axes) > 1 and not any(axis.name.isdecimal() for axis in axes)
         return cls(tuple(axes)) if labeled or named else None
@@ -253,7 +253,7 @@ class Names:
 
     @property
     def are_variants(self) -> bool:
-        """Whether they are variants of genomes, whose names end in the allele that is counted."""
+        """True if they are variants of genomes, whose names end in the allele that is counted."""
         return len(self.axes) == 1 and self.axes[0].name in ("variant", "variants")
 
     @property
@@ -261,7 +261,7 @@ class Names:
         return math.prod(axis.length for axis in self.axes)
 
     def take(self, places: Array | None) -> Names:
-        """Names of some of them, in that order."""
+        """Names at some places, in that order."""
         if places is None:
             return self
         if len(self.axes) == 1 and self.places is None and self.axes[0].labels is not None:
@@ -272,7 +272,7 @@ class Names:
 
     @property
     def labels(self) -> Array | None:
-        """(n,) a label for each, where there is one axis; of several, None."""
+        """Labels (n,), if there is one axis; None for several."""
         if len(self.axes) > 1 or self.axes[0].labels is None:
             return None
         labels = self.axes[0].labels
@@ -280,7 +280,7 @@ class Names:
 
     @property
     def shuffled_numbers(self) -> Int64 | None:
-        """(n,) labels that are the numbers from 0 to n - 1, in another order; None of others."""
+        """Labels (n,) that are the numbers from 0 to n - 1 in another order; None for others."""
         labels = self.labels
         if labels is None or labels.dtype.kind not in "iuU":
             return None
@@ -291,7 +291,7 @@ class Names:
         return numbers if (numbers != places).any() and (np.sort(numbers) == places).all() else None
 
     def coordinate(self, axis: str) -> npt.NDArray[np.float64] | None:
-        """(n,) number along one of several axes of each place; None where that has no numbers."""
+        """Coordinate (n,) of each place along one of several axes; None if that axis has no numbers."""
         found = [number for number, each in enumerate(self.axes) if each.name == axis]
         labels = self.axes[found[0]].labels if found else None
         if labels is None or labels.dtype.kind == "U":
@@ -300,7 +300,7 @@ class Names:
         return np.asarray(labels, np.float64)[indices]
 
     def word(self, number: int) -> str:
-        """What one of them is called in a message, as ``'income'``, or ``lat 50.0, lon 30.0``."""
+        """Name of a row or column in a message, as ``'income'``, or ``lat 50.0, lon 30.0``."""
         title = self.title(number)
         labels = self.axes[0].labels
         return (
@@ -308,14 +308,14 @@ class Names:
         )
 
     def along_axes(self, start: int, stop: int) -> list[Array]:
-        """For each axis the labels of rows or columns ``start:stop``; places where the axis has no labels."""
+        """Labels of rows or columns ``start:stop`` along each axis; places if the axis has no labels."""
         places = np.arange(start, stop) if self.places is None else self.places[start:stop]
         indices = np.unravel_index(places, [axis.length for axis in self.axes])
         pairs = zip(self.axes, indices, strict=True)
         return [index if axis.labels is None else axis.labels[index] for axis, index in pairs]
 
     def title(self, number: int) -> str:
-        """What one of them is called, as ``income``, or ``lat 50.0, lon 30.0``."""
+        """Name of a row or column, as ``income``, or ``lat 50.0, lon 30.0``."""
         words = []
         for axis, labels in zip(self.axes, self.along_axes(number, number + 1), strict=True):
             label = labels[0].item()
@@ -324,7 +324,7 @@ class Names:
         return ", ".join(words)
 
     def is_like(self, other: Names) -> bool:
-        """Whether both name as many, in the same order, the same."""
+        """True if both have the same number of names, and the same names in the same order."""
         if len(self) != len(other) or len(self.axes) != len(other.axes):
             return False
         several = len(self.axes) > 1
@@ -338,21 +338,21 @@ class Names:
         return np.array_equal(self._lines(), other._lines())
 
     def is_on_axes_of(self, other: Names) -> bool:
-        """Whether both have the same axes with the same labels, whichever places along them each has."""
+        """True if both have the same axes with the same labels, though perhaps other places along them."""
         return Names(self.axes).is_like(Names(other.axes))
 
     def _lines(self) -> Int64:
-        """Places of all, in the order of the matrix."""
+        """Numbers of all places, in the order of the matrix."""
         return np.arange(self._whole) if self.places is None else self.places
 
     def find(self, wanted: Names) -> Int64:
-        """Place here of each of the wanted; -1 of those that are not here, -2 of those that come twice.
+        """Place here of each wanted name; -1 for a name that is missing here, -2 for one that occurs twice.
 
         Raises
         ------
         ValueError
-            The axes are others, or too long to be kept, so that nothing can be found; in words that end a
-            sentence.
+            The axes differ, or are too long for their labels to be kept, so that nothing can be found. The
+            message is the end of a sentence.
         """
         if len(self.axes) != len(wanted.axes):
             raise ValueError(f"{_axes_in_words(self)} are not {_axes_in_words(wanted)}")
@@ -377,7 +377,7 @@ class Names:
         return np.where(lost < 0, lost, places)
 
     def find_on_some_axes(self, wanted: Names) -> Int64:
-        """As ``find``, for names along fewer axes than the wanted have, such as latitudes of a grid."""
+        """Like ``find``, for names along fewer axes than the wanted have, such as latitudes of a grid."""
         own = [axis.name for axis in self.axes]
         some = [number for number, axis in enumerate(wanted.axes) if axis.name in own]
         if len(some) == len(wanted.axes) or len(some) < len(own):
@@ -389,7 +389,7 @@ class Names:
         return self.find(Names(axes))[lines]
 
     def as_json(self) -> dict[str, Any] | None:
-        """For the facts of a result; None of places in more runs than these keep."""
+        """Facts of the names for a result; None if places have more runs than facts may keep."""
         facts: dict[str, Any] = {"axes": [axis.as_json() for axis in self.axes]}
         if self.places is None:
             return facts
@@ -398,7 +398,7 @@ class Names:
 
     @classmethod
     def from_json(cls, facts: Any) -> Names:
-        """What ``as_json`` gave; ``ValueError`` of anything else."""
+        """Read what ``as_json`` returned; ``ValueError`` for anything else."""
         if not isinstance(facts, dict) or not isinstance(facts.get("axes"), list) or not facts["axes"]:
             raise ValueError("names without axes")
         names = cls(tuple(Axis.from_json(each) for each in facts["axes"]))
@@ -410,12 +410,12 @@ class Names:
 
 
 def _number(label: object) -> str:
-    """A label as messages and pictures write it: coordinates in six digits, which 32 bits hold."""
+    """Text of a label in messages and pictures: coordinates in six digits, which 32 bits hold."""
     return f"{label:.6g}" if isinstance(label, float) and len(str(label)) > 8 else str(label)
 
 
 def find_along(own: Axis, wanted: Axis) -> Int64:
-    """Place along an axis of each place along another one; longitudes, where they differ, modulo 360."""
+    """Place along ``own`` of each place along ``wanted``; longitudes that differ are compared modulo 360."""
     if own.is_like(wanted):
         return np.arange(wanted.length)
     if own.labels is not None and wanted.labels is not None:
@@ -426,7 +426,7 @@ def find_along(own: Axis, wanted: Axis) -> Int64:
 
 
 def _find_labels(own: Axis, wanted: Axis, labels: Array) -> tuple[Int64, bool]:
-    """Place along ``own`` of each of the wanted ``labels``, and whether they were compared modulo 360."""
+    """Place along ``own`` of each of the wanted ``labels``, and True if they were compared modulo 360."""
     found = own.find(labels)
     if (found < 0).any() and are_longitudes(own) and are_longitudes(wanted):
         modulo = replace(own, labels=degrees_east(own)).find(degrees_east(wanted))
@@ -436,7 +436,7 @@ def _find_labels(own: Axis, wanted: Axis, labels: Array) -> tuple[Int64, bool]:
 
 
 def turned_axis(own: Names, wanted: Names) -> str | None:
-    """Name of the axis of longitudes that meet those of another matrix modulo 360 alone; None without one."""
+    """Name of the axis of longitudes that equal those of another matrix only modulo 360; None without one."""
     for axis, other in itertools.product(own.axes, wanted.axes):
         if axis.name != other.name or axis.labels is None or other.labels is None:
             continue
@@ -452,21 +452,21 @@ def _axes_in_words(names: Names) -> str:
 def find_places(
     own: Names | None, wanted: Names | None, one: str, name: str, whose: str, remedy: str = ""
 ) -> Int64 | None:
-    """Where rows or columns of one matrix are among those of another; None where both are the same.
+    """Places of rows or columns of one matrix among those of another; None if both are the same.
 
     Parameters
     ----------
     own, wanted : Names, optional
-        Of what is searched, and of what is looked for; None is returned where either has none.
+        Names that are searched, and names to find; None is returned if either is None.
     one : {"row", "column"}
     name, whose, remedy : str
-        What messages call both, and what they end in.
+        Names of both matrices in messages, and the end of messages.
 
     Raises
     ------
     InputError
-        One that is wanted is not there, or comes twice; or the axes are others. Of columns, one side has no
-        names and the other numbers of places in another order.
+        A wanted name is missing, or occurs twice; or the axes differ. For columns also if one side has no
+        names, and the names of the other are the numbers of places in another order.
     """
     if one == "column":
         require_order(own, wanted, name, whose)
@@ -489,7 +489,7 @@ def find_places(
 
 
 def require_order(own: Names | None, wanted: Names | None, name: str, whose: str) -> None:
-    """Raise ``InputError`` where one side has no names of columns, and the other shuffled numbers of places.
+    """Raise ``InputError`` if one side has no names of columns, and those of the other are shuffled numbers.
 
     Columns 3, 1, 0, 2 may be those of a counted frame, or of an array in this very order.
     """
@@ -509,14 +509,14 @@ def require_order(own: Names | None, wanted: Names | None, name: str, whose: str
 def names_as_json(
     rows: Names | None, columns: Names | None, attributes: Attributes | None = None
 ) -> dict[str, Any]:
-    """Names of both sides, and what is said of the numbers, for facts; nothing where there are none."""
+    """Names of both sides, and attributes of the numbers, as facts; empty if there are none."""
     found = {"rows": rows and rows.as_json(), "columns": columns and columns.as_json()}
     found["attributes"] = dict(attributes) if attributes else None
     return {side: facts for side, facts in found.items() if facts}
 
 
 def names_from(facts: Any, axis: int) -> Names | None:
-    """Names of one side among those of both; ``ValueError`` for what is none."""
+    """Names of one side from the facts of both; ``ValueError`` if they are invalid."""
     if facts is None:
         return None
     if not isinstance(facts, Mapping):
@@ -526,14 +526,14 @@ def names_from(facts: Any, axis: int) -> Names | None:
 
 
 def names_of_result(place: object, facts: Mapping[str, Any], axis: int) -> Names | None:
-    """What a result says that the rows (0), or columns before any step (1), of its matrix are called.
+    """Names of the rows (0), or of the columns before any step (1), of the matrix of a result.
 
-    None also of the rows of a result whose rows are others, queries or targets.
+    None also for rows that are not those of the matrix, but queries or targets.
 
     Raises
     ------
     DataError
-        It says what no names are.
+        The facts hold no valid names.
     """
     asked = facts["request"]
     if axis == 0 and (asked.get("queries") is not None or asked.get("targets") is not None):
@@ -545,7 +545,7 @@ def names_of_result(place: object, facts: Mapping[str, Any], axis: int) -> Names
 
 
 def attributes_of_result(place: object, facts: Mapping[str, Any]) -> dict[str, str]:
-    """What a result keeps of what was said of the numbers of its matrix; ``DataError`` for what is none."""
+    """Attributes that a result keeps of the numbers of its matrix; ``DataError`` if they are invalid."""
     try:
         return attributes_from((facts["input"].get("names") or {}).get("attributes"))
     except (ValueError, AttributeError) as error:
@@ -557,25 +557,25 @@ def _damaged(place: object, what: str, error: Exception) -> DataError:
 
 
 class Named:
-    """An array in memory or of somebody's objects, whose axes may have been given names."""
+    """An array in memory or in an object of the user, whose axes may have been given names."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:
         named: tuple[Axis, ...]
         attributes: Attributes
-        """What is said of its numbers, such as units."""
+        """Attributes of its numbers, such as units."""
 
     def axis(self, number: int) -> Axis | None:
-        """An axis with its labels; None where nothing is said."""
+        """An axis with its labels; None if axes have no names."""
         return self.named[number] if self.named else None
 
     def names(self, axis: int) -> Names | None:
-        """What the rows (0) or columns (1) of a matrix are called; see ``places.names_of``."""
+        """Names of the rows (0) or columns (1) of a matrix; see ``places.names_of``."""
         return Names.of([self.named[axis]]) if self.named else None
 
     def named_digest(self, digest: str) -> str:
-        """A digest of what is named, with the names: a result keeps these too."""
+        """Digest of the data and the names, since a result keeps these too."""
         marks = [axis.mark for axis in self.named]
         if not any(marks):
             return digest

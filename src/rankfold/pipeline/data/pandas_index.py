@@ -1,7 +1,7 @@
-"""An index of pandas again, from the text that names keep of it.
+"""An index of pandas, rebuilt from the text that names keep of it.
 
-Labels are compared as text: of dates with a time zone, of periods, of durations and of several levels it is
-what they print. What that text does not say stands beside it, as attributes of the axis.
+Labels are compared as text: dates with a time zone, periods, durations and several levels are kept as they
+print. What that text does not contain is kept as attributes of the axis.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from rankfold.pipeline.data.named_objects import dates_among
 from rankfold.pipeline.data.names import Array
 
 LEVEL_TYPES = ("string", "integer", "floating", "boolean")
-"""Kinds of levels whose labels can be read from what they print."""
+"""Kinds of levels whose labels can be read from their printed form."""
 
 
 UNREADABLE = (ValueError, TypeError, OverflowError, SyntaxError, RecursionError, MemoryError)
-"""What text raises that is no such label: the last two where brackets are nested too deep."""
+"""Exceptions that text raises if it is no such label: the last two if brackets are nested too deep."""
 
 
 def attributes_of_index(index: Any) -> dict[str, str]:
-    """What labels of an index, as text, do not say: a time zone, a unit of time, or names of levels."""
+    """Attributes that the text of labels lacks: a time zone, a unit of time, or names of levels."""
     kind = type(index).__name__
     if kind == "DatetimeIndex" and index.tz is not None:
         return {"time_zone": str(index.tz)}
@@ -39,7 +39,7 @@ def attributes_of_index(index: Any) -> dict[str, str]:
 
 
 def index_of_labels(pandas: Any, labels: Array, attributes: Mapping[str, str], name: str | None) -> Any:
-    """The index that labels were; text where that cannot be read, such as a zone that is not known here."""
+    """The index that labels came from; of text if that fails, such as for a zone that is not known here."""
     try:
         if "time_zone" in attributes:
             dates = pandas.to_datetime(labels, utc=True, format="ISO8601")
@@ -52,6 +52,6 @@ def index_of_labels(pandas: Any, labels: Array, attributes: Mapping[str, str], n
         if "levels" in attributes:
             rows = [ast.literal_eval(label) for label in labels.tolist()]
             return pandas.MultiIndex.from_tuples(rows, names=json.loads(attributes["levels"]))
-    except (*UNREADABLE, KeyError):  # which a zone that is not known raises
+    except (*UNREADABLE, KeyError):  # raised for an unknown zone
         pass
     return pandas.Index(dates_among(labels), name=name)

@@ -1,7 +1,7 @@
-"""Some of the places along an axis, in any order: runs with a step, and how to fetch them.
+"""A selection of places along an axis, in any order: runs with a step, and how to fetch them.
 
 A million single places are still arithmetic on runs. Where an axis is stored in chunks that are decoded
-whole, places of one chunk are fetched together; elsewhere they are unless what lies between is long.
+whole, places of one chunk are fetched together; elsewhere they are fetched together unless gaps are long.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from rankfold.pipeline.data.grid import Grid
 from rankfold.pipeline.errors import InputError
 
 Selection = str | int | slice | Sequence[str | int | slice] | npt.NDArray[Any] | None
-"""What a caller may give: ``"0:1000"``, ``"0:50,60,70:80:2"``, a slice, numbers, a mask, or nothing."""
+"""Selection by a caller: ``"0:1000"``, ``"0:50,60,70:80:2"``, a slice, numbers, a mask, or None."""
 
 PRINT_LENGTH = 40
 """Most characters of a selection in the name of a matrix."""
 
 
 class Part(NamedTuple):
-    """``size`` places from ``first`` on, ``step`` apart, and where the first of them goes."""
+    """A run of ``size`` places from ``first`` on, ``step`` apart, which goes to ``at`` in the output."""
 
     first: int
     size: int
@@ -40,34 +40,34 @@ class Part(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """Parts that are read in one piece."""
+    """A span that is read in one piece, and the parts taken from it."""
 
     inner: Span
     parts: list[Part]
 
     @property
     def direct(self) -> bool:
-        """Whether it can be read straight to where it goes."""
+        """True if it can be read straight to its place."""
         return len(self.parts) == 1 and (self.parts[0].step == 1 or self.parts[0].size == 1)
 
     @property
     def length(self) -> int:
-        """Extent of what is read."""
+        """Length of the span that is read."""
         return self.inner[1] - self.inner[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picks:
-    """Runs of places along an axis."""
+    """Selected places along an axis, as runs."""
 
     runs: npt.NDArray[np.int64]
     """First place, number of places and step of every run, (n, 3)."""
 
     ends: npt.NDArray[np.int64]
-    """Number of places of all runs up to and including each."""
+    """Cumulative number of places up to and including each run, (n,)."""
 
     words: str
-    """What messages call them: ``columns 0:50,60``, or ``2000 columns`` where a list would be too long."""
+    """Text for messages: ``columns 0:50,60``, or ``2000 columns`` if a list would be too long."""
 
     @property
     def count(self) -> int:
@@ -76,7 +76,7 @@ class Picks:
 
     @property
     def contiguous(self) -> bool:
-        """Whether it is one slice without gaps."""
+        """True if it is one slice without gaps."""
         return len(self.runs) == 1 and int(self.runs[0, 2]) == 1
 
     def places(self, span: Span | None = None) -> npt.NDArray[np.int64]:
@@ -96,7 +96,7 @@ class Picks:
             yield Part(start + (a - begin) * step, b - a, step, a - span[0])
 
     def grid(self, inner: Grid) -> Grid:
-        """Chunks of the selection: an edge wherever the next place lies in another chunk."""
+        """Chunks of the selection: with an edge if the next place lies in another chunk."""
         edges, at, last = [0], 0, -1
         for part in self.parts((0, self.count)):
             low = int(np.searchsorted(inner.edges, part.first, side="right")) - 1
@@ -111,7 +111,7 @@ class Picks:
     def fetches(self, span: Span, grid: Grid, *, gap: int, most: int) -> Iterator[Fetch]:
         """Pieces to read for a span of the selection from an axis that is cut as ``grid``.
 
-        Where the grid can be split, places at most ``gap`` apart are read with what lies between them, at
+        Where the grid can be split, places at most ``gap`` apart are read with the numbers between them, at
         most ``most`` places at a time.
         """
         fetch: Fetch | None = None
@@ -125,7 +125,7 @@ class Picks:
             yield fetch
 
     def _split(self, span: Span, grid: Grid, gap: int, most: int) -> Iterator[tuple[Part, int]]:
-        """Parts that are read as one, each with its chunk."""
+        """Yield parts that are read as one, each with the number of its chunk."""
         for part in self.parts(span):
             if grid.splittable and part.step == 1:
                 yield part, 0
@@ -143,7 +143,7 @@ class Picks:
 
 
 def _join(fetch: Fetch, part: Part, *, same: bool, gap: int, most: int, grid: Grid) -> Fetch | None:
-    """Both in one piece, if that reads less or the same."""
+    """Join a fetch and a part, if reading them together costs no more; else None."""
     stop = fetch.inner[1]
     if fetch.direct and part.step == 1 and fetch.parts[0].step == 1 and part.first == stop:
         before = fetch.parts[0]
@@ -155,12 +155,12 @@ def _join(fetch: Fetch, part: Part, *, same: bool, gap: int, most: int, grid: Gr
 
 
 def pick(selection: Selection, length: int, *, what: str, name: str) -> Picks | None:
-    """A selection understood and checked against the length of its axis; nothing for all of it."""
+    """Parse a selection and check it against the length of its axis; None for all of it."""
     if selection is None:
         return None
     listed = selection if isinstance(selection, list | tuple) else ()
     are_flags = len(listed) > 0 and all(isinstance(each, bool | np.bool_) for each in listed)
-    if are_flags or hasattr(selection, "dtype"):  # True is no place 1
+    if are_flags or hasattr(selection, "dtype"):  # True is not place 1
         selection = np.asarray(selection)
     words = _words(selection)
     runs = _runs(selection, length, f"{name} has {length} {what}s: select_{what}s={words}")
@@ -175,7 +175,7 @@ def pick(selection: Selection, length: int, *, what: str, name: str) -> Picks | 
 
 
 def _words(selection: Selection) -> str:
-    """A selection for people."""
+    """Short text of a selection."""
     items = selection if isinstance(selection, Sequence) and not isinstance(selection, str) else [selection]
     if isinstance(selection, np.ndarray):
         items = selection.ravel()[:PRINT_LENGTH].tolist()
@@ -191,7 +191,7 @@ def _word(item: Any) -> str:
 
 
 def _runs(selection: Any, length: int, text: str) -> npt.NDArray[np.int64]:
-    """First place, count and step of every item."""
+    """First place, count and step of every run, (n, 3)."""
     if isinstance(selection, np.ndarray):
         if selection.dtype == bool and selection.shape != (length,):
             raise InputError(f"{text} is a mask of shape {selection.shape}; it must have shape ({length},)")
@@ -210,7 +210,7 @@ def _runs(selection: Any, length: int, text: str) -> npt.NDArray[np.int64]:
 
 
 def _of_numbers(places: npt.NDArray[np.int64], length: int, text: str) -> npt.NDArray[np.int64]:
-    """Runs of single places, neighbors together."""
+    """Runs of single places; consecutive ones are joined."""
     for place in (places.min(initial=0), places.max(initial=0)):
         _inside(int(place), length - 1, length, text)
     places = np.where(places < 0, places + length, places)
@@ -253,14 +253,14 @@ def _parse(text: str, request: str) -> int | slice:
 
 
 def _inside(place: int, most: int, length: int, text: str) -> int:
-    """The place counted from the front; ``InputError`` for one beyond the end."""
+    """A place, negative ones counted from the end; ``InputError`` for one out of range."""
     if not -length <= place <= most:
         raise InputError(f"{text} goes beyond them: {place}. Give numbers from 0 to {most}")
     return place + length if place < 0 else place
 
 
 def _require_distinct(runs: npt.NDArray[np.int64], what: str, words: str) -> None:
-    """Raise if a place is selected twice: a matrix with a line repeated is hardly ever meant."""
+    """Raise if a place is selected twice: a repeated row or column is hardly ever intended."""
     in_order = runs[np.argsort(runs[:, 0], kind="stable")]
     lasts = in_order[:, 0] + (in_order[:, 1] - 1) * in_order[:, 2]
     if (in_order[1:, 0] > lasts[:-1]).all() and (np.maximum.accumulate(lasts) == lasts).all():

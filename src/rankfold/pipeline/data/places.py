@@ -1,7 +1,7 @@
-"""Where an element of a matrix lies in what the matrix was made of: its cell, and the coordinates of that.
+"""The place of an element of a matrix in the array that it was made from: its cell, and its coordinates.
 
-Rows and columns may be selected, columns of places on land left out, axes stacked. A person who is to mend
-a number needs the place that it has in the array.
+Rows and columns may be selected, columns of places on land left out, axes stacked. A person who is to fix
+a number needs its place in the array.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 def place_of(source: Source, row: int, column: int) -> str:
-    """Words for an element: its row and column in the whole matrix, from 0, and what else it is called.
-
-    As ``row 7, column 53 (from 0), which is time 7, lat 4, lon 5; row 7, column 31 of what is kept``.
-    """
+    """Text for an element: its row and column in the whole matrix, from 0, and its names."""
     if isinstance(source, RealParts):
         (row, column), source = source.place(row, column), source.inner
     inner: Source = source
@@ -52,7 +49,7 @@ def place_of(source: Source, row: int, column: int) -> str:
 
 
 def _called(source: Source, row: int, column: int) -> str:
-    """What an element of a matrix is called, as ``row 'AAC-1', column 'income'``; nothing without names."""
+    """Names of an element of a matrix, as ``row 'AAC-1', column 'income'``; empty without names."""
     words = []
     for axis, number in enumerate((row, column)):
         names: Names | None = source.names(axis) if hasattr(source, "names") else None
@@ -63,13 +60,13 @@ def _called(source: Source, row: int, column: int) -> str:
 
 
 def _within(source: Source) -> Source:
-    """What a wrapper reads through."""
+    """The source that a wrapper reads from."""
     inner: Source = source.source if isinstance(source, ConvertedSource) else source.inner  # type: ignore[attr-defined]
     return inner
 
 
 def wrappers(source: Source) -> Iterator[Source]:
-    """What stands between a matrix and what it is read from, the outermost first."""
+    """Wrappers of a matrix, the outermost first."""
     while isinstance(source, WithoutMissing | SelectedSource | ConvertedSource | SamePlaces):
         yield source
         source = _within(source)
@@ -79,7 +76,7 @@ def wrappers(source: Source) -> Iterator[Source]:
 
 
 MOST_RUNS = 2**16
-"""Runs of places that are kept in words: more are left out."""
+"""Most runs of places that are kept; with more, only their number is."""
 
 
 def columns_in_words(source: Source, columns: Sequence[int]) -> str:
@@ -91,12 +88,12 @@ def columns_in_words(source: Source, columns: Sequence[int]) -> str:
 
 
 def layout_of(source: Source) -> dict[str, Any]:
-    """Where the rows and columns of a matrix lie in the array that it was taken from, for JSON.
+    """Places of the rows and columns of a matrix in the array that it was taken from, for JSON.
 
-    Nothing where the matrix is all of an array of two axes without names. Else ``shape`` of the whole matrix,
-    ``axes`` with their ``lengths`` and the ``row_axes`` where they have names or are stacked, and ``rows``
-    and ``columns`` as runs of first place, count and step where not all are kept. ``missing_rows`` is how
-    many rows without a number were left out, where that was asked for and there were some.
+    Empty if the matrix is all of an array of two axes without names. Else ``shape`` of the whole matrix,
+    ``axes`` with their ``lengths`` and the ``row_axes`` if they have names or are stacked, and ``rows``
+    and ``columns`` as runs of first place, count and step if not all are kept. ``missing_rows`` is the number
+    of rows without a number that were left out, if any were.
     """
     inner, kept = _kept(source)
     gone = [w.inner.shape[0] - w.shape[0] for w in wrappers(source) if isinstance(w, PresentRows)]
@@ -113,7 +110,7 @@ def layout_of(source: Source) -> dict[str, Any]:
 
 
 def places_in_words(layout: Mapping[str, Any], axis: str) -> npt.NDArray[np.int64] | None:
-    """Places of the ``rows`` or ``columns`` that a layout says are kept, in order; None where all are."""
+    """Places of the ``rows`` or ``columns`` that a layout says are kept, in order; None for all."""
     runs = layout.get(axis)
     if runs is None:
         return None
@@ -138,7 +135,7 @@ def column_coordinates(source: Source, axis: str) -> npt.NDArray[np.int64] | Non
 
 
 def column_coordinate(source: Source, axis: str) -> npt.NDArray[np.float64] | None:
-    """Coordinate of each column along an axis of that name; None where there is none of numbers."""
+    """Coordinate of each column along an axis of that name; None if there are no numbers."""
     names = names_of(source, 1)
     return None if names is None else names.coordinate(axis)
 
@@ -150,20 +147,20 @@ def kept_columns(source: Source) -> tuple[int, npt.NDArray[np.int64] | None]:
 
 
 def kept_rows(source: Source) -> tuple[int, npt.NDArray[np.int64] | None]:
-    """The same of rows."""
+    """Rows of the array that a matrix was taken from, and places of those that are kept; None for all."""
     inner, kept = _kept(source)
     return inner.shape[0], kept["rows"]
 
 
 def names_of(source: Source, axis: int) -> Names | None:
-    """What the rows (0) or columns (1) of a matrix are called where it lies; None if it has no names."""
+    """Names that the source of a matrix gives its rows (0) or columns (1); None if it has none."""
     inner, kept = _within_all(source)
     found: Names | None = inner.names(axis) if hasattr(inner, "names") else None
     return found and found.take(kept[("rows", "columns")[axis]])
 
 
 def attributes_of(source: Source) -> Attributes:
-    """What is said of the numbers of a matrix where it lies, such as units."""
+    """Attributes of the numbers of a matrix in its source, such as units."""
     inner, _ = _within_all(source)
     return getattr(inner, "attributes", {})
 
@@ -175,7 +172,7 @@ def _kept(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64] | Non
 
 
 def _within_all(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64] | None]]:
-    """What a matrix is read from, and places there of its rows and columns; None for all."""
+    """The innermost source of a matrix, and places there of its rows and columns; None for all."""
     chain = list(wrappers(source))
     kept: dict[str, npt.NDArray[np.int64] | None] = {"rows": None, "columns": None}
     for wrapper in reversed(chain):
@@ -189,7 +186,7 @@ def _within_all(source: Source) -> tuple[Source, dict[str, npt.NDArray[np.int64]
 
 
 def _chosen(places: npt.NDArray[np.int64] | None, picks: Picks | None) -> npt.NDArray[np.int64] | None:
-    """Places of a selection among some."""
+    """Places that a selection keeps of given places."""
     if picks is None:
         return places
     chosen = picks.places()
@@ -197,13 +194,13 @@ def _chosen(places: npt.NDArray[np.int64] | None, picks: Picks | None) -> npt.ND
 
 
 def _in_words(places: npt.NDArray[np.int64]) -> list[list[int]] | str:
-    """Runs of places, or what is said of too many."""
+    """Runs of places, or text with their number if there are too many."""
     runs = runs_of(places)
     return runs if len(runs) <= MOST_RUNS else f"in {len(runs)} runs"
 
 
 def leaves_out_missing(source: Source) -> bool:
-    """Whether columns without numbers have been left out of a matrix already."""
+    """True if columns without numbers have been left out of a matrix already."""
     if isinstance(source, ConvertedSource):
         return leaves_out_missing(source.source)
     if isinstance(source, SamePlaces):
@@ -212,12 +209,12 @@ def leaves_out_missing(source: Source) -> bool:
 
 
 def _pick(picks: Picks | None, index: int) -> int:
-    """Place of an element that a selection has as number ``index``."""
+    """Place of the element that a selection has as number ``index``."""
     return index if picks is None else next(picks.parts((index, index + 1))).first
 
 
 def _coordinates(source: StackedSource, row: int, column: int) -> str:
-    """Index along every axis of the array, in its order, and the coordinate there."""
+    """Text with the index along every axis of the array, in its order, and the coordinate there."""
     positions: dict[int, int] = {}
     for axes, index in ((source.row_axes, row), (source.column_axes, column)):
         places = np.unravel_index(index, [source.inner.shape[axis] for axis in axes])

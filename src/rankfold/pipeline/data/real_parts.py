@@ -1,13 +1,8 @@
-"""A complex matrix as the real one of its real and imaginary parts, side by side.
+"""A complex matrix as a real one, with real and imaginary parts side by side.
 
-Sums over the rows of that real matrix tell those of the complex one, and products of it with what
-``expand`` makes of a complex matrix are products of complex ones, number for number. So everything that
-sweeps over a matrix takes complex ones as well, at the cost of complex products: four real ones.
-
-With X = a + i b, Y = p + i q in pairs of columns (a, b), (p, q), and Q = c + i d:
-
-    X Q   is   (a, b) [ c  d ]      and   X^H Y = (a'p + b'q) + i (a'q - b'p)
-                      [-d  c ]
+Sums over the rows of that real matrix give those of the complex one. Products of it with the ``expand``-ed
+form of a complex matrix are products of complex ones, number for number. So everything that sweeps over a
+matrix handles complex ones as well, at the cost of complex products: four real ones.
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ Complex128 = npt.NDArray[np.complex128]
 
 @dataclass(frozen=True, slots=True)
 class RealParts(Wrapper):
-    """A complex matrix with each column, or where it is swept by columns each row, as two."""
+    """A complex matrix with each column, or if it is swept by columns each row, as two."""
 
     inner: Source
     orientation: Orientation
@@ -42,7 +37,7 @@ class RealParts(Wrapper):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns, of which one counts twice."""
+        """Rows and columns, of which the split axis counts twice."""
         rows, columns = self.inner.shape
         return (rows, 2 * columns) if self._by_rows else (2 * rows, columns)
 
@@ -83,17 +78,17 @@ class RealParts(Wrapper):
         return numbers
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """What reading takes, the numbers, and by columns their parts."""
+        """Memory of reading, of the complex numbers, and by columns of their parts."""
         rows, columns = (rows, columns // 2 + 1) if self._by_rows else (rows // 2 + 1, columns)
         copies = 1 if self._by_rows else 2
         return self.inner.read_bytes(rows, columns) + copies * rows * columns * self.inner.dtype.itemsize
 
     def place(self, row: int, column: int) -> tuple[int, int]:
-        """Where the number lies that a part is of."""
+        """Row and column of the complex number that a part belongs to."""
         return (row, column // 2) if self._by_rows else (row // 2, column)
 
     def lend(self, rows: Span, columns: Span) -> Array | None:
-        """Whole rows where they lie, if the matrix is in memory."""
+        """Whole rows without a copy, if the matrix is in memory; else None."""
         lend = getattr(self.inner, "lend", None)
         if lend is None or not self._by_rows or columns != (0, self.shape[1]):
             return None
@@ -101,13 +96,13 @@ class RealParts(Wrapper):
         return None if numbers is None else numbers.view(self.dtype)
 
     def fingerprint(self) -> str:
-        """That of the complex matrix."""
+        """Fingerprint of the complex matrix."""
         return self.inner.fingerprint()
 
 
 @dataclass(frozen=True, slots=True)
 class Expanded(Wrapper):
-    """A complex matrix as the real one of twice its height and width that does the same to parts."""
+    """A complex matrix in expanded form: real, of twice its height and width; see ``expand``."""
 
     inner: Source
 
@@ -141,12 +136,12 @@ class Expanded(Wrapper):
         out[...] = expand(numbers)[first : first + out.shape[0], start : start + out.shape[1]]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """What reading takes, the numbers, and all of them as expanded in float64."""
+        """Memory of reading, of the complex numbers, and of their expanded form in float64."""
         height, width = rows // 2 + 2, columns // 2 + 2
         return self.inner.read_bytes(height, width) + height * width * (self.inner.dtype.itemsize + 4 * 8)
 
     def fingerprint(self) -> str:
-        """That of the complex matrix."""
+        """Fingerprint of the complex matrix."""
         return self.inner.fingerprint()
 
 
@@ -157,17 +152,17 @@ def _twice_as_long(grid: Grid) -> Grid:
 
 
 def _whole(length: int) -> Grid:
-    """Pieces along an axis that is not swept."""
+    """Grid of an axis that is not swept: one chunk."""
     return Grid.regular(length, length, splittable=True)
 
 
 def is_complex(source: Source) -> bool:
-    """Whether a matrix is a complex one, in its parts."""
+    """True if a matrix is a complex one, split into its parts."""
     return isinstance(source, RealParts)
 
 
 def matrix_of_parts(source: Source) -> Source:
-    """The matrix as it was given."""
+    """The complex matrix of a matrix of parts; any other matrix itself."""
     return source.inner if isinstance(source, RealParts) else source
 
 
@@ -175,7 +170,7 @@ def matrix_of_parts(source: Source) -> Source:
 
 
 def expand(q: Array) -> Float64:
-    """Real (2 n, 2 b) that does to parts what complex (n, b) does to numbers; a real one as it is."""
+    """Real matrix (2 n, 2 b) that acts on parts as complex (n, b) does on numbers; a real one unchanged."""
     if not np.iscomplexobj(q):
         return q
     out = np.empty((2 * len(q), 2 * q.shape[1]))
@@ -186,36 +181,36 @@ def expand(q: Array) -> Float64:
 
 
 def parts_of(vector: Array) -> Float64:
-    """Real (2 b,) of the parts of complex (b,), in turn; a real one as it is."""
+    """Real (2 b,), the parts of complex (b,) interleaved; a real vector unchanged."""
     if not np.iscomplexobj(vector):
         return vector
     return np.ascontiguousarray(vector, np.complex128).view(np.float64)
 
 
 def twice(vector: Array, *, paired: bool) -> Array:
-    """Each number of a real (b,) once for either part, where there are two."""
+    """Each number of a real (b,), repeated for both parts if ``paired``."""
     return np.repeat(vector, 2) if paired else vector
 
 
 def numbers_of_parts(parts: Array, *, paired: bool) -> Array:
-    """Complex (r, b) from real (r, 2 b), or complex (b,) from real (2 b,); as they are where not paired."""
+    """Complex (r, b) from real (r, 2 b), or complex (b,) from real (2 b,); unchanged unless paired."""
     if not paired:
         return parts
     return np.ascontiguousarray(parts).view(numbers_dtype(parts.dtype, paired=True))
 
 
 def parts_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Type of the parts of complex numbers; that of real ones as it is."""
+    """Type of the parts of complex numbers; a real type unchanged."""
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
 def numbers_dtype(dtype: np.dtype[Any], *, paired: bool) -> np.dtype[Any]:
-    """Type of numbers whose parts are of a type; that where not paired."""
+    """Complex type of numbers with parts of type ``dtype``; ``dtype`` unless paired."""
     return np.result_type(dtype, np.complex64) if paired else dtype
 
 
 def collapse(products: Array, *, paired: bool) -> Array:
-    """``X^H Y``, complex (n, b), from real (2 n, 2 b) products of parts; these where not paired."""
+    """``X^H Y``, complex (n, b), from real (2 n, 2 b) products of parts; unchanged unless paired."""
     if not paired:
         return products
     out = np.empty((len(products) // 2, products.shape[1] // 2), np.complex128)

@@ -3,8 +3,8 @@
 A slice without a step is read straight to its place. Other selections may pass through a buffer of a
 few MiB, or of one chunk where chunks are decoded whole: ``Picks.fetches`` decides what is read at once.
 
-Of a sparse matrix, lines that lie together are read as they are stored, and numbers of columns that are left
-out are dropped. How many are kept in each line is counted when the matrix is opened: a plan needs it.
+In a sparse matrix, contiguous lines are read as they are stored, and numbers of columns that are left
+out are dropped. Kept numbers of each line are counted when the matrix is opened: a plan needs the counts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from rankfold.pipeline.units import format_bytes
 
 
 def steps(span: Span, grid: Grid, most: int) -> Iterator[Span]:
-    """Cut a span into pieces of at most ``most``, or one chunk where chunks are not to be split.
+    """Cut a span into pieces of at most ``most``, or one chunk if chunks cannot be split.
 
     >>> list(steps((1, 10), Grid.regular(12, 4, splittable=False), 5))
     [(1, 4), (4, 8), (8, 10)]
@@ -59,7 +59,7 @@ def steps(span: Span, grid: Grid, most: int) -> Iterator[Span]:
 
 
 def unit(grid: Grid) -> int:
-    """Places that are read at once at the least."""
+    """Smallest number of places that are read at once."""
     return 1 if grid.splittable else grid.longest
 
 
@@ -67,9 +67,9 @@ def unit(grid: Grid) -> int:
 
 
 class Readable(LazyArray):
-    """A ``Source`` of which parts, sums and all numbers can be had as of NumPy's arrays; zeros included.
+    """A ``Source`` that supports slices, sums and conversion like NumPy's arrays; zeros included.
 
-    Comparison with ``==`` is not by element, as of arrays, but of the sources: caches know them by it.
+    Comparison with ``==`` compares sources, not elements as for arrays: caches use them as keys.
     """
 
     __slots__ = ()
@@ -109,7 +109,7 @@ class Readable(LazyArray):
         return facts_table(shortened(self.name), facts)
 
     def read_selection(self, selection: tuple[Any, ...]) -> npt.NDArray[Any]:
-        """Numbers of an outer product of slices and rising indices: see ``lazy_array.Read``."""
+        """Read the outer product of slices and rising indices: see ``lazy_array.Read``."""
         lines = list(zip(selection, self.shape, ("row", "column"), strict=True))
         rows, columns = (
             len(range(length)[line]) if isinstance(line, slice) else len(line) for line, length, _ in lines
@@ -125,7 +125,7 @@ class Readable(LazyArray):
 
 
 FETCH_BYTES = 4 * 2**20
-"""Buffer for what is read only in part, unless one chunk takes more."""
+"""Bytes of the buffer for pieces that are read only in part, unless one chunk takes more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -138,7 +138,7 @@ class SelectedSource(Readable, Wrapper):
 
     @property
     def name(self) -> str:
-        """What messages call it: the matrix and what is kept."""
+        """Name in messages: that of the matrix, and what is kept."""
         return f"{self.inner.name} [{', '.join(picks.words for picks in (self.rows, self.columns) if picks)}]"
 
     @property
@@ -191,7 +191,7 @@ class SelectedSource(Readable, Wrapper):
 
     @property
     def _least_columns(self) -> int:
-        """Columns that are read together where reading a few costs as much as reading all; else 0."""
+        """Number of columns that are read together if reading a few costs as much as reading all; else 0."""
         return self.inner.shape[1] if self.inner.column_grid.scattered else 0
 
     @property
@@ -204,15 +204,15 @@ class SelectedSource(Readable, Wrapper):
     def read_bytes(self, rows: int, columns: int) -> int:
         """Most memory of one ``read_into``: that of the matrix, and the buffer unless all is contiguous."""
         if all(picks is None or picks.contiguous for picks in (self.rows, self.columns)):
-            # One row more: what is selected begins anywhere in a chunk.
+            # One row more: a selection may begin anywhere in a chunk.
             return max(self.inner.read_bytes(rows, columns), self.inner.read_bytes(rows + 1, columns))
         tall, wide = unit(self.inner.row_grid), max(unit(self.inner.column_grid), self._least_columns)
-        # Twice: there is a next buffer before the last one is let go.
+        # Twice: the next buffer is allocated before the last one is freed.
         buffer = 2 * max(FETCH_BYTES, tall * wide * self.dtype.itemsize)
         return self.inner.read_bytes(max(rows, tall) + 1, max(columns, wide)) + buffer
 
     def fingerprint(self) -> str:
-        """Digest of the matrix and of what is kept."""
+        """Digest of the matrix and of the selection."""
         digest = hashlib.blake2b(self.inner.fingerprint().encode(), digest_size=16)
         for picks in (self.rows, self.columns):
             digest.update(b"all" if picks is None else np.ascontiguousarray(picks.runs, "<i8").data)
@@ -220,7 +220,7 @@ class SelectedSource(Readable, Wrapper):
         return digest.hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """See ``GrowingSource``."""
+        """Digests of the first rows; see ``GrowingSource``."""
         runs = np.zeros((0, 3), np.int64) if self.rows is None else self.rows.runs
         if self.rows is not None and not (self.rows.contiguous and runs[0, 0] == 0):
             raise InputError(
@@ -231,7 +231,7 @@ class SelectedSource(Readable, Wrapper):
         return row_marks(self.inner, rows).beside(columns)
 
     def _fetch(self, out: npt.NDArray[Any], row: Fetch, column: Fetch) -> None:
-        """Read one piece straight to its place, or what must be read with it into a buffer."""
+        """Read one piece straight to its place, or into a buffer from which selected parts are copied."""
         if row.direct and column.direct:
             self.inner.read_into(out[_to(row.parts[0]), _to(column.parts[0])], row.inner, column.inner)
             return
@@ -247,7 +247,7 @@ class SelectedSource(Readable, Wrapper):
 
 
 def select(source: Source, *, rows: Selection, columns: Selection) -> Source:
-    """What is asked for of a matrix, or the matrix itself if nothing is."""
+    """The selected part of a matrix, or the matrix itself if nothing is selected."""
     down = pick(rows, source.shape[0], what="row", name=source.name)
     across = pick(columns, source.shape[1], what="column", name=source.name)
     if down is None and across is None:
@@ -265,7 +265,7 @@ def _fetches(picks: Picks | None, span: Span, grid: Grid, *, gap: int, most: int
 
 
 def _chop(fetch: Fetch, grid: Grid, most: int) -> Iterator[Fetch]:
-    """A direct fetch in pieces of whole chunks, at most ``most`` places or one chunk at a time."""
+    """Split a direct fetch into pieces of whole chunks, at most ``most`` places or one chunk each."""
     if not fetch.direct:
         yield fetch
         return
@@ -287,33 +287,33 @@ def _from(part: Part, fetch: Fetch) -> slice:
 
 
 PIECE_NUMBERS = 2**18
-"""Stored numbers that are read at a time, or a line."""
+"""Stored numbers that are read at a time, unless a single line has more."""
 
 GAP_NUMBERS = 2**14
-"""Stored numbers of lines that are left out, and read nevertheless, since they lie between others."""
+"""Most stored numbers of lines left out that are read anyway, since they lie between kept lines."""
 
 POINTER_LINES = 2**16
-"""Lines whose pointers are looked at together."""
+"""Lines whose pointers are processed together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SelectedSparse(SelectedSource):
-    """Rows and columns of a sparse matrix, by its stored numbers."""
+    """Rows and columns of a sparse matrix, selected from its stored numbers."""
 
     ends: npt.NDArray[np.int64]
-    """Numbers kept before each line, and in all, (lines + 1,)."""
+    """Cumulative number of kept numbers before each line, and in all, (lines + 1,)."""
 
     longest: int
-    """Most numbers of one line before columns are left out."""
+    """Most stored numbers of one line before columns are left out."""
 
     @property
     def by(self) -> str:
-        """``rows`` or ``columns``: the lines that lie together."""
+        """``rows`` or ``columns``: the compressed axis, whose lines are contiguous."""
         return require_compressed(self.inner).by
 
     @property
     def nnz(self) -> int:
-        """Numbers kept."""
+        """Number of stored numbers that are kept."""
         return int(self.ends[-1])
 
     @property
@@ -325,7 +325,7 @@ class SelectedSparse(SelectedSource):
         return self.columns if self.by == "rows" else self.rows
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """See ``CompressedSource``."""
+        """Cumulative stored numbers at the edges of lines ``top:bottom``; see ``CompressedSource``."""
         return self.ends[top : bottom + 1]
 
     def read_sparse(self, lines: Span) -> Csr:
@@ -359,7 +359,7 @@ class SelectedSparse(SelectedSource):
     def _require_counted(
         self, kept: npt.NDArray[np.int64], counted: npt.NDArray[np.int64], span: Span
     ) -> None:
-        """Raise ``ChunkError`` for other places than were counted; steps add up those that come twice."""
+        """Raise ``ChunkError`` if places changed since they were counted; steps may sum duplicates."""
         if (kept > counted).any() or (not isinstance(self.inner, SamePlaces) and (kept < counted).any()):
             raise ChunkError(
                 f"{self.name}: {self.by} {span[0]} to {span[1]} (from 0) hold other places than when they "
@@ -367,7 +367,7 @@ class SelectedSparse(SelectedSource):
             )
 
     def sparse_bytes(self, numbers: int) -> int:
-        """A piece as it is stored, what is kept of it, and new numbers of places."""
+        """Memory of a piece as it is stored, its kept part, and the new numbers of places."""
         stored, most = require_compressed(self.inner), max(PIECE_NUMBERS, self.longest)
         piece = most * (PIECE_BYTES + 2 * stored.dtype.itemsize)
         across = stored.shape[1 if self.by == "rows" else 0]
@@ -375,11 +375,11 @@ class SelectedSparse(SelectedSource):
 
 
 PIECE_BYTES = 72
-"""Memory of a number of a piece besides its value: its places, its position, and where it goes."""
+"""Memory of a number of a piece in addition to its value: its places, position, and destination."""
 
 
 def _select_stored(source: CompressedSource, rows: Picks | None, columns: Picks | None) -> SelectedSparse:
-    """Count what is kept, by a look at all places where some are left out."""
+    """Count kept numbers; reads all places if some columns are left out."""
     places: CompressedSource = source
     while isinstance(places, SamePlaces):
         places = require_compressed(places.inner)
@@ -401,12 +401,12 @@ def _select_stored(source: CompressedSource, rows: Picks | None, columns: Picks 
 
 
 def _line_numbers(picks: Picks | None, span: Span) -> npt.NDArray[np.int64]:
-    """Numbers of the lines of a span of a selection."""
+    """Numbers in the matrix of the lines of a span of a selection."""
     return np.arange(*span) if picks is None else picks.places(span)
 
 
 def _new_places(picks: Picks | None, source: CompressedSource) -> npt.NDArray[np.int64]:
-    """Where each place of a line goes, -1 for nowhere."""
+    """New place of each place of a line, -1 if it is left out."""
     length = source.shape[1 if source.by == "rows" else 0]
     if picks is None:
         return np.arange(length)
@@ -416,7 +416,7 @@ def _new_places(picks: Picks | None, source: CompressedSource) -> npt.NDArray[np
 
 
 def _ends(source: CompressedSource, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Stored numbers before and behind each of some lines near each other, in order, (2, lines)."""
+    """Cumulative stored numbers before and after each of some nearby lines, in order, (2, lines)."""
     first = int(lines[0])
     ends = source.pointers(first, int(lines[-1]) + 1)
     return np.stack([ends[lines - first], ends[lines - first + 1]])
@@ -425,7 +425,7 @@ def _ends(source: CompressedSource, lines: npt.NDArray[np.int64]) -> npt.NDArray
 def _pieces(
     source: CompressedSource, numbers: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Which of some lines are read in one piece, and their numbers, which increase."""
+    """Yield, for each piece read at once, indices into ``numbers`` and the line numbers, increasing."""
     order = np.argsort(numbers, kind="stable")
     lines, start = numbers[order], 0
     while start < len(lines):

@@ -1,14 +1,14 @@
 """A matrix on disk or in memory, behind one small protocol.
 
-Whoever sweeps over a matrix sees only this: its shape and type, how it is chunked, and
+Code that sweeps over a matrix sees only this: its shape and type, how it is chunked, and
 ``read_into`` a buffer that the caller owns and uses again. A source is a description that pickles
 (a path, never an open store), so a task may carry it to another process.
 
-A sparse matrix also gives its stored numbers as they are, for those who can do without the zeros.
+A sparse matrix also gives its stored numbers as they are, for code that does not need the zeros.
 
-What stands behind ``stacked.py`` is an array of any number of axes, read box by box: a store of (time,
-latitude, longitude) is a ``Volume``, and the matrix of time by places is a way of asking it for boxes. All
-boxes of one read are handed over together, since several of them may lie in the same chunk, which is to be
+The base of ``stacked.py`` is an array of any number of axes, read box by box: a store of (time,
+latitude, longitude) is a ``Volume``, and the matrix of time by places asks it for boxes. All
+boxes of one read are requested together, since several may lie in the same chunk, which should be
 decoded once.
 """
 
@@ -34,11 +34,11 @@ from rankfold.pipeline.text import shell_words
 
 @runtime_checkable
 class Source(Protocol):
-    """What a sweep needs to know of a matrix."""
+    """A matrix, as sweeps see it."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the matrix in messages."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -68,7 +68,7 @@ class Source(Protocol):
         """Most memory one ``read_into`` of that many rows and columns takes besides ``out``."""
 
     def check(self) -> None:
-        """Raise ``ChunkError`` for what can be found wrong without reading the data."""
+        """Raise ``ChunkError`` for damage that can be found without reading the data."""
 
     def fingerprint(self) -> str:
         """Digest that changes when the data may have changed: metadata, chunk sizes and times."""
@@ -79,20 +79,20 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Csr:
-    """Some lines of a sparse matrix, compressed: rows, or columns where those lie together."""
+    """Some lines of a sparse matrix, compressed: rows, or columns if those are compressed."""
 
     indptr: npt.NDArray[np.integer[Any]]
-    """(lines + 1,) where each line begins, from 0."""
+    """Start of each line, from 0, (lines + 1,)."""
 
     indices: npt.NDArray[np.integer[Any]]
     """Place of every number in its line, checked; of the type of ``indptr``."""
 
     data: npt.NDArray[Any]
-    """The numbers. A place that comes twice means the sum."""
+    """The numbers. Numbers at the same place are summed."""
 
 
 def sum_places(lines: Csr, across: int) -> Csr:
-    """The same with every place once and in order; the lines themselves if they are so."""
+    """The lines with sorted and unique places; the lines themselves if they are so already."""
     if are_in_order(lines.indptr, lines.indices):
         return lines
     shape = len(lines.indptr) - 1, across
@@ -102,36 +102,36 @@ def sum_places(lines: Csr, across: int) -> Csr:
 
 
 class CompressedSource(Source, Protocol):
-    """A ``Source`` whose stored numbers can be had without the zeros between them."""
+    """A ``Source`` whose stored numbers can be read without the zeros between them."""
 
     @property
     def by(self) -> str:
-        """``rows`` or ``columns``: the lines that lie together."""
+        """``rows`` or ``columns``: the compressed axis, whose lines are contiguous."""
 
     @property
     def nnz(self) -> int:
-        """Stored numbers."""
+        """Number of stored numbers."""
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """Stored numbers before each of lines ``top:bottom``, and before the next one; checked."""
+        """Cumulative stored numbers before each of lines ``top:bottom``, and before the next; checked."""
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Lines ``start:stop``, not to be written to: they may be the caller's own. Thread-safe.
+        """Read lines ``start:stop``. Do not write to them: they may share the caller's memory. Thread-safe.
 
         Raises ``ChunkError`` for pointers that decrease and for places outside the matrix.
         """
 
     def sparse_bytes(self, numbers: int) -> int:
-        """Most memory that reading so many takes besides themselves."""
+        """Most memory that reading so many numbers takes in addition to themselves."""
 
 
 def compressed(source: Source) -> CompressedSource | None:
-    """A matrix whose stored numbers can be had, as that; None for others."""
+    """The matrix as a ``CompressedSource`` if its stored numbers can be read; None for others."""
     return cast(CompressedSource, source) if hasattr(source, "read_sparse") else None
 
 
 def require_compressed(source: Source) -> CompressedSource:
-    """A matrix whose stored numbers are asked for because it is known to tell them."""
+    """The matrix as a ``CompressedSource``; ``TypeError`` if it is none."""
     stored = compressed(source)
     if stored is None:
         raise TypeError(f"{source.name} does not tell its stored numbers")
@@ -139,7 +139,7 @@ def require_compressed(source: Source) -> CompressedSource:
 
 
 def require_rows(source: Source, what: str = "so that rows cannot be read by themselves") -> None:
-    """Raise ``InputError`` for a matrix that is compressed by columns, with how it comes to be by rows."""
+    """Raise ``InputError`` for a matrix that is compressed by columns, with the way to convert it."""
     if source.row_grid.scattered:
         path = getattr(source, "path", None)
         remedy = f": rankfold import {shell_words([source.name])} STORE.zarr" if path else ", as x.tocsr()"
@@ -149,18 +149,18 @@ def require_rows(source: Source, what: str = "so that rows cannot be read by the
 
 
 def number_bytes(source: CompressedSource) -> int:
-    """Bytes of a stored number with its place."""
+    """Bytes of a stored number together with its place."""
     return int(source.dtype.itemsize + index_dtype(*source.shape, source.nnz).itemsize)
 
 
 def stored_size(source: CompressedSource) -> tuple[int, int]:
-    """Stored numbers, and bytes of them with their places and of pointers."""
+    """Number of stored numbers, and bytes of them with their places and of pointers."""
     lines = source.shape[0 if source.by == "rows" else 1]
     return source.nnz, source.nnz * number_bytes(source) + 8 * lines
 
 
 def sparse_by_rows(source: Source) -> CompressedSource | None:
-    """The same as ``sparse`` where rows lie together."""
+    """The matrix as ``sparse`` returns it, if it is compressed by rows; else None."""
     stored = sparse(source)
     return stored if stored is not None and stored.by == "rows" else None
 
@@ -170,7 +170,7 @@ LARGEST_FILL = 0.15
 
 
 def sparse(source: Source) -> CompressedSource | None:
-    """A matrix that stores so few numbers that work for them alone is less, as that; None for others."""
+    """The matrix as a ``CompressedSource`` if it is sparse enough for sparse products to pay; else None."""
     stored = compressed(source)
     if stored is None:
         return None
@@ -191,13 +191,13 @@ def index_dtype(lines: int, across: int, numbers: int) -> np.dtype[Any]:
 
 
 class GrowingSource(Source, Protocol):
-    """A ``Source`` that knows its first rows again when others have come after them."""
+    """A ``Source`` that recognizes its first rows after others were appended."""
 
     def row_marks(self, rows: int) -> RowMarks:
-        """Digests of the first rows, the same as long as these are, however many come after them.
+        """Digests of the first rows, which do not change if others are appended after them.
 
-        Takes a look at sizes and times of files, and a read of one row of chunks at most. Raises
-        ``InputError`` where that does not tell.
+        Reads sizes and times of files, and at most one row of chunks. Raises
+        ``InputError`` if that is not enough.
         """
 
 
@@ -207,7 +207,7 @@ def row_marks(source: Source | Volume, rows: int) -> RowMarks:
     Raises
     ------
     InputError
-        Nothing but a read of all of them would tell whether they have changed.
+        Only a read of all of them would show whether they have changed.
     """
     if not hasattr(source, "row_marks"):
         raise InputError(
@@ -221,11 +221,11 @@ def row_marks(source: Source | Volume, rows: int) -> RowMarks:
 
 
 class Volume(Protocol):
-    """What a stacked matrix needs to know of an array; see ``Source`` for what is alike. Pickles."""
+    """An array of any number of axes, as a stacked matrix sees it; like ``Source``, it pickles."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the array in messages."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -245,7 +245,7 @@ class Volume(Protocol):
 
     @property
     def path(self) -> str | None:
-        """Local file or folder, if it lies in one."""
+        """Local file or folder; None if it has none."""
 
     @property
     def format(self) -> str:
@@ -253,74 +253,74 @@ class Volume(Protocol):
 
     @property
     def codec(self) -> str:
-        """How chunks are compressed."""
+        """Compression of chunks."""
 
     def read_boxes(self, pieces: Sequence[Piece]) -> None:
-        """Copy every box to its place; ``ChunkError`` for what is missing or damaged. Thread-safe."""
+        """Read every box into its place; ``ChunkError`` for missing or damaged chunks. Thread-safe."""
 
     def read_bytes(self, elements: int) -> int:
-        """Most memory of one ``read_boxes`` of so many elements besides their places."""
+        """Most memory of one ``read_boxes`` of so many elements in addition to the output."""
 
     def check(self) -> None:
-        """Raise ``ChunkError`` for what can be found wrong without reading the data."""
+        """Raise ``ChunkError`` for damage that can be found without reading the data."""
 
     def fingerprint(self) -> str:
         """Digest that changes when the data may have changed."""
 
     def stored_bytes(self) -> int:
-        """Bytes on disk, 0 where there are none."""
+        """Bytes on disk, 0 if there are none."""
 
 
 MOST_FILES = 100_000
-"""Files of a store that are looked at, evenly spaced where there are more."""
+"""Most files of a store that are examined, evenly spaced if there are more."""
 
 
 @runtime_checkable
 class Chunked(Protocol):
-    """What may lie in a store that does not hold all of its chunks."""
+    """An array whose store may lack some of its chunks."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the array in messages."""
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
-        """Chunks that its store lacks, by at most ``most`` of its files; None where it has no chunks."""
+        """Chunks that its store lacks, from at most ``most`` of its files; None if it has no chunks."""
 
 
 def absence_of(source: object, most: int = MOST_FILES) -> Absence | None:
-    """Chunks that the store of a matrix lacks, by at most ``most`` of its files; None where it has none."""
+    """Chunks that the store of a matrix lacks, from at most ``most`` of its files; None if it has none."""
     return source.absent_chunks(most) if isinstance(source, Chunked) else None
 
 
 class Wrapper:
-    """What is taken over as it is by a source or volume that is read through ``inner``, another one."""
+    """Properties that a source or volume inherits from ``inner``, through which it reads."""
 
     __slots__ = ()
     inner: Any
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the matrix in messages."""
         return str(self.inner.name)
 
     @property
     def path(self) -> str | None:
-        """Local file or folder, if it lies in one."""
+        """Local file or folder; None if it has none."""
         return getattr(self.inner, "path", None)
 
     @property
     def codec(self) -> str:
-        """How chunks are compressed."""
+        """Compression of chunks."""
         return str(getattr(self.inner, "codec", "unknown"))
 
     @property
     def attributes(self) -> Mapping[str, str]:
-        """What is said of its numbers, such as units."""
+        """Attributes of its numbers, such as units."""
         found: Mapping[str, str] = getattr(self.inner, "attributes", {})
         return found
 
     def check(self) -> None:
-        """Raise ``ChunkError`` for what can be found wrong, also in what is left out."""
+        """Raise ``ChunkError`` for damage found without reading the data, also in parts left out."""
         self.inner.check()
 
     def absent_chunks(self, most: int = MOST_FILES) -> Absence | None:
@@ -328,13 +328,13 @@ class Wrapper:
         return absence_of(self.inner, most)
 
     def stored_bytes(self) -> int:
-        """Bytes on disk of all that is read from."""
+        """Bytes on disk of everything that is read from."""
         count = getattr(self.inner, "stored_bytes", None)
         return int(count()) if count else 0
 
 
 class SamePlaces(Wrapper):
-    """A wrapper of a source whose elements lie where those of ``inner`` do."""
+    """A wrapper of a source whose elements have the same places as those of ``inner``."""
 
     __slots__ = ()
 
@@ -358,7 +358,7 @@ class SamePlaces(Wrapper):
 
 
 class Matrix:
-    """An array of two axes that is read box by box, as a ``Source``: what follows from its boxes."""
+    """Properties of a ``Source`` for an array of two axes that is read box by box."""
 
     __slots__ = ()
 
@@ -385,7 +385,7 @@ class Matrix:
 
 
 def stack_grids(grids: Sequence[Grid]) -> Grid:
-    """Chunks of axes stacked in C order: an edge where what lies before and after shares no chunk.
+    """Chunks of axes stacked in C order: an edge where both sides share no chunk.
 
     >>> day, lat = (Grid.regular(3, chunk, splittable=False) for chunk in (1, 2))
     >>> stack_grids([lat, day]).edges.tolist(), stack_grids([day, lat]).edges.tolist()
@@ -393,7 +393,7 @@ def stack_grids(grids: Sequence[Grid]) -> Grid:
     """
     if not grids:
         return Grid.regular(1, 1, splittable=True)
-    # Axes of single chunks cut everywhere; the first of longer ones cuts, and what follows lies across it.
+    # Axes with chunks of length 1 cut everywhere; the first with longer chunks cuts, and later axes never do.
     at = next((i for i, grid in enumerate(grids) if grid.longest > 1), len(grids) - 1)
     before = math.prod(grid.length for grid in grids[:at])
     inner = math.prod(grid.length for grid in grids[at + 1 :])

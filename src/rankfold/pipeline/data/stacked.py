@@ -1,11 +1,11 @@
 """An array of several axes as a matrix: some axes make the rows, the others the columns.
 
-Nothing is copied or reordered first: a rectangle of the matrix is a few boxes of the array, and each is
-read straight to where it belongs. Where a span of columns cuts through stacked axes there are up to
-``2 n - 1`` boxes for n axes, so whoever reads along the grids reads fewest.
+Nothing is copied or reordered in advance: a rectangle of the matrix is a few boxes of the array, and each is
+read straight to its place. Where a span of columns cuts through stacked axes there are up to
+``2 n - 1`` boxes for n axes, so reads along the grids take the fewest.
 
 Axes that make the rows are given by name or number, in the order they are named. The others become the
-columns, in their own order. An axis without a name is called by its number.
+columns, in their own order. An axis without a name is named by its number.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from rankfold.pipeline.errors import InputError, SeveralAxesError
 from rankfold.pipeline.wording import argument
 
 Rows = str | int | Sequence[str | int] | None
-"""What a caller may give: ``"time"``, ``"time,level"``, ``0``, ``["time", "level"]``, or nothing."""
+"""Row axes by a caller: ``"time"``, ``"time,level"``, ``0``, ``["time", "level"]``, or None."""
 
 
 def axis_names(shape: Sequence[int], names: Any) -> tuple[str, ...]:
-    """Names from a store, which may have none, or not for every axis.
+    """Names of axes from a store, which may lack some or all of them; numbers in place of those.
 
     >>> axis_names((4, 5, 6), ["time", None, "lon"])
     ('time', '1', 'lon')
@@ -49,7 +49,7 @@ def axis_names(shape: Sequence[int], names: Any) -> tuple[str, ...]:
 
 
 def row_axes(name: str, axes: tuple[str, ...], shape: Sequence[int], rows: Rows) -> tuple[int, ...]:
-    """Numbers of the axes that are the rows; the first of two, or samples of calls, if none is asked for."""
+    """Numbers of the axes that are the rows; by default the first of two, or the samples of calls."""
     if rows is None:
         if len(shape) == 2:
             return (0,)
@@ -77,7 +77,7 @@ def _split(rows: str | int | Sequence[str | int]) -> list[str | int]:
 
 
 def _axis(name: str, axes: tuple[str, ...], shape: Sequence[int], name_or_place: str | int) -> int:
-    """Number of one axis."""
+    """Number of the axis with a name or number."""
     if isinstance(name_or_place, str) and name_or_place in axes:
         return axes.index(name_or_place)
     number = (
@@ -117,7 +117,7 @@ PIECE_BYTES = 1024
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StackedSource(Readable, Wrapper):
-    """A volume whose ``row_axes`` and ``column_axes`` are stacked in C order, in the order they are named."""
+    """A volume whose ``row_axes`` and ``column_axes`` are stacked in C order, in the given order."""
 
     inner: Volume
     row_axes: tuple[int, ...]
@@ -125,7 +125,7 @@ class StackedSource(Readable, Wrapper):
 
     @property
     def name(self) -> str:
-        """What messages call it: the array, and its rows where they are not the first of two axes."""
+        """What messages call it: the array, and its row axes unless they are the first of two."""
         if self.row_axes == (0,) and self.column_axes == (1,):
             return self.inner.name
         return f"{self.inner.name} by {','.join(self.inner.axes[axis] for axis in self.row_axes)}"
@@ -171,12 +171,12 @@ class StackedSource(Readable, Wrapper):
             self.inner.read_boxes(pieces)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into`` besides ``out``: that of the volume, and a few views."""
+        """Most memory of one ``read_into`` in addition to ``out``: that of the volume, and a few views."""
         boxes = (2 * len(self.row_axes) - 1) * max(1, 2 * len(self.column_axes) - 1)
         return self.inner.read_bytes(rows * columns) + boxes * PIECE_BYTES
 
     def names(self, axis: int) -> Names | None:
-        """What the rows (0) or columns (1) are called; see ``places.names_of``."""
+        """Names of the rows (0) or columns (1); see ``places.names_of``."""
         numbers = self.row_axes if axis == 0 else self.column_axes
         if len(self.inner.shape) == 2 and self.row_axes == (0,) and hasattr(self.inner, "names"):
             written: Names | None = self.inner.names(axis)
@@ -185,12 +185,12 @@ class StackedSource(Readable, Wrapper):
         return Names.of([axis_of(self.inner, number) for number in numbers])
 
     def fingerprint(self) -> str:
-        """Digest of the array and of how its axes are stacked."""
+        """Digest of the array and of the stacking of its axes."""
         text = f"{self.inner.fingerprint()} {self.row_axes} {self.column_axes}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """See ``GrowingSource``."""
+        """Digests of the first rows; see ``GrowingSource``."""
         inner = math.prod(self._lengths(self.row_axes)[1:])
         if self.row_axes[0] != 0 or rows % inner:
             raise InputError(
@@ -204,13 +204,13 @@ class StackedSource(Readable, Wrapper):
 
 
 def axis_of(volume: Volume, number: int) -> Axis:
-    """An axis of a volume, with the labels that it has."""
+    """An axis of a volume, with its labels if it has any."""
     found: Axis | None = volume.axis(number) if hasattr(volume, "axis") else None
     return found or Axis(volume.axes[number], volume.shape[number])
 
 
 def with_axes(source: Any, axes: Sequence[Axis], attributes: Attributes | None = None) -> Any:
-    """A matrix, or a volume, of an object that says what its axes are; one that knows its own as it is."""
+    """A matrix or volume with these names of axes and attributes; unchanged if it has names of its own."""
     if isinstance(source, StackedSource | AlleleCounts):
         return dataclasses.replace(cast(Any, source), inner=with_axes(source.inner, axes, attributes))
     if not isinstance(source, Named):

@@ -1,9 +1,4 @@
-"""A matrix seen as long by short: sweeps run along the long axis whichever way it lies.
-
-A tall matrix is swept by rows, a wide one by columns, which is a sweep over the rows of its
-transpose. Nothing is transposed in memory: a panel of columns is read as it lies, (samples, some
-features), and BLAS is told that it is the transpose of what the method sees.
-"""
+"""A matrix seen as long by short: sweeps run along the long axis, whether that is the rows or the columns."""
 
 from __future__ import annotations
 
@@ -37,10 +32,10 @@ class View:
     source: Source
     orientation: Orientation
     device: str = "cpu"
-    """Kind of device that sweeps run on, which decides how they are cut."""
+    """Kind of device on which sweeps run, which decides how they are cut into pieces."""
 
     precision: np.dtype[Any] | None = None
-    """Working type, where it is asked for."""
+    """Working type, if one is requested."""
 
     @property
     def long(self) -> int:
@@ -64,19 +59,19 @@ class View:
         return self.precision or working_dtype(self.source.dtype)
 
     def panel_buffer(self, long_rows: int, dtype: np.dtype[Any]) -> Array:
-        """Room for a panel as it lies in the source."""
+        """Allocate a buffer for a panel, in the layout of the source."""
         return aligned_empty(self.panel_shape(long_rows), dtype)
 
     def panel_shape(self, long_rows: int) -> tuple[int, int]:
-        """Of a panel as it lies in the source."""
+        """Shape of a panel in the layout of the source."""
         return (long_rows, self.short) if self.orientation is Orientation.ROWS else (self.short, long_rows)
 
     def part(self, panel: Array, start: int, stop: int) -> Array:
-        """Long rows ``start:stop`` of a panel buffer, as they lie in the source."""
+        """Long rows ``start:stop`` of a panel buffer, in the layout of the source."""
         return panel[start:stop] if self.orientation is Orientation.ROWS else panel[:, start:stop]
 
     def as_rows(self, part: Array) -> Array:
-        """A part seen as (long rows, short)."""
+        """A part in the layout of the source, viewed as (long rows, short)."""
         return part if self.orientation is Orientation.ROWS else part.T
 
     def read(self, panel: Array, start: int, stop: int) -> None:
@@ -90,7 +85,7 @@ class View:
         note_digits(self.source.name, part)
 
     def lend(self, start: int, stop: int) -> Array | None:
-        """Long rows ``start:stop`` where they lie, if that is in memory: not for folds that write to them."""
+        """Long rows ``start:stop`` without a copy, if in memory; not for folds that write to them."""
         lend = getattr(self.source, "lend", None)
         if lend is None:
             return None
@@ -101,14 +96,14 @@ class View:
         return block
 
     def read_bytes(self, long_rows: int) -> int:
-        """Memory one read takes besides the panel buffer."""
+        """Memory that one read takes in addition to the panel buffer."""
         if self.orientation is Orientation.ROWS:
             return self.source.read_bytes(long_rows, self.short)
         return self.source.read_bytes(self.short, long_rows)
 
 
 def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """float32 for what float32 holds exactly or halves were stored in, float64 for wider types.
+    """float32 for float16 and types that float32 holds exactly, float64 for wider types.
 
     >>> [working_dtype(np.dtype(t)).name for t in ("f2", "f4", "f8", "u1", "i2", "i4")]
     ['float32', 'float32', 'float64', 'float32', 'float32', 'float64']

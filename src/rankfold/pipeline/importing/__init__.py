@@ -1,17 +1,17 @@
 """Write any matrix as a Zarr store that sweeps read well: ``rankfold import``.
 
-Also the way out when the chunks of a store are too tall for the memory. What can be read at any place is
-copied tile by tile; a file that goes forward only gives rows, the numbers of a sparse matrix, or is first
+Also a remedy when the chunks of a store are too tall for the memory. A matrix that can be read at any place
+is copied tile by tile. A file that is read from its beginning gives rows or stored numbers, or is first
 unpacked. The store appears under its name only when it is complete.
 
     readers      files that are read from beginning to end
 
-    chunking     how a store is cut
-    tiles        copies of what can be read at any place
-    rows         copies of what gives rows
-    csr_writer   copies of what gives the numbers of a sparse matrix
+    chunking     chunks, codec and tiles of a store
+    tiles        copies of matrices that can be read at any place
+    rows         copies of files that give rows
+    csr_writer   copies of files that give the numbers of a sparse matrix
     coo_sort     entries in any order, sorted within the memory
-    identity     what a store is a copy of
+    identity     the source and request that a store was made from
 """
 
 from __future__ import annotations
@@ -84,24 +84,24 @@ CHUNKS = ("missing_chunks", "missing")
 """Names of the option for missing chunks in a view of an input, new and former."""
 
 OF_TABLES = ("numeric", "index_col")
-"""Options in a view of an input that are for tables, which are read from their beginning."""
+"""Options in a view of an input that hold for tables, which are read from their beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import made."""
+    """Facts of a finished import."""
 
     shape: tuple[int, int]
     dtype: str
     chunks: tuple[int, int]
-    """Rows and columns; of a sparse matrix 1 and the stored numbers of a chunk."""
+    """Rows and columns of a chunk; for a sparse matrix, 1 and the stored numbers of a chunk."""
 
     codec: str
     bytes_read: int
-    """Decoded bytes of the matrix that were asked of the source, and of the copy between if there was one."""
+    """Decoded bytes that were read from the source, and from the intermediate copy if there was one."""
 
     bytes_written: int
-    """Bytes of the chunk files of the new store, and of the copy between."""
+    """Bytes of the chunk files of the new store, and of the intermediate copy."""
 
     seconds: float
     layout: str = "dense"
@@ -111,15 +111,15 @@ class ImportReport:
     """Stored numbers of a sparse matrix."""
 
     notes: tuple[str, ...] = ()
-    """What was decided about the file that its owner should know."""
+    """Decisions about the file that its owner should know."""
 
     done_before: bool = False
-    """Whether the store was there, made by the same arguments of the same source: then nothing is done."""
+    """True if the same import had made the store before, so that nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What holds for the whole of an import."""
+    """Settings that hold for the whole import."""
 
     target: Path
     memory_bytes: int
@@ -129,19 +129,19 @@ class _Job:
     progress: Progress | None
     overwrite: bool
     request: dict[str, Any]
-    """What decides the store besides the matrix."""
+    """Settings that decide the content of the store, in addition to the matrix."""
 
     identity: str | None = None
-    """Of the store that is made; nothing for a source that cannot be told from others."""
+    """Identity of the store to make; None if the source cannot be identified."""
 
     identify: Callable[[], str | None] = lambda: None
-    """The identity by what the source is like now."""
+    """Computes the identity again from the present state of the source."""
 
     names: dict[str, Any] = field(default_factory=dict)
-    """What the rows and columns are called, for JSON."""
+    """Names of the rows and columns, for JSON."""
 
     def publish(self, path: Path) -> None:
-        """Give a store that is complete its name."""
+        """Move a complete store to its final name."""
         require_unchanged(self.target, self.identity, self.identify)
         seal(path, self.identity, self.names)
         publish(path, self.target, self.overwrite)
@@ -181,17 +181,17 @@ def import_array(
     columns, without : names, optional
         Columns of a table to take, in this order, and to leave out.
     header : {"auto", "yes", "no"}
-        Whether the first line of a .csv, .tsv or .txt holds names.
+        True if the first line of a .csv, .tsv or .txt holds names.
     decimal : {"auto", ".", ","}
-        What stands before fractions in text. A comma is noticed where something else separates cells.
+        Decimal sign in text. A comma is recognized if something else separates cells.
     thousands : {",", ".", " ", "'", "_"}, optional
-        What stands between groups of three digits in text; unless it is given, such numbers are refused.
+        Sign between groups of three digits in text; unless it is given, such numbers are an error.
     layout : {"auto", "dense"}
         ``dense`` writes the zeros of a sparse matrix too.
     progress : callable, optional
         Called now and then with bytes done and bytes in all.
     view : optional
-        What ``open`` takes, of what can be read at any place.
+        Options of ``open``, for a matrix that can be read at any place.
 
     Returns
     -------
@@ -201,13 +201,13 @@ def import_array(
     Raises
     ------
     OutputError, MemoryBudgetError, DiskSpaceError, DataError
-        A destination that is there or cannot be written; memory that holds not even a chunk; a full disk; a
-        source that is damaged, or no numbers.
+        A destination that exists or cannot be written; memory that is too small for a chunk; a full disk; a
+        source that is damaged, or holds no numbers.
 
     Notes
     -----
-    Reads the source once. A tile that does not match its chunks is copied by way of a plain file beside the
-    destination, which is gone when this returns. The destination appears when it is complete.
+    Reads the source once. If tiles do not match its chunks, it is copied by way of a plain file next to the
+    destination, which is removed afterwards. The destination appears once it is complete.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def import_array(
 
 
 def _require_local(destination: str | os.PathLike[str]) -> None:
-    """Raise ``OutputError`` for an address, also as a ``Path``, which has one of its slashes left."""
+    """Raise ``OutputError`` for an address, also one that a ``Path`` has stripped of a slash."""
     if re.match("[a-z][a-z0-9]+:/", os.fsdecode(destination)):
         raise OutputError(
             f"{destination} is not on a file system, and an import writes a folder there. Choose one, and "
@@ -246,7 +246,7 @@ def _require_local(destination: str | os.PathLike[str]) -> None:
 
 
 def _request(options: ReadOptions) -> dict[str, Any]:
-    """What was said of a file, for JSON."""
+    """Options that decide how a file is read, for JSON."""
     return {
         "dtype": None if options.dtype is None else options.dtype.str,
         "columns": None if options.columns is None else list(options.columns),
@@ -257,7 +257,7 @@ def _request(options: ReadOptions) -> dict[str, Any]:
 
 
 def _import(matrix: object, options: ReadOptions, view: ViewOptions, job: _Job) -> ImportReport:
-    """Find out how the matrix is read, and have it copied that way."""
+    """Open the matrix, and copy it in the way in which it can be read."""
     start = time.perf_counter()
     reader: Reader | None = None
     place: str | None = None
@@ -306,7 +306,7 @@ def _names_of_matrix(source: Source) -> dict[str, Any]:
 
 
 def _names_in_file(reader: Reader, location: str) -> dict[str, Any]:
-    """Names of the columns of a table that has a header, or of both sides of what has names for both."""
+    """Names of the columns of a table with a header, or of both sides of other files that have names."""
     if isinstance(reader, CellRangerReader):
         rows, genes = reader.axes
         return names_as_json(Names.of([rows]), Names.of([genes]))
@@ -323,7 +323,7 @@ def _table_of(reader: Reader) -> NumericTable | SeveralTables | None:
 
 
 def _with_row_names(job: _Job, reader: Reader) -> _Job:
-    """With the names of the rows of a table, which were read with its numbers."""
+    """The job with the names of the rows of a table, which were read with its numbers."""
     table = _table_of(reader)
     if table is None or table.row_names is None:
         return job
@@ -333,12 +333,12 @@ def _with_row_names(job: _Job, reader: Reader) -> _Job:
 
 
 def _choice(view: ViewOptions, *, lacking: bool = False) -> str:
-    """What a request says of chunks that are not there: the same of a store that has them all as ever."""
+    """The option for missing chunks, as part of the identity; a store that lacks none has the default."""
     return view.get("missing_chunks") or view.get("missing") or ("fill" if lacking else "error")
 
 
 def _with_identity(job: _Job, missing: str, mark_source: Callable[[], str | None]) -> _Job:
-    """With the identity of what is made of a source by its mark."""
+    """The job with the identity of its store, from the request and the mark of the source."""
     request = {**job.request, "missing": missing}
 
     def identify() -> str | None:
@@ -349,7 +349,7 @@ def _with_identity(job: _Job, missing: str, mark_source: Callable[[], str | None
 
 
 def _import_tiles(source: Source, job: _Job, start: float, notes: tuple[str, ...]) -> ImportReport:
-    """What can be read at any place."""
+    """Import a matrix that can be read at any place."""
     plan = plan_tiles(_convert(source, job), job.target.parent, job.memory_bytes, job.chunk_bytes)
     ticker = Ticker(job.progress, plan.ticks)
     with working_folder(job.target, plan.need) as folder:
@@ -359,7 +359,7 @@ def _import_tiles(source: Source, job: _Job, start: float, notes: tuple[str, ...
 
 
 def _import_file(reader: Reader, job: _Job, start: float) -> ImportReport:
-    """What goes forward only."""
+    """Import a file that is read from its beginning."""
     ticker, dtype = Ticker(job.progress, reader.total_bytes), None
     with working_folder(job.target, reader.total_bytes) as folder:
         if isinstance(reader, Archive):
@@ -384,7 +384,7 @@ def _import_file(reader: Reader, job: _Job, start: float) -> ImportReport:
 
 
 def _dense(source: Source, job: _Job, folder: Path, ticker: Ticker) -> Copy:
-    """A matrix in the working folder, copied into its chunks."""
+    """Copy a matrix in the working folder into chunks."""
     plan = plan_tiles(_convert(source, job), folder, job.memory_bytes, job.chunk_bytes)
     ticker.total += plan.ticks
     return copy_tiles(plan, folder, ticker)
@@ -410,7 +410,7 @@ def _dense_report(copy: Copy, start: float, notes: tuple[str, ...]) -> ImportRep
 
 
 def _before(job: _Job, start: float) -> tuple[_Job, ImportReport | None]:
-    """A report if the store is there already and whole; what is damaged of the same request is replaced."""
+    """Report of a store that exists already and is whole; a damaged one of the same request is replaced."""
     if made_of(job.target, job.identity):
         damage = damage_of(job.target, sums=job.overwrite)
         if not damage:
@@ -422,7 +422,7 @@ def _before(job: _Job, start: float) -> tuple[_Job, ImportReport | None]:
 
 
 def _report_before(target: Path, start: float) -> ImportReport:
-    """Of a store that was there already, in which nothing was changed."""
+    """Report of a store that existed already, and was not changed."""
     source, seconds = open_source(target), time.perf_counter() - start
     if isinstance(source, CsrSource):
         report = dataclasses.replace(_sparse_report(source, start, ()), bytes_read=0)

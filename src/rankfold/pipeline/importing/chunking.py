@@ -1,7 +1,7 @@
-"""How an import cuts: chunks of the new store, codec, and the tiles that are held in memory.
+"""The cut of an import: chunks of the new store, codec, and the tiles that are held in memory.
 
 A tile is whole chunks of the new store. A source that cannot be split decodes a chunk again for every
-tile that meets it, so tiles are laid along its chunks as far as the memory goes.
+tile that overlaps it, so tiles extend along its chunks as far as memory allows.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ FULL_ROWS = 256
 FULL_ROWS_BYTES = 64 * 2**20
 
 SAMPLE_BYTES = 4 * 2**20
-"""Block from the middle of the matrix that is compressed to choose the codec."""
+"""Bytes of the block from the middle of the matrix that is compressed to choose the codec."""
 
 WORTH_IT = 0.15
-"""Share of the bytes that compression must save: else every read pays and the disk hardly gains."""
+"""Least share of the bytes that compression must save; with less, reads pay and the disk gains little."""
 
 DENSE_RATIO = 3.0
-"""Above this ratio bytes are few, and the time goes into decoding less of them: zstd instead of lz4."""
+"""Compression ratio of lz4 above which zstd is used: bytes are few, and decoding fewer of them saves time."""
 
 STAGING_PAYS = 2.0
-"""A copy in between decodes all once and reads it plainly once more: less than decoding it three times."""
+"""Decodings of an element above which a plain copy pays: it decodes all once, and is read once more."""
 
 WRITE_COPIES = 3
-"""Times a chunk that Zarr takes while it writes one: cut out, encoded, and the room to encode into."""
+"""Chunks of memory that Zarr takes while it writes one: cut out, encoded, and room to encode into."""
 
 WRITE_OVERHEAD = 8 * 2**20
 
 MOST_THREADS = 8
 
 MOST_TILES = 2**20
-"""Tiles along an axis that are looked at: more are like these."""
+"""Most tiles along an axis that are examined: further ones are like these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How chunks of the new store are compressed."""
+    """Compression of the chunks of the new store."""
 
     name: str
     """``none``, ``lz4`` or ``zstd``, the last two within Blosc and after a shuffle."""
 
     level: int
     ratio: float
-    """Decoded bytes of the sample for each encoded one."""
+    """Decoded bytes of the sample per encoded byte."""
 
     @property
     def words(self) -> str:
-        """For people."""
+        """Name and level as text."""
         return self.name if self.name == "none" else f"blosc({self.name}, {self.level}, shuffle)"
 
 
@@ -72,7 +72,7 @@ PLAIN = Codec("none", 0, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How one copy of a matrix is made."""
+    """Chunks, tiles, codec and threads of one copy of a matrix."""
 
     chunks: tuple[int, int]
     tile: tuple[int, int]
@@ -86,9 +86,9 @@ def chunk_shape(source: Source, chunk_bytes: int) -> tuple[int, int]:
 
 
 def chunks_of(shape: tuple[int, int], dtype: np.dtype[Any], chunk_bytes: int) -> tuple[int, int]:
-    """Chunks of a store: whole lines across the short side if they are short enough, else tiles.
+    """Chunks of a store: full width of the short side if that is short enough, else tiles.
 
-    Sweeps run along the long side, so a line of chunks is then no more than a sweep holds at once,
+    Sweeps run along the long side, so a line of chunks is then at most what a sweep holds at once,
     compressed or not, and holds whole grains.
     """
     (rows, columns), itemsize = shape, dtype.itemsize
@@ -105,7 +105,7 @@ def chunks_of(shape: tuple[int, int], dtype: np.dtype[Any], chunk_bytes: int) ->
 
 
 def choose_codec(source: Source, chunks: tuple[int, int]) -> Codec:
-    """Codec by what it does to a block from the middle of the matrix."""
+    """Choose the codec by compressing a block from the middle of the matrix."""
     width = min(chunks[1], max(1, SAMPLE_BYTES // source.dtype.itemsize))
     height = min(chunks[0], max(1, SAMPLE_BYTES // (width * source.dtype.itemsize)))
     top, left = (source.shape[0] - height) // 2, (source.shape[1] - width) // 2
@@ -115,7 +115,7 @@ def choose_codec(source: Source, chunks: tuple[int, int]) -> Codec:
 
 
 def codec_for(sample: npt.NDArray[Any]) -> Codec:
-    """The codec that pays for numbers like these, which are contiguous."""
+    """Choose the codec that pays for numbers like these, which are contiguous."""
     import numcodecs  # type: ignore[import-untyped]  # comes with Zarr, has no types
 
     def ratio(name: str, level: int) -> float:
@@ -131,7 +131,7 @@ def codec_for(sample: npt.NDArray[Any]) -> Codec:
 
 
 def fit_tile(source: Source, chunks: tuple[int, int], codec: Codec, memory_bytes: int) -> Chunking:
-    """Tile for chunks of this shape, and how many threads may hold one each."""
+    """Tile for chunks of this shape, and the number of threads that may hold one each."""
     rows, columns = source.shape
     least = memory_need(source, chunks, chunks)
     if least > memory_bytes:
@@ -164,7 +164,7 @@ def _along(source: Source, width: int, chunks: tuple[int, int], memory_bytes: in
 
 
 def staging(source: Source, memory_bytes: int) -> Chunking | None:
-    """Layout of a plain copy with the chunks of the source, or nothing if one does not fit."""
+    """Layout of a plain copy with the chunks of the source; None if one chunk does not fit."""
     chunks = (source.row_grid.longest, source.column_grid.longest)
     if memory_need(source, chunks, chunks) > memory_bytes:
         return None
@@ -172,7 +172,7 @@ def staging(source: Source, memory_bytes: int) -> Chunking | None:
 
 
 def memory_need(source: Source, tile: tuple[int, int], chunks: tuple[int, int]) -> int:
-    """Memory of one thread that copies a tile: the tile, what reading takes, what writing takes."""
+    """Memory of one thread that copies a tile: the tile, reading and writing."""
     height, width = min(tile[0], source.shape[0]), min(tile[1], source.shape[1])
     itemsize = source.dtype.itemsize
     writing = WRITE_COPIES * chunks[0] * chunks[1] * itemsize + WRITE_OVERHEAD
@@ -180,7 +180,7 @@ def memory_need(source: Source, tile: tuple[int, int], chunks: tuple[int, int]) 
 
 
 def decoded_again(source: Source, tile: tuple[int, int]) -> float:
-    """How often an element of the source is decoded, on average, when it is read tile by tile."""
+    """Average number of times that an element of the source is decoded when it is read tile by tile."""
     return _axis(source.row_grid, tile[0]) * _axis(source.column_grid, tile[1])
 
 

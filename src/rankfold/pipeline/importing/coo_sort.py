@@ -1,8 +1,8 @@
-"""Stored numbers of a sparse matrix, in any order and more than memory holds, by rows and columns.
+"""Sort the stored numbers of a sparse matrix by rows and columns, if they exceed the memory.
 
-A distribution sort: every number goes to one of some files by its place ``row * columns + column``, each
-of which is a range of places. A file that fits into memory is sorted there; one that does not is cut the
-same way once more. Duplicates share a place, so they meet and are summed, in the order in which they came.
+A distribution sort: every number goes to one of several files by its place ``row * columns + column``; each
+file holds a range of places. A file that fits into memory is sorted there; one that does not is split in the
+same way again. Duplicates share a place, so they end up together and are summed in their original order.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.removal import remove
 
 SORT_BYTES = 96
-"""Memory that sorting one number takes: as read, its place, the order, what it is sorted into."""
+"""Bytes of memory that sorting one number takes: as read, its place, the order, and the output."""
 
 FAN_OUT = 256
-"""Files that are written at a time."""
+"""Number of files that are written at a time."""
 
 Records = npt.NDArray[Any]
-"""Fields ``place`` and ``value``."""
+"""Structured array with fields ``place`` and ``value``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class _Bucket:
 def sorted_entries(
     blocks: Iterable[Entries], shape: tuple[int, int], dtype: np.dtype[Any], folder: Path, memory_bytes: int
 ) -> Iterator[Entries]:
-    """The same numbers in order of rows and then columns, none twice; ``folder`` takes them in between."""
+    """Stored numbers in order of rows, then columns, without duplicates; ``folder`` holds temporary files."""
     places = shape[0] * shape[1]
     if places >= 2**63:
         raise InputError(
@@ -60,7 +60,7 @@ def sorted_entries(
 
 
 def merge_duplicates(entries: Entries, columns: int) -> Entries:
-    """Numbers of whole rows in order, duplicates summed; as they are where they are so already."""
+    """Numbers of whole rows in order, duplicates summed; unchanged if they are so already."""
     rows = entries.rows.astype(np.int64, copy=False)
     ahead = np.diff(rows), np.diff(entries.columns.astype(np.int64, copy=False))
     if bool(((ahead[0] > 0) | ((ahead[0] == 0) & (ahead[1] > 0))).all()):
@@ -83,7 +83,7 @@ def _records(entries: Entries, columns: int, record: np.dtype[Any]) -> Records:
 def _sort_blocks(
     blocks: Iterable[Records], first: int, last: int, folder: Path, record: np.dtype[Any], most: int
 ) -> Iterator[Records]:
-    """Distribute, then sort each file or go on with it the same way."""
+    """Distribute numbers to files, then sort each file, or distribute it again."""
     for bucket in _distribute(blocks, first, last, folder, record):
         count = os.path.getsize(bucket.path) // record.itemsize
         if bucket.last - bucket.first == 1:
@@ -99,7 +99,7 @@ def _sort_blocks(
 def _distribute(
     blocks: Iterable[Records], first: int, last: int, folder: Path, record: np.dtype[Any]
 ) -> list[_Bucket]:
-    """Files of equal ranges between ``first`` and ``last``, without those that stay empty."""
+    """Write files of equal ranges between ``first`` and ``last``; empty ones are left out."""
     width = -(-(last - first) // FAN_OUT)
     starts = range(first, last, width)
     files: dict[int, Any] = {}
@@ -130,7 +130,7 @@ def _pieces(path: Path, record: np.dtype[Any], most: int) -> Iterator[Records]:
 
 
 def _in_order(block: Records) -> Records:
-    """Sorted by place, with the values of equal places added."""
+    """Sort by place, and add the values of equal places."""
     block = block[np.argsort(block["place"], kind="stable")]
     new = np.concatenate([[True], np.diff(block["place"]) != 0])
     if new.all():
@@ -147,6 +147,6 @@ def _in_order(block: Records) -> Records:
 
 
 def _one_place(pieces: Iterable[Records]) -> Records:
-    """The sum of a place that is there more often than memory holds."""
+    """Sum of a place that has more numbers than memory holds."""
     parts = np.concatenate([_in_order(piece) for piece in pieces])
     return _in_order(parts)

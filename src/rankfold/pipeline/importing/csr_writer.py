@@ -1,7 +1,7 @@
 """Write the numbers of an ``EntryReader`` as a CSR group in AnnData's layout.
 
-https://anndata.readthedocs.io/en/stable/fileformat-prose.html#sparse-arrays. Columns of a row are in
-order and none is there twice, whatever the file said.
+https://anndata.readthedocs.io/en/stable/fileformat-prose.html#sparse-arrays. Columns of a row are
+sorted and unique, whatever the order in the file.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from rankfold.pipeline.importing.rows import GrowingArray
 from rankfold.pipeline.importing.tiles import Ticker, require_room
 
 TARGET_CHUNKS = 8192
-"""Chunks of the stored numbers grow, within bounds, to stay near this many files."""
+"""Number of files near which chunks of the stored numbers try to stay, by growing within bounds."""
 
 CHUNK_LENGTHS = (2**17, 2**22)
 
 POINTERS_CHUNK = 2**17
 
 BLOCK_SHARE, SORT_SHARE = 4, 2
-"""Parts of the memory that a block of entries takes, and a file that is being sorted."""
+"""Divisors of the memory: for a block of entries, and for a file that is being sorted."""
 
 
 def copy_entries(
     reader: EntryReader, folder: Path, dtype: np.dtype[Any], *, memory_bytes: int, ticker: Ticker
 ) -> CsrSource:
-    """Make the group ``folder`` of all stored numbers; what is not in order is sorted beside it."""
-    # Numbers in order are compressed as they come; others are first written plainly, with their place.
+    """Write all stored numbers into the group ``folder``; unsorted ones are sorted in a folder next to it."""
+    # Sorted numbers are compressed at once; others are first written uncompressed, with their place.
     entry = (
         (4 + dtype.itemsize) / 2
         if reader.in_row_order
         else 8 + np.promote_types(reader.dtype, dtype).itemsize
     )
-    # Where rows are far more than numbers, their ends count; these hardly differ, and compress to an eighth.
+    # With far more rows than numbers, row ends dominate; these hardly differ, and compress to an eighth.
     need = max(int(entry * reader.entry_count), reader.shape[0])
     require_room(need, folder.parent, reader.name)
     writer = CsrWriter(folder, reader.shape, dtype, reader.entry_count, reader.name)
@@ -70,7 +70,7 @@ def _in_order(
 
 
 def chunk_length(entries: int) -> int:
-    """Numbers of a chunk, of so many in all."""
+    """Numbers per chunk for ``entries`` numbers in all."""
     return min(max(entries // TARGET_CHUNKS, CHUNK_LENGTHS[0]), CHUNK_LENGTHS[1])
 
 
@@ -99,19 +99,19 @@ class CsrWriter:
         self.indptr.append(np.zeros(1, np.int64), name)
 
     def append(self, entries: Entries) -> None:
-        """Add numbers; a row may go on in the next call, so its end is written when another begins."""
+        """Add numbers; a row may continue in the next call, so its end is written when another begins."""
         self._close_rows(int(entries.rows[-1]), entries.rows)
         self.data.append(entries.values, self.name)
         self.indices.append(entries.columns, self.name)
 
     def finish(self) -> None:
-        """Write the ends of the rows that are left, and what is held."""
+        """Write the ends of the remaining rows, and buffered numbers."""
         self._close_rows(self.shape[0], np.empty(0, np.int64))
         for vector in (self.data, self.indices, self.indptr):
             vector.finish()
 
     def _close_rows(self, last: int, rows: Any) -> None:
-        """Ends of all rows before ``last``, where ``rows`` are those of the numbers to be added next."""
+        """Write the ends of all rows before ``last``; ``rows`` are those of the numbers to be added next."""
         for start in range(self.indptr.length - 1, last, POINTERS_CHUNK):
             row_numbers = np.arange(start, min(last, start + POINTERS_CHUNK))
             self.indptr.append(self.data.length + np.searchsorted(rows, row_numbers, side="right"), self.name)

@@ -1,7 +1,7 @@
-"""What an imported store was made of: kept in it, so that the same import is found done, or damaged.
+"""Identity of an imported store, kept in it: by it, the same import is found done, or damaged.
 
-Its attributes say it, and its manifest with the lengths and checksums of its files. Both are written before
-the store has its name, so a store that was stopped right after that has them too.
+The attributes of the store hold the identity, and its manifest lengths and checksums of its files. Both are
+written before the store gets its name, so a store has them even if the import was killed right after that.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from rankfold.pipeline.storage.run_directory import digest
 ATTRIBUTE = "rankfold_import"
 
 EDITION = 1
-"""Of what an import makes of the same source and request."""
+"""Version of what an import makes from the same source and request."""
 
 
 def identity_of(request: dict[str, Any], mark: str) -> str:
-    """Digest of what was asked for, and of the mark of the source."""
+    """Digest of the request and of the mark of the source."""
     return digest({"request": request, "input": mark, "edition": EDITION})
 
 
 def source_mark(source: Source) -> str | None:
-    """Fingerprint of a source; nothing for one that cannot be told from another."""
+    """Fingerprint of a source; None for one that cannot be identified."""
     try:
         return source.fingerprint()
     except InputError:
@@ -39,7 +39,7 @@ def source_mark(source: Source) -> str | None:
 
 
 def file_mark(location: str) -> str:
-    """Sizes and times of a file, or of the files of a folder or of a name with ``*``; an address itself."""
+    """Digest of sizes and times of a file, or of files of a folder or a name with ``*``; addresses stay."""
     if is_address(location):
         return location
     if (places := matching_files(location)) is not None:
@@ -56,7 +56,7 @@ def file_mark(location: str) -> str:
 
 
 def seal(folder: Path, identity: str | None, names: dict[str, Any]) -> None:
-    """Write into a finished store of what it is made, names of its rows and columns, and its manifest."""
+    """Write into a finished store its identity, names of its rows and columns, and its manifest."""
     import zarr
 
     from rankfold.pipeline.chunks.regular_store import RegularStore
@@ -69,12 +69,12 @@ def seal(folder: Path, identity: str | None, names: dict[str, Any]) -> None:
 
 
 def require_unchanged(target: Path, identity: str | None, identify: Callable[[], str | None]) -> None:
-    """Refuse a store of a source that was written to while it was read: it would be of neither state.
+    """Refuse a store if the source was written to during the read: it would mix two states.
 
     Raises
     ------
     DataError
-        The identity by what the source is like now is not the one that the import began with.
+        The identity from the present state of the source differs from that at the start of the import.
     """
     try:
         same = identity is None or identify() == identity
@@ -89,7 +89,7 @@ def require_unchanged(target: Path, identity: str | None, identify: Callable[[],
 
 
 def made_of(target: Path, identity: str | None) -> bool:
-    """Whether the store at ``target`` was made of the same source in the same way, whole or damaged."""
+    """True if the store at ``target`` was made from the same source in the same way, whole or damaged."""
     return identity is not None and identity in (_attribute(target), request_in(target))
 
 

@@ -1,13 +1,13 @@
-"""Write the rows of a ``RowReader`` as they come.
+"""Write the rows of a ``RowReader`` in order.
 
-How many there will be is often known at the end only, so chunks are as for a tall matrix. One that turns
+The number of rows is often known only at the end, so chunks are as for a tall matrix. A matrix that turns
 out to be wide is then copied once more into chunks that suit it.
 
-A Zarr array whose length is known only when its last row is written.
+``GrowingArray`` is a Zarr array whose length is known only when its last row is written.
 
 Rows are collected until a line of chunks is full, so every chunk is written once and whole. The array is
-made longer than anything, and in the end its chunk files are moved under the metadata of the right
-length: Zarr's own ``resize`` lists every chunk that might be there.
+declared with a length beyond any real one; in the end its chunk files are moved under metadata with the
+right length: Zarr's own ``resize`` lists every chunk that might exist.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ from rankfold.pipeline.units import format_bytes
 from rankfold.pipeline.wording import memory_argument
 
 ENDLESS = 2**40
-"""Length of an array that is still growing."""
+"""Declared length of an array that is still growing."""
 
 Settle = Callable[[int], tuple[int, ...]]
-"""Chunks of an array that ended before its first line of chunks was full, by its length."""
+"""Function from the length of an array to its chunks, for arrays shorter than one line of chunks."""
 
 
 class GrowingArray:
@@ -72,7 +72,7 @@ class GrowingArray:
         self.array: Any = None
 
     def append(self, block: npt.NDArray[Any], where: str) -> None:
-        """Add rows, converted to the type of the array; ``where`` is what errors call them."""
+        """Add rows, converted to the type of the array; ``where`` names them in errors."""
         start = 0
         while start < len(block):
             take = min(len(self.buffer) - self.fill, len(block) - start)
@@ -82,7 +82,7 @@ class GrowingArray:
                 self._flush()
 
     def finish(self) -> None:
-        """Write what is held, and give the array its length."""
+        """Write buffered rows, and set the length of the array."""
         if self.array is None:
             self.chunks = self.settle(self.length)
             self.codec = self._choose_codec()
@@ -104,7 +104,7 @@ class GrowingArray:
         self.fill = 0
 
     def _write(self, top: int) -> None:
-        """What is held, chunk by chunk: Zarr would encode a whole line of them at once."""
+        """Write the buffer chunk by chunk: Zarr would encode a whole line of them at once."""
         for start in range(0, self.fill, self.chunks[0]):
             rows = slice(start, min(self.fill, start + self.chunks[0]))
             there = slice(top + rows.start, top + rows.stop)
@@ -128,7 +128,7 @@ class GrowingArray:
 
 
 BAND_SHARE = 4
-"""The rows being collected take at most this part of the memory, and so does what reads them."""
+"""Divisor of the memory for the rows being collected, and for the reader of them."""
 
 
 def copy_rows(
@@ -140,7 +140,7 @@ def copy_rows(
     chunk_bytes: int,
     ticker: Ticker,
 ) -> Copy:
-    """Make ``folder / "array"`` of all the rows."""
+    """Write all rows into the array ``folder / "array"``."""
     chunks = _band_chunks(reader.name, reader.columns, dtype, memory_bytes, chunk_bytes)
     growing = GrowingArray(
         folder / "array",
@@ -167,7 +167,7 @@ def copy_rows(
 
 
 def _turn(tall: Copy, folder: Path, memory_bytes: int, chunk_bytes: int, ticker: Ticker) -> Copy:
-    """The same matrix in chunks for one that is wide."""
+    """Copy a matrix that is wide into chunks that suit it."""
     rename(folder / "array", folder / "rows")
     source = source_at(str(folder / "rows"), "", missing="error")
     plan = plan_tiles(source, folder, memory_bytes, chunk_bytes)
@@ -184,7 +184,7 @@ def _turn(tall: Copy, folder: Path, memory_bytes: int, chunk_bytes: int, ticker:
 def _band_chunks(
     name: str, columns: int, dtype: np.dtype[Any], memory_bytes: int, chunk_bytes: int
 ) -> tuple[int, int]:
-    """Chunks of a matrix of many rows, a line of which fits into its share of the memory."""
+    """Chunks of a matrix of many rows, such that a line of them fits into its share of the memory."""
     row = columns * dtype.itemsize
     room = memory_bytes - WRITE_OVERHEAD
     height, width = chunks_of((ENDLESS, columns), dtype, min(chunk_bytes, room // (4 * WRITE_COPIES)))
@@ -200,6 +200,6 @@ def _band_chunks(
 
 
 def _require_space(growing: GrowingArray, folder: Path, share: float, name: str) -> None:
-    """Raise if the rest will not fit, going by how much of the file made what is written so far."""
+    """Raise if the rest will not fit, judging by the bytes written for ``share`` of the file."""
     size = growing.length * growing.buffer[:1].nbytes / growing.codec.ratio
     require_room(int(size / max(share, 1e-9) - size), folder, name)

@@ -1,12 +1,12 @@
-"""Copy a matrix that can be read anywhere, tile by tile, in threads.
+"""Copy a matrix that can be read at any place, tile by tile, in threads.
 
-Codecs decode whole chunks. Where the chunks of the source run across those wanted (columns into rows),
-every tile would decode all of them again; then the source is first written out plainly, chunk by chunk.
+Codecs decode whole chunks. Where the chunks of the source run across those of the new store (columns into
+rows), every tile would decode all of them again; then the source is first copied uncompressed, chunk by
+chunk.
 
-Where an import works: a folder beside the destination, which appears under its name when complete.
-
-Until then the store lies in ``DESTINATION.partial-HOST-PID``. The host is part of the name because on a
-shared file system a process that lives elsewhere looks dead.
+An import works in a folder next to the destination, which appears under its name when complete. Until then
+the store lies in ``DESTINATION.partial-HOST-PID``. The host is part of the name because on a shared file
+system a process of another host looks dead.
 """
 
 from __future__ import annotations
@@ -59,26 +59,26 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """How a matrix will be copied, decided before anything is written."""
+    """Plan of the copy of a matrix, made before anything is written."""
 
     source: Source
     layout: Chunking
     stage: Chunking | None
-    """Of the plain copy in between, where one pays."""
+    """Layout of the intermediate plain copy, if one pays."""
 
     memory_bytes: int
     need: int
-    """Bytes on the disk."""
+    """Bytes needed on the disk."""
 
     @property
     def ticks(self) -> int:
-        """Bytes that the progress counts."""
+        """Bytes that the progress counts in all."""
         return data_bytes(self.source) * (2 if self.stage else 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A store made, and the bytes it took."""
+    """A finished store, with the bytes that were read and written for it."""
 
     source: ZarrSource
     codec: Codec
@@ -87,7 +87,7 @@ class Copy:
 
 
 def plan_tiles(source: Source, folder: Path, memory_bytes: int, chunk_bytes: int) -> TilePlan:
-    """Decide chunks, codec and tiles; raises for memory or disk that do not suffice."""
+    """Decide chunks, codec and tiles; raises if memory or disk are too small."""
     chunks = chunk_shape(source, chunk_bytes)
     layout = fit_tile(source, chunks, choose_codec(source, chunks), memory_bytes)
     stage = staging(source, memory_bytes) if decoded_again(source, layout.tile) > STAGING_PAYS else None
@@ -96,7 +96,7 @@ def plan_tiles(source: Source, folder: Path, memory_bytes: int, chunk_bytes: int
 
 
 def copy_tiles(plan: TilePlan, folder: Path, ticker: Ticker) -> Copy:
-    """Make ``folder / "array"``."""
+    """Copy the matrix into the array ``folder / "array"``."""
     origin, layout, read, size = plan.source, plan.layout, 0.0, 0
     data = data_bytes(origin)
     if plan.stage:
@@ -109,7 +109,7 @@ def copy_tiles(plan: TilePlan, folder: Path, ticker: Ticker) -> Copy:
 
 
 def _copy(source: Source, folder: Path, layout: Chunking, ticker: Ticker) -> ZarrSource:
-    """Copy tile by tile; every thread has a buffer of its own and takes the next tile that is left."""
+    """Copy tile by tile; every thread has a buffer of its own and takes the next remaining tile."""
     array = create(folder, source.shape, source.dtype, layout.chunks, layout.codec)
     (rows, columns), (height, width) = source.shape, layout.tile
     corners = iter([(top, left) for top in range(0, rows, height) for left in range(0, columns, width)])
@@ -143,7 +143,7 @@ def _copy_tile(
     corner: tuple[int, int],
     layout: Chunking,
 ) -> None:
-    """One tile through ``buffer``, written in whole chunks: parts of chunks would race with each other."""
+    """Copy one tile through ``buffer``, in whole chunks: writes of parts of a chunk would race."""
     rows = corner[0], min(corner[0] + layout.tile[0], source.shape[0])
     columns = corner[1], min(corner[1] + layout.tile[1], source.shape[1])
     shape = rows[1] - rows[0], columns[1] - columns[0]
@@ -156,7 +156,7 @@ def _copy_tile(
 def create(
     folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any], chunks: tuple[int, ...], codec: Codec
 ) -> zarr.Array[Any]:
-    """An empty array. Chunks of nothing but fill value are written too: a missing one is an error here."""
+    """Create an empty array. Chunks of only the fill value are written too: missing ones are errors."""
     import zarr
     from zarr.codecs import BloscCodec
 
@@ -180,21 +180,21 @@ def create(
 
 
 class Ticker:
-    """Counts bytes of all threads and tells whoever wants to know."""
+    """Counts the bytes of all threads, and reports them to the ``progress`` callback."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self.progress, self.total, self.done = progress, total, 0
         self.lock = threading.Lock()
 
     def at(self, done: int) -> None:
-        """Bytes of a file that is read once from end to end; the end of it may be the last to be known."""
+        """Report bytes done of a file that is read from end to end; never decreases nor exceeds the total."""
         with self.lock:
             self.done = max(self.done, min(done, self.total))
             if self.progress:
                 self.progress(self.done, self.total)
 
     def add(self, count: int) -> None:
-        """Count a tile. The callback runs in the thread that copied it, one at a time."""
+        """Add a tile. The callback runs in the thread that copied it, one at a time."""
         with self.lock:
             self.done += count
             if self.progress:
@@ -206,7 +206,7 @@ def data_bytes(source: Source) -> int:
 
 
 def _require_space(source: Source, folder: Path, layout: Chunking, *, staged: bool) -> int:
-    """Bytes that the import will take on the disk; raises ``DiskSpaceError`` when fewer are free."""
+    """Bytes that the import will take on the disk; raises ``DiskSpaceError`` if fewer are free."""
     data, itemsize = data_bytes(source), source.dtype.itemsize
     for length, chunk in zip(source.shape, layout.chunks, strict=True):
         itemsize *= -(-length // chunk) * chunk
@@ -226,7 +226,7 @@ def _require_space(source: Source, folder: Path, layout: Chunking, *, staged: bo
 
 
 PREVIOUS = "replaced"
-"""A store that another takes the place of, in the folder of that import, until that is there."""
+"""Name, in the folder of an import, of the store that is being replaced."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -248,7 +248,7 @@ def require_place(target: Path, overwrite: bool) -> None:
 
 
 def _foreign(target: Path) -> str | None:
-    """Why what has the name of a store may not be replaced; None for a store that rankfold wrote."""
+    """Reason why what has the name of a store may not be replaced; None for a store that rankfold wrote."""
     if not (target / MANIFEST).is_file():
         return "was not made by rankfold"
     return not_ours(target)
@@ -263,7 +263,7 @@ def require_apart(target: Path, source: str | None) -> None:
 
 
 def require_room(need: int, folder: Path, name: str) -> None:
-    """Raise ``DiskSpaceError`` unless so many bytes are free where ``folder`` lies, or will lie."""
+    """Raise ``DiskSpaceError`` unless so many bytes are free on the disk of ``folder``."""
     free = shutil.disk_usage(folder).free
     if need > free:
         raise DiskSpaceError(
@@ -274,7 +274,7 @@ def require_room(need: int, folder: Path, name: str) -> None:
 
 @contextlib.contextmanager
 def working_folder(target: Path, need: int) -> Iterator[Path]:
-    """A folder beside ``target`` that is gone afterwards, whatever happens in between."""
+    """Folder next to ``target`` that is always removed at the end."""
     _remove_leftovers(target)
     free = shutil.disk_usage(target.parent).free
     folder = target.with_name(f"{target.name}.partial-{socket.gethostname()}-{os.getpid()}")
@@ -296,7 +296,7 @@ def working_folder(target: Path, need: int) -> Iterator[Path]:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove what imports to the same name left on this host when they were killed."""
+    """Remove folders that killed imports to the same name left on this host."""
     start = f"{target.name}.partial-{socket.gethostname()}-"
     for entry in target.parent.iterdir():
         pid = entry.name.removeprefix(start)
@@ -307,7 +307,7 @@ def _remove_leftovers(target: Path) -> None:
 
 
 def _alive(pid: int) -> bool:
-    """Whether there is such a process on this host."""
+    """True if a process with this id runs on this host."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -318,12 +318,12 @@ def _alive(pid: int) -> bool:
 
 
 def publish(draft: Path, target: Path, overwrite: bool) -> None:
-    """Give a complete store its name once it is on the disk; what had it goes with the working folder.
+    """Flush a complete store and move it to its name; a replaced one moves into the working folder.
 
     Raises
     ------
     OutputError
-        The name is taken by what may not be replaced; the store is kept under another one.
+        The name is taken by something that may not be replaced; the store is kept under another name.
     """
     flush_tree(draft)
     try:

@@ -1,9 +1,9 @@
-"""What steps did to columns, where each was shifted and multiplied, and the same taken back.
+"""Shift and factor that steps applied to each column, and their inverse.
 
     prepared = (data - shift) * factor
 
-A step says its own part by ``affine``. One without that method makes other numbers of the data, such as
-logarithms, and no sum of components leads back from these.
+The method ``affine`` of a step returns its own shift and factor. A step without that method changes the data
+in another way, such as by logarithms, and no sum of components leads back from that.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Affine:
-    """The columns of a matrix after some steps, by those before."""
+    """Map from the columns of a matrix before some steps to those after them."""
 
     shift: Float64
-    """(n,) what was taken off each column, in units of the data."""
+    """Shift (n,) subtracted from each column, in units of the data."""
 
     factor: Float64
-    """(n,) what each was multiplied by."""
+    """Factor (n,) of each column."""
 
     def take(self, columns: npt.NDArray[np.int64]) -> Affine:
-        """The same of some columns."""
+        """The map of some columns."""
         return Affine(self.shift[columns], self.factor[columns])
 
     def digest(self) -> str:
-        """Digest of both."""
+        """Digest of shift and factor."""
         mark = hashlib.blake2b(digest_size=16)
         for vector in (self.shift, self.factor):
             mark.update(np.ascontiguousarray(vector).data)
@@ -48,28 +48,28 @@ class Affine:
 
     @property
     def divisor(self) -> Float64:
-        """(n,) what a difference of two numbers of a column is divided by; NaN where all became 0."""
+        """Factor (n,) by which to divide when going back; NaN where a step set the whole column to 0."""
         return np.where(self.factor == 0, np.nan, self.factor)
 
     def data(self, values: Any) -> Any:
-        """Numbers of the columns, (..., n), as they were before the steps; NaN where all became 0."""
+        """Numbers of the columns, (..., n), mapped back to before the steps; NaN where all became 0."""
         return self.shift + values / self.divisor
 
 
 def affine_of(facts: Mapping[str, Any], array: Callable[[str], Array]) -> Affine:
-    """What the steps of a result did to its columns.
+    """Shift and factor that the steps of a result applied to its columns.
 
     Parameters
     ----------
     facts : mapping
-        What the result says of its matrix: ``attrs["input"]``.
+        Facts of the result on its matrix: ``attrs["input"]``.
     array : function
-        An array of the result by its name, of those that were measured for the steps.
+        Returns an array of the result by name, among those that were measured for the steps.
 
     Raises
     ------
     InputError
-        A step made other numbers.
+        A step changed numbers in another way.
     """
     shift: Any = np.zeros(1)
     factor: Any = np.ones(1)
@@ -98,7 +98,7 @@ def _measured(array: Callable[[str], Array], prefix: str, name: str) -> Float64:
 
 
 def columns_left(facts: Mapping[str, Any], array: Callable[[str], Array]) -> Array | None:
-    """Which columns of a matrix are left after the steps of a result, in order; None for all.
+    """Columns of a matrix that are left after the steps of a result, in order; None for all.
 
     Parameters are those of ``affine_of``.
     """
@@ -111,6 +111,6 @@ def columns_left(facts: Mapping[str, Any], array: Callable[[str], Array]) -> Arr
 
 
 def keeps_numbers(facts: Mapping[str, Any]) -> bool:
-    """Whether the steps of a result left numbers as they are: they filled gaps, or chose columns, at most."""
+    """True if the steps of a result at most filled gaps, or chose columns, but left numbers as they are."""
     steps = parse_steps(facts.get("prepare"))
     return all(step.name in CHOOSING or step.name.startswith("impute_") for step in steps)

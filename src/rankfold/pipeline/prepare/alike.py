@@ -1,8 +1,8 @@
-"""Matrices that meet: rows of the one have the columns of the other, by name where both have names.
+"""Match the columns of one matrix with those of another, by name if both have names.
 
-Rows that come to a result go through the steps that its own rows went through, so that columns are compared
-as they lie, before any step. Columns in another order, and more than are wanted, are brought to the order of
-the result, which is said; anything else is refused by the first that differs.
+New rows for a result go through the steps that its own rows went through, so columns are compared as they
+were before any step. Columns in another order, or with additional ones, are brought to the order of the
+result, with a warning; otherwise an error names the first column that differs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def column_names(source: Source) -> Names | None:
 
 
 def _before_steps(source: PreparedSource) -> Source:
-    """What steps began with: a first one that chooses columns is a selection of it."""
+    """The source before the steps; a first step that chooses columns was a selection of it."""
     inner = source.inner
     if not source.said:  # rows that a metric centers
         return inner
@@ -52,18 +52,18 @@ def _before_steps(source: PreparedSource) -> Source:
 
 
 def named(source: Source) -> dict[str, Any]:
-    """What a result keeps of names: of its rows, of columns before any step, and of what the numbers are."""
+    """Names that a result keeps: of its rows, of columns before any step, and attributes of the numbers."""
     kept = names_as_json(names_of(source, 0), column_names(source), attributes_of(source))
     return {"names": kept} if kept else {}
 
 
 def columns_among(own: Names | None, wanted: Names | None, name: str, whose: str) -> Int64 | None:
-    """Places of the columns that are wanted among those of ``name``; None where they are the same.
+    """Places of the wanted columns among those of ``name``; None if both are the same.
 
     Raises
     ------
     InputError
-        One of them is not there, or comes twice.
+        A wanted column is missing, or occurs twice.
     """
     places = find_places(own, wanted, "column", name, whose, _REMEDY)
     if places is None or own is None or wanted is None:
@@ -73,19 +73,19 @@ def columns_among(own: Names | None, wanted: Names | None, name: str, whose: str
 
 
 def with_columns(source: Source, wanted: Names | None, whose: str) -> Source:
-    """A matrix with the columns that are wanted, in their order; itself where it has them, or no names.
+    """A matrix with the wanted columns in their order; the matrix itself if it has them, or no names.
 
     Raises
     ------
     InputError
-        One of them is not there, or comes twice; or the order is another, and steps went by it.
+        A column is missing, or occurs twice; or steps were already applied to columns in another order.
     """
     (found,) = all_with_columns([source], wanted, whose)
     return found
 
 
 def all_with_columns(sources: Sequence[Source], wanted: Names | None, whose: str) -> list[Source]:
-    """The same of several matrices, such as the files of a series, with one warning for all of them."""
+    """As ``with_columns`` for several matrices, such as the files of a series, with one warning for all."""
     found, others = [], list[tuple[Names, Int64, str]]()
     for source in sources:
         own = column_names(source)
@@ -128,7 +128,7 @@ def _say_order(own: Names, wanted: Names, places: Int64, name: str, whose: str) 
 
 
 def compare_units(sources: Sequence[Source], wanted: Attributes, whose: str) -> None:
-    """Warn once of matrices that meet another and are said to be in other units; none are converted."""
+    """Warn once of matrices whose units differ from those of another; numbers are not converted."""
     theirs = wanted.get("units")
     found = [(each.name, attributes_of(each).get("units")) for each in sources]
     others = [(name, own) for name, own in found if own and theirs and _spelled(own) != _spelled(theirs)]
@@ -141,12 +141,12 @@ def compare_units(sources: Sequence[Source], wanted: Attributes, whose: str) -> 
 
 
 def _and_more(first: str, *others: str) -> str:
-    """The first of several, and how many more there are."""
+    """The first of several names, and the number of others."""
     return f"{first} and {len(others)} more" if others else first
 
 
 def _spelled(unit: str) -> str:
-    """A unit without what is written in several ways: powers as ``m2``, ``m^2`` or ``m**2``, and spaces.
+    """A unit in one spelling: powers as ``m2``, ``m^2`` or ``m**2`` are equal, and so are spaces.
 
     >>> _spelled("m s**-1") == _spelled("m  s^-1"), _spelled("mm") == _spelled("Mm")
     (True, False)
@@ -158,7 +158,7 @@ _REMEDY = ". Give rows with the same columns"
 
 
 def _first(own: Names, wanted: Names, one: str = "column") -> str:
-    """The first column, or row, that differs, in words."""
+    """Text about the first column, or row, that differs."""
     for number in range(min(len(own), len(wanted))):
         if own.word(number) != wanted.word(number):
             return f"{one} {number} (from 0) is {own.word(number)}, not {wanted.word(number)}"
@@ -166,7 +166,7 @@ def _first(own: Names, wanted: Names, one: str = "column") -> str:
 
 
 def require_same_rows(source: Source, other: Source) -> None:
-    """Raise ``InputError`` where both matrices have names of rows, and these differ."""
+    """Raise ``InputError`` if both matrices have names of rows, and these differ."""
     own, theirs = names_of(source, 0), names_of(other, 0)
     if own is None or theirs is None or own.is_like(theirs) or len(own) != len(theirs):
         return

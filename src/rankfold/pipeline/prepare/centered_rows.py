@@ -1,7 +1,7 @@
-"""Rows less their own mean: what correlation compares, by cosine.
+"""Rows less their own mean, whose cosine is the correlation.
 
-That is part of a metric and no step of ``prepare``: results name the metric, and their matrix is the one that
-was given. Rows of a sparse matrix are read with their zeros.
+Centering is part of a metric and no step of ``prepare``: results name the metric, and their matrix is the
+one that was given. Rows of a sparse matrix are read with their zeros.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from rankfold.pipeline.prepare.steps import Numbers
 
 @dataclass(frozen=True, slots=True)
 class CenterRows:
-    """Rows of mean 0; what is constant becomes zeros, whatever its mean is rounded to."""
+    """Subtract the mean of each row; constant rows become exactly 0, however their mean is rounded."""
 
     name: ClassVar[str] = "center_rows"
     by_row: ClassVar[bool] = True
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``; takes blocks of whole rows alone."""
+        """Center rows in place; takes only blocks of whole rows."""
         values = numbers.values
         constant = (values == values[:, :1]).all(axis=1)
-        with np.errstate(invalid="ignore", over="ignore"):  # refused at their place, as they are then
+        with np.errstate(invalid="ignore", over="ignore"):  # NaN and Inf remain, and readers refuse them
             wide = values - values.mean(axis=1, dtype=np.float64, keepdims=True)
         wide[constant] = 0
         values[...] = wide
@@ -41,20 +41,20 @@ class CenteredRows(PreparedSource):
 
     @property
     def name(self) -> str:
-        """What messages call it: the matrix that was given."""
+        """Name in messages: that of the given matrix."""
         return self.inner.name
 
     def fingerprint(self) -> str:
-        """Digest of the matrix that was given."""
+        """Digest of the given matrix."""
         return self.inner.fingerprint()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """See ``GrowingSource``."""
+        """Digests of the first rows; see ``GrowingSource``."""
         return row_marks(self.inner, rows)
 
 
 def center_rows(source: Source) -> Source:
-    """The matrix with the mean of each row taken off as it is read.
+    """The matrix with the mean of each row subtracted as it is read.
 
     Raises
     ------

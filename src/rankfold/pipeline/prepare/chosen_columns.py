@@ -1,7 +1,6 @@
-"""Steps that keep some of the columns: those that vary most for their mean, and those that somebody names.
+"""Steps that keep some of the columns: those that vary most for their mean, or those that a caller names.
 
-Which these are is measured on the matrix that went through the steps before, or on the counts that it was
-made of.
+The choice is measured on the matrix after the steps before, or on the counts that it was made from.
 """
 
 from __future__ import annotations
@@ -36,27 +35,27 @@ CHOOSING = ("highly_variable", "take_columns")
 """Steps that leave columns out."""
 
 COUNTS = "counts"
-"""The only layer: the matrix as it was before all steps."""
+"""The only possible ``layer``: the matrix before all steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class HighlyVariable:
     """The columns that vary most among those of like mean, as ``scanpy.pp.highly_variable_genes``.
 
-    Of counts that were normalized and went through log1p, for seurat and cell_ranger. For seurat_v3 of raw
+    For seurat and cell_ranger, of counts that were normalized and went through log1p. For seurat_v3, of raw
     counts: before other steps, or with ``layer="counts"`` after them.
     """
 
     n_top_genes: int
     flavor: str = "seurat"
     n_bins: int = 20
-    """Of means, for seurat."""
+    """Number of bins of means, for seurat."""
 
     span: float | None = None
-    """Share of the columns that each regression of seurat_v3 goes through, 0.3 by default."""
+    """Share of the columns in each regression of seurat_v3, 0.3 by default."""
 
     layer: str | None = None
-    """``"counts"`` for the matrix before all steps, of seurat_v3."""
+    """``"counts"`` for the matrix before all steps, with seurat_v3."""
 
     name: ClassVar[str] = "highly_variable"
 
@@ -84,11 +83,11 @@ class HighlyVariable:
 
     @property
     def may_tie(self) -> bool:
-        """Whether another machine may choose others of those that tie, so that the choice is identity."""
+        """True if another machine may break ties differently, so that the choice is part of the identity."""
         return self.flavor == "seurat_v3"
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Columns that are kept, in their order, and by what all columns were compared."""
+        """Columns that are kept, in their order, and the measures by which all columns were compared."""
         choice = self._of_counts(source) if self.flavor == "seurat_v3" else self._of_logarithms(source)
         return {
             "columns": np.flatnonzero(choice.chosen),
@@ -132,11 +131,11 @@ class HighlyVariable:
         return Choice(largest(normalized, self.n_top_genes), measures)
 
     def fitted(self, found: Fitted) -> None:
-        """See ``MeasuredStep``."""
+        """None: the step is a selection of columns; see ``MeasuredStep``."""
 
 
 def _counts_of(source: Any) -> Source:
-    """The matrix before all steps, none of which may have left out a row or a column."""
+    """The matrix before all steps; ``InputError`` if a row or column has been left out since."""
     if not hasattr(source, "said"):
         return source  # type: ignore[no-any-return]
     inner, within = source, source
@@ -154,22 +153,22 @@ def _counts_of(source: Any) -> Source:
 
 
 def _base_of(source: Any) -> float | None:
-    """That of the last logarithm that a matrix went through."""
+    """Base of the last logarithm that a matrix went through; None for a natural one, or without any."""
     bases = [step.base for step in getattr(source, "said", ()) if step.name == "log1p"]
     return bases[-1] if bases else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TakeColumns:
-    """Some columns, by their numbers: a selection that comes after other steps."""
+    """Keep some columns, by their numbers: a selection that follows other steps."""
 
     columns: Any = None
     digest: str | None = None
-    """Of the numbers, which says in a result which they were."""
+    """Digest of the numbers, by which a result identifies them."""
 
     name: ClassVar[str] = "take_columns"
     in_name: ClassVar[bool] = False
-    """The name of the matrix says already which columns were taken."""
+    """False, since the name of the matrix already says which columns were taken."""
 
     def __post_init__(self) -> None:
         if self.columns is not None:
@@ -183,15 +182,15 @@ class TakeColumns:
         return {"columns": np.asarray(self.columns), "of": np.array([source.shape[1]])}
 
     def fitted(self, found: Fitted) -> None:
-        """See ``MeasuredStep``."""
+        """None: the step is a selection of columns; see ``MeasuredStep``."""
 
 
 ALL_COLUMNS = ("normalize_total", "tfidf", "coslat")
-"""Steps that see all columns, whatever is chosen of them: a sum of a row is of all that is in it."""
+"""Steps that must see all columns before some are chosen, such as those that sum over rows."""
 
 
 def choose_columns(steps: tuple[Any, ...], mask: npt.NDArray[np.bool_]) -> tuple[Any, ...]:
-    """Steps, with one that takes some of the columns as early as those allow that see all."""
+    """Steps with an additional one that takes the columns of a mask, as early as ``ALL_COLUMNS`` permit."""
     for step in steps:
         if step.name in CHOOSING:
             raise InputError(f"mask_var= and {step.name} both choose columns: say one of them")

@@ -1,7 +1,7 @@
-"""What is missing in a row: numbers that mark it, and what a model of low rank expects there.
+"""Missing numbers: marks that stand for them, and their completion by a model of low rank.
 
-The model is not measured when a matrix is opened: ``missing="em"`` fits it by sweeps of a run, and a result
-keeps it, so that new rows with gaps go through the same.
+The model is not measured when a matrix is opened: ``missing="em"`` fits it by sweeps of a run. A result
+keeps the model, so that new rows with gaps are completed by it too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class MarkMissing:
-    """A number that stands for what is missing becomes NaN."""
+    """Replace a number that marks missing values by NaN."""
 
     value: float
 
@@ -35,7 +35,7 @@ class MarkMissing:
         require(self, "value")
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Nothing is looked at."""
+        """Empty: nothing is measured; ``InputError`` for a mark of 0 in a sparse matrix."""
         if self.value == 0 and compressed(source) is not None:
             raise InputError(
                 f"{self.name}(0): {source.name} is sparse, and zeros that are not stored cannot be told from "
@@ -44,48 +44,48 @@ class MarkMissing:
         return {}
 
     def fitted(self, found: Fitted) -> Step:
-        """See ``MeasuredStep``."""
+        """The step itself, since nothing is measured."""
         return self
 
     def affine(self, measured: Measured) -> Shifted:
-        """See ``Affine``: numbers that are there stay."""
+        """Shift 0 and factor 1: present numbers stay."""
         return 0.0, 1.0
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
+        """Replace the mark by NaN, in place."""
         numbers.values[numbers.values == self.value] = np.nan
 
 
 @dataclass(frozen=True, slots=True)
 class ImputeLowRank:
-    """NaN becomes what a model of low rank expects there of the rest of its row: see ``missing="em"``."""
+    """Replace NaN by what a model of low rank expects from the rest of its row: see ``missing="em"``."""
 
     rank: int
 
     name: ClassVar[str] = "impute_low_rank"
     of_run: ClassVar[bool] = True
-    """Whether a run measures it, of which it is a part."""
+    """True, since the run that it is part of measures it."""
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """A run measures it, in sweeps."""
+        """Raise ``InputError``: only a run measures it, in sweeps."""
         raise InputError(
             f"{self.name} is what missing='em' of svd and pca becomes: say that, and what is missing is "
             "completed by as many components as are asked for"
         )
 
     def fitted(self, found: Fitted) -> Step:
-        """See ``MeasuredStep``."""
+        """Step that completes rows by the model that was found."""
         warm_filling()
         return CompleteRows.of(found)
 
     def affine(self, measured: Measured) -> Shifted:
-        """See ``Affine``: numbers that are there stay."""
+        """Shift 0 and factor 1: present numbers stay."""
         return 0.0, 1.0
 
 
 @functools.cache
 def warm_filling() -> None:
-    """Compile what completes rows, or load it: once in a process, and not while a sweep is measured."""
+    """Compile or load the code that completes rows: once in a process, and not while a sweep is timed."""
     model = RowModel(np.zeros(2), np.ones((2, 1)), np.eye(1), np.eye(1), np.ones(1))
     for dtype in (np.float32, np.float64):
         fill_rows(np.full((1, 2), np.nan, dtype), model)
@@ -93,18 +93,18 @@ def warm_filling() -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompleteRows:
-    """What is missing in a row, by what is there of it."""
+    """Fill in the missing numbers of a row from those that are present."""
 
     model: RowModel
 
     name: ClassVar[str] = "impute_low_rank"
     by_row: ClassVar[bool] = True
     fills_zeros: ClassVar[bool] = True
-    """It takes all numbers of a sparse matrix, zeros too."""
+    """True, so that it reads all numbers of a sparse matrix, zeros too."""
 
     @classmethod
     def of(cls, found: Fitted) -> CompleteRows:
-        """From what a result keeps."""
+        """Make it from the arrays that a result keeps."""
         arrays = {name: np.asarray(values, np.float64) for name, values in found.items()}
         loadings = arrays["loadings"]
         k = loadings.shape[1]
@@ -113,24 +113,24 @@ class CompleteRows:
 
     @property
     def found(self) -> dict[str, Array]:
-        """What a result keeps."""
+        """Arrays that a result keeps."""
         model = self.model
         arrays = {"mean": model.mean, "loadings": model.loadings, "noise": model.noise}
         return {**arrays, "spread": model.spread.ravel()}
 
     @property
     def kept_bytes(self) -> int:
-        """Memory of the model, and of what the row in work takes."""
+        """Bytes of the model, and of the work on one row."""
         n, k = self.model.loadings.shape
         return int(8 * (n * (k + 3) + 8 * k**2))
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
+        """Fill in missing numbers, in place."""
         fill_rows(numbers.values, self.model)
 
 
 def blank_completion(columns: int, rank: int) -> CompleteRows:
-    """A completion that nothing is known of yet, of the size that it will have: for plans."""
+    """A completion without a model yet, but of its final size: for plans."""
     square = np.zeros((rank, rank))
     vector = np.broadcast_to(0.0, (columns,))
     loadings = np.broadcast_to(0.0, (columns, rank))

@@ -1,7 +1,7 @@
-"""Weights that are given: of columns, by themselves or by their latitude, and of rows.
+"""Weights given by a caller: of columns, directly or by their latitude, and of rows.
 
-A result names arrays of weights by a digest, and keeps what new rows need of them: weights of columns, and
-the mean of weighted rows. New rows have no weights of their own, and count once each.
+A result identifies arrays of weights by a digest, and keeps what new rows need: weights of columns, and the
+mean of weighted rows. New rows have no weights of their own, and count once each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def _take_numbers(step: Any) -> None:
-    """Make the values of a step, or the ``.npy`` file that they name, a vector of float64 with its digest."""
+    """Replace the values of a step, or the ``.npy`` file they name, by a float64 vector with a digest."""
     if step.values is None:
         return
     object.__setattr__(step, "names", names_of_values(step.values))
@@ -58,9 +58,9 @@ def _read(step: Any) -> Array:
 
 
 def _of_kept(step: Any, source: Source, axis: int) -> Float64:
-    """Numbers of the rows (0) or columns (1) of a matrix, given for these or for all it was taken from.
+    """Numbers of the rows (0) or columns (1) of a matrix, given for these or for the whole array.
 
-    Those of rows or columns that are left out may be NaN.
+    Numbers of rows or columns that are left out may be NaN.
     """
     values, what = _picked(step, source, axis), ("rows", "columns")[axis]
     if wrong := int((~np.isfinite(values)).sum()):
@@ -89,7 +89,7 @@ def _picked(step: Any, source: Source, axis: int) -> Float64:
 
 
 def _by_name(step: Any, wanted: Names, name: str, what: str) -> npt.NDArray[np.int64]:
-    """Place of the number of each row or column."""
+    """Place among the given numbers of each row or column, by name."""
     try:
         places = step.names.find_on_some_axes(wanted)
     except ValueError as error:
@@ -107,11 +107,11 @@ POLE = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """Columns times given numbers, of all columns or of those that are kept: an array, or a ``.npy`` file."""
+    """Multiply columns by numbers for all columns, or for the kept ones: an array, or a ``.npy`` file."""
 
     values: Any = None
     digest: str | None = None
-    """Of the numbers, which says in a result which they were."""
+    """Digest of the numbers, by which a result identifies them."""
 
     names: Names | None = field(default=None, init=False)
     name: ClassVar[str] = "weights"
@@ -120,21 +120,21 @@ class Weights:
         _take_numbers(self)
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """The weights themselves."""
+        """The weights of the kept columns."""
         return {"values": _of_kept(self, source, 1)}
 
     def fitted(self, found: Fitted) -> Step:
-        """See ``MeasuredStep``."""
+        """Step that multiplies by the weights."""
         return WeighColumns(np.asarray(found["values"]))
 
     def affine(self, measured: Measured) -> Shifted:
-        """See ``Affine``."""
+        """Shift 0, and the weights as factors."""
         return 0.0, measured("values")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeighColumns:
-    """Columns times weights."""
+    """Multiply columns by weights."""
 
     values: Float64
 
@@ -143,23 +143,23 @@ class WeighColumns:
     takes_complex: ClassVar[bool] = True
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
+        """Multiply columns by their weights, in place."""
         numbers.values[...] *= numbers.along_columns(self.values).astype(numbers.values.dtype)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleWeight:
-    """Rows that count so many times each: times the roots of given numbers, less the mean of rows so weighed.
+    """Rows with weights: less the weighted mean, times the roots of given weights.
 
     Products of columns of ``sqrt(r_i) (x_ij - mean_j)`` are those of the weighted covariance, so that
-    ``svd``, or ``pca`` with ``center=False``, finds its components. Without ``center`` no mean is taken off,
+    ``svd``, or ``pca`` with ``center=False``, finds its components. Without ``center`` no mean is subtracted,
     and zeros stay.
     """
 
     values: Any = None
     center: bool = True
     digest: str | None = None
-    """Of the numbers, which says in a result which they were."""
+    """Digest of the numbers, by which a result identifies them."""
 
     names: Names | None = field(default=None, init=False)
     name: ClassVar[str] = "sample_weight"
@@ -171,27 +171,27 @@ class SampleWeight:
             raise InputError(f"{self.name}: weights must be at least 0, and not all of them 0")
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """The weighted mean."""
+        """The weighted mean of the columns; empty without ``center``."""
         weights = _of_kept(self, source, 0)
         return {"mean": weighted_means(source, weights)} if self.center else {}
 
     def fitted(self, found: Fitted) -> Step:
-        """See ``MeasuredStep``."""
+        """Raise ``TypeError``: weights of rows need the matrix; see ``of_source``."""
         raise TypeError("weights of rows are those of a matrix: see `of_source`")
 
     def of_source(self, found: Fitted, source: Source) -> Step:
-        """The step for the rows that were weighed, or for new ones, which have no weights."""
+        """Step for the weighted rows of a fit, or for new rows, which have no weights."""
         mean = np.asarray(found["mean"]) if self.center else None
         return WeighRows(mean, None if self.values is None else np.sqrt(_of_kept(self, source, 0)))
 
     def affine(self, measured: Measured) -> Shifted:
-        """See ``Affine``: the weights are those of rows."""
+        """Weighted mean as shift if ``center``, else 0; factor 1, since the weights are those of rows."""
         return measured("mean") if self.center else 0.0, 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeighRows:
-    """``(x - mean) * root`` of each row."""
+    """Replace each row by ``(x - mean) * root``."""
 
     mean: Float64 | None
     roots: Float64 | None
@@ -201,11 +201,11 @@ class WeighRows:
 
     @property
     def fills_zeros(self) -> bool:
-        """Whether zeros become something that differs from row to row."""
+        """True if zeros become numbers that differ from row to row."""
         return self.mean is not None
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
+        """Subtract the mean and multiply rows by the roots, in place."""
         wide = numbers.values.astype(np.float64)
         if self.mean is not None:
             wide -= numbers.along_columns(self.mean)
@@ -222,7 +222,7 @@ class Coslat:
     """Axis of the data, or a coordinate along other axes, in degrees or, by its units, in radians."""
 
     values: Any = None
-    """Latitude of each column in degrees, which is found when the data are opened."""
+    """Latitude of each column in degrees, found when the data are opened."""
 
     name: ClassVar[str] = "coslat"
 
@@ -235,7 +235,7 @@ class Coslat:
         )
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Weights, 0 at the poles and beyond."""
+        """Weights of the columns, 0 at the poles and beyond."""
         if self.values is None:
             raise InputError(self.missing())
         latitudes = np.asarray(self.values)
@@ -250,13 +250,13 @@ class Coslat:
                 "are no degrees of latitude"
             )
         cosines = np.cos(np.deg2rad(latitudes))
-        # At 90 degrees it is rounding, not 0.
+        # The cosine of 90 degrees is a rounding error, not 0.
         return {"values": np.sqrt(np.where(cosines > POLE, np.minimum(cosines, 1.0), 0.0))}
 
     def fitted(self, found: Fitted) -> Step:
-        """See ``MeasuredStep``."""
+        """Step that multiplies by the weights."""
         return WeighColumns(np.asarray(found["values"]))
 
     def affine(self, measured: Measured) -> Shifted:
-        """See ``Affine``."""
+        """Shift 0, and the weights as factors."""
         return 0.0, measured("values")

@@ -1,9 +1,9 @@
-"""A smooth curve through points, by local regression: loess as Cleveland's Fortran code has it.
+"""A smooth curve through points, by local regression: loess as in Cleveland's Fortran code.
 
 That code, which R's ``loess`` and scikit-misc wrap, does not regress at every point: it cuts the line at some
-of the points, regresses there, and joins values and slopes by cubics. The joined curve may be 0.01 from
-regression at each point, in logarithms of variances, which changes what is chosen by it: so cuts are made
-where it makes them.
+of the points, regresses there, and joins values and slopes by cubics. The joined curve may differ by 0.01
+from regression at each point, in logarithms of variances, which changes what is chosen by it. So cuts are
+made where that code makes them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ CELL = 0.2
 """Share of the points of one regression up to which an interval is not cut again."""
 
 MARGIN = 0.005
-"""By which the ends lie beyond the points, as a share of their range."""
+"""Distance of the ends of the curve beyond the points, as a share of their range."""
 
 SINGULAR = 100 * float(np.finfo(np.float64).eps)
-"""Ratio of singular values below which points are too few to say a parabola."""
+"""Ratio of singular values below which points are too few to determine a parabola."""
 
 
 def smooth(x: Float64, y: Float64, *, span: float) -> Float64:
@@ -33,14 +33,14 @@ def smooth(x: Float64, y: Float64, *, span: float) -> Float64:
     Parameters
     ----------
     x, y : (n,) float64
-        Places, and what is there.
+        Coordinates of the points.
     span : float
-        Share of the points, in (0, 1], that each parabola goes through, weighted by how near they are.
+        Share of the points, in (0, 1], that each parabola is fitted to, weighted by distance.
 
     Raises
     ------
     DataError
-        Points lie at too few places for a parabola through that share of them.
+        A share of the points has too few different ``x`` for a parabola.
 
     Notes
     -----
@@ -66,7 +66,7 @@ def smooth(x: Float64, y: Float64, *, span: float) -> Float64:
 
 
 def _knots(x: Float64, most: int) -> Float64:
-    """Where regressions are made, of points in order: both ends, and cuts down to ``most`` points."""
+    """Knots where regressions are made, for sorted points: both ends, and cuts down to ``most`` points."""
     low, high = float(x[0]), float(x[-1])
     beyond = MARGIN * max(high - low, 1e-3 * max(abs(low), abs(high)) + 1e-30)
     knots = [low - beyond, high + beyond]
@@ -84,7 +84,7 @@ def _knots(x: Float64, most: int) -> Float64:
 
 
 def _cut(x: Float64, first: int, last: int) -> int:
-    """The point nearest the middle that differs from the next one; the middle if there is none."""
+    """Index of the point nearest the middle that differs from the next one; the middle if there is none."""
     middle, offset = (first + last) // 2, 0
     while first <= middle + offset < last and x[middle + offset] == x[middle + offset + 1]:
         offset = -offset if offset > 0 else 1 - offset
@@ -92,11 +92,11 @@ def _cut(x: Float64, first: int, last: int) -> int:
 
 
 def _parabola(x: Float64, y: Float64, at: float, count: int, span: float) -> tuple[float, float]:
-    """Value and slope there of the parabola through the nearest points, by weighted least squares."""
+    """Value and slope at ``at`` of the parabola through the nearest points, by weighted least squares."""
     distances = np.abs(x - at)
     near = np.argpartition(distances, count - 1)[:count] if count else np.zeros(0, np.int64)
     reach = distances[near].max(initial=0.0)
-    inside = near[distances[near] < reach]  # one at the end of the reach has no weight
+    inside = near[distances[near] < reach]  # a point at the end of the reach has weight 0
     weights = (1 - (distances[inside] / reach) ** 3) ** 1.5
     t = (x[inside] - at) / (reach or 1.0)
     terms: npt.NDArray[Any] = np.stack([weights, weights * t, weights * t**2], axis=1)

@@ -1,6 +1,6 @@
 """Steps that make columns comparable or fill them in, measured first in one read.
 
-See ``measured_rows.py`` for what they have in common.
+See ``measured_rows.py`` for the common protocol.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Float64 = npt.NDArray[np.float64]
 
 
 CONSTANT = 1e-12
-"""Standard deviation, as a share of the mean, up to which a column varies by rounding alone."""
+"""Standard deviation, as a share of the mean, up to which a column is constant but for rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaleColumns:
-    """``(x - mean) * factor``, cut off at both ends; what is missing becomes 0.
+    """``(x - mean) * factor``, clipped at both ends; missing numbers become ``substitute``.
 
-    Of stored numbers what a zero becomes is taken off again, so that zeros stay zeros; ``shift`` is what is
-    then lacking in every number of a column.
+    For stored numbers of a sparse matrix, the image of zero is subtracted, so that zeros stay zeros. Every
+    number of a column then lacks ``shift``.
     """
 
     mean: Float64
@@ -40,30 +40,30 @@ class ScaleColumns:
     center: bool
     most: float | None
     missing: float | None
-    """What stands for a number that is not there, besides NaN; None where NaN is an error as ever."""
+    """Number that marks missing values, in addition to NaN; None if NaN is an error as usual."""
 
     substitute: float = 0.0
-    """What that becomes."""
+    """Number that replaces missing values."""
 
     genotypes: bool = False
-    """Whether numbers are calls from 0 to 2."""
+    """True if numbers are calls from 0 to 2."""
 
     name: ClassVar[str] = "scale"
     by_row: ClassVar[bool] = False
 
     @property
     def shift(self) -> Float64 | None:
-        """What becomes of a zero in each column; None where it stays zero."""
+        """Image of zero in each column; None if zero stays zero."""
         return self._map(np.zeros_like(self.mean), self.mean, self.factor) if self.center else None
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
+        """Scale numbers in place."""
         values = numbers.values
         mean, factor = numbers.along_columns(self.mean), numbers.along_columns(self.factor)
         wide = values.astype(np.float64)
         found = self._map(wide, mean, factor)
         infinite = np.isinf(wide)
-        found[infinite] = wide[infinite]  # refused at its place, whatever cuts numbers off
+        found[infinite] = wide[infinite]  # to be refused by the methods, even if numbers are clipped
         if self.genotypes and (odd := _no_genotypes(wide, self.missing)):
             raise DataError(_refusal_of("the matrix", odd, self.missing))
         if self.missing is not None:
@@ -81,15 +81,15 @@ class ScaleColumns:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Columns of mean 0 and standard deviation 1, cut off at ``max_value``, as ``scanpy.pp.scale``.
+    """Columns of mean 0 and standard deviation 1, clipped at ``max_value``, as ``scanpy.pp.scale``.
 
-    A column that is constant keeps its size. Without ``zero_center`` means stay, and so do zeros.
+    A constant column is not scaled. Without ``zero_center`` means stay, and so do zeros.
     """
 
     zero_center: bool = True
     max_value: float | None = None
     ddof: int = 1
-    """1 as scanpy has it; scikit-learn and xeofs have 0."""
+    """Degrees of freedom to subtract: 1 as in scanpy; scikit-learn and xeofs have 0."""
 
     name: ClassVar[str] = "scale"
 
@@ -115,19 +115,19 @@ class Scale:
         return {"mean": moments.mean, "std": np.sqrt(moments.variance(self.ddof))}
 
     def fitted(self, found: Fitted) -> Step:
-        """See ``MeasuredStep``."""
+        """Step that scales by the measured moments."""
         std, mean = np.asarray(found["std"]), np.asarray(found["mean"])
         return ScaleColumns(mean, _reciprocal(std, mean), self.zero_center, self.max_value, None)
 
     def affine(self, measured: Measured) -> Shifted | None:
-        """See ``Affine``; None where numbers are cut off."""
+        """Mean as shift if ``zero_center``, reciprocal deviation as factor; None if numbers are clipped."""
         mean = measured("mean")
         off = mean if self.zero_center else 0.0
         return None if self.max_value is not None else (off, _reciprocal(measured("std"), mean))
 
 
 def _reciprocal(std: Float64, mean: Float64) -> Float64:
-    """What columns are multiplied by: constant ones keep their size."""
+    """Factor of each column: the reciprocal deviation, but 1 for constant columns."""
     return 1 / np.where(std > CONSTANT * np.abs(mean), std, 1.0)
 
 
@@ -140,7 +140,7 @@ class Patterson:
 
     missing: float = -1.0
     keep_missing: bool | None = None
-    """Whether missing calls become NaN instead, for ``missing="em"``; None for not."""
+    """True if missing calls become NaN, for ``missing="em"``; None if they become 0."""
 
     name: ClassVar[str] = "patterson"
 
@@ -151,7 +151,7 @@ class Patterson:
             object.__setattr__(self, "keep_missing", self.keep_missing or None)
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Frequencies of what is counted, and how many calls there are."""
+        """Frequency of the counted allele in each column, and the number of calls."""
         _refuse_zero(self, source)
         found = Counter[float]()
 
@@ -165,32 +165,32 @@ class Patterson:
         return {"frequency": moments.mean / 2, "calls": moments.count}
 
     def fitted(self, found: Fitted) -> Step:
-        """See ``MeasuredStep``."""
+        """Step that scales by the measured frequencies."""
         mean, factor = _of_frequency(np.asarray(found["frequency"]))
         return ScaleColumns(
             mean, factor, True, None, self.missing, np.nan if self.keep_missing else 0.0, True
         )
 
     def affine(self, measured: Measured) -> Shifted:
-        """See ``Affine``."""
+        """Mean and factor of each column, from its frequency."""
         return _of_frequency(measured("frequency"))
 
 
 def _of_frequency(p: Float64) -> tuple[Float64, Float64]:
-    """Mean of the calls of each column, and what they are multiplied by."""
+    """Mean of the calls of each column, and its factor."""
     spread = np.sqrt(2 * p * (1 - p))
     return 2 * p, np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
 
 
 def _no_genotypes(x: Array, missing: float | None) -> Counter[float]:
-    """Numbers, infinite ones aside, that are neither calls, which may be expected ones, nor missing."""
+    """Counts of finite numbers that are neither calls (from 0 to 2, expected ones included) nor missing."""
     odd = x[((x < 0) | (x > 2)) & (x != missing) & np.isfinite(x)]
     values, counts = np.unique(odd, return_counts=True)
     return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
 
 
 def _refusal_of(name: str, odd: Counter[float], missing: float | None) -> str:
-    """Message for numbers that are no genotypes, with how often each comes."""
+    """Message for numbers that are no genotypes, with the count of each."""
     shown = ", ".join(f"{value:g} ({count} times)" for value, count in odd.most_common(4))
     mark = f"{odd.most_common(1)[0][0]:g}"
     return (
@@ -200,7 +200,7 @@ def _refusal_of(name: str, odd: Counter[float], missing: float | None) -> str:
 
 
 def _refuse_zero(step: Any, source: Source) -> None:
-    """Zeros of a sparse matrix are not stored, so that they cannot stand for what is missing."""
+    """Raise ``InputError`` if 0 marks missing values in a sparse matrix, which does not store zeros."""
     if step.missing == 0 and compressed(source) is not None:
         raise InputError(
             f"{step.name}(missing=0): {source.name} is sparse, and zeros that are not stored cannot be told "
@@ -210,7 +210,7 @@ def _refuse_zero(step: Any, source: Source) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ImputeMean:
-    """What is missing, NaN or ``missing``, becomes the mean of what is there in its column."""
+    """Replace missing numbers, NaN or ``missing``, by the mean of those present in their column."""
 
     missing: float | None = None
 
@@ -221,7 +221,7 @@ class ImputeMean:
             require(self, "missing")
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Means, and how many numbers are there."""
+        """Means of the columns, and the number of present values."""
         _refuse_zero(self, source)
         moments = column_moments(source, absent=self.is_missing)
         if not (moments.count > 0).all():
@@ -233,22 +233,22 @@ class ImputeMean:
         return {"mean": moments.mean, "count": moments.count}
 
     def is_missing(self, values: Array) -> Array:
-        """Where nothing is there."""
+        """Mask of missing numbers."""
         gone = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
         return gone if self.missing is None else gone | (values == self.missing)
 
     def fitted(self, found: Fitted) -> Step:
-        """See ``MeasuredStep``."""
+        """Step that fills in the means."""
         return FillIn(np.asarray(found["mean"]), self)
 
     def affine(self, measured: Measured) -> Shifted:
-        """See ``Affine``: numbers that are there stay."""
+        """Shift 0 and factor 1: present numbers stay."""
         return 0.0, 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FillIn:
-    """Means where nothing is there."""
+    """Replace missing numbers by means."""
 
     mean: Float64
     step: ImputeMean
@@ -257,7 +257,7 @@ class FillIn:
     by_row: ClassVar[bool] = False
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
+        """Fill in means, in place."""
         gone = self.step.is_missing(numbers.values)
         means = np.broadcast_to(numbers.along_columns(self.mean), gone.shape)
         numbers.values[gone] = means[gone]

@@ -1,7 +1,7 @@
-"""Steps that make rows comparable, and that the matrix is looked at for first, in one read.
+"""Steps that make rows comparable, and are measured on the matrix first, in one read.
 
-What was found makes of each a step that is applied as numbers are read. A result keeps it, so that new rows
-go through the same.
+A measured step becomes a step that is applied as numbers are read. A result keeps the measurement, so that
+new rows go through the same step.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Fitted = Mapping[str, Array]
 
 
 class MeasuredStep(Protocol):
-    """A frozen dataclass whose fields are its parameters."""
+    """A step that is measured on a matrix: a frozen dataclass whose fields are its parameters."""
 
     name: ClassVar[str]
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """What is found of a matrix, by name."""
+        """Arrays that are measured on a matrix, by name."""
 
     def fitted(self, found: Fitted) -> Step | None:
-        """The step that follows from it; None where it selects ``found["columns"]``."""
+        """The step that follows from them; None if it selects the columns ``found["columns"]``."""
 
 
 @dataclass(frozen=True, slots=True)
 class NormalizeTotal:
-    """Rows of one sum, as ``scanpy.pp.normalize_total``: the median of sums of rows that are not empty."""
+    """Scale rows to one sum, as ``scanpy.pp.normalize_total``: by default the median sum of nonempty rows."""
 
     target_sum: float | None = None
 
@@ -48,7 +48,7 @@ class NormalizeTotal:
             require(self, "target_sum", above=0)
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """The median, unless the sum is given."""
+        """The median of the sums; empty if the sum is given."""
         if self.target_sum is not None:
             return {}
         require_rows(source, f"and {self.name} needs whole rows")
@@ -59,13 +59,13 @@ class NormalizeTotal:
         return {"target_sum": np.array([np.median(filled)])}
 
     def fitted(self, found: Fitted) -> Step:
-        """See ``MeasuredStep``."""
+        """Step that scales rows to the sum."""
         return RowsOfSum(float(found["target_sum"][0]) if self.target_sum is None else self.target_sum)
 
 
 @dataclass(frozen=True, slots=True)
 class Tfidf:
-    """Weights of words by how few documents have them, as scikit-learn's ``TfidfTransformer``."""
+    """Weight words by how few documents have them, as scikit-learn's ``TfidfTransformer``."""
 
     sublinear_tf: bool = False
     smooth_idf: bool = True
@@ -79,21 +79,21 @@ class Tfidf:
         require_flags(self, "sublinear_tf", "smooth_idf")
 
     def measure(self, source: Source) -> dict[str, Array]:
-        """Logarithms of the inverse share of rows that have a column."""
+        """Inverse document frequencies: logarithms of the inverse share of rows that have a column."""
         rows, counts = source.shape[0], column_counts(source)
         found = counts + self.smooth_idf
-        # A word in no document has no number to multiply.
+        # The weight of a word in no document does not matter.
         share = np.divide(rows + self.smooth_idf, found, out=np.ones_like(counts), where=found > 0)
         return {"idf": np.log(share) + 1}
 
     def fitted(self, found: Fitted) -> Step:
-        """See ``MeasuredStep``."""
+        """Step that weights terms."""
         return WeighTerms(np.asarray(found["idf"]), self.sublinear_tf, self.norm)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeighTerms:
-    """Terms times their weights, then rows of one norm."""
+    """Multiply terms by their weights, then scale rows to norm 1."""
 
     idf: Float64
     sublinear_tf: bool
@@ -103,11 +103,11 @@ class WeighTerms:
 
     @property
     def by_row(self) -> bool:
-        """Whether rows are brought to one norm."""
+        """True if rows are scaled to norm 1."""
         return self.norm is not None
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
+        """Weight terms in place."""
         values = numbers.values
         if self.sublinear_tf:
             with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,6 +1,6 @@
-"""Sums over a matrix that steps are measured by: one read, a few panels at a time, the same bits every time.
+"""Sums over a matrix that steps are measured by: one read, a few panels at a time, bitwise reproducible.
 
-Panels follow from shape and type, and what they give is merged in their order, whatever the threads.
+Panels follow from shape and type, and their sums are merged in order, whatever the number of threads.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ Float64 = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 PANEL_BYTES = 8 * 2**20
-"""Of a panel as it is read."""
+"""Bytes of a panel as it is read."""
 
 MOST_THREADS = 4
 
 FAINTEST = 2.0**-480
-"""Numbers below this have squares that have lost some of their digits."""
+"""Numbers smaller than this have squares that have lost some of their digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Of each column: how many numbers are there, their mean, and the sum of squares about it."""
+    """For each column, (n,): count of present numbers, their mean, and the sum of squares about it."""
 
     count: Float64
     mean: Float64
     squares: Float64
 
     def merged(self, other: Moments) -> Moments:
-        """Of both.
+        """Moments of the rows of both.
 
         Chan, Golub, LeVeque, The American Statistician 37(3), 1983.
         """
@@ -52,7 +52,7 @@ class Moments:
         return Moments(count, mean, self.squares + other.squares + apart**2 * self.count * share)
 
     def variance(self, ddof: int) -> Float64:
-        """0 where fewer numbers are there than it takes."""
+        """Variances (n,); 0 where a column has at most ``ddof`` numbers."""
         return np.divide(
             self.squares, self.count - ddof, out=np.zeros_like(self.squares), where=self.count > ddof
         )
@@ -70,10 +70,10 @@ def column_moments(
     ----------
     source : Source
     change : function, optional
-        Of numbers in float64, before they are summed; keeps zeros.
+        Applied to numbers in float64 before they are summed; must keep zeros.
     absent : function, optional
-        Which numbers are not there, as a mask: they are left out. NaN and Inf by default, which are then
-        refused at their place when they are read.
+        Mask of missing numbers, which are left out: by default NaN and Inf, which the methods then
+        refuse when they read them.
     """
 
     def of_values(values: Array) -> tuple[Float64, Array]:
@@ -107,11 +107,7 @@ def column_moments(
 
 @dataclass(frozen=True, slots=True)
 class ColumnSums:
-    """Of each column: sums of counts and of their squares, and how many are no counts.
-
-    Sums of whole numbers are exact in float64: columns of the same counts have the same sums, in whatever
-    order and cuts they are read.
-    """
+    """For each column, (n,): sums of counts and of their squares, and how many entries are no counts."""
 
     total: Float64
     squares: Float64
@@ -119,16 +115,16 @@ class ColumnSums:
     fractional: Float64
 
     def variance(self, rows: int) -> Float64:
-        """Of ``rows`` numbers, over one less; 0 of a constant column."""
+        """Variances (n,) of ``rows`` numbers, with divisor ``rows - 1``; 0 for a constant column."""
         mean = self.total / rows
         apart = np.maximum(self.squares / rows - mean**2, 0.0)
         return np.asarray(apart * (rows / (rows - 1)) if rows > 1 else np.zeros(len(mean)), np.float64)
 
 
 def column_sums(source: Source, *, most: Float64 | None = None) -> ColumnSums:
-    """Sums of the columns, of numbers that are cut off above ``most`` (n,).
+    """Sums of the columns, of numbers that are clipped above ``most`` (n,).
 
-    NaN and Inf are left out here, and refused at their place when they are read.
+    NaN and Inf are left out here; the methods refuse them when they read them.
     """
     bounds = np.full(source.shape[1], np.inf) if most is None else most
 
@@ -152,13 +148,13 @@ def column_sums(source: Source, *, most: Float64 | None = None) -> ColumnSums:
         )
 
     total, squares, above, negative, fractional = _over_panels(source, dense, stored, np.add)
-    if most is not None:  # multiples, so that these sums do not depend on an order either
+    if most is not None:  # products, so that these sums do not depend on the order either
         total, squares = total + above * bounds, squares + above * bounds**2
     return ColumnSums(total, squares, negative, fractional)
 
 
 def column_counts(source: Source) -> Float64:
-    """How many numbers of each column are not zero."""
+    """Number of nonzero entries of each column, (n,)."""
     return _over_panels(
         source,
         lambda block: np.count_nonzero(block, axis=0).astype(np.float64),
@@ -170,7 +166,7 @@ def column_counts(source: Source) -> Float64:
 
 
 def row_sums(source: Source) -> Float64:
-    """Sums of the rows; of a matrix that is compressed by rows, or dense."""
+    """Sums of the rows, (m,), of a matrix that is dense or compressed by rows."""
     stored = compressed(source)
     if stored is None:
         parts = _in_order(source, lambda span: _block(source, span).sum(axis=1, dtype=np.float64))
@@ -180,9 +176,9 @@ def row_sums(source: Source) -> Float64:
 
 
 def weighted_means(source: Source, weights: Float64) -> Float64:
-    """(n,) means of the columns, of rows that count so many times each, (m,).
+    """Means (n,) of the columns, with a weight (m,) for each row.
 
-    NaN and Inf count as 0 here, and are refused at their place when they are read.
+    NaN and Inf count as 0 here; the methods refuse them when they read them.
     """
     stored, width = compressed(source), source.shape[1]
     by_columns = stored is not None and stored.by == "columns"
@@ -225,10 +221,10 @@ def _over_panels(
     stored: Callable[[Array, Array, int, int, int], T],
     merge: Callable[[T, T], T],
 ) -> T:
-    """What panels give, merged in their order; columns compressed by themselves are put side by side.
+    """Merge the results of panels in order; results of panels of columns are joined side by side.
 
-    ``stored`` is called with columns and values of stored numbers, rows and columns of the panel, and its
-    first column.
+    ``stored`` is called with columns and values of stored numbers, the numbers of rows and columns of the
+    panel, and its first column.
     """
     lines = compressed(source)
     width = source.shape[1]
@@ -253,7 +249,7 @@ def _over_panels(
 
 
 def _beside(parts: list[Any]) -> Any:
-    """Panels of columns, side by side."""
+    """Join the results of panels of columns."""
     if isinstance(parts[0], Moments):
         fields = ("count", "mean", "squares")
         return Moments(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
@@ -261,7 +257,7 @@ def _beside(parts: list[Any]) -> Any:
 
 
 def _in_order(source: Source, of: Callable[[Span], T]) -> Iterator[T]:
-    """What panels give, in their order, a few of them at once."""
+    """Yield the results of panels in order, a few panels at a time in threads."""
     threads = min(MOST_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
     waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(threads, "rankfold-measure") as pool:
@@ -274,7 +270,7 @@ def _in_order(source: Source, of: Callable[[Span], T]) -> Iterator[T]:
 
 
 def _spans(source: Source) -> Iterator[Span]:
-    """Panels along the lines that lie together."""
+    """Yield panels along the rows, or along the lines of a compressed matrix."""
     lines = compressed(source)
     if lines is None:
         row_bytes = max(1, source.shape[1] * 8)

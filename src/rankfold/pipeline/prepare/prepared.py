@@ -1,7 +1,7 @@
-"""A matrix whose numbers go through steps whenever they are read, so that what they make is never written.
+"""A matrix whose numbers go through steps whenever they are read, so that their output is never written.
 
-Rows are read whole where a number depends on its row. Sweeps then run along the rows, of wide matrices too.
-What steps have to know of the matrix is measured when it is opened, each by a read, and kept in results.
+Rows are read whole if a number depends on its row. Sweeps then run along the rows, even of wide matrices.
+Measurements that steps need are made when the matrix is opened, each by a read, and kept in results.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ Array = npt.NDArray[Any]
 Fitted = Mapping[str, Array]
 
 BLOCK_BYTES = 2**20
-"""Numbers of whole rows that go through the steps together, in the working type."""
+"""Bytes of whole rows, in the working type, that go through the steps together."""
 
 TEMPORARIES = 6
-"""Arrays of float64, each as long as those numbers, that steps make beside them at most."""
+"""Most float64 arrays of that length that steps allocate in addition."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -59,14 +59,14 @@ class PreparedSource(Readable, SamePlaces):
     inner: Source
     steps: tuple[Step, ...]
     said: Steps
-    """All steps that made it, also those within ``inner``, as they were said."""
+    """All steps that made it, also those within ``inner``, with their parameters."""
 
     fitted: Fitted = field(default_factory=dict)
-    """What was measured for all of these, by step and name."""
+    """Arrays measured for all of these steps, by step and name."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the matrix in messages, with the steps."""
         inner: Any = self.inner
         while isinstance(inner, Wrapper) and not isinstance(inner, PreparedSource):
             inner = inner.inner
@@ -76,7 +76,7 @@ class PreparedSource(Readable, SamePlaces):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """float32 where it holds what is stored, else float64; of complex numbers their own."""
+        """float32 if it holds the stored type exactly, else float64; complex types stay."""
         return self.inner.dtype if self.inner.dtype.kind == "c" else working_dtype(self.inner.dtype)
 
     @property
@@ -87,18 +87,18 @@ class PreparedSource(Readable, SamePlaces):
 
     @property
     def column_grid(self) -> Grid:
-        """Chunks along the columns; where rows are read whole, none is read for less than all of them."""
+        """Chunks along the columns; marked as scattered if rows are read whole."""
         grid = self.inner.column_grid
         return Grid(grid.cuts, grid.splittable, scattered=True) if self.takes_rows else grid
 
     @property
     def takes_rows(self) -> bool:
-        """Whether rows are read whole."""
+        """True if rows are read whole."""
         return any(step.by_row for step in self.steps)
 
     @property
     def shift(self) -> Array | None:
-        """What the steps make of a zero in each column; None where it stays zero."""
+        """Image of zero in each column; None if zero stays zero."""
         shifts = (getattr(step, "shift", None) for step in self.steps)
         return next((shift for shift in shifts if shift is not None), None)
 
@@ -109,7 +109,7 @@ class PreparedSource(Readable, SamePlaces):
         if not count or columns[0] >= columns[1]:
             return
         raw_dtype = self.inner.dtype
-        # What is within may be prepared too, and reads while this buffer is filled.
+        # ``inner`` may be prepared too, and use its own buffer while this one is filled.
         purpose = f"unprepared {len(self.said)}"
         raw = scratch.get(purpose, count * width * raw_dtype.itemsize).view(raw_dtype).reshape(count, width)
         self.inner.read_into(raw, rows, read)
@@ -121,7 +121,7 @@ class PreparedSource(Readable, SamePlaces):
             out[top : top + step] = block[:, columns[0] - read[0] : columns[1] - read[0]]
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """Most memory of one ``read_into``: the matrix's own, what is stored, and what steps make."""
+        """Most memory of one ``read_into``: that of the matrix, the raw numbers, and temporaries of steps."""
         width = self.shape[1] if self.takes_rows else columns
         # Buffers of a thread are an eighth larger than what was asked for.
         raw = rows * width * self.inner.dtype.itemsize * 9 // 8
@@ -130,9 +130,9 @@ class PreparedSource(Readable, SamePlaces):
         return self.inner.read_bytes(rows, width) + raw + TEMPORARIES * 8 * numbers + kept
 
     def fingerprint(self) -> str:
-        """Digest of the matrix and of the steps: what was measured follows from both, but for ties.
+        """Digest of the matrix and of the steps; measurements follow from both, except for ties.
 
-        What a run has measured follows from its request: the matrix is the one that it was asked of.
+        What a run has measured follows from its request, since it is measured on the matrix of the request.
         """
         said = tuple(step for step in self.said if not getattr(step, "of_run", False))
         if len(said) == len(steps_of(self.inner)):
@@ -145,7 +145,7 @@ class PreparedSource(Readable, SamePlaces):
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def row_marks(self, rows: int) -> RowMarks:
-        """See ``GrowingSource``: rows are still what they were if no step was measured on all of them."""
+        """Digests of the first rows; ``InputError`` if a step was measured on all rows, as these may grow."""
         if self.fitted:
             raise InputError(
                 f"{self.name} went through steps that are measured on all rows, so that each new row changes "
@@ -154,16 +154,16 @@ class PreparedSource(Readable, SamePlaces):
         return row_marks(self.inner, rows).beside(in_words(self.said))
 
     def _apply(self, numbers: Numbers) -> None:
-        """Change numbers where they lie."""
+        """Apply the steps to numbers in place."""
         for step in self.steps:
             step.apply(numbers)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PreparedSparse(PreparedSource):
-    """A sparse matrix after some steps: what is stored is all that changes.
+    """A sparse matrix after some steps, which change only its stored numbers.
 
-    Where steps make something of zeros, it is the matrix without that: ``shift`` is lacking in each row.
+    Where steps map zeros to other numbers, each row lacks ``shift``, the image of zero.
     """
 
     @property
@@ -172,16 +172,16 @@ class PreparedSparse(PreparedSource):
 
     @property
     def by(self) -> str:
-        """``rows`` or ``columns``: the lines that lie together."""
+        """``rows`` or ``columns``: the compressed axis, whose lines are contiguous."""
         return self._stored.by
 
     @property
     def nnz(self) -> int:
-        """Stored numbers."""
+        """Number of stored numbers."""
         return self._stored.nnz
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """See ``CompressedSource``."""
+        """Cumulative stored numbers at the edges of lines ``top:bottom``; see ``CompressedSource``."""
         return self._stored.pointers(top, bottom)
 
     def read_into(self, out: Array, rows: Span, columns: Span) -> None:
@@ -191,7 +191,7 @@ class PreparedSparse(PreparedSource):
             out -= self.shift[columns[0] : columns[1]].astype(out.dtype)
 
     def read_sparse(self, lines: Span) -> Csr:
-        """Lines ``start:stop``, every place once: see ``CompressedSource``."""
+        """Read lines ``start:stop``, without duplicates; see ``CompressedSource``."""
         stored, by_columns = self._stored.read_sparse(lines), self.by == "columns"
         across = self.shape[0 if by_columns else 1]
         stored = sum_places(dataclasses.replace(stored, data=stored.data.astype(self.dtype)), across)
@@ -208,7 +208,7 @@ class PreparedSparse(PreparedSource):
         return stored
 
     def sparse_bytes(self, numbers: int) -> int:
-        """What reading takes, the numbers as they are stored, copies that are in order, what steps make."""
+        """Memory of reading, of the numbers as stored, of sorted copies, and of temporaries of steps."""
         lines = self.shape[0 if self.by == "rows" else 1]
         copies = numbers * (self.inner.dtype.itemsize + self.dtype.itemsize + 16)
         most = max(BLOCK_BYTES // self.dtype.itemsize, self.shape[1 if self.by == "rows" else 0])
@@ -225,14 +225,14 @@ def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -
     ----------
     source : Source
     steps : tuple
-        As ``parse_steps`` gives them.
+        Steps from ``parse_steps``.
     fitted : mapping of arrays, optional
-        What was measured of another matrix, in place of what this one gives; see ``fitted_of``.
+        Measurements of another matrix, to use in place of those of this one; see ``fitted_of``.
 
     Raises
     ------
     InputError
-        Rows are to be read whole, and what lies together are columns.
+        A step needs whole rows, but the matrix is compressed by columns.
     """
     said, known = (source.said, dict(source.fitted)) if isinstance(source, PreparedSource) else ((), {})
     for step in steps:
@@ -267,7 +267,7 @@ def prepare_source(source: Source, steps: Steps, fitted: Fitted | None = None) -
 
 
 def _prepared(inner: Source, steps: tuple[Step, ...], said: Steps, fitted: Fitted) -> PreparedSource:
-    """Of what is stored, if zeros stay zeros."""
+    """A prepared matrix, which stays sparse if the steps keep zeros."""
     real = next((step.name for step in steps if not getattr(step, "takes_complex", False)), None)
     if inner.dtype.kind == "c" and real is not None:
         raise InputError(
@@ -282,27 +282,27 @@ def _prepared(inner: Source, steps: tuple[Step, ...], said: Steps, fitted: Fitte
 
 
 def _shown(said: Steps) -> str:
-    """Steps in words, without those that the name of the matrix says otherwise."""
+    """Text of the steps, without those that the name of the matrix already contains."""
     return in_words(tuple(step for step in said if getattr(step, "in_name", True)))
 
 
 def _fills_zeros(steps: tuple[Step, ...]) -> bool:
-    """Whether zeros become something."""
+    """True if steps map zeros to other numbers."""
     return any(
         getattr(step, "shift", None) is not None or getattr(step, "fills_zeros", False) for step in steps
     )
 
 
 def complete_source(source: Source, said: Any, step: CompleteRows, found: Fitted) -> PreparedSource:
-    """A matrix after one more step, whose model a run has measured; or before, to plan it."""
+    """A matrix after one more step that completes rows, by a model from a run, or a blank one for a plan."""
     known = {f"prepare_{len(steps_of(source)) + 1}_{said.name}_{name}": v for name, v in found.items()}
     fitted = {**fitted_of(source), **known}
-    # Not joined with other steps: what those make of zeros is then left out nowhere.
+    # Not joined with other steps, so that their images of zero are never left out.
     return _prepared(source, (step,), (*steps_of(source), said), fitted)
 
 
 def steps_of(source: Source) -> Steps:
-    """Steps that a matrix went through, as they were said."""
+    """Steps that a matrix went through, with their parameters."""
     return source.said if isinstance(source, PreparedSource) else ()
 
 
@@ -311,9 +311,9 @@ def _given(fitted: Fitted, prefix: str) -> dict[str, Array]:
 
 
 def select_prepared(source: PreparedSource, *, rows: Selection, columns: Selection) -> Source:
-    """A part of a matrix that went through steps, which are still those of the part.
+    """A part of a matrix that went through steps, which hold for the part too.
 
-    Columns are one more step: new rows go through the same, from all columns that there were.
+    A selection of columns becomes one more step: new rows go through it too, from all original columns.
     """
     prepared: Source = source
     picks = pick(columns, source.shape[1], what="column", name=source.name)
@@ -326,7 +326,10 @@ def select_prepared(source: PreparedSource, *, rows: Selection, columns: Selecti
 
 
 def without_shift(source: Source) -> Source:
-    """For those who take means off anyway: a sparse matrix, less what steps make of zeros in each column."""
+    """A sparse matrix without the images of zero in each column, for callers that subtract means anyway.
+
+    Other matrices are returned as they are.
+    """
     if not isinstance(source, PreparedSource):
         return source
     if any(step.name == "sample_weight" and step.center for step in source.said):
@@ -340,13 +343,13 @@ def without_shift(source: Source) -> Source:
 
 
 def lacks_row_weights(source: Source) -> bool:
-    """Whether rows go through what weighed others, and have no weights themselves."""
+    """True if rows go through a step of row weights, but have no weights themselves."""
     said = source.said if isinstance(source, PreparedSource) else ()
     return any(step.name == "sample_weight" and step.values is None for step in said)
 
 
 def shift_of(source: Source) -> Array | None:
-    """What each column of a matrix lacks, if that was left out; see ``without_shift``."""
+    """Vector (n,) that each row of a matrix lacks, if it was left out; see ``without_shift``."""
     return source.shift if isinstance(source, PreparedSparse) else None
 
 
@@ -354,23 +357,23 @@ def shift_of(source: Source) -> Array | None:
 
 
 def described(source: Source) -> dict[str, str]:
-    """What a result says of the steps that made its matrix: nothing, if there were none."""
+    """Facts of a result on the steps that made its matrix; empty if there were none."""
     said = steps_of(source)
     return {"prepare": in_words(said)} if said else {}
 
 
 def fitted_of(source: Source) -> Fitted:
-    """What was measured for the steps of a matrix, which a result keeps."""
+    """Measurements for the steps of a matrix, which a result keeps."""
     return source.fitted if isinstance(source, PreparedSource) else {}
 
 
 def prepare_like(source: Source, steps: str | None, fitted: Fitted) -> Source:
-    """A matrix after the steps that another one went through; one that went through them already stays.
+    """A matrix after the steps of another one; a matrix that already went through them is unchanged.
 
     Raises
     ------
     InputError
-        It went through others, or through the same with values measured on itself.
+        It went through other steps, or through the same ones measured on itself.
     """
     own = described(source).get("prepare")
     if own is None:
@@ -389,7 +392,7 @@ def prepare_like(source: Source, steps: str | None, fitted: Fitted) -> Source:
 
 
 def _prepared_as(source: Source, steps: str, fitted: Fitted) -> Source:
-    """Repeat the steps of a result; ``DataError`` where its words or its measured arrays do not fit."""
+    """Apply the steps of a result; ``DataError`` if their text or their measured arrays are damaged."""
     try:
         parsed = parse_steps(steps)
     except InputError as error:

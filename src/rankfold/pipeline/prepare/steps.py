@@ -1,10 +1,8 @@
-"""What is done to numbers before a method sees them: to each by itself, or to those of a row by their sum.
+"""Steps that change numbers before a method reads them: each by itself, or those of a row by their sum.
 
-Names and defaults are those of scanpy and NumPy. All of these steps leave zeros as they are, so that a sparse
-matrix stays one, and none has to be measured before: a row is made of that row alone.
-
-What steps change are ``Numbers``: a block of rows, or the stored numbers of some lines, with vectors along
-either side brought to where they meet.
+Names and defaults are those of scanpy and NumPy. All these steps keep zeros, so that a sparse matrix stays
+sparse, and none needs a measurement: the output of a row depends on that row alone. Steps change ``Numbers``:
+a block of rows, or the stored numbers of some lines, with vectors along either side broadcast to them.
 """
 
 from __future__ import annotations
@@ -25,34 +23,34 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Numbers that steps change where they lie."""
+    """Numbers that steps change in place."""
 
     values: Array
-    """Of a block (rows, columns), or stored ones (numbers,), float32 or float64."""
+    """Numbers of a block (rows, columns), or stored numbers (numbers,), float32 or float64."""
 
     by_columns: bool = False
-    """Whether lines of stored numbers are columns."""
+    """True if lines of stored numbers are columns."""
 
     first: int = 0
     """The first column of a block, or the first line."""
 
     places: Array | None = None
-    """(numbers,) of stored numbers in their lines; None of a block."""
+    """Places of stored numbers in their lines, (numbers,); None for a block."""
 
     counts: npt.NDArray[np.int64] | None = None
-    """(lines,) stored numbers of each."""
+    """Number of stored numbers in each line, (lines,)."""
 
     top: int = 0
     """The first row of a block."""
 
     def along_rows(self, vector: Array) -> Array:
-        """A vector with an element for each row, as it meets the numbers; of a block, its rows alone."""
+        """Broadcast a vector of rows to the numbers; it has only the rows of the block or of the lines."""
         if self.places is None or self.counts is None:
             return vector[:, None]
         return vector[self.places] if self.by_columns else np.repeat(vector, self.counts)
 
     def along_all_rows(self, vector: Array) -> Array:
-        """The same of a vector for all rows of the matrix."""
+        """Broadcast a vector of all rows of the matrix to the numbers."""
         if self.places is None or self.counts is None:
             return vector[self.top : self.top + len(self.values), None]
         if self.by_columns:
@@ -60,7 +58,7 @@ class Numbers:
         return np.repeat(vector[self.first : self.first + len(self.counts)], self.counts)
 
     def along_columns(self, vector: Array) -> Array:
-        """The same of a vector for all columns."""
+        """Broadcast a vector of all columns of the matrix to the numbers."""
         if self.places is None or self.counts is None:
             return vector[self.first : self.first + self.values.shape[1]]
         if self.by_columns:
@@ -68,7 +66,7 @@ class Numbers:
         return vector[self.places]
 
     def sum_rows(self, values: Array) -> Float64:
-        """Sums of rows of something as long as the numbers, in float64."""
+        """Sums over rows, in float64, of an array that has the shape of the numbers."""
         if self.counts is None:
             return np.asarray(values.sum(axis=1, dtype=np.float64))
         filled = self.counts > 0
@@ -80,28 +78,28 @@ class Numbers:
 
 
 Measured = Callable[[str], Float64]
-"""What was measured for a step, by its name."""
+"""Function that returns what was measured for a step, by name."""
 
 Shifted = tuple[Float64 | float, Float64 | float]
-"""What a step takes off each column, and what it multiplies the rest by."""
+"""Shift that a step subtracts from each column, and factor that it multiplies the rest by."""
 
 
 class Step(Protocol):
-    """A frozen dataclass whose fields are its parameters, or what these became."""
+    """A step to apply: a frozen dataclass whose fields are its parameters, or what was measured."""
 
     name: ClassVar[str]
 
     @property
     def by_row(self) -> bool:
-        """Whether a number depends on others of its row."""
+        """True if a number depends on others in its row."""
 
     def apply(self, numbers: Numbers) -> None:
-        """Change the numbers where they lie; zeros that are not stored stay zeros."""
+        """Change the numbers in place; zeros that are not stored stay zeros."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOfSum:
-    """Rows of one sum: rows of zeros stay."""
+    """Scale rows to one sum; rows of zeros stay."""
 
     target_sum: float
 
@@ -109,9 +107,9 @@ class RowsOfSum:
     by_row: ClassVar[bool] = True
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
+        """Scale rows in place."""
         sums = numbers.sum_rows(numbers.values)
-        # A row of NaN or Inf stays as it is, so that the one number is refused and not its row.
+        # A row with NaN or Inf stays as it is, so that only that number is refused, not its row.
         known = np.isfinite(sums) & (sums != 0)
         factors = np.divide(self.target_sum, sums, out=np.ones_like(sums), where=known)
         numbers.values[...] *= numbers.along_rows(factors).astype(numbers.values.dtype)
@@ -131,7 +129,7 @@ class Log1p:
             require(self, "base", above=1)
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
+        """Take logarithms in place."""
         values = numbers.values
         require_least(self, values, -1.0, strict=True)
         np.log1p(values, out=values)
@@ -147,7 +145,7 @@ class Sqrt:
     by_row: ClassVar[bool] = False
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
+        """Take square roots in place."""
         values = numbers.values
         require_least(self, values, 0.0, strict=False)
         np.sqrt(values, out=values)
@@ -155,7 +153,7 @@ class Sqrt:
 
 @dataclass(frozen=True, slots=True)
 class Arcsinh:
-    """``arcsinh(x / cofactor)``, as cytometry takes it."""
+    """``arcsinh(x / cofactor)``, as in cytometry."""
 
     cofactor: float = 1.0
 
@@ -166,7 +164,7 @@ class Arcsinh:
         require(self, "cofactor", above=0)
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
+        """Apply it in place."""
         values = numbers.values
         values /= values.dtype.type(self.cofactor)
         np.arcsinh(values, out=values)
@@ -174,7 +172,7 @@ class Arcsinh:
 
 @dataclass(frozen=True, slots=True)
 class Binarize:
-    """1 above a threshold, else 0; NaN and Inf stay, and are refused as ever."""
+    """1 above a threshold, else 0; NaN and Inf stay, and are refused as usual."""
 
     threshold: float = 0.0
 
@@ -185,13 +183,13 @@ class Binarize:
         require(self, "threshold", least=0)
 
     def apply(self, numbers: Numbers) -> None:
-        """See ``Step``."""
+        """Binarize in place."""
         values = numbers.values
         np.copyto(values, values > self.threshold, where=np.isfinite(values))
 
 
 def require(step: Any, field: str, *, above: float = -math.inf, least: float = -math.inf) -> None:
-    """Make a parameter a number, or raise ``InputError``."""
+    """Convert a parameter to float; ``InputError`` if it is no number within bounds."""
     value = getattr(step, field)
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or value <= above or value < least:
@@ -201,7 +199,7 @@ def require(step: Any, field: str, *, above: float = -math.inf, least: float = -
 
 
 def require_least(step: Step, values: Array, least: float, *, strict: bool) -> None:
-    """Raise for numbers that a step has no value for; NaN is refused by the methods, with its place."""
+    """Raise ``DataError`` for numbers outside the domain of a step; the methods refuse NaN later."""
     with np.errstate(invalid="ignore"):
         outside = values <= least if strict else values < least
     if outside.any():
@@ -213,7 +211,7 @@ def require_least(step: Step, values: Array, least: float, *, strict: bool) -> N
 
 
 def require_flags(step: Any, *fields: str) -> None:
-    """Raise ``InputError`` for parameters that are neither true nor false."""
+    """Raise ``InputError`` for parameters that are not bool."""
     for field in fields:
         if not isinstance(getattr(step, field), bool):
             raise InputError(f"{step.name}: {field} must be True or False, not {getattr(step, field)!r}")

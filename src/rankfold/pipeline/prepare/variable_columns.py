@@ -1,9 +1,9 @@
-"""Which columns vary most for their mean: the measures of scanpy's ``highly_variable_genes``.
+"""Columns that vary most for their mean: the measures of scanpy's ``highly_variable_genes``.
 
 Satija et al., Nature Biotechnology 33, 2015 (seurat); Zheng et al., Nature Communications 8, 2017
-(cell_ranger): dispersions within bins of like means. Stuart et al., Cell 177, 2019 (seurat_v3): variances of
-counts over what a curve through those of all columns says, each count cut off where it is an outlier. Details
-follow scanpy 1.11: a bin of a single gene, how ties are kept.
+(cell_ranger): dispersions within bins of similar means. Stuart et al., Cell 177, 2019 (seurat_v3): variances
+of clipped counts, relative to those that a curve through all columns gives. Details follow scanpy 1.11: a
+bin of a single gene, how ties are kept.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ Float64 = npt.NDArray[np.float64]
 FLAVORS = ("seurat", "cell_ranger", "seurat_v3")
 
 SPAN = 0.3
-"""Share of the columns that each local regression of seurat_v3 goes through."""
+"""Share of the columns in each local regression of seurat_v3."""
 
 NO_MEAN = 1e-12
-"""In place of a mean of 0."""
+"""Replacement for a mean of 0."""
 
 MAD = 0.6744897501960817
 """Median absolute deviation of a normal distribution of standard deviation 1."""
 
 
 class Choice(NamedTuple):
-    """Columns that vary most, and by what they were compared."""
+    """Columns that vary most, and the measures by which they were compared."""
 
     chosen: npt.NDArray[np.bool_]
-    """(n,) whether a column is one of them."""
+    """Mask (n,) of these columns."""
 
     measures: dict[str, Float64]
-    """(n,) each, by the names that scanpy gives them in ``var``; NaN where there is no such number."""
+    """Measures, (n,) each, by their scanpy names in ``var``; NaN if undefined."""
 
 
 def most_variable(mean: Float64, variance: Float64, count: int, *, flavor: str, bins: int) -> Choice:
-    """The ``count`` columns of the largest normalized dispersion, with those that tie with the last.
+    """Choose the ``count`` columns of the largest normalized dispersion, and ties with the last.
 
     Parameters
     ----------
     mean, variance : (n,)
-        Of numbers that are no logarithms for seurat, of logarithms for cell_ranger.
+        For seurat those of numbers without logarithms, for cell_ranger those of logarithms.
     """
     mean = np.where(mean == 0, NO_MEAN, mean)
     dispersion = variance / mean
@@ -77,7 +77,7 @@ def most_variable(mean: Float64, variance: Float64, count: int, *, flavor: str, 
 
 
 def _bins_of_like_width(mean: Float64, bins: int) -> Array:
-    """Intervals closed on the right, the first of which begins a little lower, as ``pandas.cut`` has them."""
+    """Bin of each mean, closed on the right; the first begins a little lower, as in ``pandas.cut``."""
     low, high = float(mean.min()), float(mean.max())
     if low == high:
         return np.zeros(len(mean), np.int64)
@@ -87,7 +87,7 @@ def _bins_of_like_width(mean: Float64, bins: int) -> Array:
 
 
 def _mean_and_deviation(values: Float64) -> tuple[float, float]:
-    """Of those that are known; of a single one, 0 and itself, so that it counts as 1."""
+    """Mean and deviation of values but NaN; for a single value 0 and itself, so that it becomes 1."""
     values = values[~np.isnan(values)]
     if len(values) < 2:
         return 0.0, float(values[0]) if len(values) else np.nan
@@ -103,9 +103,9 @@ def _median_and_deviation(values: Float64) -> tuple[float, float]:
 
 
 def expected_deviation(mean: Float64, variance: Float64, *, span: float) -> Float64:
-    """(n,) standard deviations that columns of such means have: from the curve of log variance over log mean.
+    """Standard deviations (n,) expected for such means, from the curve of log variance over log mean.
 
-    Of a column that is constant it is 1, as in scanpy.
+    It is 1 for a constant column, as in scanpy.
     """
     varies = variance > 0
     logarithm = np.zeros(len(mean))
@@ -121,7 +121,7 @@ def expected_deviation(mean: Float64, variance: Float64, *, span: float) -> Floa
 
 
 def clipped_variance(mean: Float64, deviation: Float64, sums: ColumnSums, rows: int) -> Float64:
-    """(n,) variances about the mean over those expected, from sums of counts that were cut off."""
+    """Variances (n,) about the mean relative to the expected ones, from sums of clipped counts."""
     squares = rows * mean**2 + sums.squares - 2 * sums.total * mean
     return np.asarray(squares / ((rows - 1) * deviation**2) if rows > 1 else np.zeros(len(mean)), np.float64)
 
@@ -129,8 +129,8 @@ def clipped_variance(mean: Float64, deviation: Float64, sums: ColumnSums, rows: 
 def largest(values: Float64, count: int) -> npt.NDArray[np.bool_]:
     """Mask of the ``count`` largest.
 
-    Of those that tie with the last these are the ones that NumPy's unstable sort leaves first, as in scanpy:
-    others on another kind of processor.
+    Ties with the last are resolved as NumPy's unstable sort happens to order them, as in scanpy: perhaps
+    differently on another kind of processor.
     """
     chosen = np.zeros(len(values), np.bool_)
     chosen[

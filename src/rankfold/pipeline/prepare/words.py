@@ -1,4 +1,4 @@
-"""How steps are said: as text, as in a workflow, or as objects; and the registry of their names."""
+"""Text of steps, as in a workflow, and its parser; and the registry of their names."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ STEPS: dict[str, type[Any]] = {
 }
 
 UNASKED = (TakeColumns.name, ImputeLowRank.name)
-"""Steps that arguments ask for, ``mask_var`` and ``missing``, and results name."""
+"""Steps that the arguments ``mask_var`` and ``missing`` ask for, and results name."""
 
 Steps = tuple[Any, ...]
-"""Of ``Step``, or of ``MeasuredStep``."""
+"""Tuple of ``Step`` or ``MeasuredStep``."""
 
 Prepare = str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
-"""``"normalize_total(1e4), log1p"``, a list of such, or of ``{name: {parameter: value}}``."""
+"""Steps by a caller: ``"normalize_total(1e4), log1p"``, a list, or ``{name: {parameter: value}}``."""
 
 
 def parse_steps(prepare: Prepare) -> Steps:
-    """Steps from what a caller says.
+    """Parse steps that a caller gives.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def _step(name: object, values: tuple[Any, ...], named: dict[str, Any]) -> Any:
 
 
 def in_words(steps: Steps) -> str:
-    """As a caller would say them.
+    """Text of steps, as a caller would write them.
 
     >>> in_words(parse_steps("normalize_total(1e4), log1p(base=2), sqrt"))
     'normalize_total(target_sum=10000), log1p(base=2), sqrt'

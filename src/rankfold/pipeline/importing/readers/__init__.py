@@ -1,12 +1,6 @@
-"""Files that are read from beginning to end, as an import takes them.
+"""Readers of files that an import reads from beginning to end.
 
-reader          what all of them offer; what is unpacked first
-wide_table      .parquet of very many columns
-npz             compressed .npz, SciPy's
-h5ad            AnnData in HDF5
-matrix_market   .mtx, also .gz
-cell_ranger     .mtx of genes x cells, with names beside it
-compressed      CSR, CSC and triplets in vectors
+reader          the protocols of all readers, and of matrices that are first unpacked
 """
 
 from __future__ import annotations
@@ -36,7 +30,7 @@ Reader = RowReader | EntryReader | Archive
 
 
 def open_reader(location: str, options: ReadOptions) -> Reader | None:
-    """How to read a file from its beginning; nothing for what can be read at any place."""
+    """Reader of a file from its beginning; None for a file that can be read at any place."""
     if is_address(location):
         return None
     path, part = split_location(location)
@@ -59,7 +53,7 @@ def open_reader(location: str, options: ReadOptions) -> Reader | None:
 
 
 def sparse_reader(source: CompressedSource) -> CompressedReader | LinesReader:
-    """A sparse matrix that can be read at any place, to be written anew."""
+    """Reader of a sparse matrix that can be read at any place, to be written anew."""
     if not isinstance(source, CsrSource):
         return LinesReader(source)
 

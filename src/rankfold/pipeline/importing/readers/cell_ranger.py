@@ -1,7 +1,7 @@
-"""MatrixMarket files of Cell Ranger, genes x cells, as cells x genes with the names that lie beside them.
+"""MatrixMarket files of Cell Ranger, genes x cells, as cells x genes with names from the files next to them.
 
-See ``formats.cell_ranger`` for the files. Names are read once before the numbers; of more than are kept of an
-axis, barcodes for one, a piece at a time.
+See ``formats.cell_ranger`` for the files. Names are read once before the numbers; if an axis has more than
+are kept, such as barcodes, they are read a piece at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.regular import bounded_lines
 
 WHOLE = "matrix"
-"""What names all features after ``::``."""
+"""Name after ``::`` that selects all features."""
 
 MOST_FEATURES = 2**24
 """Most features whose names are read."""
@@ -33,22 +33,22 @@ MOST_FEATURES = 2**24
 
 @dataclass(frozen=True, slots=True)
 class CellRangerReader:
-    """Cells x genes, one entry to a line."""
+    """Reader of cells x genes, one entry to a line."""
 
     inner: CoordinateReader
-    """Genes x cells."""
+    """Reader of genes x cells."""
 
     axes: tuple[Axis, Axis]
-    """Cells and genes."""
+    """Axes of cells and genes."""
 
     places: npt.NDArray[np.int64] | None
-    """Column of each feature, -1 of one that is left out; None for all in order."""
+    """Column of each feature, -1 if it is left out; None for all in order."""
 
     notes: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the file in messages."""
         return self.inner.name
 
     @property
@@ -63,12 +63,12 @@ class CellRangerReader:
 
     @property
     def entry_count(self) -> int:
-        """Entries of the file, of which features that are left out have some."""
+        """Number of entries in the file, including those of features that are left out."""
         return self.inner.entry_count
 
     @property
     def in_row_order(self) -> bool:
-        """No: the format promises no order."""
+        """False: the format promises no order."""
         return False
 
     @property
@@ -88,7 +88,7 @@ class CellRangerReader:
 
 
 def cell_ranger_reader(files: Files, part: str, options: ReadOptions) -> CellRangerReader:
-    """The matrix of some files: its genes, or all features or those of a type, as ``part`` says."""
+    """Reader of the matrix of some files; ``part`` chooses its features: genes, all, or those of a type."""
     inner = matrix_market_reader(files.matrix, options)
     if not isinstance(inner, CoordinateReader):
         raise InputError(
@@ -118,7 +118,7 @@ def cell_ranger_reader(files: Files, part: str, options: ReadOptions) -> CellRan
 
 
 def _features(path: str, count: int) -> tuple[list[str], list[str]]:
-    """Names and types of so many features; no types where the file has none."""
+    """Names and types of ``count`` features; no types if the file lacks them."""
     names, types = [], []
     for line in _Labels(path, count):
         fields = line.split("\t")
@@ -128,7 +128,7 @@ def _features(path: str, count: int) -> tuple[list[str], list[str]]:
 
 
 class _Labels:
-    """Lines of a file, one for each line of an axis, from which slices are taken in order."""
+    """Lines of a file, one per place of an axis, from which slices are taken in order."""
 
     def __init__(self, path: str, count: int) -> None:
         self.path, self.shape, self.lines = path, (count,), self._read(path, count)
@@ -141,7 +141,7 @@ class _Labels:
 
     @staticmethod
     def _read(path: str, count: int) -> Iterator[str]:
-        """Lines without their ends; an error for fewer or more than ``count``."""
+        """Yield lines without their ends; an error for fewer or more than ``count``."""
         number, before = 0, ""
         try:
             with open_text(path) as raw, io.TextIOWrapper(raw, "utf-8", "replace") as text:

@@ -1,7 +1,7 @@
 """Sparse matrices kept line by line, CSR or CSC, or as triplets, in vectors that are read once.
 
-The vectors may be slices of an open file or streams that only go forward, so every one of them is asked
-for its numbers in order. CSC gives its numbers in the order of columns: they are sorted on the way.
+The vectors may be slices of an open file or streams that only go forward, so numbers are taken
+from each of them in order. CSC gives its numbers in the order of columns: they are sorted later.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from rankfold.pipeline.errors import ChunkError
 from rankfold.pipeline.importing.readers.reader import Entries
 
 ENTRY_BYTES = 64
-"""Memory that one entry of a block takes: index, value, line, and copies while it is checked and joined."""
+"""Bytes of memory of one entry of a block: index, value, line, and copies while it is checked and joined."""
 
 FEWEST = 4096
-"""Numbers of a block that are read at once, however little memory there is."""
+"""Least numbers of a block that are read at once, however small the memory."""
 
 
 class Vector(Protocol):
-    """Numbers that are asked for in order."""
+    """Numbers that are read in order."""
 
     def take(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Numbers ``start:stop``, where ``start`` is the last ``stop``."""
+        """Read numbers ``start:stop``, where ``start`` is the last ``stop``."""
 
 
 Opener = Callable[[], contextlib.AbstractContextManager[dict[str, Vector]]]
-"""Opens the vectors by their names: data and indices and indptr, or data and row and col."""
+"""Opens the vectors by name: data, indices and indptr, or data, row and col."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompressedReader:
-    """A sparse matrix line by line, CSR or CSC."""
+    """Reader of a sparse matrix line by line, CSR or CSC."""
 
     name: str
     shape: tuple[int, int]
@@ -52,7 +52,7 @@ class CompressedReader:
 
     @property
     def in_row_order(self) -> bool:
-        """Whether it is CSR: CSC comes column by column."""
+        """True for CSR; CSC gives its numbers column by column."""
         return self.by == "rows"
 
     @property
@@ -61,7 +61,7 @@ class CompressedReader:
         return max(1, self.entry_count * self.dtype.itemsize)
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Whole lines, as many as fit but at least one; see ``EntryReader``."""
+        """Yield whole lines, as many as fit but at least one; see ``EntryReader``."""
         lines, short = self.shape if self.by == "rows" else self.shape[::-1]
         with self.vectors() as vectors:
             for top, ends in self._groups(vectors["indptr"], lines, memory_bytes):
@@ -77,7 +77,7 @@ class CompressedReader:
     def _groups(
         self, indptr: Vector, lines: int, memory_bytes: int
     ) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """First line and the ends of lines that hold together no more numbers than fit."""
+        """Yield groups of lines whose numbers fit into memory: the first line, and the ends of all."""
         most, step = max(1, memory_bytes // ENTRY_BYTES), max(1, memory_bytes // ENTRY_BYTES)
         last = indptr.take(0, 1).astype(np.int64)
         if last[0] != 0:
@@ -102,14 +102,14 @@ class CompressedReader:
 
 @dataclass(frozen=True, slots=True)
 class LinesReader:
-    """A sparse matrix that can be read at any place: its lines in their order."""
+    """Reader of a sparse matrix that can be read at any place, line by line."""
 
     source: CompressedSource
     notes: tuple[str, ...] = field(default=())
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the matrix in messages."""
         return self.source.name
 
     @property
@@ -124,12 +124,12 @@ class LinesReader:
 
     @property
     def entry_count(self) -> int:
-        """Stored numbers."""
+        """Number of stored numbers."""
         return self.source.nnz
 
     @property
     def in_row_order(self) -> bool:
-        """Whether it is CSR."""
+        """True for CSR."""
         return self.source.by == "rows"
 
     @property
@@ -138,7 +138,7 @@ class LinesReader:
         return max(1, self.entry_count * self.dtype.itemsize)
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Whole lines, as many as fit but at least one; see ``EntryReader``."""
+        """Yield whole lines, as many as fit but at least one; see ``EntryReader``."""
         is_rows, count = self.source.by == "rows", self.shape[0 if self.source.by == "rows" else 1]
         most, stored = self._most_numbers(memory_bytes), 0
         for top in range(0, count, most):
@@ -152,7 +152,7 @@ class LinesReader:
                     yield Entries(rows, columns, lines.data), stored * self.dtype.itemsize
 
     def _most_numbers(self, memory_bytes: int) -> int:
-        """Numbers of a block that fit, with what reading them takes."""
+        """Numbers of a block that fit into memory, including the memory of reading them."""
         most = max(FEWEST, memory_bytes // (2 * ENTRY_BYTES))
         while most > FEWEST and 2 * ENTRY_BYTES * most + self.source.sparse_bytes(most) > memory_bytes:
             most = max(FEWEST, most // 2)
@@ -160,7 +160,7 @@ class LinesReader:
 
 
 def groups_of_lines(ends: npt.NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
-    """First and last of lines that hold together at most so many numbers, but of one line at least."""
+    """Yield first and last + 1 of groups of lines with at most ``most`` numbers, but at least one line."""
     first, count = 0, len(ends) - 1
     while first < count:
         after = int(np.searchsorted(ends, ends[first] + most, side="right")) - 1
@@ -171,7 +171,7 @@ def groups_of_lines(ends: npt.NDArray[np.int64], most: int) -> Iterator[tuple[in
 
 @dataclass(frozen=True, slots=True)
 class TripletReader:
-    """Rows, columns and values in vectors of the same length, in any order."""
+    """Reader of rows, columns and values in vectors of the same length, in any order."""
 
     name: str
     shape: tuple[int, int]
@@ -182,7 +182,7 @@ class TripletReader:
 
     @property
     def in_row_order(self) -> bool:
-        """No: their order is not known before they are read."""
+        """False: the order is not known before they are read."""
         return False
 
     @property
@@ -191,7 +191,7 @@ class TripletReader:
         return max(1, self.entry_count * self.dtype.itemsize)
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Pieces of the vectors; see ``EntryReader``."""
+        """Yield pieces of the vectors; see ``EntryReader``."""
         step = max(1, memory_bytes // ENTRY_BYTES)
         with self.vectors() as vectors:
             for start in range(0, self.entry_count, step):
@@ -203,7 +203,7 @@ class TripletReader:
 
 
 def require_vectors(name: str, vectors: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> None:
-    """Raise ``ChunkError`` unless shapes and types, by name, are those of vectors of a sparse matrix."""
+    """Raise ``ChunkError`` unless shapes and types, by name, fit vectors of a sparse matrix."""
     for vector, (shape, dtype) in vectors.items():
         if len(shape) != 1 or (vector != "data" and dtype.kind not in "iu"):
             kind = "numbers" if vector == "data" else "whole numbers"
@@ -213,7 +213,7 @@ def require_vectors(name: str, vectors: Mapping[str, tuple[tuple[int, ...], np.d
 
 
 def require_inside(name: str, vector: str, indices: npt.NDArray[Any], start: int, length: int) -> None:
-    """Raise ``ChunkError`` unless all indices are of ``length`` lines; they begin at number ``start``."""
+    """Raise ``ChunkError`` unless all indices are in ``range(length)``; the first has number ``start``."""
     if len(indices) and (indices.min() < 0 or indices.max() >= length):
         wrong = int(np.argmax((indices < 0) | (indices >= length)))
         raise ChunkError(

@@ -32,12 +32,12 @@ from rankfold.pipeline.units import format_bytes
 from rankfold.pipeline.wording import memory_argument
 
 DECODE_FACTOR = 3
-"""Times its own size that reading a block takes: the block, and chunks being decoded."""
+"""Memory of reading a block, as a multiple of its size: the block, and chunks being decoded."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetReader:
-    """A dense dataset, some rows at a time."""
+    """Reader of a dense dataset, some rows at a time."""
 
     name: str
     path: str
@@ -56,7 +56,7 @@ class DatasetReader:
         return self.rows * self.columns * self.dtype.itemsize
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Whole chunks of rows where they fit; see ``RowReader``."""
+        """Yield rows, in whole chunks if they fit; see ``RowReader``."""
         row = self.columns * self.dtype.itemsize
         chunk_bytes = 2 * self.chunk[0] * self.chunk[1] * self.dtype.itemsize
         if chunk_bytes + row > memory_bytes:
@@ -74,7 +74,7 @@ class DatasetReader:
 
 
 class DatasetVector:
-    """A one-dimensional dataset."""
+    """Numbers of a one-dimensional dataset."""
 
     def __init__(self, dataset: Any, name: str) -> None:
         self.dataset, self.name = dataset, name
@@ -85,7 +85,7 @@ class DatasetVector:
 
 
 def h5ad_reader(path: str, key: str) -> DatasetReader | CompressedReader | None:
-    """The matrix ``key`` of the file, ``X`` if none is named; None for a data frame, read in place."""
+    """Reader of the matrix ``key`` of the file, by default ``X``; None for a data frame, read in place."""
     key = key or "X"
     name = f"{path}::{key}"
     h5py = library("h5py", extra="formats", what=f"reading {path}")
@@ -164,7 +164,7 @@ def _read(dataset: Any, start: int, stop: int, name: str) -> npt.NDArray[Any]:
 
 
 def _matrices(file: Any, h5py: Any) -> list[str]:
-    """Names that a message may offer: of what has two axes, or is sparse."""
+    """Names of matrices for messages: those with two axes, and sparse ones."""
     matrices = []
     for key in (
         "X",

@@ -3,9 +3,9 @@
 https://math.nist.gov/MatrixMarket/formats.html. Blocks of lines get a header of their own and go through
 the parser of ``scipy.io.mmread``, which is compiled; it also gives entries of symmetric matrices twice.
 
-The traps: that parser takes the beginning of a line that it understands, 5.5 in a matrix of integers for 5,
-1.0D+05 for 1 and ``3 3.5 6`` for ``3 3 .5``, without a word; behind a byte 0, or a last line without an end
-that it does not understand, it reads on past the end of the text. So lines are compared with their grammar.
+The traps: that parser silently accepts a line whose beginning it understands, 5.5 in a matrix of integers
+for 5, 1.0D+05 for 1 and ``3 3.5 6`` for ``3 3 .5``. After a byte 0, or a last line without an end
+that it does not understand, it reads past the end of the text. So lines are first matched to a grammar.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ TYPES = {
 WHOLE = rb"[+-]?\d++"
 NUMBER = rb"[+-]?(?:(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?\d++)?|(?i:nan|inf(?:inity)?))"
 VALUES = {"real": NUMBER, "double": NUMBER, "integer": WHOLE, "unsigned-integer": rb"\+?\d++", "pattern": b""}
-"""How a number is written, by the field of the header."""
+"""Pattern of a number, by the field of the header."""
 
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 
 LINE_FACTOR = 24
-"""Memory that parsing takes in times of the text: a line of 6 bytes is two indices and a number, twice."""
+"""Memory of parsing, as a multiple of the text: a line of 6 bytes is two indices and a number, twice."""
 
 TEXT_BYTES = (2**16, 8 * 2**20)
 
 HEAD_LINE = 2**20
-"""Longest line before the numbers."""
+"""Most bytes of a line before the numbers."""
 
 HEAD_LINES = 2**16
 """Most lines before the numbers."""
@@ -62,23 +62,23 @@ HEAD_LINES = 2**16
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The first lines of a file."""
+    """Header of a file."""
 
     layout: str
     field: str
     symmetry: str
     sizes: tuple[int, ...]
-    """Rows, columns and, in coordinate layout, entries."""
+    """Numbers of rows, columns and, in coordinate layout, entries."""
 
     lines: int
-    """Number of these lines."""
+    """Number of lines of the header."""
 
     text: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinateReader:
-    """A sparse matrix, one entry to a line."""
+    """Reader of a sparse matrix, one entry to a line."""
 
     name: str
     path: str
@@ -97,21 +97,21 @@ class CoordinateReader:
 
     @property
     def entry_count(self) -> int:
-        """Entries of the file, twice where it holds one half of the matrix."""
+        """Number of entries, counted twice if the file holds one half of a symmetric matrix."""
         return self.head.sizes[2] * (1 if self.head.symmetry == "general" else 2)
 
     @property
     def in_row_order(self) -> bool:
-        """No: the format promises no order."""
+        """False: the format promises no order."""
         return False
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the file, compressed ones if it is."""
+        """Bytes of the file, as compressed if it is."""
         return os.path.getsize(self.path)
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Entries of some lines; see ``EntryReader``."""
+        """Yield the entries of some lines; see ``EntryReader``."""
         total, entries_read = self.head.sizes[2], 0
         for text, line, bytes_read in _texts(self.path, self.head, memory_bytes):
             count = text.count(b"\n")
@@ -145,7 +145,7 @@ class CoordinateReader:
 
 @dataclass(frozen=True, slots=True)
 class PackedArray:
-    """A dense matrix, column by column: unpacked to a file in Fortran order."""
+    """A dense matrix, stored column by column: it is unpacked to a file in Fortran order."""
 
     name: str
     path: str
@@ -159,7 +159,7 @@ class PackedArray:
         return self.head.sizes[0] * self.head.sizes[1] * 8
 
     def unpack(self, folder: Path, progress: Any) -> Source:
-        """Write the numbers as they come."""
+        """Write the numbers in their order to a ``.npy`` file, and open it."""
         dtype, target, numbers_read = np.dtype(TYPES[self.head.field]), folder / "columns.npy", 0
         rows, columns = self.head.sizes
         with open(target, "wb") as out:
@@ -192,7 +192,7 @@ class PackedArray:
 
 
 def matrix_market_reader(path: str, options: ReadOptions) -> CoordinateReader | Archive:
-    """A file by its header."""
+    """Reader of a file, chosen by its header."""
     try:
         with open_text(path) as file:
             head = _head(file, path)
@@ -238,7 +238,7 @@ def _head(file: IO[bytes], path: str) -> _Head:
 
 
 def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, int, int]]:
-    """Whole lines without empty ones, each with its end, the number of the first, bytes of the file done."""
+    """Yield blocks of nonempty lines, the number of their first line, and bytes of the file read so far."""
     size = min(max(memory_bytes // LINE_FACTOR, TEXT_BYTES[0]), TEXT_BYTES[1])
     line = head.lines + 1
     try:
@@ -257,7 +257,7 @@ def _texts(path: str, head: _Head, memory_bytes: int) -> Iterator[tuple[bytes, i
 
 
 def _without_empty_lines(block: bytes) -> bytes:
-    """The same lines, each with its end; most blocks have none empty, which is seen faster than mended."""
+    """The lines without empty ones, each with its end; a quick test finds most blocks free of empty lines."""
     block = block.replace(b"\r", b"").strip()
     if any(begin in block for begin in (b"\n\n", b"\n ", b"\n\t")):
         block = re.sub(rb"\s*\n\s*", b"\n", block)
@@ -265,7 +265,7 @@ def _without_empty_lines(block: bytes) -> bytes:
 
 
 def _require_lines(name: str, text: bytes, head: _Head, first: int) -> None:
-    """Raise for the first line that is not an entry, or a number; 130 MB of text a second."""
+    """Raise for the first line that is not an entry, or a number; checks 130 MB of text a second."""
     grammar, what = _grammar(head.layout, head.field)
     end = grammar.match(text).end()  # type: ignore[union-attr]  # it also matches nothing
     if end < len(text):
@@ -276,7 +276,7 @@ def _require_lines(name: str, text: bytes, head: _Head, first: int) -> None:
 
 @functools.cache
 def _grammar(layout: str, kind: str) -> tuple[re.Pattern[bytes], str]:
-    """What any number of lines look like, and one in words."""
+    """Pattern that matches any number of lines, and a description of one."""
     number = "a whole number" if "integer" in kind else "a number"
     if layout == "array":
         words, what = [VALUES[kind]], number
@@ -288,7 +288,7 @@ def _grammar(layout: str, kind: str) -> tuple[re.Pattern[bytes], str]:
 
 
 def _bad_line(name: str, message: str, first: int) -> DataError:
-    """What the parser said of a line of a block, counted in the file; its header took two lines."""
+    """Error from a message of the parser, with the line counted in the file; a block has two header lines."""
     place = re.match(r"Line (\d+): (.*)", message, re.DOTALL)
     where = f", line {first + int(place[1]) - 3}" if place else f", after line {first - 1}"
     return ChunkError(f"{name}{where}: {place[2] if place else message} Repair or restore the file")

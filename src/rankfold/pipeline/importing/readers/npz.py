@@ -1,7 +1,7 @@
 """Compressed ``.npz`` files, and those that ``scipy.sparse.save_npz`` writes.
 
-A deflated member goes forward only. A matrix is unpacked beside the destination and then read at any
-place, whichever its order in memory; the vectors of a sparse one are read side by side.
+A deflated member can only be read forward. A matrix is unpacked next to the destination and then read at any
+place, whatever its order in memory; the vectors of a sparse one are read side by side.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rankfold.pipeline.importing.readers.reader import Archive, copy_stream
 MEMBER_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError)
 
 HEADER_BYTES = 2**16
-"""More than the header of a member takes."""
+"""Upper bound of the bytes of the header of a member."""
 
 MEMBER_LAYOUTS = {"csr": "rows", "csc": "columns"}
 
@@ -54,11 +54,11 @@ class PackedMember:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Nothing to note."""
+        """No notes."""
         return ()
 
     def unpack(self, folder: Path, progress: Any) -> Source:
-        """Write the member as it was before it was compressed."""
+        """Write the decompressed member to a ``.npy`` file, and open it."""
         target = folder / "member.npy"
         with open_zip(self.path) as archive:
             try:
@@ -72,7 +72,7 @@ class PackedMember:
 
 
 def npz_reader(path: str, part: str) -> Archive | CompressedReader | TripletReader | None:
-    """How to read a ``.npz`` file from its beginning, or nothing where it can be read at any place."""
+    """Reader of a ``.npz`` file from its beginning; None if it can be read at any place."""
     if not part and is_sparse(path):
         return _sparse(path, npz_members(path))
     member = choose_member(path, part)
@@ -81,7 +81,7 @@ def npz_reader(path: str, part: str) -> Archive | CompressedReader | TripletRead
 
 
 def _sparse(path: str, members: dict[str, Member]) -> CompressedReader | TripletReader:
-    """A file of ``scipy.sparse.save_npz``."""
+    """Reader of a file of ``scipy.sparse.save_npz``."""
     with open_zip(path) as archive:
         small = {name: _whole(archive, path, name) for name in ("format", "shape")}
     if small["format"].size != 1:
@@ -121,14 +121,14 @@ def _open_vectors(path: str, names: tuple[str, ...]) -> Iterator[dict[str, Vecto
 
 
 class ForwardVector:
-    """The numbers of a member, in order."""
+    """Numbers of a member, read in order."""
 
     def __init__(self, name: str, file: IO[bytes]) -> None:
         self.name, self.file = name, file
         (self.length,), _, self.dtype = header_in(file)
 
     def take(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """The next ``stop - start`` numbers."""
+        """Read the next ``stop - start`` numbers."""
         byte_count = (stop - start) * self.dtype.itemsize
         try:
             data = self.file.read(byte_count)

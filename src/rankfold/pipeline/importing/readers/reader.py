@@ -1,9 +1,8 @@
-"""What an import needs to know of a file that can only be read from its beginning.
+"""Protocols of files that can only be read from their beginning, as an import sees them.
 
 A ``RowReader`` gives rows, an ``EntryReader`` the stored numbers of a sparse matrix. Both are read once,
-in blocks whose memory the caller sets, and say how far they are.
-
-Matrices that are first unpacked to a plain file, which can then be read at any place.
+in blocks whose memory the caller sets, and report their progress. An ``Archive`` is a matrix that is first
+unpacked to a plain file, which can then be read at any place.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ class Entries(NamedTuple):
 
 
 class MatrixFile(Protocol):
-    """What readers of rows and of entries say of a file."""
+    """Facts that readers of rows and of entries give of a file."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the file in messages."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -39,30 +38,30 @@ class MatrixFile(Protocol):
 
     @property
     def total_bytes(self) -> int:
-        """Bytes to be consumed, of which each block says how many are done."""
+        """Bytes to read in all; each block reports how many are done."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was decided about the file that its owner should know."""
+        """Decisions about the file that its owner should know."""
 
 
 class RowReader(MatrixFile, Protocol):
-    """A dense matrix that comes row by row."""
+    """A dense matrix that is read row by row."""
 
     @property
     def columns(self) -> int:
         """Numbers in a row."""
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[npt.NDArray[Any], int]]:
-        """Rows from first to last, and bytes done; a block is valid until the next is asked for.
+        """Yield blocks of rows from first to last, and bytes done; a block is valid until the next is read.
 
-        Raises ``ChunkError`` for a file that is damaged and ``DataError`` for what is no number.
+        Raises ``ChunkError`` for a damaged file and ``DataError`` for text that is no number.
         """
 
 
 @runtime_checkable
 class EntryReader(MatrixFile, Protocol):
-    """A sparse matrix whose stored numbers come in some order."""
+    """A sparse matrix whose stored numbers are read in the order of the file."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -70,14 +69,14 @@ class EntryReader(MatrixFile, Protocol):
 
     @property
     def entry_count(self) -> int:
-        """About how many numbers will come."""
+        """Approximate number of stored numbers."""
 
     @property
     def in_row_order(self) -> bool:
-        """Whether rows never decrease, and a block holds whole rows."""
+        """True if rows never decrease, and a block holds whole rows."""
 
     def blocks(self, memory_bytes: int) -> Iterator[tuple[Entries, int]]:
-        """Stored numbers, with indices that are checked, and bytes done."""
+        """Yield blocks of stored numbers, with checked indices, and bytes done."""
 
 
 # Unpacked first -----------------------------------------------------------------------------------
@@ -88,11 +87,11 @@ COPY_BYTES = 2**20
 
 @runtime_checkable
 class Archive(Protocol):
-    """A matrix that goes forward only, and not by rows."""
+    """A matrix that can only be read forward, and not by rows."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the file in messages."""
 
     @property
     def total_bytes(self) -> int:
@@ -100,14 +99,14 @@ class Archive(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was decided about the file that its owner should know."""
+        """Decisions about the file that its owner should know."""
 
     def unpack(self, folder: Path, progress: Callable[[int], None]) -> Source:
-        """Write the plain file into ``folder``; ``progress`` is told the bytes of it that are done."""
+        """Write the plain file into ``folder`` and open it; calls ``progress`` with the bytes done."""
 
 
 def copy_stream(file: IO[bytes], target: Path, progress: Callable[[int], None], *, most: int) -> None:
-    """Everything that is left of ``file``; ``ValueError`` for more than ``most`` bytes."""
+    """Copy the rest of ``file`` to ``target``; ``ValueError`` for more than ``most`` bytes."""
     byte_count = 0
     with open(target, "wb") as out:
         while piece := file.read(COPY_BYTES):

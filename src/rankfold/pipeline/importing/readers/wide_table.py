@@ -22,11 +22,11 @@ from rankfold.pipeline.formats.tables.parquet import (
 from rankfold.pipeline.importing.readers.reader import write_columns_header
 
 PAGE_BYTES = 2**20
-"""What writers put into a page. Of every column that is read a page is held, its dictionary and its bytes."""
+"""Bytes of a page, as writers choose it. For every column, a page, its dictionary and its bytes are held."""
 
 
 def fit_columns(table: ParquetReader, memory_bytes: int) -> ParquetReader | WideTable:
-    """The table, read row by row where pages of all of its columns fit into half of the memory."""
+    """The table itself if pages of all its columns fit into half of the memory; else a ``WideTable``."""
     if table.list_length is not None or _table_page_bytes(table) <= memory_bytes // 2:
         return table
     return WideTable(table, memory_bytes)
@@ -38,7 +38,7 @@ def _table_page_bytes(table: ParquetReader) -> int:
 
 
 def _page_bytes(metadata: Any, names: Sequence[str]) -> int:
-    """About the memory that a page of each of the columns takes, in the row group where it is most."""
+    """Approximate memory of a page of each of the columns, in the row group with the largest pages."""
     return max(
         (
             sum(3 * min(chunk.total_uncompressed_size, PAGE_BYTES) for chunk in chunks)
@@ -52,7 +52,7 @@ def _page_bytes(metadata: Any, names: Sequence[str]) -> int:
 class WideTable:
     """A table of so many columns that a page of each does not fit into memory.
 
-    Some columns at a time go to a file in Fortran order, which is then read at any place.
+    Some columns at a time are written to a file in Fortran order, which can then be read at any place.
     """
 
     table: ParquetReader
@@ -65,12 +65,12 @@ class WideTable:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Name of the table in messages."""
         return self.table.name
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Those of the table."""
+        """Notes of the table."""
         return self.table.notes
 
     @property
@@ -79,7 +79,7 @@ class WideTable:
         return self.table.rows * self.table.columns * self.table.dtype.itemsize
 
     def unpack(self, folder: Path, progress: Callable[[int], None]) -> Source:
-        """Write the columns one after the other."""
+        """Write some columns at a time to a ``.npy`` file in Fortran order, and open it."""
         target, dtype, rows = folder / "columns.npy", self.table.dtype, self.table.rows
         with open(target, "wb") as out:
             write_columns_header(out, dtype, (rows, self.table.columns))
@@ -100,6 +100,6 @@ class WideTable:
 
 
 def _give_back(path: str) -> None:
-    """Return what Arrow and the heap keep for later: what comes next does not need it there."""
+    """Return memory that Arrow and the heap keep for later use, since the next steps do not reuse it."""
     load_arrow(path).default_memory_pool().release_unused()
     return_freed_memory()
