@@ -1,7 +1,7 @@
-"""One BLAS thread, everywhere and always: two threads give other last bits than one, and not always the same.
+"""One BLAS thread, everywhere and always: with two threads last bits differ, and not always in the same way.
 
-The parallelism of a sweep is that of its streams. The limit holds while a task is carried out. It is counted,
-so that nested and concurrent users share it, and lifted when the last of them leaves.
+The parallelism of a sweep is that of its streams. The limit holds while a task runs. Its users are counted,
+so that nested and concurrent ones share it; it is lifted when the last of them leaves.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @functools.cache
 def core_type() -> str:
-    """BLAS library and the processor family its kernels are for: equal bits need equal core types."""
+    """BLAS library, and the processor family of its kernels: equal bits need equal core types."""
     cores = {
         f"{pool['internal_api']} {pool.get('version')} {pool.get('architecture', '')}".strip()
         for pool in _controller().info()

@@ -1,7 +1,4 @@
-"""Room on file systems: on which a folder lies, how much is free there, and what a folder takes of it.
-
-Folders need not exist yet: a result and scratch are planned before they are made.
-"""
+"""Space on file systems: which one holds a folder, how much is free there, and how much a folder takes."""
 
 from __future__ import annotations
 
@@ -18,17 +15,17 @@ def nearest_folder(folder: Path) -> Path:
 
 
 def device_of(folder: Path) -> int:
-    """Number of the file system that a folder lies, or will lie, on."""
+    """Number of the file system that holds, or will hold, a folder."""
     return os.stat(nearest_folder(folder)).st_dev
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes free where a folder lies, or will lie."""
+    """Free bytes on the file system that holds, or will hold, a folder."""
     return shutil.disk_usage(nearest_folder(folder)).free
 
 
 def bytes_under(folder: Path) -> int:
-    """Sizes of all files in a folder; 0 if there is none."""
+    """Total size of all files in a folder; 0 if it does not exist."""
     return sum(
         os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(folder) for name in names
     )

@@ -1,8 +1,8 @@
-"""On the disk, not only in the memory of the machine: what a loss of power leaves of files.
+"""Durable files: data flushed to the disk in an order that survives a loss of power.
 
-A file that was written and closed may be empty after the machine has lost power, and so may a folder be whose
-files are whole. Contents go first, then the folder that names them, then the name that makes others trust
-them, then the folder of that name.
+A file that was written and closed may be empty after the machine has lost power, and so may a folder whose
+files are whole. Contents are flushed first, then the folder that names them, then the name by which others
+trust them, then the folder of that name.
 
 The trap: flushing one file after another waits for the disk each time. Many at once share the wait.
 """
@@ -23,30 +23,30 @@ from typing import Any
 from rankfold.pipeline.regular import open_regular
 
 FLUSHES_AT_ONCE = 16
-"""Flushes that wait for the disk together."""
+"""Number of flushes that wait for the disk together."""
 
 WAIT_SECONDS = 1e-4
-"""Of a flush that waits for the disk, about what it takes to start a thread; in memory it takes 2e-6."""
+"""Seconds above which a flush has waited for the disk, about those to start a thread; else it takes 2e-6."""
 
 LEAST_BYTES = 2**20
-"""Of a block that the disk is given at once: smaller ones are better written together."""
+"""Least bytes of a block whose flush begins at once; smaller ones are better written together."""
 
 WRITE = 2
-"""Flag of ``sync_file_range``: begin to write what is not being written yet, and wait for nothing."""
+"""Flag of ``sync_file_range``: begin to write what is not being written yet, without waiting."""
 
 
 def begin_flush(path: str | os.PathLike[str], start: int, length: int) -> None:
-    """Have the disk begin with a block of a file, so that the flush in the end finds little to wait for."""
+    """Start to write a block of a file to the disk, so that the final flush has little to wait for."""
     begin = _sync_file_range()
     if length < LEAST_BYTES or begin is None:
         return
     with contextlib.suppress(OSError), open_regular(path, buffering=0) as file:
-        begin(file.fileno(), start, length, WRITE)  # what a file system does not know it may leave
+        begin(file.fileno(), start, length, WRITE)  # file systems without support may ignore it
 
 
 @functools.cache
 def _sync_file_range() -> Any:
-    """Of Linux; elsewhere a flush has more to wait for."""
+    """The ``sync_file_range`` of Linux; None elsewhere, where the final flush takes longer."""
     function = getattr(ctypes.CDLL(None), "sync_file_range", None)
     if function is not None:
         function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
@@ -54,7 +54,7 @@ def _sync_file_range() -> Any:
 
 
 def flush(path: str | os.PathLike[str]) -> None:
-    """Have a file, or the names in a folder, on the disk; one that is gone needs no flushing."""
+    """Flush a file, or the names in a folder, to the disk; a missing one is ignored."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -66,7 +66,7 @@ def flush(path: str | os.PathLike[str]) -> None:
 
 
 def flush_all(paths: Iterable[str | os.PathLike[str]]) -> None:
-    """Have many files on the disk; one after the other as long as none waits for it."""
+    """Flush many files to the disk: in sequence until one has to wait for it, then in parallel."""
     rest = iter(paths)
     for path in rest:
         began = time.perf_counter()
@@ -80,7 +80,7 @@ def flush_all(paths: Iterable[str | os.PathLike[str]]) -> None:
 
 
 def flush_tree(folder: str | os.PathLike[str]) -> None:
-    """Have all files below a folder on the disk, then the names of all folders, the innermost first."""
+    """Flush all files below a folder to the disk, then the names in all folders, the innermost first."""
     files: list[str] = []
     folders: list[str] = []
     for parent, _, names in os.walk(folder):
@@ -91,13 +91,14 @@ def flush_tree(folder: str | os.PathLike[str]) -> None:
 
 
 HERE, NO_REPLACE, EXCHANGE = -100, 1, 2
-"""The working folder, and flags of ``renameat2``: fail where the name is taken; two names change places."""
+"""Working folder, and flags of ``renameat2``: fail if the name is taken; exchange two names."""
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Have two files or folders change names in one step, so that no moment is without either name.
+    """Exchange the names of two files or folders in one step, so that neither name is ever missing.
 
-    False, and nothing done, where the system or the file system cannot: Linux can on ext4, XFS, Btrfs, tmpfs.
+    Returns False, without any change, if the system or file system cannot: Linux can on ext4, XFS, Btrfs,
+    tmpfs.
     """
     rename = _renameat2()
     if rename is None or rename(HERE, os.fsencode(one), HERE, os.fsencode(other), EXCHANGE) != 0:
@@ -108,7 +109,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 @functools.cache
 def _renameat2() -> Any:
-    """Of Linux; elsewhere there is a moment between two renames."""
+    """The ``renameat2`` of Linux; None elsewhere, where there is a moment between two renames."""
     function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is not None:
         path = ctypes.c_char_p
@@ -117,22 +118,22 @@ def _renameat2() -> Any:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Give a file or folder another name. A file of that name is replaced: the caller knows whose it is."""
+    """Give a file or folder another name. A file of that name is replaced; the caller has checked it."""
     os.replace(source, target)
 
 
 def rename_new(source: Path, target: Path) -> None:
-    """Give a file or folder a name that nothing has.
+    """Give a file or folder a name that must be free.
 
     Raises
     ------
     FileExistsError
-        The name is taken, if only by an empty folder or a link that leads nowhere; nothing has changed.
+        The name is taken, even by an empty folder or a dangling link; nothing has changed.
 
     Notes
     -----
-    One step where the system has ``renameat2``. Elsewhere a file is linked, which is one step as well; for a
-    folder there is a moment between looking and renaming.
+    Atomic where the system has ``renameat2``. Elsewhere a file is linked, which is atomic as well; for a
+    folder there is a moment between the check and the rename.
     """
     function = _renameat2()
     if function is not None:
@@ -152,12 +153,12 @@ def rename_new(source: Path, target: Path) -> None:
 
 
 def rename_durably(source: Path, target: Path) -> None:
-    """Give what is on the disk already its name, and have that on the disk as well."""
+    """Rename something that is already on the disk, and flush its name to the disk as well."""
     rename(source, target)
     flush_names(source, target)
 
 
 def flush_names(*paths: Path) -> None:
-    """Have the names of files or folders on the disk."""
+    """Flush the names of files or folders to the disk."""
     for folder in {path.parent for path in paths}:
         flush(folder)

@@ -21,8 +21,8 @@
     └── Interrupted                        75   stopped on request; the same command goes on
         └── DamagedStateError              75   a file of a run is not whole; it is made again
 
-A message says what was asked, what was found, and what to change, with the number worked out. It
-names arguments as ``pipeline.wording`` says: ``str`` shows those of Python, commands choose from ``message``.
+A message says what was asked, what was found, and what to change, with the exact number. It
+names arguments as in ``pipeline.wording``: ``str`` shows those of Python, commands choose from ``message``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RankfoldError(Exception):
 
     @property
     def message(self) -> str:
-        """The message as it was written, with arguments named both ways: for one made of it."""
+        """The message with arguments named both ways, for code that builds another message from it."""
         return self.args[0] if len(self.args) == 1 and isinstance(self.args[0], str) else super().__str__()
 
     def __str__(self) -> str:
@@ -61,26 +61,26 @@ class SourceNotFoundError(InputError, FileNotFoundError):
     """There is no matrix where the caller pointed."""
 
     def __new__(cls, *values: object) -> Self:
-        """Make it as an ``OSError``: unpickling would find the function of ``ValueError``, which cannot."""
+        """Make it as an ``OSError``: unpickling would use ``ValueError.__new__``, which fails."""
         return FileNotFoundError.__new__(cls, *values)
 
 
 class UnfitFileError(InputError, OSError):
-    """What has the name of a file is no regular file, or a document that is too large."""
+    """A path names no regular file, or a document that is too large."""
 
     def __new__(cls, *values: object) -> Self:
-        """See ``SourceNotFoundError``."""
+        """Make it as an ``OSError``; see ``SourceNotFoundError``."""
         return OSError.__new__(cls, *values)
 
     found: str = ""
     """Description of what was found."""
 
     most_bytes: int | None = None
-    """Largest size in bytes, where the document exceeds it."""
+    """Largest allowed size in bytes, if the document exceeds it."""
 
     @classmethod
     def at(cls, path: str | os.PathLike[str], found: str, most_bytes: int | None = None) -> UnfitFileError:
-        """The error for what lies at a path."""
+        """Make the error for what was found at a path."""
         name = os.fsencode(path).decode("utf-8", "backslashreplace")
         limit = most_bytes and f"and at most {most_bytes >> 20} MiB of such a file are read"
         error = cls(f"{name} is {found}, {limit or 'where a regular file belongs'}")
@@ -92,11 +92,11 @@ class SeveralArraysError(InputError):
     """A store holds several arrays, and none of them was named."""
 
     arrays: tuple[str, ...] = ()
-    """Paths of the arrays in the store, those first that are likely meant."""
+    """Paths of the arrays in the store, the likely ones first."""
 
     @classmethod
     def of(cls, message: str, arrays: Iterable[str]) -> SeveralArraysError:
-        """The error for a store with some arrays."""
+        """Make the error for a store with some arrays."""
         error = cls(message)
         error.arrays = tuple(arrays)
         return error
@@ -131,20 +131,20 @@ class MemoryBudgetError(PlanError):
     """Bytes of memory that one worker would need; 0 if that is not known."""
 
     way_out: str = ""
-    """What the message names besides memory, from ", or" on: of this task, whatever it is called."""
+    """Other remedies in the message besides memory, from ", or" on; they hold for any name of the task."""
 
     smaller: str = ""
-    """The same: an argument with a value that fits, of this task and not of its chain."""
+    """Remedy by an argument with a value that fits; it holds for this task, not for a chain of tasks."""
 
     @classmethod
     def of(cls, message: str, need_bytes: int, way_out: str = "", smaller: str = "") -> Self:
-        """With what is needed; what else helps comes before the full stop."""
+        """Make the error with the bytes needed; other remedies precede the full stop."""
         error = cls(f"{message.removesuffix('.')}{way_out}{smaller}.")
         error.need_bytes, error.way_out, error.smaller = need_bytes, way_out, smaller
         return error
 
     def of_chain(self, *, way_out: bool) -> Self:
-        """The same of a link of a chain, whose arguments have other names; ``way_out`` says if that stays."""
+        """The error for a link of a chain, whose arguments have other names; ``way_out`` is kept if True."""
         message = self.message.removesuffix(f"{self.way_out}{self.smaller}.")
         return type(self).of(message, self.need_bytes, self.way_out if way_out else "")
 
@@ -164,7 +164,7 @@ class NonFiniteError(DataError):
 
 
 class NoVarianceError(DataError):
-    """All rows of a matrix are equal, where it is asked how they differ."""
+    """All rows of a matrix are equal, but the method compares them."""
 
 
 class ChunkError(DataError):
@@ -176,11 +176,11 @@ class ClusterError(RankfoldError):
 
 
 class DeviceError(ClusterError):
-    """There is no device that could be computed on, or it lacks what is needed."""
+    """There is no device to compute on, or it lacks something that is needed."""
 
 
 class NoWorkersError(ClusterError):
-    """No worker came in time; nothing is lost."""
+    """No worker came in time; no work is lost."""
 
     exit_code = 75
 

@@ -1,4 +1,4 @@
-"""A GPU through CuPy: whether there is one, and how arrays come and go, as ``engine/device.py`` asks."""
+"""A GPU through CuPy: its detection, and arrays there; implements the protocols of ``engine/device.py``."""
 
 from __future__ import annotations
 
@@ -23,23 +23,17 @@ LEAST_CAPABILITY = 80
 
 
 def count_devices() -> int:
-    """Devices that CuPy finds; asked without taking one."""
+    """Number of devices that CuPy finds, without initializing one."""
     try:
         import cupy
 
         return int(cupy.cuda.runtime.getDeviceCount())
-    except Exception:  # noqa: BLE001 - why there is none, ``require_device`` says where one is wanted
+    except Exception:  # noqa: BLE001 - ``require_device`` reports why, if one is wanted
         return 0
 
 
 def require_device() -> Any:
-    """CuPy, where it finds a device that multiplies.
-
-    Raises
-    ------
-    DeviceError
-        CuPy, a device, a driver or a library is missing, with what to install.
-    """
+    """Import CuPy, and check that it finds a device that multiplies."""
     leave = "or leave out device='gpu' (--device gpu)"
     try:
         import cupy
@@ -63,7 +57,7 @@ def require_device() -> Any:
             f"(A100 or newer): take another, {leave}"
         )
     try:
-        ones = cupy.ones((2, 2))  # which NVRTC compiles a kernel for
+        ones = cupy.ones((2, 2))  # NVRTC compiles a kernel for it
         product = float((ones @ ones)[0, 0])
     except Exception as error:
         raise DeviceError(
@@ -78,20 +72,20 @@ def require_device() -> Any:
 # Arrays -------------------------------------------------------------------------------------------
 
 LIBRARY_BYTES = 96 * 2**20
-"""What cuBLAS and cuSOLVER work in."""
+"""Bytes of the workspaces of cuBLAS and cuSOLVER."""
 
 POOL_SHARE = 0.25
-"""Share of what is planned that the pool of CuPy may lose to pieces of other sizes."""
+"""Share of the planned memory that CuPy's pool may lose to fragmentation."""
 
 KEPT_SHARE = 0.9
-"""Share of a device that panels for the next pass and what is planned may take."""
+"""Share of a device that kept panels and the planned memory may take together."""
 
 
 class CudaSlot:
-    """Pinned memory that is read into, and its twin on the device.
+    """Pinned memory that is read into, and its counterpart on the device.
 
-    A panel is read into when the copy of the one before is done, and copied when the kernels are done that
-    need the one before. Both lie whole, whatever part of the room they take, since only such copies are fast.
+    A panel is read once the copy of the one before is done. It is copied once the kernels that need the one
+    before are done. Both buffers are contiguous for any panel shape, since only such copies are fast.
     """
 
     def __init__(self, cuda: Cuda, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
@@ -102,49 +96,49 @@ class CudaSlot:
         self._staged: Array | None = self._pinned
         self._twin: Any = self._room
         self._copied: Any = None
-        """When the panel has come."""
+        """Event: the panel has arrived."""
 
         self._read: Any = None
-        """When what was read has been copied, and may be written over."""
+        """Event: what was read has been copied, and may be overwritten."""
 
         self._done: Any = cuda.stream().record()
-        """When nobody needs what the room held, be it of a workspace before."""
+        """Event: the room is no longer needed, not even by an earlier workspace."""
 
     @property
     def staged(self) -> Array:
-        """See ``Slot``; of a panel that was kept, a copy from the device."""
+        """The panel on the host; if it was kept, a copy from the device."""
         if self._staged is None:
             return self._twin.get()  # type: ignore[no-any-return]
         return self._staged
 
     def recall(self, name: Hashable) -> bool:
-        """See ``Slot``."""
+        """Take the panel that was kept under a name, if there is one."""
         panel = self._cuda.kept.get(name)
         if panel is not None:
             self._staged, (self._twin, self._copied) = None, panel
         return panel is not None
 
     def room(self, shape: tuple[int, ...]) -> Array:
-        """See ``Slot``."""
+        """Buffer to read a panel of that shape into, once the copy of the one before is done."""
         if self._read is not None and not self._read.done:
             self._read.synchronize()
         self._staged = self._pinned[: int(np.prod(shape))].reshape(shape)
         return self._staged
 
     def lend(self, panel: Array) -> None:
-        """See ``Slot``."""
+        """Take a panel from the caller's memory, without a copy if it is contiguous."""
         self._staged = panel if panel.flags.c_contiguous else np.ascontiguousarray(panel)
 
     def send(self, name: Hashable = None) -> None:
-        """See ``Slot``."""
+        """Copy the panel to the device, and keep it under a name if there is room."""
         staged, copies = self.staged, self._cuda.copies
         kept = None if name is None else self._cuda.room_to_keep(staged)
         grows = kept is None and staged.size > self._room.size
         if grows:
             self._room = self._cuda.empty_for_copies((staged.size,), staged.dtype)
         if kept is not None or grows:
-            # Memory is given again as soon as nobody names it: a copy waits for kernels that still read what
-            # was there.
+            # Memory is reused as soon as it has no reference: the copy waits for kernels that may still read
+            # its old content.
             copies.wait_event(self._cuda.stream().record())
         else:
             copies.wait_event(self._done)
@@ -155,19 +149,19 @@ class CudaSlot:
             self._cuda.kept[name] = self._twin, self._copied
 
     def array(self) -> Array:
-        """See ``Slot``."""
+        """The panel on the device, for kernels in the stream."""
         self._cuda.stream().wait_event(self._copied)
         return self._twin  # type: ignore[no-any-return]
 
     def release(self) -> None:
-        """See ``Slot``."""
+        """Mark the room as free once the kernels requested so far are done."""
         self._done = self._cuda.stream().record()
 
 
 class Cuda:
     """The first device that this process sees, through CuPy.
 
-    All that is computed goes to one stream, in the order in which it is asked for: the same bits each time.
+    All kernels go to one stream, in the order of the calls, so results have the same bits each time.
     """
 
     name = "gpu"
@@ -180,7 +174,7 @@ class Cuda:
         self._idle: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
         self._busy: list[Array] = []
         self.kept: dict[Hashable, tuple[Any, Any]] = {}
-        """Panels that stay for the next pass, and when they have come, by name; of one run."""
+        """Panels kept for the next pass, and the events of their arrival, by name; of one run."""
 
         self._run: Hashable = None
         self._planned = self._capacity = self.kept_bytes = 0
@@ -197,26 +191,28 @@ class Cuda:
         return f"{facts['name'].decode()} of {units}, cuBLAS {version}, CuPy {self._cupy.__version__}"
 
     def core_type(self) -> str:
-        """See ``Device``: a part of a device has other multiprocessors than the whole."""
+        """Model, multiprocessors (a part of a device has fewer) and libraries, which decide the last bits."""
         return self._core_type
 
     def stream(self) -> Any:
-        """Where kernels go."""
+        """Stream of the kernels."""
         return self._cupy.cuda.get_current_stream()
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """See ``Device``."""
+        """An uninitialized array on the device."""
         return self._cupy.empty(shape, dtype)  # type: ignore[no-any-return]
 
     def empty_for_copies(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """A buffer that copies go to. It may live as long as a run, and comes from a pool of its own: what is
-        taken out of a larger piece would keep the rest of that from scratch of kernels.
+        """Allocate a buffer on the device that copies go to.
+
+        It may live as long as a run, and comes from a pool of its own: taken from a larger piece, it would
+        keep the rest of that piece from scratch of kernels.
         """
         with self.copies:
             return self.empty(shape, dtype)
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """Memory of the host that copies come from and go to; by CuPy's pool a power of two of bytes."""
+        """Pinned host memory for copies, of exact size; CuPy's pool would round up to a power of two."""
         count, dtype = int(np.prod(shape)), np.dtype(dtype)
         if not count:
             return np.empty(shape, dtype)
@@ -224,37 +220,37 @@ class Cuda:
         return np.frombuffer(memory, dtype, count).reshape(shape)
 
     def place(self, array: Array, dtype: npt.DTypeLike) -> Array:
-        """See ``Device``."""
+        """Copy an array of the host to the device, as ``dtype``."""
         return self._cupy.asarray(np.ascontiguousarray(array, dtype))  # type: ignore[no-any-return]
 
     def bring(self, array: Array) -> Array:
-        """See ``Device``."""
+        """Copy an array of the host to the device."""
         return self.place(array, array.dtype)
 
     def slot(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> CudaSlot:
-        """See ``Device``."""
+        """A slot for panels."""
         return CudaSlot(self, shape, dtype)
 
     def fill(self, array: Array, read: Callable[[Array], None]) -> None:
-        """See ``Device``."""
+        """Fill an array on the device with what ``read`` writes into pinned memory."""
         room = self._take(array)
         read(room)
         array.set(room, stream=self.stream())  # type: ignore[attr-defined]
 
     def send(self, array: Array, receive: Callable[[Array], None]) -> None:
-        """See ``Device``."""
+        """Copy an array to the host; ``settle`` then calls ``receive`` with it."""
         whole: Any = self._cupy.ascontiguousarray(array)
         room = self._take(whole)
         whole.get(stream=self.stream(), out=room, blocking=False)
         self._sent.append((room, receive))
 
     def holds(self, flag: Any, otherwise: Callable[[], None]) -> bool:
-        """See ``Device``."""
+        """Return True at once; ``settle`` calls ``otherwise`` if the flag proves False."""
         self.send(flag, lambda answer: None if answer else otherwise())
         return True
 
     def settle(self) -> None:
-        """See ``Device``."""
+        """Wait for the stream, and deliver everything that was sent."""
         if self._busy:
             self.stream().synchronize()
         messages, self._sent = self._sent, []
@@ -265,10 +261,10 @@ class Cuda:
             self._idle.setdefault((room.shape, room.dtype), []).append(room)
 
     def limit(self, nbytes: int, run: Hashable) -> None:
-        """See ``Device``. A formula that is wrong fails at once, and not when the device is full."""
-        self.copies.synchronize()  # of a segment that was broken off: into panels that may be let go now
+        """Limit memory to what was planned, so that a wrong formula fails before the device is full."""
+        self.copies.synchronize()  # copies of an interrupted segment, into panels that may be freed now
         self.stream().synchronize()
-        if self._busy:  # a segment was broken off: nobody is to receive what it sent
+        if self._busy:  # a segment was interrupted: its messages are dropped
             self._sent.clear()
             self.settle()
         if run != self._run:
@@ -290,7 +286,7 @@ class Cuda:
         self._cupy.get_default_memory_pool().set_limit(size=most)
 
     def room_to_keep(self, panel: Array) -> Any:
-        """Memory for a panel beside what was planned, or None."""
+        """Memory for a panel in addition to what was planned; None if there is none."""
         with self._gate:
             kept_bytes = self.kept_bytes + panel.nbytes
             if self._planned + kept_bytes > KEPT_SHARE * self._capacity:
@@ -305,22 +301,22 @@ class Cuda:
                 return None
 
     def forget(self) -> None:
-        """See ``Device``."""
+        """Free all kept panels and buffers, and lift the memory limit."""
         self.kept.clear()
         self._idle.clear()
         self.kept_bytes = 0
-        self._cupy.get_default_memory_pool().set_limit(size=0)  # none: what others compute here is not ours
+        self._cupy.get_default_memory_pool().set_limit(size=0)  # no limit, for other code in this process
 
     def load(self, state: State, resident: Collection[str]) -> State:
-        """See ``Device``."""
+        """Copy the ``resident`` arrays of a state to the device; the others stay on the host."""
         return {name: self._cupy.asarray(a) if name in resident else a for name, a in state.items()}
 
     def unload(self, state: State) -> State:
-        """See ``Device``."""
+        """Copy all arrays of a state to the host."""
         return {name: self._cupy.asnumpy(a) if hasattr(a, "get") else a for name, a in state.items()}
 
     def _take(self, like: Array) -> Array:
-        """Pinned memory until the panel is done."""
+        """Pinned memory of the shape of an array, in use until ``settle``."""
         idle = self._idle.get((like.shape, like.dtype))
         room: Array = idle.pop() if idle else self.pinned(like.shape, like.dtype)
         self._busy.append(room)

@@ -1,11 +1,11 @@
-"""What the arrays and facts of a result may be, looked at before a kernel follows them.
+"""Constraints ("laws") on the arrays and facts of a result, checked before a kernel uses them.
 
-A file may hold any number. An index beyond the rows, a NaN or a pointer that falls is found here by comparing
-the least and the most number of a panel with bounds, which is cheap beside reading it. Laws are declared
-beside the outputs of methods; a method of another package that declares none has arrays of finite numbers.
-Methods are declared before anything is computed, so NumPy is imported only where numbers are looked at.
+A file may hold any number. An index beyond the rows, a NaN or a decreasing pointer is found here by comparing
+the minimum and maximum of a panel with bounds, which is cheap compared to reading it. Laws are declared
+with the outputs of methods; if a method of another package declares none, its arrays must be finite.
+Methods are declared before anything is computed, so NumPy is imported only where numbers are checked.
 
-The trap: NaN is neither below nor above anything, so a fault is what is not within bounds.
+The trap: NaN is neither below nor above anything, so a fault is any number that is not within bounds.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ STORED = (
     *("bool", "float16", "float32", "float64"),
     *(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)),
 )
-"""Types of numbers of a matrix that are kept as they are."""
+"""Types of matrices whose numbers are kept as they are."""
 
 _OF_FUNCTION = re.compile(r".+-[0-9a-f]{16}")
-"""What stands for a compiled metric or kernel of the caller: its name, and a digest of its code."""
+"""Pattern for a compiled metric or kernel of the caller: its name, and a digest of its code."""
 
 Lengths = Mapping[str, int]
-"""Length of each axis, and ``other``, the rows that neighbors are among."""
+"""Length of each axis, and as ``other`` the number of rows that neighbors are searched in."""
 
 
 def first_outside(values: Array, least: float, most: float) -> int | None:
-    """Place, in C order, of the first number that is not between two bounds; None where all are.
+    """Place, in C order, of the first number that is not between two bounds; None if all are.
 
     Complex numbers are within bounds if both of their parts are.
     """
@@ -61,7 +61,7 @@ def first_outside(values: Array, least: float, most: float) -> int | None:
         values = np.ascontiguousarray(values).view(values.real.dtype)
         place = first_outside(values, least, most)
         return None if place is None else place // 2
-    # Python's numbers: a bound beyond float32 would overflow in the type of the values.
+    # Compare as Python numbers: a bound beyond float32 would overflow in the type of the values.
     if not values.size or (values.min().item() >= least and values.max().item() <= most):
         return None
     wide = values if values.dtype.kind in "iub" else values.astype(np.float64)
@@ -69,7 +69,7 @@ def first_outside(values: Array, least: float, most: float) -> int | None:
 
 
 def first_fall(values: Array) -> int | None:
-    """Place of the first number of a vector that is below the one before it; None where none is."""
+    """Place of the first number of a vector that is below the one before it; None if there is none."""
     down = values[1:] < values[:-1]
     return int(down.argmax()) + 1 if down.any() else None
 
@@ -91,35 +91,35 @@ class Stored(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """What an array of a result may hold."""
+    """Constraints on an array of a result."""
 
     axes: tuple[str, ...] | None = None
-    """Names of its axes; None where they are not declared."""
+    """Names of its axes; None if they are not declared."""
 
     types: tuple[str, ...] = NUMBER
     least: float = -LARGEST
     most: float = LARGEST
     below: tuple[str, ...] = ()
-    """Names of axes: each number is an index along the first of them that the result has."""
+    """Axes, of which the first that the result has bounds the numbers: they are indices along it."""
 
     reaches: tuple[str, ...] = ()
-    """The same for numbers that may equal the length too, such as pointers."""
+    """Axes like ``below``, for numbers that may also equal the length, such as pointers."""
 
     rising: bool = False
-    """Whether numbers never fall along the last axis."""
+    """True if numbers never decrease along the last axis."""
 
     falling: bool = False
     may_be_nan: bool = False
-    """Whether NaN says that there is no such number."""
+    """True if NaN is allowed, for a number that does not exist."""
 
     def bounds(self, lengths: Lengths) -> tuple[float, float]:
-        """Least and most number."""
+        """Least and most allowed number."""
         known = [lengths[axis] - 1 for axis in self.below if axis in lengths]
         known += [lengths[axis] for axis in self.reaches if axis in lengths]
         return self.least, (known[0] if known else self.most)
 
     def fault(self, values: Array, lengths: Lengths) -> tuple[int, str] | None:
-        """Place of the first number of a panel that breaks the law, and what is allowed there."""
+        """Place of the first number of a panel that breaks the law, and text on what is allowed; or None."""
         import numpy as np
 
         least, most = self.bounds(lengths)
@@ -136,7 +136,7 @@ class Law:
         return None
 
     def _first_outside(self, values: Array, least: float, most: float) -> int | None:
-        """See ``first_outside``; NaN counts as within where it may be."""
+        """Like ``first_outside``, but NaN counts as within if it is allowed."""
         import numpy as np
 
         place = first_outside(values, least, most)
@@ -146,7 +146,7 @@ class Law:
         return first_outside(np.nan_to_num(values, nan=within, posinf=np.inf, neginf=-np.inf), least, most)
 
     def require(self, name: str, values: Array, lengths: Lengths, *, first: int = 0) -> None:
-        """Raise ``DataError`` for a panel, of rows from ``first`` on, that breaks the law."""
+        """Raise ``DataError`` if a panel, of rows from ``first`` on, breaks the law."""
         import numpy as np
 
         if (fault := self.fault(values, lengths)) is not None:
@@ -157,7 +157,7 @@ class Law:
             )
 
     def require_some(self, name: str, lengths: Lengths, values: Array) -> None:
-        """Raise ``DataError`` for numbers from anywhere in an array that are not within its bounds."""
+        """Raise ``DataError`` if numbers from anywhere in an array are not within its bounds."""
         import numpy as np
 
         bounds, some = self.bounds(lengths), np.asarray(values)
@@ -191,31 +191,31 @@ def _range_in_words(least: float, most: float, *, whole: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What an attribute of a result may be."""
+    """Constraints on an attribute of a result."""
 
     types: tuple[type, ...]
     least: float | None = None
     below: float | None = None
     choices: tuple[str, ...] = ()
-    """Words that it may be; a function of the caller's own is known by its name and digest besides."""
+    """Allowed words; a function of the caller is also allowed, by its name and digest."""
 
     many: bool = False
-    """Whether it is a list of such values."""
+    """True for a list of such values."""
 
     not_empty: bool = False
-    """Whether an empty list is refused."""
+    """True if an empty list is not allowed."""
 
     may_lack: bool = False
-    """Whether it may be null, or any of them where it is a list."""
+    """True if it may be null, or for a list if its elements may be."""
 
     unbounded: bool = False
-    """Whether it may be infinite, as a bound where nothing is known."""
+    """True if it may be infinite, as a bound that is not known."""
 
     counts: str = ""
-    """Axis whose length it is, where the result has that."""
+    """Axis whose length it states, if the result has that axis."""
 
     def fits(self, value: object) -> bool:
-        """Whether a value is such a fact."""
+        """True if a value satisfies the constraints."""
         if value is None:
             return self.may_lack and not self.many
         if self.not_empty and value == []:
@@ -235,7 +235,7 @@ class Fact:
         return isinstance(value, self.types)
 
     def in_words(self) -> str:
-        """Description of what it may be, for messages."""
+        """Description of allowed values, for messages."""
         words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "facts"}
         if self.choices and self.types == (str,):
             return f"one of {', '.join(self.choices)}"
@@ -249,7 +249,7 @@ COUNT, REAL_FACT = Fact((int,), least=0), Fact((float,))
 TEXTS, COUNTS, REALS = (Fact(one.types, one.least, many=True) for one in (TEXT, COUNT, REAL_FACT))
 MAYBE_REAL, MAYBE_REALS = (Fact((float,), many=many, may_lack=True) for many in (False, True))
 BOUND = Fact((float,), least=0, unbounded=True)
-"""Of real numbers, which whole ones are too."""
+"""A bound: a real number, or a whole one, at least 0, perhaps infinite."""
 
 COMMON = {
     "schema": COUNT,
@@ -271,7 +271,7 @@ INPUT = {
     "dtype": Fact((str,), choices=(*STORED, "complex64", "complex128")),
     "fingerprint": TEXT,
 }
-"""Facts of every matrix."""
+"""Facts of every input matrix."""
 
 OF_SOME_INPUTS = {"layout": FACTS, "prepare": TEXT}
 """Facts of matrices that are part of an array, or went through steps."""
@@ -282,19 +282,19 @@ PREPARED = {
     "dispersions": Law(types=REAL, least=-math.inf, most=math.inf, may_be_nan=True),
     "norm": Law(types=REAL, least=-math.inf, most=math.inf, may_be_nan=True),
 }
-"""Arrays by which a step of preparation chose columns, by the last word of their names."""
+"""Laws of arrays by which a step of preparation chose columns, by the last word of their names."""
 
 Condition = Callable[[Mapping[str, Any]], bool]
-"""Whether a result of a request has an array."""
+"""Function of the facts of a result that is True if the result must have an array."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultLaw:
-    """What results of one kind are."""
+    """Constraints on results of one kind."""
 
     arrays: Mapping[str, Law] = field(default_factory=dict)
     needed: Mapping[str, Condition] = field(default_factory=dict)
-    """Arrays that they lack only where something was done to them, unless the request says otherwise."""
+    """Arrays that a result must have, each with a condition on its facts; else it is damaged."""
 
     facts: Mapping[str, Fact] = field(default_factory=dict)
     request: Mapping[str, Fact] = field(default_factory=dict)
@@ -307,16 +307,16 @@ class ResultLaw:
 
 
 def is_of_step(name: str) -> bool:
-    """Whether an array has what a step of a preparation measured: it is named after the step."""
+    """True if an array holds measurements of a step of preparation: it is named after the step."""
     return name.startswith("prepare_")
 
 
 SOURCES: list[Callable[[str], ResultLaw | None]] = []
-"""Where methods say what their results are."""
+"""Functions by which methods declare the laws of their results."""
 
 
 def result_law(kind: str) -> ResultLaw:
-    """What results of a kind are; numbers of those of no method are finite."""
+    """Law of results of a kind; without a method for it, numbers must be finite."""
     return _result_law(kind, len(SOURCES))
 
 
@@ -327,13 +327,13 @@ def _result_law(kind: str, sources: int) -> ResultLaw:
 
 
 class Facts(dict[str, Any]):
-    """Attributes of a result: one that is asked for and is not there is damage."""
+    """Attributes of a result; a missing one that is looked up is reported as damage."""
 
     place = ""
 
     @classmethod
     def of(cls, path: Path, facts: Mapping[str, Any], within: str = "") -> Facts:
-        """The same, and all that is within."""
+        """Make it from facts, and from nested ones."""
         made = cls()
         made.place = f"{path} is damaged: its facts lack {within}"
         for name, value in facts.items():
@@ -345,17 +345,17 @@ class Facts(dict[str, Any]):
 
 
 class MissingError(DataError, AttributeError, KeyError):
-    """An array or an attribute that results of a kind have is not there."""
+    """An array or an attribute is missing that results of a kind must have."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
-# What is looked at when a result is opened: metadata alone -------------------------------------------
+# Checks when a result is opened: of metadata only ---------------------------------------------------
 
 
 def require_facts(path: Path, facts: Any) -> None:
-    """Raise ``DataError`` for facts that no result has."""
+    """Raise ``DataError`` for facts that no result can have."""
     if not isinstance(facts, dict):
         raise DataError(f"{path} is damaged: its facts are {facts!r:.60}. {REMEDY}")
     for name, law in COMMON.items():
@@ -395,7 +395,7 @@ def _of_facts(path: Path, name: str, value: object, allowed: str) -> DataError:
 
 
 def _require_finite(path: Path, name: str, value: object) -> None:
-    """No number among facts, at any depth, is NaN or infinite, or takes more than 64 bits."""
+    """Raise ``DataError`` if a number in facts, at any depth, is NaN, infinite, or has over 64 bits."""
     if isinstance(value, float) and not math.isfinite(value):
         raise _of_facts(path, name, value, "a finite number")
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
@@ -410,9 +410,9 @@ def _require_finite(path: Path, name: str, value: object) -> None:
 
 
 def require_array(path: str, facts: Any, name: str, shape: tuple[int, ...] | None) -> None:
-    """Raise ``DataError`` for an array that a result lacks, ``shape`` None, or has in another shape.
+    """Raise ``DataError`` for an array that a result lacks (``shape`` None), or has in another shape.
 
-    Facts that are none of a result say nothing of it.
+    Facts that are not those of a result are ignored.
     """
     try:
         require_facts(Path(path), facts)
@@ -436,7 +436,7 @@ def require_array(path: str, facts: Any, name: str, shape: tuple[int, ...] | Non
 
 
 def axis_names(array: Any) -> tuple[str | None, ...]:
-    """Names of the axes of a Zarr array; none where it says none, or is in memory."""
+    """Names of the axes of a Zarr array; empty if it has none, or is in memory."""
     return getattr(getattr(array, "metadata", None), "dimension_names", None) or ()
 
 

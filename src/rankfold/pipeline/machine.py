@@ -1,4 +1,4 @@
-"""Where an attempt at a run is made, when, and by which command."""
+"""Place, time and command of an attempt at a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rankfold.pipeline.text import shell_words
 
 
 def command_line() -> str:
-    """What was typed, as it can be typed again."""
+    """The command that started this process, in a form that can be typed again."""
     program = Path(sys.argv[0] if sys.argv else "")
     if program.name == "rankfold" or program.parts[-2:] == ("rankfold", "__main__.py"):
         return shell_words(["rankfold", *sys.argv[1:]])
@@ -23,7 +23,7 @@ def command_line() -> str:
 
 
 def machine_facts() -> dict[str, Any]:
-    """Where an attempt ran."""
+    """Facts on the machine and process of an attempt."""
     return {
         "started": _timestamp(time.time_ns()),
         "host": socket.gethostname(),
@@ -37,10 +37,10 @@ def machine_facts() -> dict[str, Any]:
 
 
 def _timestamp(nanoseconds: int) -> str:
-    """A moment since 1970, to the nanosecond.
+    """Text of a time given since 1970, to the nanosecond.
 
-    Seconds and their part come from one reading: ``gmtime()`` alone reads a coarser clock, some milliseconds
-    behind, which now and then tells the second before.
+    Seconds and their fraction come from one reading: ``gmtime()`` alone reads a coarser clock, some
+    milliseconds behind, which sometimes still shows the second before.
     """
     seconds, part = divmod(nanoseconds, 10**9)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{part:09d}Z"

@@ -1,7 +1,7 @@
 """Tables for notebooks, of printable text: every value has its label, and none is cut on a narrow screen.
 
-A notebook decides how wide its output is, and styles of ours for others do not reach it. So words break where
-they must, which each cell says itself.
+A notebook decides how wide its output is, and style sheets of rankfold's pages do not apply there. So words
+break where they must, by a style in each cell.
 """
 
 from __future__ import annotations
@@ -42,6 +42,6 @@ def _cell(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """Text as HTML, which may break after each mark within a name or a path."""
+    """Text as HTML, with possible line breaks after marks within a name or a path."""
     text = html.escape(f"{value:.3g}" if isinstance(value, float) else str(value))
     return re.sub(r"(?<=\w)([_/:])(?=\w)", r"\1<wbr>", text)

@@ -1,11 +1,11 @@
-"""What may be written under a name that a user gives, and giving it that name.
+"""Rules for writing under a name that a user gives, and publishing there.
 
-One rule for results, stores, pages, pictures and files: what stands under the name is replaced only if
-rankfold made it and knows it again, by its list of files or by a mark that it carries, and only where that
-was asked for. What is new gets its name in one step that never replaces what came meanwhile.
+One rule holds for results, stores, pages, pictures and files. An existing file is replaced only if rankfold
+made it and recognizes it, by its list of files or by a mark in it, and only on request. A new file gets its
+name in one step that never replaces what appeared in the meantime.
 
-The trap: a check before hours of work says nothing of the moment at which the work is published. So both ask
-the same question, and the answer that counts is the second.
+The trap: a check before hours of work says nothing about the moment when the work is published. So the same
+check is made both times, and the second one decides.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from rankfold.pipeline.removal import remove
 from rankfold.pipeline.text import shell_words
 
 HEAD_BYTES = 2**16
-"""Within these a mark stands."""
+"""First bytes of a file, in which a mark must be."""
 
 APPEARED = "came to be while it was made, and was not made by this command"
-"""Why a name is not taken that was free when the work began."""
+"""End of a message: a name that was free when the work began is now taken."""
 
 Foreign = Callable[[Path], str | None]
-"""Says what of a file or folder is not of rankfold, in words that end a sentence; None if all of it is."""
+"""Function that describes the foreign content of a path, as the end of a sentence; None if there is none."""
 
 
 def carries(mark: str, otherwise: str = "was not made by rankfold") -> Foreign:
-    """Files whose beginning holds a mark are ours; of others it says what they are ``otherwise``."""
+    """Function that accepts files whose beginning holds a mark; for others it returns ``otherwise``."""
 
     def foreign(path: Path) -> str | None:
         return None if mark.encode() in head_of(path) else otherwise
@@ -43,7 +43,7 @@ def carries(mark: str, otherwise: str = "was not made by rankfold") -> Foreign:
 
 
 def head_of(path: Path) -> bytes:
-    """The part of a file in which a mark stands."""
+    """Beginning of a file, in which a mark must be."""
     with open_regular(path) as file:
         head: bytes = file.read(HEAD_BYTES)
     return head
@@ -54,23 +54,23 @@ def head_of(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class FileOutput:
-    """A file that will appear under its name when it is whole."""
+    """A file that will appear under its name once it is complete."""
 
     path: Path
-    """Absolute; where the name is a link, what it leads to."""
+    """Absolute path; the target, if the name is a link."""
 
     foreign: Foreign
     replaces: bool
-    """Whether a file of ours may be replaced."""
+    """True if a file of ours may be replaced."""
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
-        """A name beside it to write to, which becomes the file when the block ends without an error.
+        """Path in the same folder to write to; it becomes the file if the block ends without an error.
 
         Raises
         ------
         OutputError
-            It cannot be written, or something else took the name meanwhile, which stays as it is.
+            It cannot be written, or something else took the name in the meantime, which stays as it is.
         """
         draft = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
         try:
@@ -85,20 +85,20 @@ class FileOutput:
             remove(draft)
 
     def write(self, content: bytes) -> Path:
-        """Write the whole file; its path."""
+        """Write the whole file; returns its path."""
         with self.draft() as draft:
             draft.write_bytes(content)
         return self.path
 
 
 def is_unfinished(path: str | Path) -> bool:
-    """Whether nothing is at a path but the run of what is to be there."""
+    """True if a path does not exist, but an unfinished run for it does."""
     place = os.path.abspath(path)
     return not os.path.exists(place) and os.path.isdir(f"{place}.run")
 
 
 def require_finished(path: str | Path) -> None:
-    """Raise ``SourceNotFoundError`` for a path of what a command began and has not finished."""
+    """Raise ``SourceNotFoundError`` for a path whose command has begun but not finished."""
     if is_unfinished(path):
         raise SourceNotFoundError(
             f"{path} is not finished: the command or call that writes it goes on from what there is, when it "
@@ -107,22 +107,22 @@ def require_finished(path: str | Path) -> None:
 
 
 def file_output(path: Path, foreign: Foreign, *, replaces: bool) -> FileOutput:
-    """A name for a file, checked before anything is read.
+    """Check a name for a file before anything is read.
 
     Parameters
     ----------
     path : Path
-        As the user gave it.
+        Path as the user gave it.
     foreign : function
-        Knows files of ours.
+        Recognizes files of ours.
     replaces : bool
-        Whether one of them may be replaced.
+        True if one of them may be replaced.
 
     Raises
     ------
     OutputError
-        Its folder is not there; it is a folder or no regular file; it is there and was not made by rankfold,
-        or is not to be replaced.
+        Its folder does not exist; it is a folder or no regular file; it exists and was not made by rankfold,
+        or may not be replaced.
     """
     place = Path(os.path.realpath(path))
     folder = path.absolute().parent
@@ -153,7 +153,7 @@ def _require_ours(path: Path, place: Path, foreign: Foreign, *, replaces: bool) 
 
 
 def publish_file(draft: Path, output: FileOutput) -> None:
-    """Give a file that is on the disk its name; see ``FileOutput.draft``."""
+    """Rename a flushed file to its final name; see ``FileOutput.draft``."""
     path = output.path
     if not os.path.lexists(path):
         try:
@@ -180,25 +180,25 @@ def _came_meanwhile(path: Path) -> str:
 
 
 def publish_folder(finished: Path, target: Path, aside: Path, foreign: Foreign) -> str | None:
-    """Give a finished folder, which is on the disk, its name; what had it is then at ``aside``, if anything.
+    """Rename a finished, flushed folder to its name; an existing one there moves to ``aside``.
 
     Parameters
     ----------
     finished, target : Path
         The folder and the name.
     aside : Path
-        A free name on the same file system, for what is replaced: it may be removed.
+        A free name on the same file system, for what is replaced; the caller may then remove that.
     foreign : function
-        Asked of what stands under the name, before and after it has moved to ``aside``.
+        Called with what has the name, before and after it has moved to ``aside``.
 
     Returns
     -------
     str or None
-        Why it has no such name: something has it that is not ours. Both folders are as they were then.
+        Reason why the name is not given: something foreign has it. Both folders are then as before.
 
     Notes
     -----
-    Where two names cannot change places in one step, a kill can leave the old folder at ``aside`` alone.
+    Where two names cannot be exchanged in one step, a kill can leave only the old folder, at ``aside``.
     """
     if not os.path.lexists(target):
         try:

@@ -1,12 +1,13 @@
-"""Regular files alone: the one way to open a file for reading.
+"""Opening of regular files only: the one way to open a file for reading.
 
-Opening a pipe waits for its writer, and a device may give bytes without end. So a file is opened without
-waiting, looked at, and refused by name unless it is regular. Documents that are read whole, as metadata,
-workflows, manifests and notes are, have a largest size: what is larger is refused before it is read.
+Opening a pipe waits for its writer, and a device may give endless bytes. So a file is opened without
+waiting, examined, and refused by name unless it is regular. Documents that are read whole, such as metadata,
+workflows, manifests and notes, have a largest size: larger ones are refused before they are read.
 
-Libraries that open by path themselves get ``require_regular`` just before.
+Before a library opens a file by its path, call ``require_regular``.
 
-The trap: ``os.path.isfile`` is False of a pipe as it is of nothing at all. Ask ``is_regular``, which raises.
+The trap: ``os.path.isfile`` is False for a pipe as well as for a missing file. Ask ``is_regular``, which
+raises for a pipe.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from rankfold.pipeline.units import format_bytes
 Path = str | os.PathLike[str]
 
 METADATA_BYTES = 8 * 2**20
-"""Most bytes of a document that says what something is: Zarr's metadata, workflows, notes of runs."""
+"""Most bytes of a descriptive document: Zarr's metadata, workflows, notes of runs."""
 
 TABLE_BYTES = 32 * 2**20
-"""Most bytes of a document that has an entry for every file or row: manifests, tables of names, logs."""
+"""Most bytes of a document with an entry for every file or row: manifests, tables of names, logs."""
 
 TAIL_BYTES = 2**16
-"""Of the end of a log, where its last lines are looked for."""
+"""Bytes at the end of a log in which its last lines are searched."""
 
 READ_BYTES = 2**12
-"""Read at a time of a document that does not tell its size, as those of ``/proc``."""
+"""Bytes read at a time from a document without a known size, such as those of ``/proc``."""
 
 LINE_LENGTH = 2**24
 """Most characters of a line of a table."""
@@ -50,9 +51,9 @@ _KINDS = (
 
 
 def open_descriptor(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-    """A descriptor of a regular file, opened without waiting; ``UnfitFileError`` for anything else.
+    """Descriptor of a regular file, opened without waiting; ``UnfitFileError`` for anything else.
 
-    For files, ``O_NONBLOCK`` means nothing once they are open.
+    For regular files, ``O_NONBLOCK`` has no effect once they are open.
     """
     try:
         descriptor = os.open(path, flags | _FLAGS, mode)
@@ -72,12 +73,12 @@ def _opener(path: str, flags: int) -> int:
 
 
 def open_regular(path: Path, mode: str = "rb", **options: Any) -> Any:
-    """A regular file as ``open`` gives it, to be read or written; ``UnfitFileError`` for anything else."""
+    """Open a regular file like ``open``, to read or write; ``UnfitFileError`` for anything else."""
     return open(path, mode, opener=_opener, **options)
 
 
 def require_regular(path: Path) -> None:
-    """Raise unless there is a regular file, which a library then opens; ``FileNotFoundError`` for nothing."""
+    """Raise unless a path is a regular file, before a library opens it; ``FileNotFoundError`` if missing."""
     try:
         about = os.stat(path).st_mode
     except OSError as error:
@@ -89,7 +90,7 @@ def require_regular(path: Path) -> None:
 
 
 def is_regular(path: Path) -> bool:
-    """Whether there is a file; ``UnfitFileError`` where something else has its name."""
+    """True if a regular file exists, False if nothing does; ``UnfitFileError`` for anything else."""
     try:
         require_regular(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -103,7 +104,7 @@ def read_bounded(path: Path, most: int = METADATA_BYTES) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise UnfitFileError.at(path, f"{format_bytes(size)} large", most)
-        parts, rest = [], most + 1  # it may grow while it is read
+        parts, rest = [], most + 1  # the file may grow during the read
         while rest and (part := file.read(min(rest, max(size + 1, READ_BYTES)))):
             parts.append(part)
             rest -= len(part)
@@ -119,7 +120,7 @@ def read_text(path: Path, most: int = METADATA_BYTES, *, errors: str = "strict")
 
 
 def read_json(path: Path, most: int = METADATA_BYTES) -> Any:
-    """What a document of JSON holds; ``ValueError`` for what is no JSON, or nested beyond reason."""
+    """Parse a JSON document; ``ValueError`` if it is no JSON, or nested too deeply."""
     try:
         return json.loads(read_bounded(path, most))
     except RecursionError:
@@ -127,7 +128,7 @@ def read_json(path: Path, most: int = METADATA_BYTES) -> Any:
 
 
 def read_last_lines(path: Path, most: int = TAIL_BYTES) -> list[str]:
-    """The lines in the last ``most`` bytes of a log, the first of which may have lost its beginning."""
+    """The lines in the last ``most`` bytes of a log; the first line may lack its beginning."""
     with open_regular(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - most))
         text: bytes = file.read(most)
@@ -135,7 +136,7 @@ def read_last_lines(path: Path, most: int = TAIL_BYTES) -> list[str]:
 
 
 def bounded_lines(file: IO[str], path: Path) -> Iterator[str]:
-    """The lines of a text; ``UnfitFileError`` for one that no table has."""
+    """Yield the lines of a text; ``UnfitFileError`` for a line that is too long for a table."""
     while line := file.readline(LINE_LENGTH):
         if len(line) == LINE_LENGTH and not line.endswith("\n"):
             raise UnfitFileError.at(path, f"a text with a line of over {LINE_LENGTH} characters")
@@ -147,7 +148,7 @@ def _kind_of(mode: int) -> str:
 
 
 def _kind_at(path: Path) -> str:
-    """What has a name that could not be opened, in words."""
+    """Description of what has a name that could not be opened."""
     try:
         return _kind_of(os.stat(path).st_mode)
     except OSError as error:

@@ -1,11 +1,11 @@
-"""The only module that removes files and folders. Who may call it, and for what, is a table of its test.
+"""The only module that removes files and folders. A table in its test lists who may call it, and for what.
 
-Everything that is removed was made by rankfold and is known again: a file that this process is writing, a
+Everything that is removed was made by rankfold and is recognized: a file that this process is writing, a
 part of a run by its name and place, or a finished result by its list of files (``foreign_entries`` of
-``storage/manifest.py``). A path that a user named is never passed to ``remove``: what stands there is checked
-by ``outputs.py`` first, takes another name, and only then goes.
+``storage/manifest.py``). A path that a user named is never passed to ``remove``: an existing file is first
+checked by ``outputs.py``, then renamed, and only then removed.
 
-The trap: a folder of ours may hold files that somebody else put there.
+The trap: a folder of ours may hold files of other people.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import shutil
 
 
 def remove(path: str | os.PathLike[str]) -> None:
-    """Remove a file, a link, or a folder with all that is in it; nothing if it is not there.
+    """Remove a file, a link, or a folder with all its contents; a missing one is ignored.
 
-    Links are removed and never followed. What of a folder cannot be removed stays.
+    Links are removed and never followed. Contents of a folder that cannot be removed stay.
     """
     try:
         os.unlink(path)
@@ -31,7 +31,7 @@ def remove(path: str | os.PathLike[str]) -> None:
 
 
 def remove_empty(folder: str | os.PathLike[str]) -> bool:
-    """Remove a folder that holds nothing; whether it has gone."""
+    """Remove a folder if it is empty; True if it was removed."""
     with contextlib.suppress(OSError):
         os.rmdir(folder)
         return True

@@ -1,13 +1,13 @@
-"""Text that goes out: whatever others chose in it is shown, never obeyed.
+"""Text for output: foreign text is shown, never obeyed as control characters.
 
 Names of files, arrays, columns, labels, attributes and jobs, and messages of other libraries may hold any
-character: ESC that a terminal obeys, a newline that begins a line of its own, marks that turn the direction
-of a line, characters without width, halves of characters that no file can keep. ``printable`` makes one line
-of such a text, in which each of them is an escape such as ``\\x1b``. Only ``Lines`` has several lines, those
-that this package wrote.
+character: ESC that a terminal obeys, a newline that begins another line, marks that change the direction of a
+line, characters without width, surrogates that no file can store. ``printable`` makes one line of such a
+text, in which each of these is an escape such as ``\\x1b``. Only ``Lines`` has several lines, all written by
+this package.
 
-The root of all errors, the logger, tables, ``repr`` and pages use it, so that no message has to. The trap:
-a sum of ``Lines`` and a text is plain text, and becomes one line again. ``Lines.joined`` keeps them.
+The root of all errors, the logger, tables, ``repr`` and pages use it, so that messages need not. The trap:
+the sum of ``Lines`` and a text is plain text, and becomes one line again. ``Lines.joined`` keeps the lines.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ _UNSEEN = (
     "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff"
 )
-"""Controls, characters without width, marks of direction, separators of lines, halves of characters, and what
-no XML may hold."""
+"""Control and zero-width characters, direction marks, line separators, surrogates, invalid XML."""
 
 _FOREIGN = re.compile(f"[\x00-\x1f{_UNSEEN}]")
 _WRITTEN = re.compile(f"[\x00-\x08\x0b-\x1f{_UNSEEN}]")
@@ -34,7 +33,7 @@ _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def printable(text: str) -> str:
-    r"""One line of text whose characters a terminal shows and does not obey; ``Lines`` stay as they are.
+    r"""One line of text without characters that a terminal would obey; ``Lines`` stay as they are.
 
     >>> printable("a\x1b[2J\nrankfold: done")
     'a\\x1b[2J\\nrankfold: done'
@@ -45,7 +44,7 @@ def printable(text: str) -> str:
 
 
 LONGEST = 160
-"""Characters of a name that one line shows."""
+"""Most characters of a name in one line."""
 
 
 def shortened(name: str) -> str:
@@ -60,7 +59,7 @@ def shortened(name: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """A text of which lines and tabs are kept, for a stream: what has already been put together."""
+    """Escape a text of several lines, for a stream; lines and tabs are kept."""
     return _WRITTEN.sub(_escape, text)
 
 
@@ -71,7 +70,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 class Lines(str):
-    r"""Lines that this package wrote, each of them printable: what others chose in them adds no line.
+    r"""Lines that this package wrote, each of them printable: foreign text in them adds no line.
 
     >>> Lines("two", "a\nb").split("\n")
     ['two', 'a\\nb']
@@ -84,12 +83,12 @@ class Lines(str):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The lines of a file of ours, such as a script."""
+        """The lines of a text of ours, such as a script."""
         return cls(*text.split("\n"))
 
     @classmethod
     def joined(cls, *parts: str) -> Self:
-        """Parts one after the other, of which those that are ``Lines`` keep their lines."""
+        """Concatenation of parts, of which ``Lines`` keep their lines."""
         return cls.of("".join(map(printable, parts)))
 
     def __str__(self) -> str:
@@ -109,7 +108,7 @@ def json_text(value: Any, **options: Any) -> Lines:
 
 
 def shell_words(words: Iterable[str]) -> str:
-    r"""Words as bash takes them, of printable characters: the very words, not what is shown of them.
+    r"""Words quoted for bash in printable characters: bash reads exactly the given words.
 
     >>> print(shell_words(["ls", "my data", "a\x1b'\n"]))
     ls 'my data' $'a\x1b\'\x0a'
@@ -127,7 +126,7 @@ def _bytes_of(sign: str) -> str:
 
 
 def suggest_name(value: object, choices: Iterable[str]) -> str:
-    """The name that was probably meant, in brackets; nothing if none is near.
+    """A hint with the name that was probably meant, in brackets; empty if no choice is similar.
 
     >>> suggest_name("normalise_total", ["log1p", "normalize_total"]), suggest_name("x", ["log1p"])
     (" (did you mean 'normalize_total'?)", '')
@@ -137,7 +136,7 @@ def suggest_name(value: object, choices: Iterable[str]) -> str:
 
 
 class _Printable(logging.Filter):
-    """Makes one line of every record, before any handler has it."""
+    """Makes one line of every record, before any handler receives it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = printable(record.getMessage()), None

@@ -1,8 +1,8 @@
-"""Arguments in messages: those of Python for who calls a function, options for who gives a command.
+"""Arguments in messages: those of Python for callers of functions, options for users of commands.
 
-A message names an argument both ways, ``memory='2GiB' (--memory 2GiB)``. Who reads it is shown one of them:
-``in_python`` is what ``str`` of an error and a warning show, ``in_command`` what commands print. Keys of
-workflows are made of the options, in ``rankfold.workflows.wording``.
+A message names an argument both ways, ``memory='2GiB' (--memory 2GiB)``. A reader is shown one of them:
+``str`` of an error and warnings show the form of ``in_python``, commands print that of ``in_command``. Keys
+of workflows are derived from the options, in ``rankfold.workflows.wording``.
 """
 
 from __future__ import annotations
@@ -21,27 +21,7 @@ _BOTH = re.compile(rf"(?<!\w)({_ARGUMENT}) \(({_OPTION})\)")
 
 
 def argument(name: str, value: Any = None) -> str:
-    """An argument with a value that helps, or without one, as messages name it: both ways.
-
-    Parameters
-    ----------
-    name : str
-        As functions take it.
-    value : optional
-        What to give. False of a flag is the option that turns it off.
-
-    Returns
-    -------
-    str
-        For ``in_python``, ``in_command`` and workflows to choose from.
-
-    Examples
-    --------
-    >>> argument("memory", "52MiB"), argument("rank")
-    ("memory='52MiB' (--memory 52MiB)", 'rank= (--rank)')
-    >>> argument("overwrite", True), argument("with_rows", False)
-    ('overwrite=True (--overwrite)', 'with_rows=False (--no-rows)')
-    """
+    """Name an argument both ways, with a value that helps or without one, for messages."""
     option = f"--{name.replace('_', '-')}"
     if value is None:
         return f"{name}= ({option})"
@@ -51,7 +31,7 @@ def argument(name: str, value: Any = None) -> str:
 
 
 def memory_argument(need_bytes: int) -> str:
-    """The memory of an import that would do, which takes bytes in Python.
+    """Argument for the memory that an import needs; in Python it is in bytes.
 
     >>> memory_argument(50_000_000)
     'memory_bytes=50331648 (--memory 48MiB)'
@@ -61,7 +41,7 @@ def memory_argument(need_bytes: int) -> str:
 
 
 def in_python(message: str) -> str:
-    """A message that names arguments as functions take them.
+    """A message with arguments named as in Python.
 
     >>> in_python("give memory='52MiB' (--memory 52MiB), or how many, k= (--k)")
     "give memory='52MiB', or how many, k="
@@ -70,7 +50,7 @@ def in_python(message: str) -> str:
 
 
 def in_command(message: str) -> str:
-    """A message that names options of commands.
+    """A message with arguments named as options of commands.
 
     >>> in_command("give missing_chunks='fill' (--missing-chunks fill), or how many, k= (--k)")
     'give --missing-chunks fill, or how many, --k'
@@ -81,5 +61,5 @@ def in_command(message: str) -> str:
 
 
 def _kept_lines(message: str, text: str) -> str:
-    """A text with lines where the message that it is made of has such."""
+    """``text`` as ``Lines`` if the message that it was made from is ``Lines``."""
     return Lines.of(text) if isinstance(message, Lines) else text

@@ -1,11 +1,11 @@
-"""What survives a kill, and a loss of power: parts that are whole, and known to be.
+"""Checkpoints that survive a kill, and a loss of power: parts that are known to be whole.
 
-A part is a file of named arrays. It goes to a temporary name beside its own and takes that name in one
-rename, so whatever kills the process, a reader finds a whole part or none. A machine that loses power may
-leave less, and people copy files: each array carries its checksum, and the part carries its own name within
-the run, so that what is cut short, altered, or belongs elsewhere counts as no part, and is made again.
+A part is a file of named arrays. It is written under a temporary name in the same folder and renamed in one
+step, so whatever kills the process, a reader finds a whole part or none. A machine that loses power may
+leave less, and people copy files. So each array carries its checksum, and the part its own name within the
+run: a part that is cut short, altered, or belongs elsewhere is treated as missing, and is made again.
 
-The trap: a file that exists is not a part that is whole. Ask ``load_if_whole``, never ``exists``.
+The trap: a file that exists is not always a whole part. Ask ``load_if_whole``, never ``exists``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from rankfold.pipeline.wording import argument
 LOG = logging.getLogger("rankfold")
 
 State = dict[str, npt.NDArray[Any]]
-"""Arrays by name: what a fold accumulates and a checkpoint keeps."""
+"""Arrays by name: the accumulators of a fold, as a checkpoint stores them."""
 
 MAGIC = b"rankfold"
 ALIGNMENT = 64
@@ -49,9 +49,9 @@ _RUN_FOLDER = re.compile(r"(state|scratch|result|rankfold)-[0-9a-f]{32}(\.zarr)?
 
 @contextlib.contextmanager
 def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
-    """A file that appears under ``path`` when the block ends without an error.
+    """Open a file that appears under ``path`` if the block ends without an error.
 
-    ``durable`` files are on the disk by then, name and all; flushing costs milliseconds, for each of many
+    ``durable`` files and their names are then flushed to the disk, which costs milliseconds for each of many
     streams.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
@@ -76,7 +76,7 @@ def atomic_file(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn a full disk or a forbidden path into the error that says so."""
+    """Turn errors of a full disk or a forbidden path into rankfold's own."""
     try:
         yield
     except OSError as error:
@@ -104,7 +104,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def give_way(path: Path) -> None:
-    """Free the name of a file of ours. A folder or link outside of a run's own folders gets another name."""
+    """Free the name of a file of ours: remove it, or rename a folder or link outside a run's own folders."""
     if name_in_run(path) is None and (path.is_symlink() or path.is_dir()):
         move_aside(path)
     else:
@@ -112,7 +112,7 @@ def give_way(path: Path) -> None:
 
 
 def move_aside(path: Path) -> Path:
-    """Give what is not ours another name beside it, and say so; the new name."""
+    """Rename what is not ours within its folder, and log that; returns the new path."""
     backup = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
     rename_new(path, backup)
     LOG.warning("%s is in the way of a file of the run: it is renamed to %s", path, backup.name)
@@ -120,7 +120,7 @@ def move_aside(path: Path) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Have a folder of a run; a file in its place, or in that of a folder around it, gives way."""
+    """Make a folder of a run; files in place of it, or of a folder above it in the run, are removed."""
     with disk_errors(path):
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -132,17 +132,16 @@ def make_folder(path: Path) -> None:
 
 
 def set_aside(path: Path, reason: str) -> None:
-    """Remove what cannot be trusted, and say so: it is made again."""
+    """Remove a file that is not whole or does not belong here, and log that it is made again."""
     LOG.warning("%s %s: it is left out and made again", path, reason)
     with disk_errors(path):
         give_way(path)
 
 
 def name_in_run(path: Path) -> str | None:
-    """The path of a file from the folder of a run's state, scratch or result on; None if it is in none.
+    """The path of a file from the folder of a run's state, scratch or result on; None outside of these.
 
-    A run within the state of another is the one that counts.
-
+    For a run within the state of another, the inner one counts.
     >>> name_in_run(Path("/data/r.zarr.run/state-00112233445566778899aabbccddeeff/pass-01/total.part"))
     'state-00112233445566778899aabbccddeeff/pass-01/total.part'
     """
@@ -153,16 +152,16 @@ def name_in_run(path: Path) -> str | None:
 
 
 def _own_name(path: Path) -> str:
-    """What a part calls itself: it counts only where it was put."""
+    """Name stored in a part, by which it is only valid in its place."""
     return name_in_run(path) or "/".join(path.parts[-2:])
 
 
 def save_arrays(
     path: Path, arrays: Mapping[str, npt.ArrayLike], *, name: Path | None = None, durable: bool = False
 ) -> None:
-    """Write named arrays as one part, or as the part that it will be under another ``name``.
+    """Write named arrays as one part; ``name`` is the path that it will have later, if that differs.
 
-    One that is not ``durable`` may be gone after a loss of power.
+    Without ``durable``, the part may be lost after a loss of power.
     """
     ordered_arrays = {key: _in_memory_order(values) for key, values in arrays.items()}
     end = 0
@@ -184,19 +183,19 @@ def save_arrays(
 
 
 def save_once(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> Path:
-    """The part as an earlier attempt stored it, or as it is now: the same numbers in every attempt."""
+    """Save a part unless an earlier attempt did, so that every attempt has the same numbers; its path."""
     if load_if_whole(path) is None:
         save_arrays(path, arrays)
     return path
 
 
 def load_arrays(path: Path, name: str | None = None) -> State:
-    """Read a part that must be there, or one array of it.
+    """Read a part that must exist, or one array of it.
 
     Raises
     ------
     DamagedStateError
-        It is not there, or not whole: the caller's run makes it again.
+        It is missing, or not whole: the caller's run makes it again.
     """
     try:
         with open_regular(path) as file:
@@ -207,7 +206,7 @@ def load_arrays(path: Path, name: str | None = None) -> State:
 
 
 def load_if_whole(path: Path, name: str | None = None) -> State | None:
-    """A part, or one array of it; None when there is none, or when it is not whole and so is removed."""
+    """Read a part, or one array of it; None if it is missing, or not whole and therefore removed."""
     try:
         return load_arrays(path, name)
     except DamagedStateError as error:
@@ -217,7 +216,7 @@ def load_if_whole(path: Path, name: str | None = None) -> State | None:
 
 
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, MemoryError)
-"""What a file that is no part, or not all of one, can raise while it is read."""
+"""Errors of reading a file that is no part, or not a whole one."""
 
 
 def _reason(error: BaseException) -> str:
@@ -227,11 +226,11 @@ def _reason(error: BaseException) -> str:
 
 
 class _NotWhole(ValueError):
-    """Says what is wrong with a part."""
+    """A part is not whole; the message says why."""
 
 
 def _table(file: IO[bytes], path: Path) -> tuple[dict[str, list[Any]], int]:
-    """The arrays of a part that has the right size and name, and where the first of them begins."""
+    """Table of the arrays of a part, checked for size and name, and the offset of the first array."""
     magic, length, header_sum = _HEAD.unpack(file.read(_HEAD.size))
     if magic != MAGIC or length > MOST_HEADER_BYTES:
         raise _NotWhole("it is not a part of a run")
@@ -258,7 +257,7 @@ def _array(file: IO[bytes], first: int, entry: list[Any]) -> npt.NDArray[Any]:
 
 
 def _in_memory_order(values: npt.ArrayLike) -> tuple[npt.NDArray[Any], str]:
-    """An array in one piece, and whether its first index runs fastest: products may round by that."""
+    """An array in one piece, and its order, ``C`` or ``F``, which is kept since products may round by it."""
     array = np.asarray(values)
     if array.dtype.hasobject:
         raise TypeError("parts hold numbers and text, not objects")
@@ -272,18 +271,18 @@ def _round_up(size: int) -> int:
 
 
 def save_json(path: Path, value: object, *, durable: bool = True) -> None:
-    """Write JSON as one part, keys sorted."""
+    """Write JSON to a file, keys sorted."""
     with atomic_file(path, durable=durable) as file:
         file.write(json.dumps(value, indent=2, sort_keys=True).encode() + b"\n")
 
 
 def save_with_checksum(path: Path, values: Mapping[str, Any], *, durable: bool = True) -> None:
-    """Write JSON with a checksum of its own."""
+    """Write JSON with a checksum of its content."""
     save_json(path, {**values, SEAL: _seal_of(values)}, durable=durable)
 
 
 def load_with_checksum(path: Path) -> dict[str, Any] | None:
-    """What was saved, with a checksum or by a version without; None if it is damaged or not there."""
+    """JSON that was saved, with a checksum or by a version without one; None if damaged or missing."""
     values = load_json(path, dict)
     if values is not None and SEAL in values and values.pop(SEAL) != _seal_of(values):
         return None
@@ -295,7 +294,7 @@ def _seal_of(values: Mapping[str, Any]) -> int:
 
 
 def load_json(path: Path, kind: type[Any] = object, most: int = METADATA_BYTES) -> Any:
-    """Read JSON of a kind; None when there is none, or when it is damaged."""
+    """Read JSON of a type; None if it is missing, damaged or of another type."""
     try:
         value = read_json(path, most)
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""CRC-32C of arrays and bytes: what tells a block that is whole from one that is not.
+"""CRC-32C of arrays and bytes, to check that a block is whole.
 
-It finds every change of up to 32 bits in a row, and all others but one in four thousand million. It is no
-defence against somebody who wants to deceive.
+It finds every change of up to 32 bits in a row, and all others but one in four thousand million. It does not
+protect against deliberate forgery.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ READ_BYTES = 2**24
 
 
 def checksum(data: npt.NDArray[Any] | bytes, value: int = 0) -> int:
-    """CRC-32C of the bytes of an array in one piece, in the order in which they lie in memory; 7 GB/s.
+    """CRC-32C of the bytes of an array in one piece, in memory order; 7 GB/s.
 
-    ``value`` is that of bytes that came before.
+    ``value`` is the checksum of preceding bytes.
 
     >>> hex(checksum(b"123456789"))
     '0xe3069283'
@@ -32,7 +32,7 @@ def checksum(data: npt.NDArray[Any] | bytes, value: int = 0) -> int:
 
 
 def file_checksum(file: int, start: int, length: int) -> int | None:
-    """CRC-32C of so many bytes of an open file, read 16 MiB at a time; None if it ends before."""
+    """CRC-32C of ``length`` bytes of an open file, read 16 MiB at a time; None if it ends earlier."""
     value, end = 0, start + length
     buffer = np.empty(min(length, READ_BYTES), np.uint8)
     for first in range(start, end, READ_BYTES):

@@ -1,7 +1,7 @@
-"""Arrays of a result as they are written: described, and whole chunks put straight into their files.
+"""Write arrays of a result: metadata, and whole chunks directly into their files.
 
-Results are uncompressed, so a chunk is its numbers in C order, the last of an axis filled up with zeros.
-Zarr's own writer takes four times as long for the same bytes: it copies them, and opens the array anew.
+Results are uncompressed, so a chunk is its numbers in C order; the last one along an axis is padded with
+zeros. Zarr's own writer takes four times as long for the same bytes: it copies them, and reopens the array.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ def create_array(
     chunks: tuple[int, ...],
     dimensions: tuple[str, ...],
 ) -> Path:
-    """An empty, uncompressed array with named dimensions; chunks that an earlier attempt wrote are kept."""
+    """Make an empty, uncompressed array with named dimensions; chunks of an earlier attempt are kept."""
     return _describe(group / name, shape, dtype, chunks, dimensions)
 
 
 def create_vector(path: Path, length: int, dtype: npt.DTypeLike, chunk: int) -> None:
-    """An empty, uncompressed vector; chunks of an earlier attempt are kept."""
+    """Make an empty, uncompressed vector; chunks of an earlier attempt are kept."""
     _describe(path, (length,), dtype, (min(chunk, length),), None)
 
 
 def create_matrix(path: Path, shape: tuple[int, int], dtype: npt.DTypeLike, chunks: tuple[int, int]) -> None:
-    """An empty, uncompressed array that is a store of its own; chunks of an earlier attempt are kept."""
+    """Make an empty, uncompressed array as a store of its own; chunks of an earlier attempt are kept."""
     _describe(path, shape, dtype, chunks, ("row", "column"))
 
 
@@ -57,7 +57,7 @@ def _describe(
     chunks: tuple[int, ...],
     names: tuple[str, ...] | None,
 ) -> Path:
-    """Say what an array is, in its folder, unless that is there as it has to be."""
+    """Write the metadata of an array into its folder, unless they are there already."""
     text, file = _description(shape, np.dtype(dtype).str, chunks, names), path / "zarr.json"
     with contextlib.suppress(OSError):
         if read_bounded(file) == text:
@@ -72,7 +72,7 @@ def _describe(
 def _description(
     shape: tuple[int, ...], dtype: str, chunks: tuple[int, ...], names: tuple[str, ...] | None
 ) -> bytes:
-    """The metadata of an array as Zarr writes it; to a file, it would also look for what is there."""
+    """Metadata of an array as Zarr writes them, made in memory: in a folder, Zarr would also search it."""
     import zarr
 
     memory: dict[str, Any] = {}
@@ -91,18 +91,18 @@ def _description(
 
 
 def open_to_write(path: Path) -> zarr.Array[Any]:
-    """An array of a result, every chunk of which is written: one that is missing tells of damage."""
+    """Open an array of a result so that every chunk is written: a missing chunk indicates damage."""
     from rankfold.pipeline.chunks.regular_store import zarr_array
 
-    # The trap: what an array is created with is forgotten when it is opened again.
+    # The trap: a reopened array has lost the config that it was created with.
     return zarr_array(path, mode="r+").with_config({"write_empty_chunks": True})
 
 
 def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
-    """Write a block of an array that ``create_array`` or ``create_vector`` made, a span for each axis.
+    """Write a block into whole chunks of an array that ``create_array`` or ``create_vector`` made.
 
-    Of an array of complex numbers a real block holds the parts of each along the last axis, as its span says.
-    What is not whole chunks is our own mistake, and refused.
+    There is a span for each axis. For a complex array, a real block holds the parts of numbers in turn along
+    the last axis, and its span counts them. Spans that are not whole chunks are a bug, and an error.
     """
     shape, chunk, dtype = _layout(path, (path / "zarr.json").stat().st_mtime_ns)
     if dtype.kind == "c" and block.dtype.kind == "f":
@@ -127,7 +127,7 @@ def write_whole_chunks(path: Path, block: Array, *spans: Span) -> None:
 
 
 def read_array(path: Path) -> Array:
-    """An array that was written by whole chunks, in memory."""
+    """Read an array that was written by whole chunks into memory."""
     shape, chunk, dtype = _layout(path, (path / "zarr.json").stat().st_mtime_ns)
     out = np.zeros(shape, dtype)
     corners = [range(0, length, size) for length, size in zip(shape, chunk, strict=True)]
@@ -141,9 +141,9 @@ def read_array(path: Path) -> Array:
 
 
 def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transposed: bool) -> None:
-    """Write the beginning of a block (rows, k), or (k, rows), as ``start:stop`` of the long side.
+    """Write the beginning of a block (rows, k), or (k, rows), to ``start:stop`` of the long side.
 
-    Of an array of complex numbers the block holds the parts of each in turn, along k.
+    For a complex array, the block holds the parts of numbers in turn along k.
     """
     count = stop - start
     if not transposed:
@@ -159,7 +159,7 @@ def write_long_rows(path: Path, block: Array, start: int, stop: int, *, transpos
 
 @functools.lru_cache(maxsize=64)
 def _layout(path: Path, modified: int) -> tuple[Lengths, Lengths, np.dtype[Any]]:
-    """Shape, chunk and type of an array, whose chunks are plain numbers."""
+    """Shape, chunk and type of an array; checks that its chunks are plain numbers."""
     facts = read_json(path / "zarr.json")
     codec, *others = facts["codecs"]
     little = codec.get("configuration", {}).get("endian", sys.byteorder)  # single bytes have none
@@ -170,12 +170,12 @@ def _layout(path: Path, modified: int) -> tuple[Lengths, Lengths, np.dtype[Any]]
 
 
 def nodes_of(path: Path, group: zarr.Array[Any] | zarr.Group) -> dict[str, zarr.Array[Any] | zarr.Group]:
-    """Arrays and groups in a group by name, or the only array, ``X``: the first error is told."""
+    """Arrays and groups in a group by name, or the only array as ``X``; raises the first error."""
     import zarr
 
     if isinstance(group, zarr.Array):
         return {"X": group}
     if group.metadata.consolidated_metadata:
         return dict(sorted(group.members()))
-    # One after the other: of those that are not whole ``members`` says nothing.
+    # One by one: ``members`` silently leaves out damaged ones.
     return {name: group[name] for name in sorted(one.parent.name for one in path.glob("*/zarr.json"))}

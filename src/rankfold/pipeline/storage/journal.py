@@ -1,9 +1,9 @@
-"""What happened when, and where: attempts at a result, and lines of JSON that each process writes for itself.
+"""Attempts at a result, and journals: lines of JSON about events, with times and processes.
 
-A segment has a line when it begins and one when it ends; one that was killed has the first alone. Workers
-note that they came, drivers that one is gone. Files of one process each need no lock, on any file system;
-they are gathered into one when a run ends. For people and reports: nothing computed depends on them, and what
-is not of its kind is left out.
+A segment has a line when it begins and one when it ends; one that was killed has only the first. Workers
+note that they joined, drivers that a worker is gone. Each process writes a file of its own, which needs no
+lock on any file system; the files are merged into one when a run ends. They serve people and reports: no
+computation depends on them, and invalid entries are left out.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from rankfold.pipeline.regular import TABLE_BYTES, open_regular
 from rankfold.pipeline.storage.checkpoint import load_json
 
 FOLDER = "journal"
-"""In the state of a run."""
+"""Name of the folder of journals in the state of a run."""
 
 JOURNAL = "journal.jsonl"
-"""In the folder of a run, once it has ended."""
+"""Name of the merged journal in the folder of a run that has ended."""
 
 MOST_BYTES, LONGEST_LINE = 2**26, 2**16
-"""Of a journal, and of a line in it, that are read."""
+"""Most bytes of a journal that are read, and of a line in it."""
 
 END_OF_TIME = 1e11
-"""No line is of a later second since 1970."""
+"""Seconds since 1970 beyond which the time of a line is invalid."""
 
 REQUIRED_FACTS: dict[str, dict[str, Any]] = {"segment": {"id": int, "sweep": str}, "end": {"id": int}}
-"""What a line must say, by what it tells of, and of which type."""
+"""Facts that a line must have, with their types, by the kind of event."""
 
 OPTIONAL_FACTS: dict[str, Any] = {
     "rows": int,
@@ -49,20 +49,20 @@ OPTIONAL_FACTS: dict[str, Any] = {
     "worker": str,
     "why": str | None,
 }
-"""What it may say."""
+"""Facts that a line may have, with their types."""
 
 _COUNT = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """Where lines go; nowhere without a folder."""
+    """Writer of lines into a folder; without a folder it does nothing."""
 
     folder: Path | None = None
     sweep: str = ""
 
     def note(self, what: str, **facts: Any) -> None:
-        """Add a line of this process. What cannot be written is left out: no run fails for its journal."""
+        """Add a line of this process. Errors of writing are ignored: no run fails for its journal."""
         if self.folder is None:
             return
         line = json.dumps({"at": time.time(), "what": what, **facts}) + "\n"
@@ -74,7 +74,7 @@ class Journal:
 
     @contextlib.contextmanager
     def segment(self, part: object) -> Iterator[dict[str, Any]]:
-        """Note a part of the sweep from its beginning to its end, with what the block puts in."""
+        """Note the beginning and the end of a part of a sweep, with the facts that the block adds."""
         number, facts = next(_COUNT), dict[str, Any]()
         self.note("segment", sweep=self.sweep, part=str(part), id=number)
         try:
@@ -87,7 +87,7 @@ class Journal:
 
 @functools.cache
 def _names(pid: int) -> str:
-    # Numbers of processes come again, in containers above all: 1 each time.
+    # Process ids repeat, in containers above all, where each is 1.
     return f"{socket.gethostname()}-{pid}.{uuid.uuid4().hex[:6]}"
 
 
@@ -96,10 +96,10 @@ def _process() -> str:
 
 
 def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
-    """What is noted in the folder of a run, in order of time: for one request, or for all that it knows of.
+    """Lines noted in the folder of a run, in order of time: for one request, or for all requests.
 
-    Each line says of which ``process`` and for which request, ``run``. What a run within the state of another
-    noted, such as a search for neighbors whose ranks are counted then, is of that other.
+    Each line names its ``process`` and its request, ``run``. Lines of a run within the state of another, such
+    as a search for neighbors whose ranks are then counted, belong to the other.
     """
     lines: dict[tuple[str, float, str], dict[str, Any]] = {}
     for path in [run / JOURNAL, *_journals(run)]:
@@ -113,7 +113,7 @@ def lines_of(run: Path, request: str | None = None) -> list[dict[str, Any]]:
 
 
 def _journals(run: Path) -> Iterator[Path]:
-    """Files of lines in the states of a run, and of runs within them."""
+    """Journal files in the states of a run, and of runs within them."""
     for state in run.glob("state-*"):
         for parent, _, names in os.walk(state):
             of_processes = os.path.basename(parent) == FOLDER
@@ -123,7 +123,7 @@ def _journals(run: Path) -> Iterator[Path]:
 
 
 def _texts(path: Path) -> Iterator[str]:
-    """Lines of a file, of its first ``MOST_BYTES`` alone: what is longer than a line is left out."""
+    """Lines in the first ``MOST_BYTES`` of a file; longer lines come in pieces, which are invalid."""
     length = 0
     with contextlib.suppress(OSError), open_regular(path, "r", errors="replace") as file:
         while length < MOST_BYTES and (text := file.readline(LONGEST_LINE)):
@@ -132,7 +132,7 @@ def _texts(path: Path) -> Iterator[str]:
 
 
 def _line(text: str, process: dict[str, Any], own: dict[str, Any]) -> dict[str, Any] | None:
-    """What a line says; None of the last one of a process that was killed, and of what is no line."""
+    """Parse a line; None for the last one of a process that was killed, and for invalid lines."""
     try:
         entry = json.loads(text)
     except (ValueError, RecursionError):
@@ -149,7 +149,7 @@ def _line(text: str, process: dict[str, Any], own: dict[str, Any]) -> dict[str, 
 
 
 def gather(run: Path, request: str) -> None:
-    """Put the lines of a request into one file beside the record of its run, before its state goes."""
+    """Merge the lines of a request into one file in the folder of its run, before its state is removed."""
     lines = lines_of(run, request)
     if lines:
         temporary = run / f".{JOURNAL}"
@@ -162,7 +162,7 @@ def gather(run: Path, request: str) -> None:
 
 
 def load_record(path: Path) -> dict[str, Any]:
-    """The attempts at a result, ``{"attempts": [...]}``; those at its ``steps``, and the ``plan`` of all."""
+    """Attempts at a result, ``{"attempts": [...]}``, with those at its ``steps``, and the ``plan`` of all."""
     record = load_json(path, dict, TABLE_BYTES) or {}
     attempts, steps = record.pop("attempts", None), record.pop("steps", None)
     if "plan" in record and not _has(record["plan"], PLAN):
@@ -178,7 +178,7 @@ def _attempts(values: object) -> list[dict[str, Any]]:
 
 
 def epoch_of(text: str) -> float:
-    """Seconds since 1970 of a moment in UTC, as records write it."""
+    """Seconds since 1970 of a time in UTC, in the format of records."""
     whole, _, part = text.removesuffix("Z").partition(".")
     return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{part or 0}")
 
@@ -188,12 +188,12 @@ def _is_any(value: object) -> bool:
 
 
 def is_text(value: object) -> bool:
-    """Whether a value from JSON is text."""
+    """True if a value from JSON is text."""
     return isinstance(value, str)
 
 
 def is_number(value: object) -> bool:
-    """Whether a value from JSON is a number that floats can hold; NaN is none."""
+    """True if a value from JSON is a number that floats can hold, but not NaN."""
     is_real = isinstance(value, int | float) and not isinstance(value, bool)
     return is_real and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
 
@@ -252,4 +252,4 @@ ATTEMPT: dict[str, Callable[[Any], bool]] = {
     "plan": lambda value: _has(value, PLAN),
     "sweep_seconds": lambda value: isinstance(value, dict) and all(map(_is_amount, value.values())),
 }
-"""What facts of an attempt must be to be told; of a place those that it has, of a plan and a sweep all."""
+"""Checks of facts of an attempt. Of a place, given facts are checked; a plan and a sweep must have all."""

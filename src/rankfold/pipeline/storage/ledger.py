@@ -1,11 +1,11 @@
-"""What was written where, with checksums: so that what lies on disk is used only while it is whole.
+"""Ledgers: locations and checksums of written blocks, so that files are used only while they are whole.
 
-Sweeps write blocks of scratch and chunks of the result besides what they add up. The thread that works on a
-segment records each such block: path within the run, first byte, length, checksum. Records are stored with
-the accumulator that they belong to, and merged as accumulators are, so the total of a sweep knows all that
-the sweep wrote.
+Besides their accumulators, sweeps write blocks of scratch and chunks of the result. The thread that works on
+a segment records each such block: path within the run, first byte, length, checksum. Records are stored with
+the accumulator that they belong to, and merged like accumulators, so the total of a sweep lists everything
+that the sweep wrote.
 
-A run trusts what it wrote itself. What an earlier attempt wrote is read once and compared before it is used.
+A run trusts what it wrote itself. Blocks of an earlier attempt are read once and compared before use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rankfold.pipeline.storage.checkpoint import State, name_in_run
 from rankfold.pipeline.storage.checksum import checksum, file_checksum
 
 BLOCKS, NAMES = ".blocks", ".names"
-"""Arrays of a part that hold a ledger."""
+"""Names of the arrays of a part that hold a ledger."""
 
 _WRITER = threading.local()
 
@@ -39,16 +39,16 @@ class Ledger:
     blocks: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
 
     def note(self, path: Path, start: int, data: npt.NDArray[Any]) -> None:
-        """Take in a block that is written; an earlier one at its place is no more."""
+        """Add a written block; it replaces an earlier one at the same place."""
         self.blocks.setdefault(name_in_run(path) or str(path), {})[start] = (data.nbytes, checksum(data))
 
     def add(self, other: Ledger) -> None:
-        """Take in all blocks of another."""
+        """Add all blocks of another ledger."""
         for name, blocks in other.blocks.items():
             self.blocks.setdefault(name, {}).update(blocks)
 
     def as_arrays(self) -> State:
-        """As arrays of a part; none if nothing was written."""
+        """The ledger as arrays of a part; empty if nothing was written."""
         if not self.blocks:
             return {}
         rows = [
@@ -61,7 +61,7 @@ class Ledger:
 
     @classmethod
     def taken_from(cls, state: State) -> Ledger:
-        """The ledger of a part, which is taken out of it."""
+        """Remove the ledger from a part, and return it."""
         ledger = cls()
         if BLOCKS in state:
             names = json.loads(state.pop(NAMES).tobytes())
@@ -72,7 +72,7 @@ class Ledger:
 
 @contextlib.contextmanager
 def record_writes(ledger: Ledger | None) -> Iterator[None]:
-    """Have what this thread writes in a ledger; in none, if it is None."""
+    """Record what this thread writes in a ledger; nowhere if it is None."""
     before = getattr(_WRITER, "ledger", None)
     _WRITER.ledger = ledger
     try:
@@ -82,7 +82,7 @@ def record_writes(ledger: Ledger | None) -> Iterator[None]:
 
 
 def note_written(path: Path, start: int, data: npt.NDArray[Any]) -> None:
-    """Record a block of a file that this thread has written, in one piece, if anybody wants to know."""
+    """Record a block, in one piece, that this thread has written to a file, if it has a ledger."""
     ledger: Ledger | None = getattr(_WRITER, "ledger", None)
     if ledger is not None:
         ledger.note(path, start, data)
@@ -90,7 +90,7 @@ def note_written(path: Path, start: int, data: npt.NDArray[Any]) -> None:
 
 
 def damaged_block(path: Path, blocks: Iterable[tuple[int, tuple[int, int]]]) -> str | None:
-    """What is wrong with a file that should hold these blocks, in words; None if nothing is."""
+    """Description of damage to a file that should hold these blocks; None if it is whole."""
     try:
         with open_regular(path, buffering=0) as file:
             for start, (length, block_sum) in sorted(blocks):

@@ -1,7 +1,7 @@
-"""A lock on an output, which the kernel takes back when its process dies, however it dies.
+"""A lock on an output, which the kernel releases when its process dies, however it dies.
 
 The trap: some file systems, as Lustre mounted with ``localflock``, let one process on each node hold the same
-lock. So whoever takes it writes itself into the file, and looks there again before it publishes anything.
+lock. So each holder writes its identity into the file, and checks the file again before it publishes.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from rankfold.pipeline.regular import open_regular, read_text
 from rankfold.pipeline.storage.checkpoint import disk_errors, move_aside
 
 HOLDER_LENGTH = 2**12
-"""Characters of a lock that say who holds it, and more."""
+"""Characters of a lock file that are read, enough to name its holder."""
 
 PATIENCE = 2.0
-"""Seconds: whoever looks who holds a lock holds it for a moment, so one refusal tells nothing."""
+"""Seconds to retry: processes that only inspect a lock hold it briefly, so one refusal proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A lock that this process holds, as far as its file system can tell."""
+    """A lock that this process holds, as far as its file system can ensure it."""
 
     path: Path
     output: Path
-    """What it is a lock on."""
+    """The output that it protects."""
 
     text: str
-    """What the holder wrote into it: which process it is on which machine, and a mark of its own."""
+    """Content of the lock file: process and machine of the holder, and a mark of its own."""
 
     @property
     def other(self) -> str | None:
-        """Who has taken it as well, since; None where nobody has, or the whole run is gone."""
+        """Another process that has taken the lock since; None if nobody has, or the whole run is gone."""
         try:
             found = read_text(self.path, errors="replace")
         except OSError:
@@ -49,7 +49,7 @@ class Lock:
         return None if found == self.text else _holder(found)
 
     def require(self) -> None:
-        """Raise ``LockedError`` if another process has taken it as well."""
+        """Raise ``LockedError`` if another process has taken the lock as well."""
         if (other := self.other) is not None:
             raise LockedError(
                 f"another run ({other}) has begun to write {self.output} beside this one, which leaves it to "
@@ -60,7 +60,7 @@ class Lock:
 
 @contextlib.contextmanager
 def hold_lock(path: Path, output: Path) -> Iterator[Lock]:
-    """Hold a file that says who writes an output; raises if another process does."""
+    """Hold the lock file of an output; raises if another process does."""
     with disk_errors(path):
         if path.is_dir() or path.is_symlink():
             move_aside(path)

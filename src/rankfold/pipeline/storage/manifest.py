@@ -1,8 +1,8 @@
-"""What a result consists of: every file with its length and checksum, in ``manifest.json`` in its folder.
+"""Manifest of a result: every file with its length and checksum, in ``manifest.json`` in its folder.
 
-It is written last, and makes damage known: files that have gone, have lost their end, or hold other bytes
-than were written. Lengths are compared whenever a result is used, checksums where that is asked for, and
-those of the small files that say what arrays are always.
+It is written last, and reveals damage: files that are missing, are cut short, or hold other bytes than were
+written. Lengths are compared whenever a result is used, checksums on request. Checksums of the small files
+of metadata are always compared.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from rankfold.pipeline.storage.ledger import damaged_block
 NAME = "manifest.json"
 
 DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{32}|.*\.[0-9a-f]{32}\.partial")
-"""Names of files that are being written: hidden ones are ours (``atomic_file``), the others Zarr's."""
+"""Names of files that are being written: hidden ones by ``atomic_file``, the others by Zarr."""
 
 _IN_STORE = re.compile(r"(.+/)?(zarr\.json|c(/\d+)*)")
 """Paths of files in a Zarr store of version 3: a group, arrays, and their chunks."""
 
 COMPARISON = ContextVar("COMPARISON", default=False)
-"""Whether checksums of results of any size are compared whenever one is looked at."""
+"""True to compare checksums of results of any size whenever one is checked."""
 
 SMALL_BYTES = 2**26
-"""Of results that are read whenever they are looked at: it takes 20 ms."""
+"""Most bytes of a result whose checksums are always compared: it takes 20 ms."""
 
 PRINT_LENGTH = 3
-"""Files that a message names."""
+"""Most files that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,20 @@ class Manifest:
     """Files of a result by their path in it: (bytes, checksum)."""
 
     request: str
-    """Digest of what it is the answer to."""
+    """Digest of the request that the result answers."""
 
     files: dict[str, tuple[int, int]]
 
 
 def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, int]]) -> None:
-    """Take stock of a finished result; ``blocks`` are checksums that need not be computed again.
+    """List the files of a finished result; ``blocks`` are checksums that need not be computed again.
 
-    What killed writers left is removed.
+    Unfinished files of killed writers are removed.
 
     Raises
     ------
     DamagedStateError
-        A file that is known is missing, or has another length.
+        A file in ``blocks`` is missing, or has another length.
     """
     remove(result / NAME)
     files: dict[str, list[int]] = {}
@@ -82,21 +82,21 @@ def write_manifest(result: Path, request: str, blocks: Mapping[str, tuple[int, i
 
 
 def remove_drafts(result: Path) -> None:
-    """Remove what a writer left half-written as its folder was renamed."""
+    """Remove files that a writer had not finished when its folder was renamed."""
     for _, path in _files(result):
         if DRAFT_NAME.fullmatch(path.name):
             remove(path)
 
 
 def read_manifest(result: Path) -> Manifest | None:
-    """The manifest of a result; None where there is none.
+    """The manifest of a result; None if it has none.
 
     Raises
     ------
     DataError
-        There is one that is not whole.
+        The manifest is not whole.
     PermissionError
-        There is one that may not be read.
+        The manifest may not be read.
     """
     path = result / NAME
     try:
@@ -114,10 +114,11 @@ def read_manifest(result: Path) -> Manifest | None:
 
 
 def foreign_entries(result: Path) -> list[str]:
-    """What lies in the folder of a result, or of an imported store, and was not written with it, in order.
+    """Entries in the folder of a result, or of an imported store, that were not written with it, in order.
 
-    Its manifest tells; without one, whatever is no file of a Zarr store. Folders without files are foreign.
-    Files that were being written are not, and neither is damage: another file under a name of ours.
+    These are entries that its manifest lacks; without a manifest, all that are no files of a Zarr store.
+    Folders without files are foreign. Unfinished files are not, and neither is damage: another file under a
+    known name.
     """
     try:
         manifest = read_manifest(result)
@@ -147,7 +148,7 @@ def _folders_above(name: str) -> Iterator[str]:
 
 
 def not_ours(result: Path) -> str | None:
-    """Why a folder may not be replaced, in words that end a sentence; None if it may."""
+    """Reason why a folder may not be replaced, as the end of a sentence; None if it may."""
     if result.is_symlink():
         return "is a link"
     if foreign := foreign_entries(result):
@@ -156,7 +157,7 @@ def not_ours(result: Path) -> str | None:
 
 
 def request_in(result: Path) -> str | None:
-    """Digest of what a result is the answer to, by its manifest; None where that does not tell."""
+    """Digest of the request that a result answers, from its manifest; None without a valid one."""
     try:
         manifest = read_manifest(result)
     except (DataError, PermissionError):
@@ -165,10 +166,10 @@ def request_in(result: Path) -> str | None:
 
 
 def damage_of(result: Path, *, sums: bool = False, below: str = "") -> list[str]:
-    """What is wrong with the files of a result, or of one array of it; nothing if all is well.
+    """Faults of the files of a result, or of one array of it; empty if it is whole.
 
-    ``sums``: read them and compare checksums, as is done for small results in any case; else lengths are
-    compared. Results of versions that wrote no manifest are looked through for chunks that have gone.
+    ``sums`` reads the files and compares checksums, as is always done for small results; else only lengths
+    are compared. Results of versions that wrote no manifest are searched for missing chunks.
     """
     try:
         manifest = read_manifest(result)
@@ -197,12 +198,12 @@ def damage_of(result: Path, *, sums: bool = False, below: str = "") -> list[str]
 
 
 def changed_files(path: Path) -> list[str]:
-    """Files of a result that are not what was written: all are read.
+    """Files of a result that differ from what was written; reads all of them.
 
     Raises
     ------
     SourceNotFoundError
-        There is no such folder.
+        The folder does not exist.
     """
     if not path.exists():
         require_finished(path)
@@ -213,7 +214,7 @@ def changed_files(path: Path) -> list[str]:
 
 
 def require_whole(result: Path, *, sums: bool = False, below: str = "") -> None:
-    """Raise ``DataError`` for a result, or an array of it, that is damaged; it says where and what to do."""
+    """Raise ``DataError`` if a result, or an array of it, is damaged, with the place and a remedy."""
     damage = damage_of(result, sums=sums, below=below)
     if damage:
         raise DataError(
@@ -222,13 +223,13 @@ def require_whole(result: Path, *, sums: bool = False, below: str = "") -> None:
 
 
 def require_whole_input(path: str | None) -> None:
-    """Raise ``DataError`` where a matrix lies in a store that tells of its files, and these are others."""
+    """Raise ``DataError`` if a matrix is in a store with a manifest, and its files differ from that."""
     if path is None or not os.path.isfile(os.path.join(path, NAME)):
         return
     store = Path(path)
     try:
         read_manifest(store)
-    except DataError:  # of somebody else, perhaps: it tells nothing of these files
+    except DataError:  # perhaps not by rankfold, so it says nothing about these files
         return
     if damage := damage_of(store):
         raise DataError(
@@ -238,7 +239,7 @@ def require_whole_input(path: str | None) -> None:
 
 
 def graph_shape(result: Path) -> tuple[int, int] | None:
-    """Rows and columns of the graph of a result, if it has one; ``DataError`` where that is not whole."""
+    """Rows and columns of the graph of a result, None if it has none; ``DataError`` if it is not whole."""
     from rankfold.pipeline.formats.csr import csr_source
 
     if not (result / "graph").exists():
@@ -252,13 +253,13 @@ def graph_shape(result: Path) -> tuple[int, int] | None:
 
 
 def damage_in_words(result: Path, damage: list[str]) -> str:
-    """One line of what is wrong."""
+    """One line about faults."""
     more = f", and {len(damage) - PRINT_LENGTH} more" if len(damage) > PRINT_LENGTH else ""
     return f"{result} is damaged: {'; '.join(damage[:PRINT_LENGTH])}{more}"
 
 
 def _missing_chunks(result: Path) -> Iterator[str]:
-    """Chunks that results without a manifest lack: Zarr would read them as zeros."""
+    """Describe chunks that a result without a manifest lacks: Zarr would read them as zeros."""
     import zarr
 
     from rankfold.pipeline.chunks.regular_store import zarr_node
@@ -270,7 +271,7 @@ def _missing_chunks(result: Path) -> Iterator[str]:
         for folder in folders:
             array = zarr_node(folder)
             if isinstance(array, zarr.Array):
-                # Files are counted, and not asked for by name: a damaged shape may have any number of chunks.
+                # Files are counted, not looked up by name: a damaged shape may have any number of chunks.
                 stored = sum(path.name != "zarr.json" for _, path in _files(folder))
                 count = chunk_count(array.shape, array.shards or array.chunks)
                 if stored < count:

@@ -1,12 +1,11 @@
-"""Whose a folder of a run is: what lies in one that others may change is not believed.
+"""Ownership of folders of a run: contents that others may change are not trusted.
 
-State decides what a result is, so it must be of the user who runs the command, and not writable by everybody.
-A group may write where the site has it so, as in folders of a project with the set-group-ID bit: members can
-spoil numbers there, as they can those of the input and of the result. Code they cannot bring in: see
+State decides the result, so it must belong to the user who runs the command, and not be writable by all.
+A group may write if the site allows it, as in folders of a project with the set-group-ID bit: its members can
+corrupt numbers there, as they can those of the input and of the result. They cannot inject code: see
 ``by_reference``.
-
 The trap: some file systems give all files to one owner, or have no permissions (root over NFS, FAT, shares of
-containers). What a file made just now looks like tells.
+containers). The owner and mode of a newly made file reveal this.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from rankfold.pipeline.text import shell_words
 
 
 def make_own_folder(path: Path) -> None:
-    """Make a folder of a run with the usual permissions, but none for others if all could write.
+    """Make a folder of a run with the usual permissions, but without any for others if they could write.
 
-    One that is there stays as it is: what may lie in it is for ``require_own`` to say.
+    An existing folder stays as it is: ``require_own`` checks it.
     """
     try:
         path.mkdir(parents=True)
@@ -37,12 +36,12 @@ def make_own_folder(path: Path) -> None:
 
 
 def require_own(path: Path, option: str = "--out") -> None:
-    """Raise unless a folder is of this user, and not everybody may write in it.
+    """Raise unless a folder belongs to this user, and is not writable by everybody.
 
     Raises
     ------
     OutputError
-        It is of another user, or may be written by all; ``option`` is what says where it lies.
+        It belongs to another user, or all may write; ``option`` is the option that chooses the folder.
     """
     about = path.stat()
     foreign, open_to_all = about.st_uid != os.geteuid(), bool(about.st_mode & stat.S_IWOTH)
@@ -66,7 +65,7 @@ def require_own(path: Path, option: str = "--out") -> None:
 
 
 def _made_now(folder: Path) -> os.stat_result | None:
-    """What a file for this user alone looks like in a folder; None where no file can be made."""
+    """Owner and mode of a new private file in a folder; None if no file can be made."""
     with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=folder) as file:
         return os.fstat(file.fileno())
     return None

@@ -1,4 +1,4 @@
-"""Results: Zarr groups that xarray opens, with what it takes to trust and repeat them."""
+"""Results: Zarr groups that xarray opens, with the facts that are needed to check and repeat them."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 LAZY_BYTES = 64 * 2**20
-"""Arrays above this stay on disk until sliced."""
+"""Most bytes of an array that is read into memory as a whole; larger ones are read when they are used."""
 
 
 def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions: str) -> None:
-    """Write arrays that are in memory, each as one chunk; all have these ``dimensions``."""
+    """Write arrays from memory, each as one chunk; all have these ``dimensions``."""
     for name, values in arrays.items():
         remove(group / name)
         path = create_array(
@@ -57,7 +57,7 @@ def write_small(group: Path, arrays: Mapping[str, npt.NDArray[Any]], *dimensions
 
 
 def write_group(group: Path, facts: Mapping[str, Any]) -> None:
-    """Make the folder a group that carries the reproducible facts of the result, in one step."""
+    """Make the folder a group that holds the reproducible facts of the result, in one step."""
     remove(group / MANIFEST)  # of an earlier attempt
     files = (path for pattern in ("*/zarr.json", "*/*/zarr.json") for path in group.glob(pattern))
     nodes = {path.parent.relative_to(group).as_posix(): read_json(path) for path in files}
@@ -81,19 +81,19 @@ def write_group(group: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _place_in_summary(name: str) -> tuple[int, str]:
-    """Where consolidated metadata have an array or a group: what lies outside comes first."""
+    """Sort key of an array or group in consolidated metadata: outer ones come first."""
     return name.count("/"), name.casefold()
 
 
 def write_matrix_facts(path: Path, facts: Mapping[str, Any]) -> None:
-    """Let an array carry the reproducible facts of how it was made."""
+    """Store the reproducible facts of how an array was made in its attributes."""
     from rankfold.pipeline.chunks.regular_store import zarr_array
 
     zarr_array(path, mode="r+").attrs["rankfold"] = {"schema": SCHEMA, **facts}
 
 
 _NO_RESULT = (KeyError, ValueError, OSError, TypeError, AttributeError, RecursionError, OverflowError)
-"""What opening something else, or a result that is damaged, can raise."""
+"""Errors of opening something that is no result, or a damaged one."""
 
 
 def _no_result(path: Path) -> InputError | DataError:
@@ -107,14 +107,14 @@ def _no_result(path: Path) -> InputError | DataError:
 
 
 def result_of(name: str, value: object, wanted: str) -> Result:
-    """A result, or that of a path; raises ``ArgumentError`` for what is neither, such as a matrix.
+    """The result, or the one at a path; ``ArgumentError`` for anything else, such as a matrix.
 
     Parameters
     ----------
     name : str
-        Of the function or the argument that takes it.
+        Name of the function or the argument that takes it, for the message.
     wanted : str
-        What it takes.
+        Description of what it takes, for the message.
     """
     if isinstance(value, Result):
         return value
@@ -126,7 +126,7 @@ def result_of(name: str, value: object, wanted: str) -> Result:
 
 
 def coordinates_hint(result: Result) -> str:
-    """End of a message that asks for a matrix: the coordinates of rows of a result, if it has any."""
+    """End of a message that asks for a matrix: names the coordinates of rows of a result, if it has any."""
     for name in result:
         if result.dimensions(name) == ("row", "component"):
             return f". Such a matrix is {result.path}::{name}, in Python r.{name}"
@@ -149,10 +149,10 @@ class Result(Exports, Mapping[str, Any]):
     _facts: dict[str, Any]
     _arrays: dict[str, Any]
     _edition: Edition | None = None
-    """What it was opened on; nothing where its arrays are in memory."""
+    """Edition of the files that it was opened on; None if its arrays are in memory."""
 
     _groups: tuple[str, ...] = ()
-    """Groups of arrays that it had when it was opened."""
+    """Names of the groups that it had when it was opened."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class Result(Exports, Mapping[str, Any]):
 
     @property
     def attrs(self) -> dict[str, Any]:
-        """Reproducible facts: what was asked, of what, how good the answer is."""
+        """Reproducible facts: the request, the input, and how accurate the result is."""
         self.require_edition()
         return self._facts
 
@@ -244,21 +244,21 @@ class Result(Exports, Mapping[str, Any]):
         return self._memory[name]
 
     def _missing(self, name: str, kind: type[Exception]) -> Exception:
-        """The error for an array that is not there: damage, if results of its method have such."""
+        """Make the error for a missing array: damage, if results of its method have such an array."""
         arrays = self.__dict__.get("_arrays", {})
         declared = arrays and name in result_law(self._facts["kind"]).arrays
         error = MissingError if declared else kind
         return error(printable(f"this result has no {name!r}; it has {', '.join(sorted(arrays))}"))
 
     def __getitem__(self, name: str) -> npt.NDArray[Any] | LazyArray:
-        """An array by a name that is not known before."""
+        """An array by name."""
         if name not in self._arrays:
             raise self._missing(name, KeyError)
         array: npt.NDArray[Any] | LazyArray = getattr(self, name)
         return array
 
     def matrix(self, name: str) -> Source:
-        """An array as something to sweep."""
+        """An array as a matrix that can be swept."""
         from rankfold.pipeline.formats import open_source
 
         self.require_lawful(*{name} & self._arrays.keys())
@@ -283,7 +283,7 @@ class Result(Exports, Mapping[str, Any]):
         return name in self._arrays
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """The array of a result that has no other; of several one is to be named."""
+        """The only array of a result; ``TypeError`` if it has several."""
         if len(self) != 1:
             raise TypeError(
                 f"a result has several arrays, {', '.join(self)}: say which one, as "
@@ -299,18 +299,18 @@ class Result(Exports, Mapping[str, Any]):
         return one_line(self._facts, self._arrays)
 
     def _repr_html_(self) -> str:
-        """The same for notebooks: arrays, and what the result says of itself."""
+        """Arrays and facts as HTML tables for notebooks."""
         return html_table(self._facts, {name: self._arrays[name] for name in self}, self.dimensions)
 
     def require_whole(self, *, sums: bool = False) -> None:
-        """Raise ``DataError`` if files have gone, have another length, or with ``sums`` hold other bytes."""
+        """Raise ``DataError`` if files are missing, differ in length, or with ``sums`` hold other bytes."""
         self.require_edition()
         if self._temporary is None:
             require_whole(self._path, sums=sums)
             self.require_lawful(*self._arrays)
 
     def require_lawful(self, *names: str) -> None:
-        """Raise ``DataError`` for arrays that hold what they may not; each is looked at once."""
+        """Raise ``DataError`` for arrays with numbers that they must not hold; each is checked once."""
         law = result_law(self.attrs["kind"])
         mine = set(names) & self._arrays.keys() - self._lawful
         for name in mine if self._temporary is None else ():
@@ -319,20 +319,20 @@ class Result(Exports, Mapping[str, Any]):
             self._lawful.add(name)
 
     def _require_whole(self, name: str, *, sums: bool = False) -> None:
-        """Look once at the files of an array, and at its numbers: loops slice it again and again."""
+        """Check the files of an array, and its numbers, only once, since loops slice it again and again."""
         if self._temporary is None and name not in self._whole:
             require_whole(self._path, sums=sums, below="" if name == "X" else name)
             self.require_lawful(name)
             self._whole.add(name)
 
     def require_edition(self) -> None:
-        """Raise ``DataError`` unless what it was opened on is still there."""
+        """Raise ``DataError`` unless the files that it was opened on are still there."""
         if self._edition is not None:
             self._edition.require()
 
     @property
     def path(self) -> Path:
-        """Where it lies; one that is in memory is put there when it is first asked for."""
+        """Path of the result; one in memory is written there when the path is first requested."""
         self.require_edition()
         if self._in_memory and not (self._path / "zarr.json").exists():
             if not self._path.is_dir():
@@ -372,13 +372,13 @@ class Result(Exports, Mapping[str, Any]):
 
     @property
     def run(self) -> dict[str, Any]:
-        """What the attempts that made it took: time, memory, machine. Empty if that was not kept."""
+        """Time, memory and machine of the attempts that made it. Empty if that was not kept."""
         record = load_record(self.path.with_name(self._path.name + ".run") / "run.json")
         return record if record["attempts"] else {}
 
 
 def _let_go(temporary: object) -> None:
-    """Called when an array goes: the reference to its store goes with it."""
+    """Called when an array is collected: it held a reference to its store until then."""
 
 
 def open_result(path: Path | str) -> Result:
@@ -398,11 +398,11 @@ def open_result(path: Path | str) -> Result:
     Raises
     ------
     InputError
-        What is there is no result; ``SourceNotFoundError`` if nothing is there.
+        The folder holds no result; ``SourceNotFoundError`` if it does not exist.
 
     Notes
     -----
-    Reads metadata alone. Whether an array is whole is looked at when it is first used.
+    Reads only metadata. Each array is checked when it is first used.
 
     Examples
     --------

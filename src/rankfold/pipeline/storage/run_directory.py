@@ -1,9 +1,9 @@
-"""The folder beside an output in which a run lives until the output is complete.
+"""The folder next to an output in which a run works until the output is complete.
 
 ``R.zarr`` appears by one rename when everything in it is written, so an output that exists is
 complete. Until then ``R.zarr.run/`` holds the request, the checkpoints, scratch and the growing result;
 afterwards it keeps ``run.json``, the journal and logs. Whoever works in it holds a lock that the
-kernel takes back when the process dies, however it dies.
+kernel releases when the process dies, however it dies.
 """
 
 from __future__ import annotations
@@ -44,57 +44,57 @@ from rankfold.pipeline.storage.owner import make_own_folder, require_own
 LOG = logging.getLogger("rankfold")
 
 MARK = "mark.json"
-"""In state and scratch: the same where they belong together."""
+"""Name of a file in state and scratch, with equal content if they belong together."""
 
 PREVIOUS = "replaced.zarr"
-"""A result that another takes the place of, until that is there."""
+"""Name, in the folder of the run, of a result that is being replaced."""
 
 KEYS = "tls-"
-"""What the names of folders with the keys of one driver begin with."""
+"""Prefix of folders with the keys of one driver."""
 
 _OF_REQUEST = re.compile(r"(state|scratch)-[0-9a-f]{32}|result-[0-9a-f]{32}\.zarr")
-"""Names of what only an unfinished run needs."""
+"""Names of folders that only an unfinished run needs."""
 
 _OF_DRIVER = re.compile(rf"{KEYS}[a-z0-9_]{{8}}")
 """Names of folders with keys, as ``tempfile.mkdtemp`` makes them."""
 
 _OF_RUN = ("lock", "run.json", "request.json", "jobs.json", "submitted.json", "journal.jsonl", "report.html")
-"""Files by which the folder of a run is known."""
+"""Files by which the folder of a run is recognized."""
 
 Difference = Callable[[dict[str, Any], dict[str, Any]], str]
 
 STATE_VERSION = 4
-"""Of everything under a run folder; another version cannot go on from it."""
+"""Version of everything in a run folder; another version cannot continue from it."""
 
 
 def digest(value: object) -> str:
-    """Hash of anything that JSON writes."""
+    """Digest of anything that JSON can hold."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """Paths of one run."""
+    """Paths of one run, and operations on them."""
 
     output: Path
     folder: Path
     scratch: Path
     request: str = ""
     resumable: bool = True
-    """Whether anybody can come back to it: else nothing has to survive this process."""
+    """True if a later process can continue the run; else nothing has to survive this process."""
 
     lock: Lock | None = None
-    """What a process holds that works in it."""
+    """Lock that a process holds while it works in the folder."""
 
     replaces: tuple[int, int] | None = None
-    """Device and number of the folder that has the name of the output and is to be replaced, if any."""
+    """Device and inode of the folder at the output that is to be replaced, if any."""
 
     @classmethod
     def beside(
         cls, output: Path, scratch: Path | None, request_hash: str, *, resumable: bool = True
     ) -> RunDirectory:
-        """The run of an output; scratch within it, or in a folder of its own under ``scratch``."""
+        """The run of an output; its scratch is within it, or in a folder of its own under ``scratch``."""
         folder = output.with_name(output.name + ".run")
         narrow = (
             folder / f"scratch-{request_hash}" if scratch is None else _scratch_within(scratch, request_hash)
@@ -103,26 +103,26 @@ class RunDirectory:
 
     @property
     def state(self) -> Path:
-        """Checkpoints and constants."""
+        """Folder of checkpoints and constants."""
         return self.folder / f"state-{self.request}"
 
     @property
     def result(self) -> Path:
-        """The growing result."""
+        """Folder of the growing result."""
         return self.folder / f"result-{self.request}.zarr"
 
     @property
     def record(self) -> Path:
-        """What each attempt did and took."""
+        """Path of the record of attempts."""
         return self.folder / "run.json"
 
     @property
     def journal(self) -> Journal:
-        """Where the driver and its workers note what happens to them."""
+        """Journal of the driver and its workers."""
         return Journal(self.state / FOLDER)
 
     def replacing(self) -> RunDirectory:
-        """The same, to replace what has the name of the output now, once that is known to be a result."""
+        """The run, set to replace what is at the output now, once that is known to be a result."""
         try:
             about = os.lstat(self.output)
         except OSError:
@@ -133,9 +133,9 @@ class RunDirectory:
     def claim(
         self, identity: dict[str, Any], *, overwrite: bool, difference: Difference | None = None
     ) -> Iterator[RunDirectory]:
-        """Hold the run for this process, ready to start or to go on; as it is held, it can be published.
+        """Hold the run for this process, ready to start or to continue; yields the held run, to be published.
 
-        ``difference`` says in words in what an unfinished run of another request differs.
+        ``difference`` describes how an unfinished run of another request differs.
         """
         with disk_errors(self.folder):
             if os.path.lexists(self.folder) and not self.folder.is_dir():
@@ -156,23 +156,23 @@ class RunDirectory:
             try:
                 yield held
             except Exception:
-                held.require_held()  # two that write one run end in ways that tell nothing
+                held.require_held()  # if two processes write one run, their errors are misleading
                 raise
 
     def require_held(self) -> None:
-        """Raise ``LockedError`` if another process works in it as well, or ours has not claimed it."""
+        """Raise ``LockedError`` if another process works in it as well, or this one does not hold it."""
         if self.lock is None:
             raise LockedError(f"{self.folder} is not held by this process")
         self.lock.require()
 
     def _put_back(self) -> None:
-        """Give a result its name again that was being replaced when a kill left its place empty."""
+        """Restore a result that was being replaced, if a kill left its name free."""
         previous = self.folder / PREVIOUS
         if os.path.lexists(previous) and not os.path.lexists(self.output):
             rename_durably(previous, self.output)
 
     def _make_way(self, *, overwrite: bool) -> None:
-        """Rename what is no folder where that of the run has to be: it is not ours, so it is kept."""
+        """Rename a file that takes the place of the run folder: it is not ours, so it is kept."""
         if not overwrite:
             raise OutputError(
                 f"{self.folder} is a file where the run has to be. Choose another out= (--out), or rename it "
@@ -181,7 +181,7 @@ class RunDirectory:
         move_aside(self.folder)
 
     def _require_known(self) -> None:
-        """Raise where the folder is there and is of no run: its files are somebody else's."""
+        """Raise if the folder exists but belongs to no run: its files are foreign."""
         names = os.listdir(self.folder)
         known = (name for name in names if name in (*_OF_RUN, "logs") or _OF_REQUEST.fullmatch(name))
         if names and next(known, None) is None:
@@ -191,7 +191,7 @@ class RunDirectory:
             )
 
     def _join_scratch(self) -> None:
-        """State says what is in scratch and in the result: where one is missing, all start over."""
+        """Check that state, scratch and result belong together; if one is missing, all start over."""
         folders = (self.state, self.scratch, self.result)
         for folder in folders:
             if os.path.lexists(folder) and folder.is_dir():
@@ -216,14 +216,14 @@ class RunDirectory:
                     flush(folder)
 
     def marks(self) -> dict[str, str]:
-        """Folders that workers must see, and what must stand in them."""
+        """Folders that workers must see, with the mark that each must hold."""
         return {str(folder): load_json(folder / MARK, str) or "" for folder in (self.state, self.scratch)}
 
     def _accept(self, identity: dict[str, Any], difference: Difference, *, overwrite: bool) -> None:
         path = self.folder / "request.json"
         earlier = load_with_checksum(path)
         if earlier is None and (os.path.lexists(path) or any(self.folder.glob("state-*"))):
-            # Nothing says any more what the state belongs to.
+            # The request that the state belongs to is unknown.
             set_aside(path, "is missing or not whole, and with it what the run has done so far")
             self.clear()
         mine = {**identity, "state_version": STATE_VERSION, "version": __version__, "blas": core_type()}
@@ -247,7 +247,7 @@ class RunDirectory:
         give_way(self.folder / "request.json")
 
     def tidy(self, identity: dict[str, Any]) -> None:
-        """Remove what a process has left that was killed as it had just published this result."""
+        """Remove what a process left that was killed just after it published this result."""
         earlier = load_with_checksum(self.folder / "request.json") or {}
         mine = all(earlier.get(name) == value for name, value in identity.items())
         remains = [*self._strays(), self.state, self.scratch, self.result]
@@ -262,8 +262,9 @@ class RunDirectory:
                     remove(path)
 
     def _strays(self) -> list[Path]:
-        """What nobody needs who has the lock: files that were being written, a result being replaced, and
-        keys of a driver that was killed.
+        """Leftovers that the holder of the lock may remove.
+
+        These are unfinished files, a result being replaced, and keys of a driver that was killed.
         """
         if not self.folder.is_dir():
             return []
@@ -273,10 +274,10 @@ class RunDirectory:
         return [*strays, previous] if os.path.lexists(previous) and not_ours(previous) is None else strays
 
     def publish(self) -> None:
-        """Give the finished result its name and drop state and scratch.
+        """Move the finished result to its name, and remove state and scratch.
 
-        All that it consists of is on the disk before it has that name, and the name before anything goes that
-        could make it again. Nothing is published that another process may be writing to.
+        All its files are flushed before it has that name, and the name before anything is removed that could
+        make it again. A result that another process may be writing to is not published.
         """
         gather(self.folder, self.request)
         self._forget_others()
@@ -297,12 +298,12 @@ class RunDirectory:
                 f"{self.output} {reason}, so it is never replaced. The result is finished and stays in "
                 f"{self.result}: move {self.output} away and give the same command again, which takes it then"
             )
-        remove_drafts(self.output)  # of a run beside this one, where locks keep nobody out
+        remove_drafts(self.output)  # of a concurrent run, if locks do not work here
         if self.lock is not None and self.lock.other is None:
             self.clear()
 
     def _may_go(self, found: Path) -> str | None:
-        """Why what has the name of the output may not be replaced; None if it may."""
+        """Reason why what has the name of the output may not be replaced; None if it may."""
         if (reason := not_ours(found)) is not None:
             return reason
         about = os.lstat(found)
@@ -311,7 +312,7 @@ class RunDirectory:
         return APPEARED
 
     def _forget_others(self) -> None:
-        """Keep of the record what is of this request: the result of another is no more."""
+        """Keep only entries of this request in the record: results of others no longer exist."""
         record = load_record(self.record)
         before = dict(record)
         record["attempts"] = self._own(record["attempts"])
@@ -330,7 +331,7 @@ class RunDirectory:
         return [facts for facts in attempts if facts.get("run") == self.request]
 
     def discard(self) -> None:
-        """Remove a run that cannot lead to a result; what a result that stays in place knows is not of it."""
+        """Remove a run that cannot lead to a result; the record and logs of an older result are kept."""
         self.require_held()
         if self.output.exists():
             self.clear()
@@ -346,7 +347,7 @@ class RunDirectory:
         remove_empty(self.folder)
 
     def log_attempt(self, facts: dict[str, Any]) -> None:
-        """Add an attempt, or complete the last one, in ``run.json``."""
+        """Add an attempt to ``run.json``, or complete the last one."""
         record = load_record(self.record)
         attempts, facts = record["attempts"], {**facts, "run": self.request}
         if attempts and attempts[-1].get("started") == facts["started"]:
@@ -356,8 +357,8 @@ class RunDirectory:
         save_json(self.record, record, durable=False)
 
     def log_steps(self, steps: dict[str, list[dict[str, Any]]], plan: dict[str, Any]) -> None:
-        """Note in ``run.json`` the attempts at each result that this is made from, and the plan of all."""
-        self.require_held()  # a file of it that is being written is a stray to whoever holds it
+        """Note in ``run.json`` the attempts at each result that this one uses, and the plan of all."""
+        self.require_held()  # its unfinished file would be a stray to another holder
         record = load_record(self.record)
         noted = record.setdefault("steps", {})
         for name, attempts in steps.items():
@@ -368,7 +369,7 @@ class RunDirectory:
 
 
 def scratch_of_runs(folder: Path, scratch: Path) -> list[Path]:
-    """Folders under ``scratch`` of unfinished runs in a folder of a run; they need not exist."""
+    """Folders under ``scratch`` of the unfinished runs in a run folder; they need not exist."""
     return [_scratch_within(scratch, state.name.removeprefix("state-")) for state in folder.glob("state-*")]
 
 
@@ -377,7 +378,7 @@ def _scratch_within(scratch: Path, request_hash: str) -> Path:
 
 
 def lies_in(path: str | Path, folder: str | Path) -> bool:
-    """Whether a path is a folder or lies in it; links are followed, also those that lead round."""
+    """True if a path is a folder or lies in it; follows links, also circular ones."""
     inner, outer = (Path(os.path.realpath(each)) for each in (path, folder))
     return inner == outer or outer in inner.parents
 

@@ -1,4 +1,4 @@
-"""Narrow intermediates on scratch: a matrix of few columns that is written once and read twice.
+"""Narrow intermediates on scratch: matrices of few columns that are written once and read twice.
 
 A flat file addressed by row, so that sweeps may be cut differently when it is read than when it was
 written, and a repeated segment writes the same bytes to the same place.
@@ -23,7 +23,7 @@ from rankfold.pipeline.storage.ledger import note_written
 Array = npt.NDArray[Any]
 
 NOWHERE = Path("-")
-"""A place that no sweep writes to: folds are planned with it."""
+"""Placeholder path that no sweep writes to, for planning folds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ScratchMatrix:
         return self.rows * self.row_bytes
 
     def write(self, start: int, values: Array) -> None:
-        """Write rows from ``start`` on. ``values`` is C-contiguous, of type ``dtype``, perhaps empty."""
+        """Write rows from ``start`` on. ``values`` is C-contiguous, of type ``dtype``, and may be empty."""
         if not values.size:
             return
         with disk_errors(self.path):
@@ -69,7 +69,7 @@ class ScratchMatrix:
                 os.close(file)
         except FileNotFoundError as error:
             raise DamagedStateError(self.path, "is missing") from error
-        except OSError as error:  # ESTALE: somebody has replaced it, on a file system of the network
+        except OSError as error:  # ESTALE: it was replaced, on a network file system
             raise DamagedStateError(self.path, f"cannot be read ({error.strerror})") from error
 
     def remove(self) -> None:
@@ -77,7 +77,7 @@ class ScratchMatrix:
         remove(self.path)
 
     def load(self) -> Array:
-        """The whole matrix."""
+        """Read the whole matrix."""
         out = np.empty((self.rows, self.columns), self.dtype)
         self.read_into(out, 0)
         return out

@@ -1,4 +1,4 @@
-"""A folder that lives as long as the object, or the program. After a kill the next program removes it."""
+"""A folder that exists as long as its object, or the program. After a kill, the next program removes it."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from rankfold.pipeline.removal import remove
 
 
 class TemporaryFolder:
-    """Unlike that of the standard library it goes without a warning when nobody holds it any more."""
+    """Folder that is removed with its last reference; without a warning, unlike the standard library's."""
 
     def __init__(self) -> None:
         parent, name = Path(tempfile.gettempdir()), _of_this_machine() + secrets.token_hex(8)
         _remove_orphans(parent)
         self.path = parent / f"rankfold-{name}"
         fresh, locks = parent / f"rankfold-new-{name}", list[int]()
-        # Before the folder is there: a signal in between would leave it behind.
+        # Before the folder exists: a signal in between would leave it behind.
         weakref.finalize(self, _end, locks, fresh, self.path)
         fresh.mkdir(mode=0o700)
-        with contextlib.suppress(OSError):  # where folders have no locks, nobody can tell, and nobody removes
+        with contextlib.suppress(OSError):  # without locks on folders, nobody removes orphans
             locks.append(_lock_folder(fresh))
-        # It has its name when it is locked: whoever finds it unlocked knows that its program is gone.
+        # It gets its name once it is locked: if it is found unlocked, its program is gone.
         rename(fresh, self.path)
 
 
 def _of_this_machine() -> str:
-    """What names of folders begin with. Of others nothing is known: their locks may not be seen from here."""
+    """Prefix of names of folders of this machine; locks of other machines may not be visible here."""
     return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
 
 
 def _lock_folder(folder: str | Path) -> int:
-    """A folder that is open, and locked by this process alone."""
+    """Descriptor of a folder, opened and locked by this process alone."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -69,7 +69,7 @@ def _remove(*paths: str | Path) -> None:
 
 @functools.lru_cache(maxsize=8)  # once in a program
 def _remove_orphans(parent: Path) -> None:
-    """Folders of programs that were killed: nobody holds their locks."""
+    """Remove folders of programs that were killed: nobody holds their locks."""
     ours = re.compile(f"rankfold-{_of_this_machine()}[0-9a-f]{{16}}")
     with contextlib.suppress(OSError):
         for entry in os.scandir(parent):
