@@ -261,7 +261,10 @@ class Cuda:
             self._idle.setdefault((room.shape, room.dtype), []).append(room)
 
     def limit(self, nbytes: int, run: Hashable) -> None:
-        """Limit memory to what was planned, so that a wrong formula fails before the device is full."""
+        """Limit memory to what was planned, and free panels of other runs.
+
+        A wrong formula then fails at once, and not when the device is full.
+        """
         self.copies.synchronize()  # copies of an interrupted segment, into panels that may be freed now
         self.stream().synchronize()
         if self._busy:  # a segment was interrupted: its messages are dropped

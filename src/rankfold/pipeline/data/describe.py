@@ -51,7 +51,7 @@ class SourceInfo:
     """Bytes on disk; 0 for a matrix in memory."""
 
     remarks: tuple[str, ...]
-    """What will make reading slow or memory-intensive, and remedies."""
+    """Remarks on what makes reading slow or memory-intensive, with remedies."""
 
     def __str__(self) -> str:
         """The description as text."""

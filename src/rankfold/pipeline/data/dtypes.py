@@ -162,7 +162,7 @@ def _beyond_digits(numbers: npt.NDArray[Any]) -> int | None:
 
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The same type in the byte order of this machine."""
+    """The type in the byte order of this machine."""
     return dtype.newbyteorder("=")
 
 

@@ -3,7 +3,7 @@
     _FillValue, missing_value      numbers that mark missing values: CF 2.5.1
     scale_factor, add_offset       value = stored x scale_factor + add_offset: CF 8.1
     valid_range, valid_min, _max   stored numbers beyond them are missing values: NUG, CF 2.5.1
-    _Unsigned                      whether the bits of an integer are read with a sign: NUG
+    _Unsigned                      true or false: bits of an integer are read without or with a sign: NUG
 
 CF: Climate and Forecast Metadata Conventions 1.11. NUG: NetCDF Users' Guide, Attribute Conventions. Zarr as
 xarray writes it keeps them in attributes; version 2 keeps the fill value as that of the array. HDF5 files

@@ -243,7 +243,7 @@ class Names:
 
     @classmethod
     def of(cls, axes: Sequence[Axis]) -> Names | None:
-        """Names along some axes; None if no axis has labels, and there are not several axes with names."""
+        """Names along some axes; None unless one has labels, or there are several and all have names."""
         labeled = any(axis.is_labeled for axis in axes)
         named = len(axes) > 1 and not any(axis.name.isdecimal() for axis in axes)
         return cls(tuple(axes)) if labeled or named else None

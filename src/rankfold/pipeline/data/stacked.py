@@ -125,7 +125,7 @@ class StackedSource(Readable, Wrapper):
 
     @property
     def name(self) -> str:
-        """What messages call it: the array, and its row axes unless they are the first of two."""
+        """Name in messages: that of the array, and its row axes unless they are the first of two."""
         if self.row_axes == (0,) and self.column_axes == (1,):
             return self.inner.name
         return f"{self.inner.name} by {','.join(self.inner.axes[axis] for axis in self.row_axes)}"

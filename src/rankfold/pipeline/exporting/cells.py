@@ -93,7 +93,7 @@ LABELS = {"kmeans": "kmeans"}
 """Columns of ``obs`` for labels of the observations."""
 
 LOOKS = 16
-"""Number of rows of an element that go into its mark."""
+"""Most rows, or entries of a vector, that go into the mark of an element."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,7 @@ class Exports:
         ----------
         cells : AnnData or path
             It has the observations and variables of the matrix, before any were selected. Rows and columns
-            go where it has their names, in whatever order; without names, to their places. ``X`` is not
-            read.
+            go where it has their names, in any order; without names, to their places. ``X`` is not read.
         key_added : str, optional
             Name to use in place of ``X_pca``, ``PCs``, ``pca``, and the like.
         overwrite : bool
@@ -80,9 +79,9 @@ class Exports:
             ``"sst.nc::sst"``, ``"years/*.nc::sst"`` or ``"STORE.zarr::sst"``. Without it there are the
             coordinates of axes, units and names that the result has kept.
         physical : bool
-            True to undo in ``mean`` and ``components`` what ``prepare``, ``scale`` and ``whiten`` did,
-            so that mean + scores times components are the data in their units. An ``svd``
-            gets a ``mean`` where steps subtracted one.
+            True to undo in ``mean`` and ``components`` what ``prepare``, ``scale`` and ``whiten`` did, so
+            that mean + scores times components are the data in their units. An ``svd`` gets a ``mean`` where
+            steps subtracted one.
 
         Returns
         -------
@@ -169,7 +168,7 @@ class Exports:
         color : array-like or path
             For ``scatter``: labels or values of the rows, or their path, as ``"clusters.zarr::labels"``.
         view : (float, float)
-            Elevation and azimuth in degrees, of the viewpoint, for three coordinates.
+            Elevation and azimuth of the viewpoint in degrees, for three coordinates.
         names : array-like or path
             Names of columns, for ``loadings``.
         ax : matplotlib Axes

@@ -34,7 +34,7 @@ class Outcome(Protocol):
         """An array: NumPy's, or Zarr's where it is large."""
 
     def dimensions(self, name: str) -> tuple[str, ...]:
-        """What each axis of an array counts: ``row``, ``column``, ``component`` or ``neighbor``."""
+        """Kind of each axis of an array: ``row``, ``column``, ``component`` or ``neighbor``."""
 
 
 @dataclass(frozen=True, slots=True)

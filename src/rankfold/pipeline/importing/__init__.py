@@ -172,7 +172,7 @@ def import_array(
         Checked first. Besides what ``open_source`` takes: tables of any size (.csv, .tsv, .txt, .parquet or a
         folder of them, several by a name with ``*``), compressed .npz, .mtx, .h5ad, a folder of Cell Ranger.
     destination, overwrite : path, bool
-        Folder of the new store; whether what is there is replaced, at the very end.
+        Folder of the new store; True to replace an existing store, at the very end.
     memory_bytes, chunk_bytes : int
         Most memory of the buffers, the source and the encoders together; size of a chunk: full rows, unless
         256 of them take more than 64 MiB.
@@ -181,7 +181,7 @@ def import_array(
     columns, without : names, optional
         Columns of a table to take, in this order, and to leave out.
     header : {"auto", "yes", "no"}
-        True if the first line of a .csv, .tsv or .txt holds names.
+        ``yes`` if the first line of a .csv, .tsv or .txt holds names, ``auto`` to detect them.
     decimal : {"auto", ".", ","}
         Decimal sign in text. A comma is recognized if something else separates cells.
     thousands : {",", ".", " ", "'", "_"}, optional
@@ -333,7 +333,7 @@ def _with_row_names(job: _Job, reader: Reader) -> _Job:
 
 
 def _choice(view: ViewOptions, *, lacking: bool = False) -> str:
-    """The option for missing chunks, as part of the identity; a store that lacks none has the default."""
+    """The option for missing chunks; by default ``fill`` for a store that lacks some, else ``error``."""
     return view.get("missing_chunks") or view.get("missing") or ("fill" if lacking else "error")
 
 

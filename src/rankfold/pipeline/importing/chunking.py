@@ -37,7 +37,7 @@ DENSE_RATIO = 3.0
 """Compression ratio of lz4 above which zstd is used: bytes are few, and decoding fewer of them saves time."""
 
 STAGING_PAYS = 2.0
-"""Decodings of an element above which a plain copy pays: it decodes all once, and is read once more."""
+"""Decodings above which a plain copy pays: decoded once and read once more, it beats three of them."""
 
 WRITE_COPIES = 3
 """Chunks of memory that Zarr takes while it writes one: cut out, encoded, and room to encode into."""

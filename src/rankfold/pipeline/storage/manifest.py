@@ -253,7 +253,7 @@ def graph_shape(result: Path) -> tuple[int, int] | None:
 
 
 def damage_in_words(result: Path, damage: list[str]) -> str:
-    """One line about faults."""
+    """Description of faults in one line."""
     more = f", and {len(damage) - PRINT_LENGTH} more" if len(damage) > PRINT_LENGTH else ""
     return f"{result} is damaged: {'; '.join(damage[:PRINT_LENGTH])}{more}"
 

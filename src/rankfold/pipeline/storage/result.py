@@ -362,7 +362,7 @@ class Result(Exports, Mapping[str, Any]):
         return scipy.sparse.csr_array((values, columns, graph.pointers(0, graph.shape[0])), graph.shape)
 
     def dimensions(self, name: str) -> tuple[str, ...]:
-        """What each axis of an array counts: ``row``, ``column``, ``component``, ``neighbor``."""
+        """Kind of each axis of an array: ``row``, ``column``, ``component``, ``neighbor``."""
         folder = self.path if name == "X" else self.path / name
         try:
             document = read_json(folder / "zarr.json")
