@@ -1,4 +1,7 @@
-"""Space on file systems: which one holds a folder, how much is free there, and how much a folder takes."""
+"""Space on file systems: which one holds a folder, how much is free there, and how much a folder takes.
+
+Folders need not exist yet: a result and scratch are planned before they are made.
+"""
 
 from __future__ import annotations
 

@@ -33,7 +33,13 @@ def count_devices() -> int:
 
 
 def require_device() -> Any:
-    """Import CuPy, and check that it finds a device that multiplies."""
+    """Import CuPy, and check that it finds a device that multiplies.
+
+    Raises
+    ------
+    DeviceError
+        CuPy, a device, a driver or a library is missing; the message says what to install.
+    """
     leave = "or leave out device='gpu' (--device gpu)"
     try:
         import cupy

@@ -21,7 +21,27 @@ _BOTH = re.compile(rf"(?<!\w)({_ARGUMENT}) \(({_OPTION})\)")
 
 
 def argument(name: str, value: Any = None) -> str:
-    """Name an argument both ways, with a value that helps or without one, for messages."""
+    """Name an argument both ways, with a value that helps or without one, for messages.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument in Python.
+    value : optional
+        Suggested value. For a flag, False gives the option that turns it off.
+
+    Returns
+    -------
+    str
+        Both names; ``in_python``, ``in_command`` and workflows choose one.
+
+    Examples
+    --------
+    >>> argument("memory", "52MiB"), argument("rank")
+    ("memory='52MiB' (--memory 52MiB)", 'rank= (--rank)')
+    >>> argument("overwrite", True), argument("with_rows", False)
+    ('overwrite=True (--overwrite)', 'with_rows=False (--no-rows)')
+    """
     option = f"--{name.replace('_', '-')}"
     if value is None:
         return f"{name}= ({option})"

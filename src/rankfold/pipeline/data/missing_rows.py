@@ -50,6 +50,18 @@ def without_missing_rows(source: Source, names: Names | None = None) -> Source:
     """The matrix without rows that are NaN throughout; itself if there are none.
 
     Reads the matrix, and logs how many rows are left out.
+
+    Parameters
+    ----------
+    source : Source
+        A sparse matrix is returned as it is: numbers that it does not store are 0.
+    names : Names, optional
+        Names of its rows, for the log.
+
+    Raises
+    ------
+    DataError
+        No row holds a number.
     """
     if source.dtype.kind not in "fc" or compressed(source) is not None:
         return source

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 def place_of(source: Source, row: int, column: int) -> str:
-    """Text for an element: its row and column in the whole matrix, from 0, and its names."""
+    """Text for an element: its row and column in the whole matrix, from 0, and its names.
+
+    As ``row 7, column 53 (from 0), which is time 7, lat 4, lon 5; row 7, column 31 of what is kept``.
+    """
     if isinstance(source, RealParts):
         (row, column), source = source.place(row, column), source.inner
     inner: Source = source

@@ -3,6 +3,11 @@
 Sums over the rows of that real matrix give those of the complex one. Products of it with the ``expand``-ed
 form of a complex matrix are products of complex ones, number for number. So everything that sweeps over a
 matrix handles complex ones as well, at the cost of complex products: four real ones.
+
+With X = a + i b, Y = p + i q in pairs of columns (a, b), (p, q), and Q = c + i d:
+
+    X Q   is   (a, b) [ c  d ]      and   X^H Y = (a'p + b'q) + i (a'q - b'p)
+                      [-d  c ]
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""A matrix seen as long by short: sweeps run along the long axis, whether that is the rows or the columns."""
+"""A matrix seen as long by short: sweeps run along the long axis, be it the rows or the columns.
+
+A tall matrix is swept by rows, a wide one by columns, which is a sweep over the rows of its
+transpose. Nothing is transposed in memory: a panel of columns is read in the layout of the source, (samples,
+some features), and BLAS is told that it is the transpose of what the method sees.
+"""
 
 from __future__ import annotations
 

@@ -124,6 +124,7 @@ def write_table(result: Outcome, path: Path, name: str | None = None, *, overwri
     path : Path
     name : str, optional
         An array; coordinates of the rows by default. Components have a line for each column of the data.
+
     Raises
     ------
     InputError, OutputError

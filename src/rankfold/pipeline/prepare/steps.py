@@ -1,8 +1,10 @@
 """Steps that change numbers before a method reads them: each by itself, or those of a row by their sum.
 
 Names and defaults are those of scanpy and NumPy. All these steps keep zeros, so that a sparse matrix stays
-sparse, and none needs a measurement: the output of a row depends on that row alone. Steps change ``Numbers``:
-a block of rows, or the stored numbers of some lines, with vectors along either side broadcast to them.
+sparse, and none needs a measurement: the output of a row depends on that row alone.
+
+Steps change ``Numbers``: a block of rows, or the stored numbers of some lines, with vectors along either side
+broadcast to them.
 """
 
 from __future__ import annotations

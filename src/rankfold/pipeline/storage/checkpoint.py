@@ -142,6 +142,7 @@ def name_in_run(path: Path) -> str | None:
     """The path of a file from the folder of a run's state, scratch or result on; None outside of these.
 
     For a run within the state of another, the inner one counts.
+
     >>> name_in_run(Path("/data/r.zarr.run/state-00112233445566778899aabbccddeeff/pass-01/total.part"))
     'state-00112233445566778899aabbccddeeff/pass-01/total.part'
     """

@@ -4,6 +4,7 @@ State decides the result, so it must belong to the user who runs the command, an
 A group may write if the site allows it, as in folders of a project with the set-group-ID bit: its members can
 corrupt numbers there, as they can those of the input and of the result. They cannot inject code: see
 ``by_reference``.
+
 The trap: some file systems give all files to one owner, or have no permissions (root over NFS, FAT, shares of
 containers). The owner and mode of a newly made file reveal this.
 """

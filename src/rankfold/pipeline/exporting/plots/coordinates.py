@@ -149,7 +149,13 @@ def points_of(result: Plottable, components: Sequence[int] | None, view: View | 
 def columns_of(
     result: Plottable, components: Sequence[int] | None, *, default: int, most: int = MOST_COMPONENTS
 ) -> Points:
-    """Given coordinates of the rows, at most ``most``; by default the first ``default``."""
+    """Given coordinates of the rows, at most ``most``; by default the first ``default``.
+
+    Raises
+    ------
+    InputError
+        Components that do not exist, or too many; complex coordinates.
+    """
     name = row_array(result)
     if name is None:
         raise InputError(f"this result has no coordinates of rows; it has {', '.join(result)}")

@@ -92,7 +92,17 @@ def count_points(
     palette: Int64 = NO_COLORS,
     named: Int64 = NO_LABELS,
 ) -> Grid:
-    """Count the points of every bin, and sum their colors or values; one read."""
+    """Count the points of every bin, and sum their colors or values; one read.
+
+    Parameters
+    ----------
+    bins : tuple of int
+        Number of bins along each axis.
+    palette : (labels + 1, 3) int64
+        Colors of labels, 0 to 255; the last is that of rows without a label.
+    named : (n,) int64
+        Labels for which ``Grid.places`` is found.
+    """
     size, edges = int(np.prod(bins)), extent.edges(bins)
     counts = np.zeros(size, np.int64)
     colors = np.zeros((3, size)) if isinstance(color, Labels) else None

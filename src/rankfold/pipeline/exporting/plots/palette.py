@@ -1,6 +1,12 @@
 """Colors of many categories: each looks as different as possible from those before it.
 
 The first are chosen by hand, so that color-blind eyes can distinguish them too. The others are found
+among colors of sRGB on a lattice, by the distance in Oklab, in which equal distances look about equal.
+
+References
+----------
+[Ott20] Ottosson, A perceptual color space for image processing, https://bottosson.github.io/posts/oklab,
+2020: Oklab, with its two matrices.
 """
 
 from __future__ import annotations

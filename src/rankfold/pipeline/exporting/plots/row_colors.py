@@ -1,4 +1,7 @@
-"""Labels or values that color rows: one for each row, read block after block from their source."""
+"""Labels or values that color rows: one for each row, read block after block from their source.
+
+Words and booleans are labels, numbers with a fraction are values. Whole numbers are labels if they are few.
+"""
 
 from __future__ import annotations
 

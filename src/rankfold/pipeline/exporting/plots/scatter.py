@@ -250,7 +250,13 @@ def _overlap(at: Float64, box: Float64, other: Float64) -> bool:
 
 
 def scatter_of(points: Points, color: Labels | Values | None, color_name: str = "") -> Scatter:
-    """Read the data of a scatter plot: two reads of the coordinates, one more of the colors."""
+    """Read the data of a scatter plot: two reads of the coordinates, one more of the colors.
+
+    Raises
+    ------
+    NonFiniteError
+        A coordinate is NaN or Inf.
+    """
     if points.dimensions < 2 and color is not None:
         raise InputError("color is for two or three components, and one is drawn: name more, or leave it out")
     extent, legend = extent_of(points), _legend_of(color)

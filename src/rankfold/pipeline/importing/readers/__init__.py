@@ -1,6 +1,12 @@
 """Readers of files that an import reads from beginning to end.
 
 reader          the protocols of all readers, and of matrices that are first unpacked
+wide_table      .parquet of very many columns
+npz             compressed .npz, SciPy's
+h5ad            AnnData in HDF5
+matrix_market   .mtx, also .gz
+cell_ranger     .mtx of genes x cells, with files of names next to it
+compressed      CSR, CSC and triplets in vectors
 """
 
 from __future__ import annotations

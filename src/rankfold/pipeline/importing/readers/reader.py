@@ -1,8 +1,9 @@
 """Protocols of files that can only be read from their beginning, as an import sees them.
 
 A ``RowReader`` gives rows, an ``EntryReader`` the stored numbers of a sparse matrix. Both are read once,
-in blocks whose memory the caller sets, and report their progress. An ``Archive`` is a matrix that is first
-unpacked to a plain file, which can then be read at any place.
+in blocks whose memory the caller sets, and report their progress.
+
+An ``Archive`` is a matrix that is first unpacked to a plain file, which can then be read at any place.
 """
 
 from __future__ import annotations
