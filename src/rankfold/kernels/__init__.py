@@ -5,10 +5,10 @@
     graph         weights of a graph of neighbors, and shortest paths along it
     layout        forces that move the vertices of a graph
     grid          sums over all pairs of points, by nodes or pair by pair
-    bits          nearest rows among sets, by what two of them share
+    bits          nearest rows among sets, by the members that two of them share
     similarity    kernel functions of all pairs of rows, and their products with vectors
     clustering    nearest centers of rows, and sums of clusters
-    partitions    what rows in several partitions tell of these
+    partitions    partitions that rows should visit, from those of their neighbors
     nonnegative   least squares and divergences over rows that are not negative
     sparse        products of sparse rows with blocks, and of columns with columns
     sums          sums over all pairs of points, exactly and by a tree

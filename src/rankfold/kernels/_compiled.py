@@ -1,20 +1,20 @@
-"""How every loop of these kernels is compiled, and kept for later processes.
+"""Compile every loop of these kernels, and cache it for later processes.
 
-numba keeps what it has compiled beside the source, numbered within an index. Two processes that compile
-different signatures of a loop at once choose the same number, and whoever comes later is handed the loop of
-other types: workers that share a home may do so at every first start. Here a name follows from the
-signature, and the index tells of nothing that is not there. It may still forget one of two that are told at
-once: then that one is compiled again. What cannot be kept, or has been damaged, costs time alone.
+numba stores compiled loops next to the source, in files numbered by an index. Two processes that compile
+different signatures of a loop at once choose the same number, and a later process loads a loop of other
+types: workers that share a home may do so at every first start. Here the file name follows from the
+signature, and the index names a file only once it is written. Of two entries written at once the index may
+lose one; that loop is then compiled again. A loop that cannot be stored, or a damaged file, costs only time.
 
-numba compares what it has kept with the time and size of the loop's own file. Here it is the content of that
-file and of all kernel files that it imports, since a loop takes in what it calls, and constants. The content
-is part of the name: with a folder in ``NUMBA_CACHE_DIR`` all installations, clones and branches share the
-loops that are equal, and none replaces those of another.
+numba validates a stored loop by the time and size of the loop's own file. Here the content of that file and
+of all kernel files that it imports decides, since a loop includes the functions and constants that it uses.
+The content is part of the name: with a folder in ``NUMBA_CACHE_DIR`` all installations, clones and branches
+share the loops that are equal, and none replaces those of another.
 
-Nor does numba keep processes alike. A loop holds a copy of what it calls, compiled together with it, and the
-first process, which has compiled both, runs the one that was compiled alone; later ones run the copy. Where
-sums may be reordered, or a product and a sum be one step, the two differ in last bits. So such loops become
-part of whatever calls them, and no copy is left.
+With numba, processes may also differ. A stored loop holds a copy of each function that it calls. The first
+process, which compiled both, runs the function that was compiled alone; later processes run the copy. Where
+sums may be reordered, or a product and a sum fused into one step, the two differ in last bits. So such loops
+are inlined into their callers, and no copy is left.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 KERNELS = Path(__file__).parent
 
 SIGNATURES: list[str] = []
-"""What this process has compiled, or is compiling: loops that were not kept."""
+"""Signatures of loops that this process has compiled or is compiling, since the cache did not hold them."""
 
 _COMPILING = event.TimingListener()  # type: ignore[no-untyped-call]
 event.register("numba:compile", _COMPILING)  # type: ignore[no-untyped-call]
 
 
 def compile_seconds() -> float:
-    """Time that this process has spent on compiling loops; reading those that were kept is no part of it."""
+    """Seconds that this process has spent compiling loops, without the time to read stored ones."""
     return float(_COMPILING.duration) if _COMPILING.done else 0.0
 
 
 def compile_loop(function: Loop, *, fastmath: Any = False, called_from_python: bool = True) -> Loop:
-    """A loop as machine code, which runs beside others and divides as NumPy does.
+    """Compile a loop to machine code that releases the GIL and divides as NumPy does.
 
-    What converts arguments from Python objects takes as long to compile as a short loop. A loop that only
-    other loops call goes without, and none has an entry for C.
+    The wrapper that converts Python arguments takes as long to compile as a short loop. A loop that only
+    other loops call gets none (``called_from_python=False``), and no loop gets an entry point for C.
     """
-    # In the dictionary are options that the types of numba do not name.
+    # A dictionary, since the types of numba do not name these options.
     wrappers: dict[str, Any] = {"no_cpython_wrapper": not called_from_python, "no_cfunc_wrapper": True}
     options: dict[str, Any] = {"fastmath": fastmath, "forceinline": bool(fastmath), **wrappers}
     loop: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
-    # It is none where numba was told not to compile, and the cache raises where no folder takes it.
+    # It is no dispatcher where numba was told not to compile; the cache raises where no folder is writable.
     if isinstance(loop, Dispatcher):
         with contextlib.suppress(RuntimeError):
             loop._cache = _LoopCache(function)  # type: ignore[attr-defined]
@@ -73,13 +73,13 @@ def compile_loop(function: Loop, *, fastmath: Any = False, called_from_python: b
 
 
 compile_with_contraction = functools.partial(compile_loop, fastmath={"contract"})
-"""The same of a loop in which a product and a sum may be one step; nothing is reordered."""
+"""Like ``compile_loop``, but a product and a sum may be fused into one step; nothing is reordered."""
 
 part = functools.partial(compile_loop, called_from_python=False)
-"""A loop that other loops call, and Python never does."""
+"""Compile a loop that only other loops call, never Python."""
 
 contracted_part = functools.partial(compile_with_contraction, called_from_python=False)
-"""The same of a loop in which a product and a sum may be one step."""
+"""Like ``part``, but a product and a sum may be fused into one step."""
 
 
 def content_key(file: Path) -> str:
@@ -127,13 +127,13 @@ class _SharedFolder(UserProvidedCacheLocator):
 
 
 class _Places(CompileResultCacheImpl):
-    """Where loops are kept: the first of these folders that can be written."""
+    """Candidate folders for compiled loops; the first writable one is used."""
 
     _locator_classes = [_SharedFolder, InTreeCacheLocator, UserWideCacheLocator]  # noqa: RUF012
 
 
 class _LoopCache(FunctionCache):
-    """The compiled signatures of one loop."""
+    """Cache of the compiled signatures of one loop."""
 
     _impl_class = _Places
 
@@ -145,26 +145,26 @@ class _LoopCache(FunctionCache):
         self._cache_file = _Files(self._cache_path, name, key)  # type: ignore[no-untyped-call]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The loop for a signature, or None."""
+        """Stored loop for a signature, or None."""
         try:
             loop = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        except Exception:  # noqa: BLE001  # whatever a damaged pickle raises: it is made anew
+        except Exception:  # noqa: BLE001  # whatever a damaged pickle raises: the loop is compiled again
             loop = None
         if loop is None:
             SIGNATURES.append(f"{self._loop}{sig}")
         return loop
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep the loop for a signature, if the disk takes it."""
+        """Store the loop for a signature, if the disk accepts it."""
         with contextlib.suppress(OSError):
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
 
 
 class _Files(IndexDataCacheFile):
-    """Its files: an index, and one for each signature."""
+    """Files of the cache of one loop: an index, and one for each signature."""
 
     def save(self, key: Any, data: Any) -> None:
-        """Write a file that no other signature has, and only then tell of it."""
+        """Write a file whose name no other signature has, and only then enter it in the index."""
         own = hashlib.blake2b(repr((self._source_stamp, key)).encode(), digest_size=8).hexdigest()
         name = self._index_name.removesuffix("nbi") + f"{own}.nbc"
         self._save_data(name, data)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The arrays decide the device: a contract finds its tuned body by file name.
+"""Dispatch of kernels: the arrays decide the device, and a contract finds its tuned body by file name.
 
 ``kernels/FAMILY/NAME.py`` holds contracts with their reference bodies. Where ``cpu/NAME.py`` or
 ``gpu/NAME.py`` beside it has a function of the same name, calls with arrays of that device go there.
@@ -19,8 +19,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 FEW = 2**16
-"""Numbers up to which a light kernel takes its reference body: it takes a millisecond or two, and loading
-numba and a compiled body a second."""
+"""Most numbers for which a light kernel runs its reference body: that takes a millisecond or two, and
+loading numba and a compiled body takes a second."""
 
 _DEVICES = {"numpy": "cpu", "cupy": "gpu"}
 
@@ -50,13 +50,13 @@ def device_of(*arguments: object) -> str:
 
 @functools.cache
 def _device_of_type(kind: type) -> str | None:
-    """That of arrays of a class; None of numbers of NumPy, and of what is no array."""
+    """Device of arrays of a class; None for scalars of NumPy and for anything that is no array."""
     return None if issubclass(kind, np.generic) else _DEVICES.get(kind.__module__.partition(".")[0])
 
 
 @functools.cache
 def has_body(module: str, name: str, device: str) -> bool:
-    """Whether a kernel of that module has a tuned body on a device; nothing is loaded to find out."""
+    """True if a kernel of that module has a tuned body for a device; loads nothing to find out."""
     family, _, stem = module.rpartition(".")
     if not family or importlib.util.find_spec(f"{family}.{device}") is None:
         return False
@@ -67,10 +67,10 @@ def has_body(module: str, name: str, device: str) -> bool:
 
 @functools.cache
 def implementation(module: str, name: str, device: str) -> Callable[..., Any] | None:
-    """Tuned body of a kernel on a device, or None where the reference body is the best there is.
+    """Tuned body of a kernel for a device, or None where only the reference body exists.
 
-    ``module`` is the module of its contract. A tuned module is loaded if it has this body, and not to find
-    out: that would load numba.
+    ``module`` is the module of its contract. A tuned module is loaded only if it has this body: loading it
+    to find out would load numba.
     """
     if not has_body(module, name, device):
         return None
@@ -84,8 +84,8 @@ def kernel(reference: Callable[P, R]) -> Callable[P, R]:
 
 
 def light_kernel(reference: Callable[P, R]) -> Callable[P, R]:
-    """The same where the bodies of the host agree to the last bit: a first array of few numbers takes the
-    reference body, so that a small matrix neither compiles nor loads numba.
+    """Like ``kernel``, for host bodies that agree to the last bit: if the first array has few numbers, the
+    reference body runs, so that a small matrix neither compiles nor loads numba.
     """
     return _kernel(reference, FEW)
 
@@ -93,8 +93,8 @@ def light_kernel(reference: Callable[P, R]) -> Callable[P, R]:
 def portable(call: Callable[P, R]) -> Callable[P, R]:
     """Mark a kernel that folds may call wherever they run.
 
-    Its reference body takes arrays of any device as they are, in a few operations on whole arrays with none
-    of their numbers looked at; or it takes no arrays, and gives some of the host.
+    Its reference body accepts arrays of any device: a few operations on whole arrays that never inspect
+    single numbers. Or it takes no arrays, and returns arrays of the host.
     """
     call.portable = True  # type: ignore[attr-defined]
     return call

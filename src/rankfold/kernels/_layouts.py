@@ -1,5 +1,5 @@
-"""How arrays lie: in the one layout that loops are compiled for, so that each is compiled once for a type,
-and on cache lines."""
+"""Layout of arrays in memory: the one layout that loops are compiled for, so that each is compiled once for
+a type, and alignment to cache lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 CACHE_LINE = 64
-"""Bytes."""
+"""Bytes of a cache line."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
@@ -25,33 +25,33 @@ def aligned_empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
 
 
 def plain(a: Array) -> Array:
-    """An input in C order and read only; copied if it lies otherwise."""
+    """Read-only view of an array in C order; of a copy if the array has another layout."""
     view = np.ascontiguousarray(a).view()
     view.flags.writeable = False
     return view
 
 
 def wide(a: Array) -> Array:
-    """The same of a matrix, which may have more columns then: parts of a wider one are not copied."""
+    """Read-only C-order view of a matrix, perhaps with more columns: part of a wider matrix is not copied."""
     return plain(_whole(a))
 
 
 def writable(a: Array) -> Array:
-    """A matrix to write into, in C order and with more columns where it is part of a wider one.
+    """C-order matrix to write into, with more columns if ``a`` is part of a wider matrix.
 
-    It is a copy, which the caller writes back, where that is not how the matrix lies: see ``write_back``.
+    If ``a`` has another layout, it is a copy, which the caller writes back: see ``write_back``.
     """
     return np.ascontiguousarray(_whole(a))
 
 
 def write_back(into: Array, a: Array) -> None:
-    """Bring what was written into ``into = writable(a)`` to ``a``."""
+    """Copy ``into = writable(a)`` back to ``a``, unless both share memory."""
     if not np.may_share_memory(into, a):
         a[...] = into
 
 
 def _whole(a: Array) -> Array:
-    """The wider matrix of which one is a part, or the matrix itself."""
+    """The wider matrix that contains this one, or the matrix itself."""
     width, rest = divmod(a.strides[0], a.itemsize)
     if not a.flags.c_contiguous and a.strides[1] == a.itemsize and width >= a.shape[1] and not rest:
         # The last row may seem to end beyond the memory: nothing reads or writes what is between rows.

@@ -1,7 +1,8 @@
-"""Two blocks of rows of bits meet: the nearest of either in the other, exactly.
+"""Compare two blocks of rows of bits: exact nearest neighbors of either block in the other.
 
-Bits are packed into words of 64. What two rows share is counted by the instruction that counts the bits of a
-word, and the key of a pair follows: nothing is rounded but one quotient, and no candidate is measured twice.
+Bits are packed into words of 64. The ones that two rows share are counted by the instruction that counts the
+bits of a word, and the key of a pair follows: nothing is rounded but one quotient, and no candidate is
+measured twice.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ WORD = 64
 """Bits of a word."""
 
 RUN = 128
-"""Rows of ``y`` whose shares with a row are counted at a time."""
+"""Rows of ``y`` whose shared ones with a row are counted at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class BitRows:
-    """Some rows in memory."""
+    """Some rows of a matrix of bits, in memory."""
 
     first: int
-    """Row of the matrix that comes first."""
+    """Number of the first of these rows in the matrix."""
 
     bits: int
     """Columns of the matrix, one bit each."""
@@ -41,14 +42,14 @@ class BitRows:
     """(rows, words) with zeros in place of bits beyond the last column."""
 
     sizes: Int64
-    """(rows,) ones of each row."""
+    """(rows,) number of ones in each row."""
 
     def __len__(self) -> int:
         return len(self.words)
 
 
 def words_of(bits: int) -> int:
-    """Words of a row of so many bits.
+    """Number of words of a row of so many bits.
 
     >>> words_of(64), words_of(65)
     (1, 2)
@@ -66,17 +67,17 @@ def meet_bits(
     metric: int,
     same: bool,
 ) -> None:
-    """Take the pairs of two blocks into the lists of both, in place.
+    """Insert the pairs of two blocks into the neighbor lists of both, in place.
 
     Parameters
     ----------
     x, y : BitRows
         p and q rows of the same bits; ``y`` is ``x`` where ``same``.
     lists_i, lists_j : Lists
-        Of x and, if it has any and is another block, of y. Written.
+        Lists of x and, if it has any and is another block, of y. Written.
     metric : one of ``SetMetric``
     same : bool
-        Whether both are one block, whose rows do not meet themselves.
+        True if both are one block; no row is then paired with itself.
 
     Notes
     -----
@@ -95,5 +96,5 @@ def meet_bits(
 
 
 def scratch_bytes(rows: int, words: int) -> int:
-    """Most scratch of a meeting of blocks of so many rows: a run, sizes, lists that take nothing."""
+    """Most scratch bytes of ``meet_bits`` on so many rows: a run, sizes, lists that accept nothing."""
     return RUN * (8 * words + 5 * 8) + rows * (2 * 8 + 2 * 8)

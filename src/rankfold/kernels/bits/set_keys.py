@@ -12,13 +12,13 @@ from rankfold.kernels.neighbors.lists import Metric
 
 
 class SetMetric(enum.IntEnum):
-    """What a key is, of two sets among ``bits`` columns; no number of ``Metric`` means anything else."""
+    """Distance of two sets among ``bits`` columns, used as a key; no number conflicts with ``Metric``."""
 
     HAMMING = int(Metric.HAMMING)
-    """Share of the columns that one of both has."""
+    """Share of the columns that exactly one of both has."""
 
     JACCARD = 7
-    """Share of the members of either that one of both has; 0 for two empty sets."""
+    """Share of the members of either that exactly one of both has; 0 for two empty sets."""
 
 
 def set_key(shared: int, size_x: int, size_y: int, bits: int, metric: int) -> float:

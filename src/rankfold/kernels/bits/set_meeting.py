@@ -1,7 +1,8 @@
-"""Two blocks of sparse rows meet as sets: the nearest of either in the other, exactly.
+"""Compare two blocks of sparse rows as sets: exact nearest neighbors of either block in the other.
 
-What two rows share is the inner product of their ones. Products of ones are whole numbers, exact in float32
-up to 2^24, so that a tile of products is a tile of counts and keys follow: see ``set_keys.py``.
+The number of members that two rows share is the inner product of their ones. These products are whole
+numbers, exact in float32 up to 2^24, so a tile of products is a tile of counts, and keys follow: see
+``set_keys.py``.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ def meet_sets(
     same: bool,
     room: Callable[..., Array],
 ) -> None:
-    """Take the pairs of two blocks into the lists of both, in place.
+    """Insert the pairs of two blocks into the neighbor lists of both, in place.
 
     Parameters
     ----------
     x, y : SparseRows
-        p and q rows of the same columns, which increase; all that is stored is one. ``y`` is ``x`` where
-        ``same``.
+        p and q rows of the same columns. Column numbers of a row increase, and each counts as a member.
+        ``y`` is ``x`` where ``same``.
     common : (h,) int64
         As for ``meet_sparse_rows``.
     lists_i, lists_j, metric, same
@@ -67,5 +68,5 @@ def meet_sets(
 
 
 def scratch_bytes(numbers: int, longest: int, columns: int, rows: int) -> int:
-    """Most scratch of a meeting of blocks; parameters as for that of ``sparse_meeting``."""
+    """Most scratch bytes of ``meet_sets``; parameters as for ``scratch_bytes`` of ``sparse_meeting``."""
     return sparse_scratch_bytes(numbers, longest, columns, 0, rows) + 8 * sum(TILE)

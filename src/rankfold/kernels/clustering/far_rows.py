@@ -1,4 +1,4 @@
-"""How far rows are from the centers that they belong to, measured in float64."""
+"""Squared distances of rows from the centers that they belong to, measured in float64."""
 
 from __future__ import annotations
 

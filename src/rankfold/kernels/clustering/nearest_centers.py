@@ -1,8 +1,8 @@
 """The nearest center of every row, exactly, and the sums of clusters: one step of k-means over some rows.
 
 Which center is nearest is a function of a row and the centers alone: squared distances are measured in
-float64 by the sum that ``kernels/neighbors/lists.py`` fixes, and of equal ones the first center has the row.
-Products, bounds of earlier steps, and how rows were cut decide only what need not be measured.
+float64 by the sum that ``kernels/neighbors/lists.py`` fixes, and the first of equally near centers wins.
+Products, bounds of earlier steps, and the cut of rows into tiles decide only what need not be measured.
 
 A step takes at most ``2 r k n`` flops in the working type, less what bounds rule out, ``3 n`` in float64 for
 each pair that products leave open, and ``n`` additions for each row that is added or moved. A product of n
@@ -28,49 +28,49 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 MARGIN = 2.0**-22
-"""By which bounds are widened each time they are kept in float32: more than rounding takes from them, or from
-a distance that is measured."""
+"""Relative amount by which bounds are widened each time they are stored in float32: more than rounding takes
+from them, or from a distance that is measured."""
 
 LARGEST = 3e38
 SMALLEST = 1.2e-38
-"""Bounds beyond these stand for anything beyond in float32."""
+"""Least and largest bounds stored in float32: either stands for all values beyond it."""
 
 
 class Centers(NamedTuple):
-    """Centers, and how they are looked for: see ``centers_of``."""
+    """Centers, packed by groups, and how far they moved: see ``centers_of``."""
 
     exact: Float64
-    """(k, n)."""
+    """(k, n) centers."""
 
     shift: Array
-    """(n,) what rows are multiplied and added up less of, in the working type."""
+    """(n,) subtracted from rows before they are multiplied or added up, in the working type."""
 
     packed: Array
-    """(k, n) centers less that, group after group, in the working type."""
+    """(k, n) centers less the shift, group after group, in the working type."""
 
     squares: Float64
-    """(k,) of the rows of ``packed``."""
+    """(k,) squared norms of the rows of ``packed``."""
 
     members: npt.NDArray[np.int64]
-    """(k,) which center each row of ``packed`` is."""
+    """(k,) number of the center in each row of ``packed``."""
 
     places: npt.NDArray[np.int64]
-    """(k,) which row of ``packed`` each center is."""
+    """(k,) row of ``packed`` that holds each center."""
 
     edges: npt.NDArray[np.int64]
-    """(g + 1,) where groups begin in ``packed``."""
+    """(g + 1,) first row of each group in ``packed``, and k."""
 
     drift: Float64
-    """(k,) how far each center has moved since bounds were written, at least."""
+    """(k,) upper bound of the distance that each center has moved since bounds were written."""
 
     group_drift: Float64
-    """(g,) the largest of each group."""
+    """(g,) largest ``drift`` in each group."""
 
 
 def centers_of(
     exact: Float64, shift: Array, groups: npt.NDArray[np.int64], before: Float64 | None = None
 ) -> Centers:
-    """Centers as ``assign_rows`` takes them.
+    """Prepare centers for ``assign_rows``.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def centers_of(
     shift : (n,) float32 or float64
         Near the mean of the rows: products of what is left round little.
     groups : (k,) int64
-        Group of each center, 0 .. g - 1, each with one at least: centers near each other share a bound.
+        Group of each center, 0 .. g - 1, none of them empty: centers near each other share a bound.
     before : (k, n) float64, optional
         Centers that bounds were written for.
     """
@@ -126,21 +126,22 @@ def assign_rows(
     x : (r, n) real, finite
     centers : Centers, k of them in g groups
     labels : (r,) int32, C-contiguous; written
-        Those of the centers before, or -1 where there are none.
+        On entry labels by the centers before, or -1 where there are none.
     bounds : (r, 1 + g) float32, C-contiguous; written
-        Distance of each row from its center, at most, and from others of each group, at least; what it was
-        before is read where there was a label.
+        Upper bound of the distance of each row from its center, then lower bounds of its distances from the
+        other centers of each group. Bounds on entry are read where there is a label.
     sums, counts : (k, n), (k,) float64; added to
-        Of rows less ``centers.shift``, and of their weights.
-    squares : (1,) float64; of these rows, added to if ``whole``
-    weights : (r,) float64, what each row counts, optional
+        Sums of rows less ``centers.shift``, and of their weights.
+    squares : (1,) float64; weighted squared norms of these rows less the shift, added to if ``whole``
+    weights : (r,) float64, weight of each row, optional
     whole : bool
-        Whether all rows are added, or those with another label than before, which are taken from that.
+        True to add all rows. False to move only rows whose label changed: each is added to its new cluster
+        and subtracted from its old one.
 
     Returns
     -------
     int
-        Rows whose label is another.
+        Number of rows whose label changed.
     """
     moved, wide = 0, x.astype(np.float64)
     for i, row in enumerate(wide):
@@ -160,7 +161,7 @@ def assign_rows(
 
 
 def _nearest(row: Float64, centers: Centers, bounds: npt.NDArray[np.float32]) -> int:
-    """The nearest center of a row, and bounds that are as close as they may be kept."""
+    """Nearest center of a row; writes bounds as tight as they can be stored."""
     squares = [distance(row, center, 1.0, 1.0, metric=Metric.SQEUCLIDEAN) for center in centers.exact]
     far = np.sqrt(np.array(squares))
     nearest = int(np.argmin(squares))

@@ -1,1 +1,1 @@
-"""What device bodies of all families share."""
+"""Launcher and helpers that device bodies of all families share."""

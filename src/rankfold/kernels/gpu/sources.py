@@ -29,14 +29,14 @@ C_TYPES = {
 }
 OPTIONS = ("-std=c++17",)
 SMALL_BYTES = 48 << 10
-"""Shared memory of a block that needs no leave."""
+"""Bytes of shared memory that a block may use without opting in."""
 
 
 @dataclass(slots=True)
 class _Kernel:
     function: Any
     shared_bytes: int = SMALL_BYTES
-    """Shared memory that it has leave for. The leave is that of the function, and the last one counts."""
+    """Bytes of shared memory that the function has opted in to; the last opt-in counts."""
 
 
 @functools.cache
@@ -46,7 +46,7 @@ def _kernel(package: str, file: str, name: str) -> _Kernel:
 
 
 def source(package: str, file: str) -> str:
-    """Text of ``file.cu`` of a package, with what comes before every file, and before every one of these."""
+    """Text of ``file.cu`` of a package, after ``device.cuh`` and the headers (``.cuh``) of the package."""
     folder = files(package)
     names = sorted(each.name for each in folder.iterdir() if each.name.endswith(".cuh"))
     texts = [files(__package__).joinpath("device.cuh"), *map(folder.joinpath, [*names, f"{file}.cu"])]
@@ -65,7 +65,7 @@ def launch(
 ) -> None:
     """Run a kernel, or an instance of a template, on the stream of this thread.
 
-    ``arguments`` are arrays of the device and numbers of NumPy, in the types of the kernel: nobody checks.
+    ``arguments`` are device arrays and NumPy scalars, in the types of the kernel, which nothing checks.
     """
     kernel = _kernel(package, file, name)
     if shared_bytes > kernel.shared_bytes:
@@ -75,21 +75,21 @@ def launch(
 
 @functools.cache
 def shared_bytes_at_most() -> int:
-    """Shared memory that a block of this device may have, with leave."""
+    """Most bytes of shared memory that a block of this device may opt in to."""
     return int(cupy.cuda.runtime.getDeviceProperties(0)["sharedMemPerBlockOptin"])
 
 
 def blocks_of(count: int, size: int) -> int:
-    """Blocks of ``size`` that hold ``count``."""
+    """Number of blocks of ``size`` items that hold ``count`` items."""
     return -(-count // size)
 
 
 def rows_whole(x: Array) -> Array:
-    """The array, or a copy, with rows that lie whole."""
+    """The array, or a copy of it if its rows are not contiguous."""
     whole = x.shape[1] == 1 or x.strides[1] == x.itemsize
     return x if whole and x.strides[0] % x.itemsize == 0 else cupy.ascontiguousarray(x)
 
 
 def row_pitch(x: Array) -> np.int64:
-    """Elements from one row to the next."""
+    """Number of elements from the start of one row to the next."""
     return np.int64(x.strides[0] // x.itemsize if len(x) > 1 else x.shape[1])

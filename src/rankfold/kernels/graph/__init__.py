@@ -1,7 +1,7 @@
-"""Graphs of neighbors: what edges weigh, and paths and walks along them.
+"""Graphs of neighbors: weights of edges, and paths and walks along them.
 
-fuzzy        how strongly each row belongs to the neighborhood of another
-perplexity   how strongly each row is drawn to its neighbors, as t-SNE has it
-paths        shortest paths, and an order by breadth
+fuzzy        membership strengths of rows in each other's neighborhoods, as in UMAP
+perplexity   affinities of rows to their neighbors, as in t-SNE
+paths        shortest paths, and breadth-first order
 walk         steps of random walks, and components
 """

@@ -1,11 +1,11 @@
-"""How strongly each row belongs to the neighborhood of another: the weights of a graph of neighbors.
+"""Membership strength of each row in the neighborhood of another: the weights of a graph of neighbors.
 
-The search for a width stops as soon as a sum is near enough, and where that is shows in the sixth digit of
+The search for a width stops as soon as a sum is near enough, and where it stops shows in the sixth digit of
 the weights. So distances are rounded to float32 and sums are made in float64, one neighbor after the other,
-as umap-learn makes them: the weights are its own.
+as in umap-learn: the weights are the same.
 
-The search begins at a width of 1. Of distances far from 1 it would not arrive, and float32 may not hold them:
-they are taken in units of a power of two near the mean of their row, which changes no digit.
+The search begins at a width of 1. For distances far from 1 it would not converge, and float32 may not hold
+them: they are taken in units of a power of two near the mean of their row, which changes no digit.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 STEPS = 64
-"""Halvings of an interval in which a width is sought."""
+"""Most steps of the search for a width, by halving an interval."""
 
 CLOSE = 1e-5
-"""How near to its target a sum of weights comes."""
+"""Difference from its target below which a sum of weights is accepted."""
 
 LEAST_WIDTH = 1e-3
-"""Of a width, as a share of the mean distance."""
+"""Least width, as a share of the mean distance."""
 
 LEAST_UNIT, LARGEST_UNIT = 2.0**-32, 2.0**32
 """Mean distances between which the unit is 1."""
 
 BLOCK_ROWS = 2**15
-"""Rows that the reference body takes at once."""
+"""Rows that the reference body computes at once."""
 
 
 @kernel
@@ -46,24 +46,24 @@ def membership(
     Parameters
     ----------
     distances : (m, k) float32 or float64
-        Of the neighbors of each row, without the row itself, in increasing order, none negative, their sum
-        within the range of float64. They are rounded to float32.
+        Distances of the neighbors of each row, without the row itself, in increasing order, none negative,
+        their sum within the range of float64. They are rounded to float32.
     mean_distance : float
-        Mean over all rows, each row counted with its distance of 0 from itself.
+        Mean distance over all rows, each row counted with its distance of 0 from itself.
     local_connectivity : float, >= 0
-        Neighbors that weigh 1: rho is the distance of the one of that number among those that are not in the
-        same place, between two for a number between; of the last, where there are not so many.
+        Number of neighbors that weigh 1: rho is the distance of the neighbor of that rank among those at a
+        distance above 0, interpolated for a fraction; of the last of them, if there are fewer.
     first : int, 0 or 1
-        The neighbor from which on weights are summed, to log2(k + 1 - first). For rows that are not among
+        First neighbor whose weight is summed, to log2(k + 1 - first). It is 1 for rows that are not among
         those they are compared with: the nearest takes the place of the row itself.
     out : (m, k) float32 or float64, written
-        Between 0 and 1; 1 up to the distance rho.
+        Weights between 0 and 1; 1 up to the distance rho.
 
     Notes
     -----
-    Up to 64 (k exponentials) a row; some 10 vectors of a block of scratch. Sums of weights come within 1e-5
-    of their target, by which any two right bodies differ: weights grow with sigma all together, so that none
-    differs by more than the sums do.
+    Up to 64 (k exponentials) a row; some 10 vectors of a block of scratch. Sums of weights are within 1e-5 of
+    their target, and two correct bodies may differ by that: all weights grow with sigma, so that none differs
+    by more than the sums do.
 
     References
     ----------
@@ -79,7 +79,7 @@ def membership(
 
 
 def units_of(means: Float64) -> Float64:
-    """A power of two near each mean, or 1 for those that are not far from it."""
+    """A power of two near each mean, or 1 for means that are not far from 1."""
     is_far = (means > 0) & ((means < LEAST_UNIT) | (means > LARGEST_UNIT))
     return np.ldexp(1.0, np.where(is_far, np.frexp(means)[1], 0))
 
@@ -113,7 +113,7 @@ def _rho(d: Float32, local_connectivity: float) -> Float32:
     first = d.shape[1] - apart
 
     def at(place: int) -> Float32:
-        """Distance of the neighbor of that number among those apart; the last, or 0, if there is none."""
+        """Distance of the neighbor of that rank among those above 0; the last if fewer, or 0 if none."""
         where = np.minimum(first + place - 1, d.shape[1] - 1)
         return np.where((apart > 0) & (place > 0), np.take_along_axis(d, where[:, None], 1)[:, 0], 0)
 

@@ -1,8 +1,8 @@
-"""Shortest paths along the edges of a graph, and which vertices hang together.
+"""Shortest paths along the edges of a graph, and its connected components.
 
-The length of a path is the sum of its edges, one after the other from where it begins. Rounded sums do not
-fall where one of their terms rises, so the least of them over all paths is what every right algorithm finds,
-in any order, to the last bit.
+The length of a path is the sum of its edges, one after the other from where it begins. A rounded sum never
+falls if one of its terms rises, so every correct algorithm finds the same least sum over all paths, in any
+order, to the last bit.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Int64 = npt.NDArray[np.int64]
 
 
 class Graph(NamedTuple):
-    """Edges by the vertex that they begin at; each is there from both of its ends."""
+    """Edges by the vertex that they begin at (CSR); each is stored from both of its ends."""
 
     pointers: Int64
-    """(n + 1,) edges before each vertex, and in all."""
+    """(n + 1,) number of edges before those of each vertex, and in all."""
 
     neighbors: Array
-    """Other ends; int32, or int64 where there are more vertices."""
+    """Other ends of edges; int32, or int64 where there are more vertices."""
 
     lengths: Array
-    """float32 or float64, none negative; their sums are float64."""
+    """Lengths of edges, float32 or float64, none negative; their sums are float64."""
 
 
 @kernel
@@ -44,15 +44,14 @@ def lower_distances(graph: Graph, source: int, *, near: Float64) -> None:
     source : int
         Vertex that paths begin at.
     near : (n,) float64, C-contiguous, written
-        Infinite throughout; or what calls from other vertices have left of that, so that it is the distance
-        of the nearest of these.
+        Infinite throughout, or as calls from other vertices left it: the distance from the nearest of these.
 
     Notes
     -----
-    A heap of vertices: n log n comparisons and a sum for each edge, 16 bytes of scratch a vertex. Where other
-    vertices are nearer a path is not followed any further, since what lies behind is nearer to them as well:
-    of l vertices in turn, each of which is farthest from those before, all together take some ln l times what
-    one of them takes alone.
+    A heap of vertices: n log n comparisons and a sum for each edge, 16 bytes of scratch a vertex. A path is
+    followed no further where an earlier source is nearer, since all beyond is nearer to that source as well:
+    l sources in turn, each the farthest from those before, together take some ln l times as long as one of
+    them alone.
 
     References
     ----------
@@ -76,7 +75,7 @@ def lower_distances(graph: Graph, source: int, *, near: Float64) -> None:
 
 @kernel
 def search_breadth_first(pointers: Int64, neighbors: Array, *, order: Array, labels: Array) -> None:
-    """Vertices in the order in which they are met, step by step, and the component that each is of.
+    """Breadth-first order of the vertices, and the component of each.
 
     Parameters
     ----------
@@ -85,11 +84,11 @@ def search_breadth_first(pointers: Int64, neighbors: Array, *, order: Array, lab
     order : (n,) of the type of ``neighbors``, C-contiguous, written
         Components follow each other; each begins at its first vertex.
     labels : (n,) of the same type, C-contiguous, written
-        Of components, from 0 on, in order of their first vertices.
+        Component of each vertex, numbered from 0 on in order of first vertices.
 
     Notes
     -----
-    One look at each edge; no scratch.
+    Each edge is read once; no scratch.
     """
     labels[:] = -1
     place = component = 0

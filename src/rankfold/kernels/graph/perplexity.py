@@ -1,4 +1,4 @@
-"""How strongly each row is drawn to its neighbors: Gaussian weights of a chosen perplexity, as in t-SNE.
+"""Affinity of each row to its neighbors: Gaussian weights of a chosen perplexity, as in t-SNE.
 
 The perplexity of weights p that sum to 1 is ``exp(-sum p log p)``, a number of neighbors. The precision beta
 of ``exp(-beta d^2)`` at which a row has it is found by Newton steps on the entropy, within an interval that
@@ -18,23 +18,24 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 STEPS = 200
-"""Newton steps or halvings, at most."""
+"""Most Newton steps and halvings of the search for a precision."""
 
 CLOSE = 1e-10
-"""How near to its target an entropy comes."""
+"""Difference from its target below which an entropy is accepted."""
 
 BLOCK_ROWS = 2**13
-"""Rows that the reference body takes at once."""
+"""Rows that the reference body computes at once."""
 
 
 @kernel
 def affinities(distances: Array, perplexities: Float64, *, out: Array) -> None:
-    """``exp(-beta d^2)`` of each neighbor over their sum, beta such that each row has a perplexity.
+    """``exp(-beta d^2)`` of each neighbor over their sum, beta such that each row has the given perplexity.
 
     Parameters
     ----------
     distances : (m, k) float32 or float64
-        Of the neighbors of each row, in any order, none negative, with squares within the range of float64.
+        Distances of the neighbors of each row, in any order, none negative, with squares within the range of
+        float64.
     perplexities : (s,) float64, each in (0, k]
         If there are several, weights are the mean of those of each.
     out : (m, k) float32 or float64, written
@@ -50,8 +51,8 @@ def affinities(distances: Array, perplexities: Float64, *, out: Array) -> None:
     ----------
     van der Maaten, Hinton, Visualizing data using t-SNE, Journal of Machine Learning Research 9, 2008,
     section 2. Kobak, Berens, The art of using t-SNE for single-cell transcriptomics, Nature Communications
-    10, 2019, for several perplexities. Entropies do not change where the smallest squared distance is taken
-    from all, so that no exponential of them all is 0.
+    10, 2019, for several perplexities. The smallest squared distance is subtracted from all, which changes no
+    entropy, so that not all exponentials are 0.
     """
     for top in range(0, len(distances), BLOCK_ROWS):
         squares = np.asarray(distances[top : top + BLOCK_ROWS], np.float64) ** 2
@@ -63,12 +64,12 @@ def affinities(distances: Array, perplexities: Float64, *, out: Array) -> None:
 
 
 def _weights(squares: Float64, target: float) -> Float64:
-    """Of rows, from squared distances less the smallest of each."""
+    """Weights of rows, from squared distances less the smallest of each row."""
     ties = (squares == 0).sum(axis=1)
     mean = squares.sum(axis=1) / np.maximum(1, squares.shape[1] - ties)
     squares = squares / np.where(mean > 0, mean, 1)[:, None]
     beta = np.ones(len(squares))
-    # Where the nearest alone are too many, or all are the same, no precision is right: the limit is.
+    # If the nearest alone are too many, or all are the same, no precision fits: its limit of infinity does.
     sure = (np.log(ties) >= target) | (mean == 0)
     low, high = np.zeros(len(beta)), np.full(len(beta), np.inf)
     open_ = np.flatnonzero(~sure)

@@ -1,6 +1,6 @@
-"""Random walks on a graph: steps of blocks of vectors, and which vertices a walk can reach.
+"""Random walks on a graph: steps of blocks of vectors, and components, the vertices that a walk can reach.
 
-A walk with vectors ``u`` goes to ``scale W u``: with ``scale`` one over the sums of rows these are means over
+A step maps vectors ``u`` to ``scale W u``: with ``scale`` one over the sums of rows these are means over
 neighbors. Each row is one sum, in an order that its own edges fix, so that ranges of rows may be handed to
 any number of threads.
 """
@@ -21,16 +21,16 @@ Int64 = npt.NDArray[np.int64]
 
 
 class Steps(NamedTuple):
-    """Coefficients of a step that has three terms, for each vertex."""
+    """Coefficients of the three terms of a step, for each vertex."""
 
     walk: Float64
-    """(r,) times the sum over neighbors."""
+    """(r,) coefficients of the sum over neighbors."""
 
     stay: Float64
-    """(r,) times the vector where it is."""
+    """(r,) coefficients of the current vector."""
 
     back: float
-    """Times the vector of a step before."""
+    """Coefficient of the vector one step before."""
 
 
 @kernel
@@ -52,12 +52,12 @@ def step_rows(
     indptr, indices, data
         As for ``multiply_rows``: indices are not checked.
     u : (n, b) float64
-        At all vertices.
+        Vectors at all vertices.
     own, before : (r, b) float64
-        At those of the range, now and a step before.
+        Vectors at the vertices of the range, now and a step before.
     steps : Steps
     out : (r, b) float64, written
-        Rows are contiguous and may lie apart; none of the others.
+        Rows are contiguous, perhaps with gaps between them; none of the other arrays.
 
     Notes
     -----
@@ -81,8 +81,8 @@ def join_edges(indptr: Array, indices: Array, data: Array, first: int, *, parent
     first : int
         Number of the first row.
     parents : (n,) int64, written
-        A vertex of the same component as each, no larger; itself where it is the least. It begins as
-        ``arange(n)``. What is joined in the end does not depend on the order of edges, nor do the least
+        For each vertex one of the same component, no larger; itself where it is the least. It begins as
+        ``arange(n)``. The components in the end do not depend on the order of edges, nor do the least
         vertices that are found by following parents.
 
     Notes
@@ -109,7 +109,7 @@ def _least(parents: Int64, vertex: int) -> int:
 
 
 def components_of(parents: Int64) -> Int64:
-    """(n,) the least vertex of the component of each, from parents that ``join_edges`` has left."""
+    """(n,) least vertex of the component of each vertex, from ``parents`` as ``join_edges`` leaves them."""
     least = parents
     while True:
         further = least[least]

@@ -1,7 +1,7 @@
-"""Points and the nodes of a regular grid in a plane: charges go out to nodes, and potentials come back.
+"""Spread charges of points to nodes of a regular grid in a plane, and interpolate potentials of nodes.
 
-A point is in a cell, and has a part in the 4 by 4 nodes around it by cubic B-splines. Potentials of nodes
-that were divided by what these splines do to waves (see ``methods/tsne/grid``) then interpolate.
+A point is in a cell, and weights the 4 by 4 nodes around it by cubic B-splines. Potentials interpolate once
+those of the nodes are divided by what these splines do to waves (see ``methods/tsne/grid``).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TAPS = 4
-"""Nodes along an axis that a point has a part in."""
+"""Nodes along an axis that have a weight for a point."""
 
 
 class Lattice(NamedTuple):
-    """Where nodes are: node (i, j) at ``(low_x + i spacing, low_y + j spacing)``."""
+    """Positions of nodes: node (i, j) is at ``(low_x + i spacing, low_y + j spacing)``."""
 
     low_x: float
     low_y: float
@@ -31,21 +31,21 @@ class Lattice(NamedTuple):
 
 @kernel
 def spread_charges(positions: Float32, lattice: Lattice, first: int, *, out: Float64) -> None:
-    """Charge of some rows of nodes, each point having a charge of 1.
+    """Spread the charges of points, 1 each, to some rows of nodes.
 
     Parameters
     ----------
     positions : (n, 2) float32
-        In the cells of the lattice that have all of their 4 by 4 nodes.
+        Points in cells of the lattice that have all of their 4 by 4 nodes.
     lattice : Lattice
     first : int
-        The row of nodes that ``out`` begins with.
+        Row of nodes that ``out`` begins with.
     out : (rows, nodes of a row) float64, added to
 
     Notes
     -----
-    Some 60 operations a point with nodes in these rows, and 5 for any other; no scratch. A node takes the
-    points in their order, whichever rows are asked for together: any split of rows gives the same bytes.
+    Some 60 operations a point with nodes in these rows, and 5 for any other; no scratch. A node adds the
+    points in their order, whichever rows are computed together: any split of rows gives the same bytes.
 
     References
     ----------
@@ -89,7 +89,7 @@ def potentials_at(positions: Float32, lattice: Lattice, nodes: Float32, *, out: 
 
 
 def _shares(positions: Float32, lattice: Lattice) -> tuple[Int64, list[Float64]]:
-    """First node of each point along either axis, and its part in that and the next three."""
+    """First node of each point along either axis, and its weights of that and the next three nodes."""
     low = np.array([lattice.low_x, lattice.low_y])
     places: Any = (positions.astype(np.float64) - low) * (1 / lattice.spacing)
     cells = np.floor(places).astype(np.int64)
@@ -97,7 +97,7 @@ def _shares(positions: Float32, lattice: Lattice) -> tuple[Int64, list[Float64]]
 
 
 def _splines(t: Float64) -> Float64:
-    """(n, 4) cubic B-splines at a share t of a cell."""
+    """(n, 4) cubic B-splines at a fraction t of a cell."""
     u = 1 - t
     parts = u**3, (3 * t - 6) * t * t + 4, (3 * u - 6) * u * u + 4, t**3
     return np.stack(parts, axis=1) / 6

@@ -1,4 +1,4 @@
-"""Sums over all pairs of points without a grid: how hard points push each other, as t-SNE has it."""
+"""Sums over all pairs of points without a grid: the repulsion of points in t-SNE."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 BLOCK_PAIRS = 2**20
-"""Pairs that the reference body takes at once."""
+"""Pairs that the reference body computes at once."""
 
 
 @kernel

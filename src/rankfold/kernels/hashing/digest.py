@@ -1,4 +1,4 @@
-"""A digest of many words in few, at the speed of memory: to tell matrices apart, not to guard secrets."""
+"""Digest of many words in a few, at the speed of memory: to tell matrices apart, not for cryptography."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Least squares under a constraint that is easy to project on, a row at a time: a box, or a simplex.
 
-A linear solve that knows no constraint and a projection that knows no data take turns (ADMM). The dual
-variable starts at the gradient of the rows, where it is at a solution, so that none is kept between calls.
+An unconstrained linear solve and a projection that ignores the data alternate (ADMM). The dual variable
+starts at the gradient of the rows, its value at a solution, so that none is kept between calls.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ def split_rows(gram: Array, b: Array, *, w: Array, sweeps: int, upper: float, si
     gram : (k, k) float32 or float64, symmetric positive semidefinite
     b : (r, k) of that type
     w : (r, k) of that type; written
-        Feasible at the end whatever it was. A solution is left where it is, up to rounding.
+        Feasible at the end, whatever it was on entry. A solution stays as it is, up to rounding.
     sweeps : int, >= 1
     upper : float, not negative, may be inf
         Rows end in ``0 <= w <= upper``, rounded to the type of ``w``.
     simplex : bool
-        Rows end in ``w >= 0``, ``sum(w) == 1`` up to k roundings; ``upper`` has no say.
+        Rows end in ``w >= 0``, ``sum(w) == 1`` up to k roundings; ``upper`` is ignored.
 
     Notes
     -----
-    A row depends on no other. Where ``gram`` is zero rows are projected, no more. From that dual variable the
-    first solve gives the rows themselves, hence the first sweep is a step of projected gradient, of length
+    A row depends on no other. If ``gram`` is zero, rows are only projected. With that first dual variable the
+    first solve returns the rows themselves, hence the first sweep is a step of projected gradient, of length
     ``k / trace(gram)``: long, so that fewer than five sweeps can leave rows worse than they were.
     Work 2 r k^2 flops a sweep, and k^3 once.
 
@@ -60,7 +60,7 @@ def split_rows(gram: Array, b: Array, *, w: Array, sweeps: int, upper: float, si
 def penalty_and_inverse(gram: Array, dtype: np.dtype[Any]) -> tuple[Any, Array]:
     """Mean eigenvalue rho of the Gram matrix, and ``(G + rho I)^-1``.
 
-    The condition number is at most k + 1, so that the inverse may stand for a factor in float32 too.
+    The condition number is at most k + 1, so that the inverse may replace a factorization in float32 too.
     """
     k = len(gram)
     wide = gram.astype(np.float64)
@@ -71,7 +71,7 @@ def penalty_and_inverse(gram: Array, dtype: np.dtype[Any]) -> tuple[Any, Array]:
 
 
 def project(v: Array, upper: float, simplex: bool) -> Array:
-    """The nearest feasible rows, those of a simplex by sorting.
+    """Project rows onto the box, or onto the simplex by sorting.
 
     Condat, Fast projection onto the simplex and the l1 ball, Mathematical Programming 158, 2016, section 2.
     """

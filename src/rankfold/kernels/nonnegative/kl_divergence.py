@@ -1,4 +1,4 @@
-"""Data over model, and the Kullback-Leibler divergence between the two, in one read of a block."""
+"""Quotient of data and model, and the Kullback-Leibler divergence between both, in one read of a block."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Float64 = npt.NDArray[np.float64]
 
 @kernel
 def quotients(x: Array, product: Array, *, total: Float64) -> None:
-    """Divide data by their model, in place, and measure the divergence between the two.
+    """Divide data by their model, in place, and compute the divergence between the two.
 
     Parameters
     ----------
     x : (r, n) float32 or float64, finite, not negative
     product : (r, n) of that type, finite, not negative; overwritten
-        By ``x / product``: 0 where ``x`` is. A model below the smallest normal number of the type counts as
-        that number. What is written is finite: a quotient above the largest number becomes that.
+        Becomes ``x / product``: 0 where ``x`` is. A model below the smallest normal number of the type counts
+        as that number. The result is finite: a quotient above the largest number becomes that.
     total : (1,) float64, added to
         ``sum(x log(x / product) - x + product)``, with ``0 log 0 = 0``.
 
     Notes
     -----
-    Quotients, logarithms and sums are float64, rows are added up in order. Two roundings of ``x`` are the
-    error of a term, however small it is: near a perfect fit that is all there is.
+    Quotients, logarithms and sums are float64, rows are added up in order. The error of a term is two
+    roundings of ``x``, however small the term is: near a perfect fit the result is only rounding.
     Work r n logarithms; scratch 64 r n bytes.
 
     References

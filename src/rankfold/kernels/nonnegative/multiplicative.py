@@ -1,6 +1,6 @@
-"""Nonnegative least squares by multiplication: no step length, no sign to lose, and slow.
+"""Nonnegative least squares by multiplicative updates: no step length, no change of sign, and slow.
 
-What is zero stays zero, so that a floor above zero keeps coordinates that may have to come back.
+A zero stays zero, so that a floor above zero keeps coordinates that may have to grow again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def multiply_rows(gram: Array, b: Array, *, w: Array, linear: Array, floor: floa
     b : (r, k) of that type, not negative, zero where the diagonal of ``gram`` is
     w : (r, k) of that type, not negative; written
     linear : (k,) not negative
-        Price of one unit of each coordinate, as L1 penalties have it.
+        Coefficients of the linear term: the L1 penalty on each coordinate.
     floor : float, not negative
         The smallest number that is written.
     sweeps : int, >= 1

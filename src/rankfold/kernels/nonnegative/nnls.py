@@ -1,8 +1,8 @@
-"""Nonnegative least squares, a row at a time: what both factors of an NMF are solved by.
+"""Nonnegative least squares, a row at a time: the subproblem of both factors of an NMF.
 
-Rows w of W minimize |x - w H|^2 over w >= 0 without knowing each other: w G w' / 2 - b w', with G = H H' and
-b = x H'. Coordinate descent takes many rows side by side; block principal pivoting solves each exactly, also
-below an upper bound or on the simplex.
+Rows w of W minimize |x - w H|^2 over w >= 0 independently of each other: w G w' / 2 - b w', with G = H H' and
+b = x H'. Coordinate descent improves many rows side by side; block principal pivoting solves each exactly,
+also below an upper bound or on the simplex.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 RETRIES = 3
-"""Exchanges of all infeasible coordinates that may fail to lower their number, before one goes at a time."""
+"""Exchanges of all infeasible coordinates that may fail to lower their number before one goes at a time."""
 
 EXCHANGES = 5
-"""Exchanges in all, for each coordinate, before a row counts as unsolved."""
+"""Most exchanges in all, times k coordinates, before a row counts as unsolved."""
 
 RIDGE = 1e-14
-"""Part of a diagonal by which a singular Gram matrix is made regular."""
+"""Share of each diagonal number that is added to it, which makes a singular Gram matrix regular."""
 
 STEPS = 20
-"""Steps of an active set, for each coordinate of a row that exchanges do not solve."""
+"""Most steps of the active-set method, times k coordinates, for a row that exchanges do not solve."""
 
 
 @kernel
@@ -65,14 +65,14 @@ def descend_rows(gram: Array, b: Array, *, w: Array, sweeps: int) -> None:
 def solve_rows(
     gram: Float64, b: Float64, *, w: Float64, upper: float = np.inf, simplex: bool = False
 ) -> None:
-    """Solve rows exactly by block principal pivoting, from the bounds that are met by what is there.
+    """Solve rows exactly by block principal pivoting, from the bounds that ``w`` is at.
 
     Parameters
     ----------
     gram : (k, k) float64, symmetric positive semidefinite
     b : (r, k) float64
     w : (r, k) float64, not negative; written
-        A solution is looked for first where it has the zeros of these rows, and the numbers at ``upper``.
+        The first trial solution has the zeros of these rows, and their numbers at ``upper``.
     upper : float, > 0, may be inf
         Rows end in ``0 <= w <= upper``.
     simplex : bool
@@ -81,9 +81,9 @@ def solve_rows(
     Notes
     -----
     Work about k^3 / 3 flops for each exchange, 2 to 5 of them a row, more where there are upper bounds. A
-    ridge of 1e-14 of each diagonal stands in where the Gram matrix is singular, and what counts as zero
-    follows the diagonal too: sizes of components change nothing. A row that ``EXCHANGES`` do not solve is
-    left to an active set of which one coordinate changes at a time.
+    ridge of 1e-14 of each diagonal makes a singular Gram matrix regular, and the tolerance for zero follows
+    the diagonal too: the scale of components changes nothing. A row that ``EXCHANGES`` do not solve is left
+    to an active-set method that changes one coordinate at a time.
 
     References
     ----------
@@ -104,7 +104,7 @@ def solve_rows(
 
 
 def ridge_of(gram: Array) -> Array:
-    """(k,) what makes a singular Gram matrix regular: ``RIDGE`` of each diagonal, of their mean for 0."""
+    """(k,) ridge that makes a singular Gram matrix regular: ``RIDGE`` of each diagonal, of its mean for 0."""
     diagonal = gram.diagonal()
     ridge: Array = RIDGE * (diagonal + (diagonal <= 0) * diagonal.mean())
     return ridge
@@ -117,17 +117,17 @@ class _Row:
     gram: Float64
     right: Float64
     zero: Float64
-    """Slopes of coordinates up to which they count as zero."""
+    """(k,) magnitudes up to which slopes count as zero."""
 
     upper: float
     simplex: bool
 
     def bounds_met(self, w: Float64) -> tuple[Array, Array]:
-        """Which coordinates are at the upper bound, and which are free."""
+        """Masks of coordinates at the upper bound, and of free ones."""
         return (w > 0) & (w >= self.upper), (w > 0) & (w < self.upper)
 
     def solve(self, free: Array, top: Array) -> tuple[Float64, Float64]:
-        """Coordinates, free ones where slopes are zero, and slopes."""
+        """Solve free coordinates for zero slopes, others at their bounds; returns coordinates and slopes."""
         x = np.zeros(len(free))
         x[top] = self.upper
         inner, multiplier = self.gram[np.ix_(free, free)], 0.0
@@ -139,7 +139,7 @@ class _Row:
         return x, self.gram @ x - self.right + multiplier
 
     def exchange(self, w: Float64) -> bool:
-        """Block principal pivoting from the bounds that ``w`` is at; whether it ended, at the solution."""
+        """Pivot from the bounds that ``w`` is at; True if that ended, with the solution in ``w``."""
         k = len(w)
         top, free = self.bounds_met(w)
         retries, fewest = RETRIES, k + 1
@@ -163,7 +163,7 @@ class _Row:
         return False
 
     def step(self, w: Float64) -> None:
-        """An active set, one coordinate at a time; ``w`` keeps its bounds and gets no worse."""
+        """Solve by an active set, one coordinate at a time; ``w`` stays feasible and gets no worse."""
         np.minimum(w, self.upper, out=w)
         if self.simplex:
             w[...] = w / w.sum() if w.sum() > 0 else np.arange(len(w)) == self._vertex()
@@ -187,5 +187,5 @@ class _Row:
             free[first], top[first] = True, False
 
     def _vertex(self) -> int:
-        """The best coordinate to be one alone."""
+        """Coordinate that is best as the only one that is not zero, and one itself."""
         return int(np.argmin(np.diag(self.gram) / 2 - self.right))

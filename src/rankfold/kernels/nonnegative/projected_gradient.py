@@ -1,4 +1,4 @@
-"""How far rows are from nonnegative least squares: the gradient that the constraint does not cancel."""
+"""Projected gradient of nonnegative least squares: the part that the constraint does not cancel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gradient_rows(gram: Array, b: Array, w: Array) -> Float64:
     Returns
     -------
     (k,) float64
-        Of ``w G - b`` where ``w`` is above zero, and of its negative part where ``w`` is zero.
+        Sums for ``w G - b`` where ``w`` is above zero, and for its negative part where ``w`` is zero.
 
     Notes
     -----

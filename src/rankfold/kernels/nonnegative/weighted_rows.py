@@ -1,8 +1,8 @@
 """Weighted nonnegative least squares: each row has weights, and so a Gram matrix, of its own.
 
-Rows w of W minimize sum_c v_c (x_c - (w H)_c)^2 over w >= 0 without knowing each other: w G w' / 2 - b w'
+Rows w of W minimize sum_c v_c (x_c - (w H)_c)^2 over w >= 0 independently of each other: w G w' / 2 - b w'
 with G = H diag(v) H' and b = (v * x) H'. All G of many rows are one product, of their weights with the
-products of every two rows of H, so that the symmetric half of each comes as a row of k (k + 1) / 2 numbers.
+products of every two rows of H, so that the symmetric half of each is a row of k (k + 1) / 2 numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def pair_count(k: int) -> int:
-    """Numbers of the half of a symmetric matrix.
+    """Number of entries in the half of a symmetric (k, k) matrix, with its diagonal.
 
     >>> pair_count(3)
     6
@@ -28,7 +28,7 @@ def pair_count(k: int) -> int:
 
 
 def pair_places(k: int) -> npt.NDArray[np.int64]:
-    """(k, k) where each entry of a symmetric matrix stands in its half: row after row up to the diagonal.
+    """(k, k) position of each entry of a symmetric matrix in its half: row after row up to the diagonal.
 
     >>> pair_places(3).tolist()
     [[0, 1, 3], [1, 2, 4], [3, 4, 5]]
@@ -73,7 +73,7 @@ def descend_weighted_rows(grams: Array, b: Array, *, w: Array, sweeps: int) -> N
     -----
     No sweep raises ``w G w' / 2 - b w'``. A row depends on no other, so that cuts change nothing. A
     coordinate whose diagonal is zero goes to zero where ``b`` is below zero, and is left alone elsewhere.
-    Slopes are followed from step to step. Work 2 r k^2 flops a sweep.
+    Slopes are updated from step to step. Work 2 r k^2 flops a sweep.
 
     References
     ----------
@@ -110,7 +110,7 @@ def gradient_weighted_rows(grams: Array, b: Array, w: Array) -> Float64:
     Returns
     -------
     (k,) float64
-        Of ``w G - b`` where ``w`` is above zero, and of its negative part where ``w`` is zero.
+        Sums for ``w G - b`` where ``w`` is above zero, and for its negative part where ``w`` is zero.
 
     Notes
     -----

@@ -1,7 +1,7 @@
-"""Partitions that a row had better visit: those that its neighbors are in and it is not.
+"""Partitions that a row should visit: those that hold its neighbors and not the row itself.
 
-Rows between partitions are in several, so that the lists of a partition name rows that others know. A row
-whose neighbors are in another partition likely has more there.
+Rows between partitions are in several, so that the lists of a partition name rows of other partitions too. A
+row whose neighbors are in another partition likely has more there.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 
 NONE = -1
-"""In place of a partition."""
+"""Stands for no partition."""
 
 
 @kernel
 def choose_visits(ids: Int64, partitions: Int32, own: int, *, out: Int32) -> None:
-    """Partitions that most neighbors of a row are in, besides its own, in place.
+    """Find the partitions, other than a row's own, that hold most of its neighbors.
 
     Parameters
     ----------
     ids : (p, k) int64
-        Lists of the rows of a partition, by places among these; ``EMPTY`` where there is no neighbor.
+        Neighbor lists of the rows of a partition, as places among these rows; ``EMPTY`` where there is none.
     partitions : (p, s) int32
-        That each row is in, its nearest first; ``NONE`` after the last.
+        Partitions of each row, its nearest first; ``NONE`` after the last.
     own : int
-        The partition. Rows to which another one is nearer choose there.
+        The partition. Rows whose nearest partition is another get ``NONE`` here, and choose there.
     out : (p, v) int32
-        Written: partitions by how many neighbors are in them, of equal counts the lower first; ``NONE`` after
-        the last.
+        Written: partitions by descending number of neighbors in them, of equal counts the lower first;
+        ``NONE`` after the last.
 
     Notes
     -----

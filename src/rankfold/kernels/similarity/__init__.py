@@ -1,5 +1,5 @@
-"""Similarity of rows by kernel functions, tile by tile: nothing of all pairs is ever written.
+"""Similarity of rows by kernel functions, tile by tile: the matrix of all pairs is never stored.
 
-functions   which kernel functions there are, rows as these need them, and similarity of rows with themselves
+functions   the kernel functions, rows prepared for them, and similarity of rows with themselves
 tiles       similarities of a tile of rows and another, and their products with vectors     numba
 """

@@ -1,4 +1,4 @@
-"""Kernel functions of two rows, and rows as tiles of pairs need them.
+"""Kernel functions of two rows, and rows prepared for tiles of pairs.
 
 Functions of differences (rbf, laplacian) take rows less a common shift, such as the mean of some: products
 then round by how far rows lie from it, not by how far from zero. Cosine takes rows of length 1, after which
@@ -56,30 +56,30 @@ class Similarity(NamedTuple):
     degree: float = 3.0
     coef0: float = 1.0
     function: Callable[..., float] | None = None
-    """Of two float64 rows, where the kind is a caller's own; compiled by numba, else called from Python."""
+    """Function of two float64 rows, for ``Kind.FUNCTION``; compiled by numba, else called from Python."""
 
     @property
     def is_of_differences(self) -> bool:
-        """Whether it depends on x - y alone."""
+        """True if it depends on x - y alone."""
         return self.kind in OF_DIFFERENCES
 
 
 class Rows(NamedTuple):
-    """Rows as tiles need them: see ``rows_of``."""
+    """Rows prepared for a kernel function by ``rows_of``."""
 
     values: Float64
-    """(m, d), less a shift or of length 1 as the kind asks."""
+    """(m, d) rows, less a shift or of length 1 as the kind requires."""
 
     squares: Float64
-    """(m,) of their lengths."""
+    """(m,) squared lengths of ``values``."""
 
     def part(self, rows: slice) -> Rows:
-        """Some of them."""
+        """The rows of a slice."""
         return Rows(self.values[rows], self.squares[rows])
 
 
 def rows_of(x: Array, similarity: Similarity, shift: Float64) -> Rows:
-    """Rows in new memory, of which a kernel function is taken.
+    """Copy of rows, prepared for a kernel function.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def rows_of(x: Array, similarity: Similarity, shift: Float64) -> Rows:
         Left untouched, finite.
     similarity : Similarity
     shift : (d,)
-        Taken off rows where the function depends on differences alone; the same for both sides of a pair.
+        Subtracted from rows if the function depends on differences alone; the same for both sides of a pair.
 
     Notes
     -----
@@ -108,7 +108,7 @@ def rows_of(x: Array, similarity: Similarity, shift: Float64) -> Rows:
 
 
 def own_similarities(x: Rows, similarity: Similarity) -> Float64:
-    """(m,) of each row with itself, exactly 1 or 0 where that is known."""
+    """(m,) similarity of each row with itself, exactly 1 or 0 where that is known."""
     kind = similarity.kind
     if similarity.is_of_differences:
         return np.ones(len(x.squares))
@@ -121,7 +121,7 @@ def own_similarities(x: Rows, similarity: Similarity) -> Float64:
 
 
 def of_products(products: Float64, similarity: Similarity) -> Float64:
-    """Polynomial or sigmoid of inner products, in their place."""
+    """Polynomial or sigmoid function of inner products, in place."""
     products *= similarity.gamma
     products += similarity.coef0
     if similarity.kind == Kind.SIGMOID:

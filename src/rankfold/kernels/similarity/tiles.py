@@ -1,12 +1,12 @@
 """Similarities of a tile of rows and another, and their products with blocks of vectors in one pass.
 
-A tile of similarities is made by a product, turned by the kernel function where it lies, and multiplied with
-vectors from both sides while it is in cache: of n rows a sweep takes (2 d + 4 q) flops and one evaluation of
-the function for each pair, and no memory of the number of pairs.
+A tile of similarities is computed by a product, transformed by the kernel function in place, and multiplied
+with vectors from both sides while it is in cache. A sweep over n rows takes (2 d + 4 q) flops and one
+evaluation of the function for each pair, and no memory that grows with the number of pairs.
 
-Squared distances are |x|^2 + |y|^2 - 2 x'y, which loses what these have in common: of rows that lie close
-together but far from the shift nothing may be left. Where that could show in similarities, squares of pairs
-nearer than ``NEAR`` of their norms are summed from differences.
+Squared distances are |x|^2 + |y|^2 - 2 x'y, which cancels: for rows that are close together but far from the
+shift no digits may be left. Where that could show in similarities, squares of pairs nearer than ``NEAR`` of
+their norms are summed from differences.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ NEAR = 2.0**-10
 """Squared distance relative to the sum of squared norms below which it is summed from differences."""
 
 LOSS = 2.0**-43
-"""Error of similarities by products up to which that is not looked at."""
+"""Largest error of similarities by products that is accepted without summing differences."""
 
 EPS = float(np.finfo(np.float64).eps)
 
 
 def needs_differences(x: Rows, y: Rows, similarity: Similarity) -> bool:
-    """Whether products of some of these rows could lose what similarities show."""
+    """True if cancellation in products of some of these rows could show in similarities (above ``LOSS``)."""
     if similarity.kind != Kind.RBF or not len(x.squares) or not len(y.squares):
         return False
     norms = float(x.squares.max()) + float(y.squares.max())
@@ -40,7 +40,9 @@ def needs_differences(x: Rows, y: Rows, similarity: Similarity) -> bool:
 
 
 def tile_bytes(rows: int, others: int, columns: int, *, transposes: bool) -> int:
-    """Scratch of two blocks of so many rows that meet: tiles, and of ``Kind.LAPLACIAN`` others by columns."""
+    """Scratch bytes of ``multiply`` on blocks of so many rows: two tiles and, if ``transposes``
+    (``Kind.LAPLACIAN``), the transposed rows of a tile.
+    """
     across = min(WIDTH, others)
     return 8 * (min(HEIGHT, rows) * 2 * across + across * columns * transposes)
 
@@ -60,17 +62,17 @@ def evaluate(x: Rows, y: Rows, *, similarity: Similarity, out: Float64) -> None:
     Raises
     ------
     Exception
-        Whatever a function of the caller's own raises.
+        Any exception that a caller's own function raises.
 
     Notes
     -----
     Work 2 m p d flops (3 m p d for laplacian) and m p evaluations; scratch m p numbers in the reference, of
     the tuned body one row.
 
-    Errors: similarities by rbf are within 1e-12 of the truth for any rows and bandwidth. Where products are
-    trusted the squared distance is off by about eps (|x|^2 + |y|^2), which gamma brings to ``LOSS`` at most;
-    elsewhere by 2^10 eps of itself, and z exp(-z) is at most 1/e. Others are off by d eps gamma |x| |y| times
-    the slope of the function.
+    Errors: similarities by rbf are within 1e-12 of the exact ones for any rows and bandwidth. Where products
+    are trusted the squared distance is off by about eps (|x|^2 + |y|^2), which times gamma is ``LOSS`` at
+    most; elsewhere it is off by 2^10 eps of itself, and z exp(-z) is at most 1/e. Other kinds are off by
+    d eps gamma |x| |y| times the slope of the function.
     """
     kind = similarity.kind
     if kind == Kind.FUNCTION:
@@ -112,11 +114,11 @@ def multiply(
     Parameters
     ----------
     x, y : Rows, of (m, d) and (p, d)
-        The same object for a block with itself, of which each pair is then evaluated once.
+        The same object for a block with itself; each pair is then evaluated once.
     v, w : (p, q), (m, q)
-        ``w`` is none where K' w is not wanted, or where both blocks are the same.
+        ``w`` is None if K' w is not wanted, or if both blocks are the same.
     out, beside : (m, q), (p, q)
-        K v is added to the one, K' w to the other.
+        K v is added to ``out``, K' w to ``beside``.
 
     Notes
     -----
@@ -125,7 +127,7 @@ def multiply(
     """
     same = x is y
     tile, (m, p) = np.empty(HEIGHT * WIDTH), (len(x.values), len(y.values))
-    # Similarities out of range give sums that are no numbers, which the caller looks at.
+    # Similarities out of range give sums that are NaN or infinite, which the caller checks.
     with np.errstate(over="ignore", invalid="ignore"):
         for top in range(0, m, HEIGHT):
             rows = slice(top, min(m, top + HEIGHT))

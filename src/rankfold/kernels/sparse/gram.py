@@ -1,8 +1,8 @@
 """The scatter of sparse rows: products of columns with columns, added to a matrix in float64.
 
 Only what is on and above the diagonal is formed, since each panel would otherwise write all of the matrix;
-``mirror_upper`` copies it over the diagonal once, in the end. Rows are not centered: what a mean takes away
-is a matrix of rank one, which the caller subtracts.
+``mirror_upper`` copies it over the diagonal once, in the end. Rows are not centered: centering is a matrix of
+rank one, which the caller subtracts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def add_gram(indptr: Array, indices: Array, data: Array, *, scatter: Float64) ->
     indptr : (r + 1,) int32 or int64
         Absolute positions in the next two, as for ``multiply_rows``.
     indices : int32 or int64
-        In any order, and repeated at will: numbers of one place of a row add up.
+        Columns, in any order and perhaps repeated: numbers at one place of a row add up.
     data : float32 or float64
     scatter : (n, n) float64, C order, added to
         What is below the diagonal is neither read nor written.
@@ -37,7 +37,7 @@ def add_gram(indptr: Array, indices: Array, data: Array, *, scatter: Float64) ->
     Raises
     ------
     ValueError
-        As of ``order_columns``; ``scatter`` is then left as it was.
+        As by ``order_columns``; ``scatter`` is then left as it was.
 
     Notes
     -----

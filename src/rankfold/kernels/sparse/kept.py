@@ -1,6 +1,7 @@
-"""Which stored numbers of some lines are kept, when places across them are left out.
+"""Find the stored numbers of some lines that are kept when places across the lines are left out.
 
-Numbers stay where they are: what is found are their positions, whatever the type of the data.
+Lines are rows of CSR or columns of CSC. Numbers stay where they are: the result is their positions, whatever
+the type of the data.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ def count_kept(indices: Array, indptr: Array, lines: Int64, new_places: Int64, *
     indices, indptr : as for ``products.multiply_rows``
         Indices are not checked.
     lines : (l,) int64
-        Lines of ``indptr`` that are looked at, in any order.
+        Lines of ``indptr`` to read, in any order.
     new_places : (n,) int64
-        Where a place goes; negative where it is left out.
+        New number of each place; negative where it is left out.
     counts : (l,) int64, written
 
     Notes
@@ -49,17 +50,17 @@ def find_kept(
     ----------
     indices, indptr, lines, new_places : as for ``count_kept``
     pointers : (l, 2) int64
-        Where the positions of each line begin and end, as many as ``count_kept`` counts.
+        Begin and end of the positions of each line, as many as ``count_kept`` counts.
     positions : (p,) int64, written in these ranges
 
     Returns
     -------
     bool
-        Whether the counts are right. If they are not, what is written is within the ranges.
+        True if the counts are right. If they are not, what is written is still within the ranges.
 
     Notes
     -----
-    As ``count_kept``. The reference body takes a line at a time.
+    As ``count_kept``. The reference body works a line at a time.
     """
     right = True
     for line, (begin, end) in zip(lines.tolist(), pointers.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Sums and sums of squares of what is stored, line by line, and rows that are added to buckets.
+"""Sums and sums of squares of stored numbers, line by line, and rows that are added to buckets.
 
 Zeros that are not stored take part in neither: a line of n places of which t are stored has n - t of them,
 which the caller adds.

@@ -2,11 +2,11 @@
 
 ``multiply_rows`` gathers rows of Q, ``add_columns`` gathers rows of Y, so that every row of a result is one
 sum that is made in one place, in an order that its own nonzeros fix. Ranges of rows, or of columns, may
-then be handed to any number of threads: the bits stay. ``scatter_rows`` has neither property, and needs no
-other order of the nonzeros: it is for one thread that has a panel and a Z of its own.
+then be handed to any number of threads without changing bits. ``scatter_rows`` has neither property, and
+needs no other order of the nonzeros: it is for one thread that has a panel and a Z of its own.
 
-The trap is ``indptr``: its numbers are positions in ``indices`` and ``data`` as these were handed over. A
-range of rows is a slice of ``indptr`` beside the whole of the others.
+The trap is ``indptr``: its numbers are positions in ``indices`` and ``data`` as these are passed. A range of
+rows is a slice of ``indptr`` together with the whole of the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PIECE = 512
 """Nonzeros of a column that are summed in the type of Y before they join the sum in float64."""
 
 NARROW = 32
-"""Columns up to which rows are scattered faster than their nonzeros are brought into another order."""
+"""Most columns for which rows are scattered faster than their nonzeros are reordered."""
 
 
 @kernel
@@ -39,24 +39,25 @@ def multiply_rows(indptr: Array, indices: Array, data: Array, q: Array, *, y: Ar
         Row ``i`` has the nonzeros ``indptr[i] .. indptr[i + 1] - 1``: absolute positions in the next two,
         which may have more on either side.
     indices : int32 or int64
-        Columns, in any order and repeated at will. Not checked here, and a wrong one reads elsewhere in
+        Columns, in any order and perhaps repeated. Not checked here, and a wrong one reads elsewhere in
         memory: ``order_columns`` checks.
     data : float32 or float64
     q : (n, b) float32 or float64
-        Rows are contiguous and may lie apart, as in part of a wider block; other layouts are copied.
+        Rows are contiguous, perhaps with gaps between them, as in part of a wider block; other layouts are
+        copied.
     y : (r, b) of the type of ``q``, written
-        Rows are contiguous and may lie apart.
+        Rows are contiguous, perhaps with gaps between them.
 
     Notes
     -----
     Work 2 b flops a nonzero; no scratch. Sums are made in the type of ``q``: float32 values widen under
-    float64, float64 values are rounded under float32. Some sums a row are apart and joined in the end, so
-    that the error of a row of t nonzeros is below t eps of the sum of magnitudes.
+    float64, float64 values are rounded under float32. A row has several partial sums, which are joined in the
+    end, so that the error of a row of t nonzeros is below t eps of the sum of magnitudes.
 
-    A block is taken in slabs of 256 bytes of a row, and the nonzeros are read once for each; what is left
-    of the width is taken in powers of two. Each width compiles a loop when first met. Blocks of many products
-    are better kept in slabs by the caller, one call for each: see ``slabs.py``. Bits depend on the width of
-    the block, and not on the range of rows.
+    A block is computed in slabs of 256 bytes of a row, and the nonzeros are read once for each; the rest of
+    the width is computed in powers of two. Each width compiles a loop when first used. Blocks of many
+    products are better kept in slabs by the caller, one call for each: see ``slabs.py``. Bits depend on the
+    width of the block, and not on the range of rows.
 
     References
     ----------
@@ -71,7 +72,7 @@ def multiply_rows(indptr: Array, indices: Array, data: Array, q: Array, *, y: Ar
 
 @kernel
 def are_in_order(indptr: Array, indices: Array) -> bool:
-    """Whether the indices of every row increase, so that none comes twice.
+    """True if the indices of every row increase, so that none occurs twice.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ def order_columns(
     ----------
     indptr, indices : as for ``multiply_rows``
     data : of any type
-        What stands at the nonzeros: their values, or positions of them.
+        Numbers at the nonzeros: their values, or positions of these.
     pointers : (n + 1,) int64, written
         Column ``j`` has the nonzeros ``pointers[j] .. pointers[j + 1] - 1`` of the next two.
     rows : (nnz or more,) int32 or int64, written
@@ -112,8 +113,8 @@ def order_columns(
     Raises
     ------
     ValueError
-        A pointer is below the one before it or leaves the arrays, an index is not in ``0 .. n - 1``, or what
-        is to be written does not fit. The message gives the position of the first such index.
+        A pointer is below the one before it or outside the arrays, an index is not in ``0 .. n - 1``, or the
+        result does not fit. The message gives the position of the first such index.
 
     Notes
     -----
@@ -143,14 +144,14 @@ def add_columns(pointers: Array, rows: Array, values: Array, y: Array, *, z: Flo
     Parameters
     ----------
     pointers : (c + 1,) int32 or int64
-        Of the columns in the range: a slice of ``pointers`` of all columns, absolute as ``indptr`` is.
+        Pointers of the columns in the range: a slice of those of all columns, absolute as ``indptr`` is.
     rows : int32 or int64
         Rows of ``y``; not checked.
     values : float32 or float64
     y : (r, b) float32 or float64
         As ``q`` of ``multiply_rows``.
     z : (c, b) float64, added to
-        Rows of the columns in the range. They are contiguous and may lie apart.
+        Rows for the columns in the range. They are contiguous, perhaps with gaps between them.
 
     Notes
     -----
@@ -167,7 +168,7 @@ def add_columns(pointers: Array, rows: Array, values: Array, y: Array, *, z: Flo
 
 @kernel
 def scatter_rows(indptr: Array, indices: Array, data: Array, y: Array, *, z: Float64) -> None:
-    """``z += A.T @ y`` for a range of sparse rows, which nobody else adds to ``z`` meanwhile.
+    """``z += A.T @ y`` for a range of sparse rows; no other thread may add to ``z`` meanwhile.
 
     Parameters
     ----------
@@ -176,13 +177,13 @@ def scatter_rows(indptr: Array, indices: Array, data: Array, y: Array, *, z: Flo
     y : (r, b) float32 or float64
         As ``q`` of ``multiply_rows``.
     z : (n, b) float64, added to
-        Rows are contiguous and may lie apart.
+        Rows are contiguous, perhaps with gaps between them.
 
     Notes
     -----
     Work 2 b flops a nonzero, in float64; no scratch, and no order of columns. A row of ``z`` is read and
-    written for every nonzero: for up to ``NARROW`` columns that is less than what ``order_columns`` takes,
-    for more ``add_columns`` is faster. Numbers are added in the order of the rows: bits depend on it alone.
+    written for every nonzero: for up to ``NARROW`` columns that takes less time than ``order_columns``, for
+    more ``add_columns`` is faster. Numbers are added in the order of the rows: bits depend on it alone.
     """
     for i in range(len(indptr) - 1):
         nonzeros = slice(int(indptr[i]), int(indptr[i + 1]))
@@ -191,7 +192,7 @@ def scatter_rows(indptr: Array, indices: Array, data: Array, y: Array, *, z: Flo
 
 
 def column_order(indptr: Array, indices: Array, data: Array, columns: int) -> tuple[Int64, Array, Array]:
-    """The same as ``order_columns`` in new arrays: pointers, rows (int32 where they fit) and values."""
+    """Like ``order_columns``, into new arrays: pointers, rows (int32 where they fit) and values."""
     nonzeros = max(0, int(indptr[-1]) - int(indptr[0]))
     pointers = np.empty(columns + 1, np.int64)
     rows = np.empty(nonzeros, np.int32 if len(indptr) <= 2**31 else np.int64)
@@ -201,7 +202,7 @@ def column_order(indptr: Array, indices: Array, data: Array, columns: int) -> tu
 
 
 def check_arrays(indptr: Array, indices: Array, data: Array) -> None:
-    """Raise ``ValueError`` where pointers leave the arrays."""
+    """Raise ``ValueError`` if pointers are outside the arrays."""
     begin, end = int(indptr[0]), int(indptr[-1])
     if begin < 0 or end > min(len(indices), len(data)):
         raise ValueError(
@@ -213,7 +214,7 @@ def check_arrays(indptr: Array, indices: Array, data: Array) -> None:
 def check_room(
     indptr: Array, indices: Array, data: Array, *, pointers: Array, rows: Array, values: Array
 ) -> None:
-    """The same where the arrays to be written are shorter, or too narrow for row numbers."""
+    """Like ``check_arrays``, also if the arrays to be written are too short, or too narrow for row numbers."""
     check_arrays(indptr, indices, data)
     count, nonzeros = len(indptr) - 1, int(indptr[-1]) - int(indptr[0])
     if min(len(rows), len(values)) < nonzeros or len(pointers) < 1:
@@ -223,7 +224,7 @@ def check_room(
 
 
 def check_rows(indptr: Array, indices: Array, data: Array, columns: int) -> None:
-    """The same where a row ends before it begins, or an index is no column."""
+    """Like ``check_arrays``, also if a row ends before it begins, or an index is no column."""
     check_arrays(indptr, indices, data)
     falls = np.flatnonzero(np.diff(indptr) < 0)
     if falls.size:
@@ -236,12 +237,12 @@ def check_rows(indptr: Array, indices: Array, data: Array, columns: int) -> None
 
 
 def wrong_pointer(indptr: Array, row: int) -> str:
-    """What is said of a row that ends before it begins."""
+    """Message about a row that ends before it begins."""
     return f"row {row} (from 0) would have the nonzeros from {indptr[row]} to before {indptr[row + 1]}"
 
 
 def wrong_index(indptr: Array, indices: Array, position: int, columns: int) -> str:
-    """What is said of an index that is no column."""
+    """Message about an index that is no column."""
     row = int(np.searchsorted(indptr, position, side="right")) - 1
     return (
         f"index {indices[position]} at position {position}, in row {row} (from 0), is no column: there are "

@@ -1,9 +1,9 @@
 """Products of sparse rows with sparse rows: full columns as dense blocks, the others by lists.
 
 The list of a column has the rows of one side that hold a number there, as ``order_columns`` makes it. Each
-number of a row of the other side walks one list, so that a column which f of the rows hold costs f^2 a pair.
-As part of a dense block it costs the same whatever f is, some thirty times less than a step of a list:
-``COMMON_FILL`` is where the two meet.
+number of a row of the other side walks one list, so that a column which a share f of the rows hold costs f^2
+a pair. As part of a dense block it costs the same whatever f is, some thirty times less than a step of a
+list: at ``COMMON_FILL`` both cost the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
 COMMON_FILL = 0.15
-"""Share of rows from which on a column is common: it belongs into the dense block."""
+"""Share of rows from which on a column is common and goes into the dense block."""
 
 
 @kernel
@@ -37,7 +37,7 @@ def part_columns(
     columns: Array,
     values: Array,
 ) -> None:
-    """Part the columns of a dense block from the rest, and scale both, for a range of sparse rows.
+    """Split the columns of a dense block from the rest, and scale both, for a range of sparse rows.
 
     Parameters
     ----------
@@ -45,18 +45,18 @@ def part_columns(
         Not checked.
     data : float32, float64 or uint8
     scale : (r,)
-        What the numbers of each row are multiplied by, in float64.
+        Factor for the numbers of each row, in float64.
     places : (n,) int32
         Column of ``block`` that a column goes to, or -1.
     block : (r, h) float32 or float64, written
-        Numbers of one place add up, rounded to this type each time.
+        Numbers at one place add up, rounded to this type each time.
     pointers, columns, values : (r + 1,) int64, (nnz or more,) of an index type and of that of ``block``
-        The rest, as ``indptr``, ``indices`` and ``data`` have rows. Written.
+        The rest, in the layout of ``indptr``, ``indices`` and ``data``. Written.
 
     Raises
     ------
     ValueError
-        Pointers leave the arrays, or the rest does not fit.
+        Pointers are outside the arrays, or the rest does not fit.
 
     Notes
     -----
@@ -88,7 +88,7 @@ def add_row_products(
     first: int,
     products: Array,
 ) -> None:
-    """``products += X @ Y[first:].T`` of sparse rows X and of others, Y, in the order of their columns.
+    """``products += X @ Y[first:].T`` for sparse rows X, and others Y that are in the order of their columns.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def add_row_products(
     pointers, rows, values : as ``order_columns`` writes them
         Rows of Y, of the type of ``data``.
     first : int
-        Row of Y before which none is multiplied: lists are walked from their end.
+        First row of Y that is multiplied: lists are walked from their end.
     products : (r, s - first) of that type, added to
 
     Notes
@@ -121,7 +121,7 @@ def add_row_products(
 
 
 def check_rest(indptr: Array, indices: Array, data: Array, *, columns: Array, values: Array) -> None:
-    """Raise ``ValueError`` where pointers leave the arrays, or where what is to be written is shorter."""
+    """Raise ``ValueError`` if pointers are outside the arrays, or the arrays to be written are too short."""
     check_arrays(indptr, indices, data)
     nonzeros = int(indptr[-1]) - int(indptr[0])
     if min(len(columns), len(values)) < nonzeros:

@@ -1,6 +1,6 @@
 """The sampled product of two dense matrices: its numbers at the places of a sparse one, and no others.
 
-Of a model L S it says what stands where the data have numbers, at the cost of those.
+For a model L S it computes the entries where the data have numbers, at the cost of those.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rankfold.kernels._dispatch import kernel
 Array = npt.NDArray[Any]
 
 CHUNK = 2**16
-"""Places that the reference body takes at once."""
+"""Places that the reference body computes at once."""
 
 
 @kernel
@@ -28,14 +28,14 @@ def sample_product(indptr: Array, indices: Array, left: Array, right: Array, *, 
         Indices are not checked.
     left : (r, k) float32 or float64
     right : (n, k) of that type
-        Rows of both are contiguous and may lie apart.
+        Rows of both are contiguous, perhaps with gaps between them.
     out : (nnz or more,) of that type, written from ``indptr[0]`` to before ``indptr[-1]``
         ``left[i] @ right[indices[p]]`` for every place ``p`` of row ``i``.
 
     Notes
     -----
     Work 2 k flops a place; no scratch (the reference body: ``CHUNK`` products). Products of a slab of 256
-    bytes are added in halves, log2 of its width roundings; what is left of k is taken in powers of two.
+    bytes are added in halves, log2 of its width roundings; the rest of k is computed in powers of two.
     Bits depend on k, and not on the range of rows.
     """
     begin, end = int(indptr[0]), int(indptr[-1])

@@ -1,4 +1,4 @@
-"""What two points are to each other at a distance, as a function of its square.
+"""Interactions of two points (laws), as functions of the square of their distance.
 
 With ``s`` the square of the distance:
 
@@ -12,12 +12,12 @@ With ``s`` the square of the distance:
     LINEAR          1 - sqrt(s) / scale
     COSINE          cos(pi sqrt(s) / (2 scale))
 
-The shift is a number of the target: with that of the nearest source, sums far from all of them neither
-vanish nor lose digits. Only the first four have derivatives everywhere, and so forces and moments. Their
+Each target has its own shift: with that of the nearest source, sums far from all sources neither vanish nor
+lose digits. Only the first four have derivatives everywhere, and so forces and moments. Their
 derivatives by ``s`` follow from one another: ``f' = -c u f`` with ``u = 1 / (s + scale)`` and c = 1/2, 1 or
 2, one more from each derivative to the next; for the gaussian ``u = scale`` and c = 1.
 
-At distance 0 INVERSE and the like with a scale of 0 are nothing: two equal points exert no force.
+At distance 0 INVERSE and the like with a scale of 0 count as 0: two equal points exert no force.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 class Law(IntEnum):
-    """See above."""
+    """Laws of distance; the module documentation has their formulas."""
 
     INVERSE = 0
     CAUCHY = 1
@@ -53,7 +53,7 @@ EXPONENTS = {Law.INVERSE: 0.5, Law.CAUCHY: 1.0, Law.SQUARED_CAUCHY: 2.0}
 
 
 def derivatives(law: int, s: Float64, scale: float, shift: Any, count: int) -> list[Float64]:
-    """The law at squares of distances, and its first derivatives by them."""
+    """The law at squares ``s`` of distances, and its first ``count`` derivatives by ``s``."""
     if law == Law.GAUSSIAN:
         first = np.exp(shift - s * scale)
         return [first * (-scale) ** k for k in range(count + 1)]
@@ -65,7 +65,7 @@ def derivatives(law: int, s: Float64, scale: float, shift: Any, count: int) -> l
 
 
 def values(law: int, s: Float64, scale: float, shift: Any) -> Float64:
-    """The law at squares of distances."""
+    """The law at squares ``s`` of distances."""
     if law in SMOOTH:
         return derivatives(law, s, scale, shift, 0)[0]
     d = np.sqrt(s)
@@ -82,7 +82,7 @@ def values(law: int, s: Float64, scale: float, shift: Any) -> Float64:
 
 
 def at_zero(law: int, scale: float) -> float:
-    """The law at distance 0, shifts left out."""
+    """The law at distance 0, without the shift."""
     if law not in EXPONENTS:
         return 1.0
     return scale ** -EXPONENTS[Law(law)] if scale else 0.0

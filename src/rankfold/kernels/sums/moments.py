@@ -1,4 +1,4 @@
-"""Sources of each node of a tree, as they are seen from afar: moments about a center, up to third order.
+"""Moments of the sources of each node of a tree about a center, up to third order, for sums from afar.
 
 The center is that of the absolute weights, so that first moments vanish where weights have one sign. The
 radius is the distance to the farthest corner of the box of the node: no source is farther. Where all sources
@@ -19,9 +19,9 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 CENTER, RADIUS, WEIGHT, MAGNITUDE, FIRST, SECOND, THIRD, MOMENTS = 0, 3, 4, 5, 6, 9, 15, 25
-"""Where in a row of moments: center, square of the radius, sum of weights and of their magnitudes, then the
-moments of first, second and third order, each product once: xx, xy, xz, yy, yz, zz; xxx, xxy, xxz, xyy, xyz,
-xzz, yyy, yyz, yzz, zzz."""
+"""Positions in a row of moments: center, square of the radius, sum of weights and of their magnitudes, then
+the moments of first, second and third order, each product once: xx, xy, xz, yy, yz, zz; xxx, xxy, xxz, xyy,
+xyz, xzz, yyy, yyz, yzz, zzz. Last the length of a row."""
 
 PAIRS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 TRIPLES = ((0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 1, 1), (0, 1, 2), (0, 2, 2), (1, 1, 1), (1, 1, 2), (1, 2, 2),
@@ -30,16 +30,16 @@ TRIPLES = ((0, 0, 0), (0, 0, 1), (0, 0, 2), (0, 1, 1), (0, 1, 2), (0, 2, 2), (1,
 
 @kernel
 def node_moments(tree: SumTree, weights: Float64, *, moments: Float64) -> None:
-    """Moments of all nodes of a tree.
+    """Compute the moments of all nodes of a tree.
 
     Parameters
     ----------
     tree : SumTree
-        Of 1 to 3 columns.
+        With points of 1 to 3 columns.
     weights : (n,)
-        Of the points as they lie, of any sign.
+        Weights of the points in the order of the tree, of any sign.
     moments : (k, MOMENTS)
-        Written; 0 in columns that there are none of.
+        Written; 0 for columns that the points do not have.
 
     Notes
     -----
@@ -70,5 +70,5 @@ def node_moments(tree: SumTree, weights: Float64, *, moments: Float64) -> None:
 
 
 def moments_bytes(points: int) -> int:
-    """Memory of moments at most, and of weights in two orders."""
+    """Most bytes of moments, and of weights in two orders."""
     return most_nodes(points) * MOMENTS * 8 + 2 * points * 8

@@ -1,4 +1,4 @@
-"""The source that is nearest to each target: what a sum of a law that decays is at least."""
+"""Nearest source of each target, which gives a lower bound of the sum of a law that decays."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ Int64 = npt.NDArray[np.int64]
 
 @kernel
 def nearest_sources(tree: SumTree, targets: Float64, own: Int64, *, squares: Float64, places: Int64) -> None:
-    """Square of the distance to the nearest point of a tree, and where that lies; the first of equally near
-    ones.
+    """Squared distance to the nearest point of a tree, and its place; the first of equally near ones.
 
     Parameters
     ----------
     tree : SumTree
     targets : (m, d)
-        Neighbors in order are best near each other: the answer for one is where the next begins.
+        Best in an order in which successive targets are near: a search begins at the answer of the last.
     own : (m,)
-        Places of the targets themselves, which do not count; -1 for none.
+        Places of the targets themselves in the tree, which do not count; -1 for none.
     squares, places : (m,)
         Written: inf and -1 where there is no other point.
 
     Notes
     -----
-    About a microsecond a target for points that fill space. Of a leaf whose points are all equal two are
-    looked at.
+    About a microsecond a target for points that fill space. In a leaf whose points are all equal only two are
+    compared.
     """
     for i in range(len(targets)):
         apart = targets[i] - tree.points

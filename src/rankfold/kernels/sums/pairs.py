@@ -1,4 +1,4 @@
-"""Sums over all sources, one by one: what every approximation is measured against."""
+"""Exact sums over all sources, one by one: the reference for every approximation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankfold.kernels.sums.laws import at_zero, derivatives, values
 Float64 = npt.NDArray[np.float64]
 
 GROUP = 32
-"""Targets that are summed for at once: vectors of any length that a processor has fill up with them."""
+"""Targets whose sums are computed at once: they fill vectors of any length that a processor has."""
 
 
 @kernel
@@ -29,22 +29,22 @@ def sum_pairs(
     magnitudes: bool = False,
     out: Float64,
 ) -> None:
-    """Sums over all sources at each target, and forces.
+    """Compute sums over all sources at each target, and forces.
 
     Parameters
     ----------
     x : (n, d)
         Sources, finite.
     weights : (n,)
-        Of any sign.
+        Weights of sources, of any sign.
     targets : (m, d)
     own : (m,)
         Weight of the target among the sources, which is left out; 0 where it is none of them.
     shifts : (m,)
-        See ``laws``; 0 for laws without.
+        Shift of each target, see ``laws``; 0 for laws without.
     law, scale : see ``laws``
     magnitudes : bool
-        Sums of absolute values instead: those of forces, in a single column, of their lengths.
+        True for sums of absolute values instead; for forces of their lengths, in a single column.
     out : (m, 1) or (m, 1 + d)
         Written: ``sum_j w_j f(s_ij)``, then its negative gradient, ``-2 sum_j w_j f'(s_ij) (t_i - x_j)``. The
         second form takes a law of ``SMOOTH``.
@@ -70,10 +70,10 @@ def sum_pairs(
 
 
 def scratch_bytes(columns: int) -> int:
-    """Memory of a group of targets, and what is added up for it."""
+    """Bytes of a group of targets, and of its sums."""
     return GROUP * 8 * (6 * (columns + 3) + 8)
 
 
 def no_shifts(count: int) -> Any:
-    """Shifts of targets where there are none; takes no memory."""
+    """Shifts of 0 for ``count`` targets; takes no memory."""
     return np.broadcast_to(0.0, (count,))

@@ -1,10 +1,10 @@
-"""What pushes the points of a layout by t-SNE apart, for layouts that no grid fits.
+"""Repulsive forces between the points of a layout by t-SNE, for layouts that no grid fits.
 
-Two points at distance d weigh ``q = 1 / (1 + d^2)``. Point i is pushed by ``sum_j q_ij^2 (y_i - y_j)``, over
-the sum Z of all weights, each pair from either side. Both are sums of one law over a tree: the push is half
-the negative gradient of the weights.
+Two points at distance d weigh ``q = 1 / (1 + d^2)``. Point i is pushed by ``sum_j q_ij^2 (y_i - y_j)``,
+divided by the sum Z of all weights, with each pair counted from either side. Both are sums of one law over a
+tree: the push is half the negative gradient of the weights.
 
-The trap: errors of a push grow with its cancellation, not so those of Z. Of 4000 normal points, by second
+The trap: errors of a push grow with its cancellation, those of Z do not. For 4000 normal points, by second
 order, all pushes together are off by up to 0.7 % in two columns and 0.2 % in three at an opening of 0.5, and
 by up to 6 % and 0.8 % at 0.8; Z by 0.04 % and 0.2 % at most. One of a hundred pushes is off by some ten times
 as much.
@@ -27,21 +27,21 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Repulsion:
-    """Points of a layout in a tree, ready to be pushed, group by group, by as many threads as there are."""
+    """Points of a layout in a tree, ready to be pushed, group by group, by any number of threads."""
 
     tree: SumTree
     sources: Sources
 
     @classmethod
     def of(cls, y: npt.NDArray[np.floating]) -> Repulsion:
-        """The tree of some points, (n, 1) to (n, 3), which are copied."""
+        """Build the tree of some points, (n, 1) to (n, 3), which are copied."""
         points = np.array(y, np.float64, order="C")
         tree = SumTree.of(points, np.arange(len(points)))
         return cls(tree, Sources.of(tree, np.ones(len(points))))
 
     @property
     def groups(self) -> int:
-        """Groups of points, each of which may be pushed by itself."""
+        """Number of groups of points, each of which may be pushed by itself."""
         return -(-len(self.tree.points) // GROUP)
 
     def push(
@@ -52,11 +52,11 @@ class Repulsion:
         Parameters
         ----------
         first, last : int
-            Which groups; what a group gets does not depend on how they are shared out.
+            Range of groups; the result of a group does not depend on how groups are shared out.
         opening : float, >= 0 and below 1
-            How wide a node may look; 0 for exact sums.
+            Largest ratio of a node's radius to its distance, see ``tree_sums``; 0 for exact sums.
         order : 2 or 3
-            Of expansions.
+            Order of expansions.
         forces : (n, d)
             Written, by number of the point.
         weights : (n,)
@@ -75,7 +75,7 @@ class Repulsion:
 
 
 def repulsion(y: npt.NDArray[np.floating], *, opening: float = 0.5, order: int = 2) -> tuple[Float64, float]:
-    """Pushes (n, d) of all points, not yet over Z, and Z; in one thread.
+    """Pushes (n, d) of all points, not yet divided by Z, and Z; in one thread.
 
     >>> forces, z = repulsion(np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
     >>> forces.tolist(), z

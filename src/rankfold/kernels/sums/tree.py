@@ -1,15 +1,15 @@
-"""A tree of points for sums: arrays of nodes in the order in which they are met, without pointers to halves.
+"""A tree of points for sums: arrays of nodes in the order of a walk, without pointers to halves.
 
-A node is a run of points. Its box, the smallest that has them, is halved in the middle of its longest side:
-points far from the others are alone after a few steps, and what is left has a small box again. (The tree of
-searches cuts where the points are halved. With tails, as those of a star cluster, all of its boxes then reach
-into them, and hardly a node is far from anything: measured, five times as many pairs.) The nodes after a node
-are those below it, up to ``skip``: a walk that does not go into a node continues there, and needs no stack.
+A node is a run of points. Its box, the smallest that holds them, is halved in the middle of its longest side:
+points far from the others are alone after a few steps, and the rest has a small box again. (The tree for
+neighbor searches cuts at the median. With tails, as those of a star cluster, all of its boxes then reach into
+them, and hardly a node is far from anything: measured, five times as many pairs.) The nodes after a node are
+those below it, up to ``skip``: a walk that does not enter a node continues there, and needs no stack.
 
 A node of at most ``LEAF`` points is a leaf, and so is one whose points are all equal, however many.
 
 The trap: points at distances that grow tenfold would each have a node of their own. Every node has a share of
-all nodes that there may be; where the halves would take more it is cut at the median.
+the number of nodes that is allowed; where the halves would take more it is cut at the median.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 LEAF = 16
-"""Points of a leaf at most, unless they are equal."""
+"""Most points of a leaf, unless they are equal."""
 
 START, STOP, SKIP = 0, 1, 2
 """Columns of nodes: first point, one past the last, the node after those below."""
@@ -36,20 +36,20 @@ class SumTree(NamedTuple):
     """Points in the order of their tree: a tuple, so that a kernel sees its arrays."""
 
     points: Float64
-    """(n, d)."""
+    """(n, d) coordinates."""
 
     ids: Int64
-    """(n,) which row each of them was."""
+    """(n,) original row of each point."""
 
     nodes: Int64
-    """(k, 3)."""
+    """(k, 3) nodes, with columns ``START``, ``STOP`` and ``SKIP``."""
 
     boxes: Float64
-    """(k, 2, d) smallest and largest coordinates."""
+    """(k, 2, d) smallest and largest coordinates of each node."""
 
     @classmethod
     def of(cls, points: Float64, ids: Int64) -> SumTree:
-        """The tree of some points, which are put in order where they lie."""
+        """Build the tree of some points; orders ``points`` and ``ids`` in place."""
         most = most_nodes(len(points))
         nodes, boxes = np.empty((most, 3), np.int64), np.empty((most, 2, points.shape[1]))
         count = grow_tree(points, ids, nodes=nodes, boxes=boxes)
@@ -58,16 +58,16 @@ class SumTree(NamedTuple):
 
 @kernel
 def grow_tree(points: Float64, ids: Int64, *, nodes: Int64, boxes: Float64) -> int:
-    """Put points into the order of their tree, in place, and write its nodes; how many there are.
+    """Put points into the order of their tree, in place, and write its nodes; returns their number.
 
     Parameters
     ----------
     points : (n, d), n >= 1
         Finite.
     ids : (n,)
-        Of the points, which settle ties; moved with them.
+        Numbers of the points, which settle ties; moved with them.
     nodes : (most_nodes(n), 3)
-        Written, as far as it is needed.
+        Written as far as needed.
     boxes : (most_nodes(n), 2, d)
         Likewise.
 
@@ -106,7 +106,7 @@ def grow_tree(points: Float64, ids: Int64, *, nodes: Int64, boxes: Float64) -> i
 
 
 def _write_skips(nodes: Int64) -> None:
-    """The node after those below each: past all that begin before it ends."""
+    """Write the node after those below each: past all that begin before it ends."""
     for node in range(len(nodes) - 1, -1, -1):
         after = node + 1
         while after < len(nodes) and nodes[after, START] < nodes[node, STOP]:
@@ -115,15 +115,15 @@ def _write_skips(nodes: Int64) -> None:
 
 
 def fewest_nodes(points: int) -> int:
-    """Nodes that suffice for so many points: leaves of 8, or of less where there are no more."""
+    """Number of nodes that suffice for so many points: leaves of 8, or of fewer where there are no more."""
     return 1 if points <= LEAF else 2 * (-(-points // 8)) - 1
 
 
 def most_nodes(points: int) -> int:
-    """Nodes that a tree has at most: twice as many."""
+    """Most nodes of a tree of so many points: twice as many as suffice."""
     return 2 * fewest_nodes(points)
 
 
 def tree_bytes(points: int, columns: int) -> int:
-    """Memory of a tree at most."""
+    """Most bytes of a tree."""
     return points * 8 * (columns + 1) + most_nodes(points) * 8 * (3 + 2 * columns)

@@ -1,21 +1,21 @@
 """Sums over a tree: sources near a group of targets one by one, those far from it by the moments of nodes.
 
-Targets come in groups that are near each other. A group goes through the tree once. A node of radius ``b``
+Targets are in groups that are near each other. A group goes through the tree once. A node of radius ``b``
 whose center is ``r`` from the box of the group, or farther, is far if ``b <= opening * reach``, where the
 reach is the length on which the law changes: ``sqrt(r^2 + scale)`` for INVERSE and the like, the lesser of
 the width and ``width^2 / r`` for a gaussian of that width. With an opening of 0 only nodes whose sources are
 all at one place are far, and these are exact: sums are then those of ``sum_pairs``.
 
-What a node adds, with d from its center to the target and moments M, D, Q, O of its sources y - center, is
-Taylor's polynomial of f(|d - y|^2), of second or third order in y:
+The sum over a far node, with d from its center to the target and moments M, D, Q, O of its sources
+y - center, is Taylor's polynomial of f(|d - y|^2), of second or third order in y:
 
     f M + f' (tr Q - 2 d D) + 2 f'' (d Q d - d U) - 4/3 f''' (O d d d)       with U_a = sum_b O_abb
 
-A group that meets many sources, as one that is spread around others, is halved where its targets one by one
-would meet fewer in all, judged by the one in the middle.
+A group that adds many sources, such as one that is spread around others, is halved if its targets one by one
+would add fewer in all, judged by the one in the middle.
 
-Sources that cannot count are left out as a whole: nodes beyond the width of a compact law, and, for laws that
-decay as exponentials, nodes all of which come to less than ``cutoff`` of what a group has at least.
+Sources that cannot count are left out node by node: nodes beyond the width of a compact law, and, for laws
+that decay as exponentials, nodes that all together add less than ``cutoff`` of the least sum in a group.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 ORDERS = (2, 3)
-"""Of the polynomial."""
+"""Orders of the polynomial."""
 
 EXPENSIVE = 2048
-"""Sources and nodes of a group that is looked at more closely."""
+"""Cost of a group, in sources, above which halving it is considered."""
 
 NODE_COST = 2
-"""Sources that take as long as a node."""
+"""Cost of a far node, in sources that take as long."""
 
 NEAREST, FARTHEST = 1e-60, 1e60
-"""Between these squares of reaches derivatives of third order are numbers."""
+"""Squares of reaches between which derivatives of third order are finite numbers."""
 
 Visit = tuple[int, int]
-"""A node, and how it is taken."""
+"""A node, and how it is summed: ``PLACE``, ``FAR`` or ``NEAR``."""
 
 PLACE, FAR, NEAR = range(3)
-"""As one source, by its moments, or source by source."""
+"""Ways to sum a node: as one source, by its moments, or source by source."""
 
 PAIRS_SUMMED, NODES_SUMMED = 0, 1
-"""What is counted, where."""
+"""Columns of ``counts``."""
 
 
 class Sources(NamedTuple):
@@ -63,20 +63,20 @@ class Sources(NamedTuple):
     """(n, d), d <= 3, as in ``SumTree``."""
 
     nodes: Int64
-    """(k, 3)."""
+    """(k, 3) as in ``SumTree``."""
 
     boxes: Float64
-    """(k, 2, d)."""
+    """(k, 2, d) as in ``SumTree``."""
 
     weights: Float64
-    """(n,) as points lie."""
+    """(n,) in the order of ``points``."""
 
     moments: Float64
-    """(k, MOMENTS)."""
+    """(k, MOMENTS) by ``node_moments``."""
 
     @classmethod
     def of(cls, tree: SumTree, weights: Float64) -> Sources:
-        """Those of a tree of up to three columns; ``weights`` as points lie."""
+        """Sources of a tree of up to three columns; ``weights`` are in the order of its points."""
         moments = np.empty((len(tree.nodes), at.MOMENTS))
         at.node_moments(tree, weights, moments=moments)
         return cls(tree.points, tree.nodes, tree.boxes, weights, moments)
@@ -92,26 +92,26 @@ class Groups(NamedTuple):
     """(m,) as for ``sum_pairs``."""
 
     shifts: Float64
-    """(m,) likewise."""
+    """(m,) as for ``sum_pairs``."""
 
     floors: Float64
-    """(m,) logarithm of what the sum at a target is at least, in magnitude and with its shift left out; -inf
-    where that is not known, and for laws that do not decay."""
+    """(m,) logarithm of a lower bound of the magnitude of the sum at a target, without its shift; -inf where
+    none is known, and for laws that do not decay."""
 
     edges: Int64
-    """(groups + 1,) where groups begin."""
+    """(groups + 1,) first target of each group, and m."""
 
 
 class Way(NamedTuple):
-    """A law, and how far away sources may be taken together."""
+    """A law, and parameters of the approximation of its sums."""
 
     law: int
     scale: float
     opening: float
-    """Below 1; 0 for laws without derivatives, and for exact sums."""
+    """Opening of far nodes, below 1; 0 for laws without derivatives, and for exact sums."""
 
     order: int
-    """One of ``ORDERS``."""
+    """Order of the polynomial, one of ``ORDERS``."""
 
     cutoff: float
     """Share of a sum that may be left out."""
@@ -119,7 +119,7 @@ class Way(NamedTuple):
 
 @kernel
 def sum_in_tree(sources: Sources, groups: Groups, way: Way, *, counts: Int64, out: Float64) -> None:
-    """Sums over the sources of a tree at each target, and forces, by groups of targets.
+    """Compute sums over the sources of a tree at each target, and forces, by groups of targets.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def sum_in_tree(sources: Sources, groups: Groups, way: Way, *, counts: Int64, ou
     groups : Groups
     way : Way
     counts : (groups, 2)
-        Written: pairs of a target and a source, and of a target and a node.
+        Written: numbers of pairs of a target and a source, and of a target and a node.
     out : (m, 1) or (m, 1 + d)
         Written, as by ``sum_pairs``.
 
@@ -164,7 +164,7 @@ def sum_in_tree(sources: Sources, groups: Groups, way: Way, *, counts: Int64, ou
 
 
 def weight_limit(sources: Sources, way: Way) -> float:
-    """Logarithm of the cutoff over all weights."""
+    """Logarithm of the cutoff over the sum of all weights' magnitudes; -inf without a cutoff."""
     total = float(sources.moments[0, at.MAGNITUDE])
     return math.log(way.cutoff) - math.log(total) if way.cutoff > 0 and total > 0 else -math.inf
 
@@ -172,7 +172,7 @@ def weight_limit(sources: Sources, way: Way) -> float:
 def _sum_run(
     sources: Sources, groups: Groups, way: Way, rows: slice, visits: list[Visit], out: Float64
 ) -> Int64:
-    """Sum for a run of targets; what was counted."""
+    """Sum for a run of targets; returns its counts."""
     group, shifts = groups.targets[rows], groups.shifts[rows]
     total, here, counts = np.zeros((len(group), out.shape[1])), -groups.own[rows], np.zeros(2, np.int64)
     for node, kind in visits:
@@ -190,7 +190,7 @@ def _sum_run(
 
 
 def _visits(sources: Sources, box: Float64, way: Way, least: float) -> list[Visit]:
-    """What a group of targets sums up: places of equal sources, far nodes, and leaves."""
+    """List what a group of targets sums up: places of equal sources, far nodes, and leaves."""
     visits, node = [], 0
     while node < len(sources.nodes):
         low, high = sources.boxes[node]
@@ -214,13 +214,13 @@ def _visits(sources: Sources, box: Float64, way: Way, least: float) -> list[Visi
 
 
 def _cost(sources: Sources, visits: list[Visit]) -> int:
-    """Sources that take as long as what is met."""
+    """Cost of visits, in sources that take as long."""
     sizes = sources.nodes[:, STOP] - sources.nodes[:, START]
     return sum((1, NODE_COST, int(sizes[node]))[kind] for node, kind in visits)
 
 
 def _is_left_out(way: Way, s: float, least: float) -> bool:
-    """Whether nothing of a node counts, whose box is ``sqrt(s)`` from that of a group."""
+    """True if no source of a node counts, whose box is ``sqrt(s)`` from that of a group."""
     if way.law == Law.GAUSSIAN:
         return -s * way.scale < least
     if way.law == Law.EXPONENTIAL:
@@ -229,7 +229,7 @@ def _is_left_out(way: Way, s: float, least: float) -> bool:
 
 
 def _is_far(way: Way, s: float, radius: float) -> bool:
-    """Whether a node may be taken by its moments; ``s`` and ``radius`` are squares."""
+    """True if a node may be summed by its moments; ``s`` and ``radius`` are squares."""
     if way.law not in SMOOTH or not way.opening or not s:
         return False
     square, scale = way.opening * way.opening, way.scale
@@ -240,7 +240,7 @@ def _is_far(way: Way, s: float, radius: float) -> bool:
 
 
 def _place(sources: Sources, node: int) -> tuple[Float64, Float64]:
-    """The one place of all sources of a node, and what they weigh."""
+    """The common place of all sources of a node, and the sum of their weights."""
     row = sources.moments[node]
     return row[None, : sources.points.shape[1]], row[at.WEIGHT : at.WEIGHT + 1]
 

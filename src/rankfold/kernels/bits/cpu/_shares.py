@@ -1,17 +1,17 @@
-"""From counts of what rows share to lists. See ``kernels/bits/set_keys.py``.
+"""Insert pairs into lists by counts of what their rows share. See ``kernels/bits/set_keys.py``.
 
-Lanes are ``RUN`` columns, that is rows of the other side. Whether a pair may be of use to a list is one
-linear test of what both rows share:
+Lanes are ``RUN`` columns, that is rows of the other side. Whether a pair may enter a list is one linear test
+of the number of members that both rows share:
 
 - Hamming: ``(s - 2 shared) / bits``, with ``s`` the sum of both sizes, is at most the farthest of the list,
   ``limit / bits``, where ``shared`` is at least ``s / 2 - limit / 2``.
 - Jaccard: ``(s - 2 shared) / (s - shared)`` is at most ``far`` where ``shared`` is at least
   ``s (1 - far) / (2 - far)``.
 
-Ties are the rule among whole numbers, and a list takes no equal pair of a larger id. So where its farthest
-has an id that is smaller than any to come, the test is strict: a limit one less, a slope above by ``MARGIN``.
+Ties are common among whole numbers, and a list accepts no equal pair of a larger id. So where its farthest
+has an id smaller than all that follow, the test is strict: a limit one less, a slope above by ``MARGIN``.
 Slopes are quotients of sizes up to twice ``MOST_STRICT``, which differ by 2^-46 at least and are right to
-2^-51. The test is never too strict, and ``take`` repeats it: what passes by mistake costs time alone.
+2^-51. The test is never too strict, and ``take`` repeats it: a pair that passes by mistake costs only time.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MARGIN = 2.0**-48
-"""Above the rounding of a slope, and below what two of them differ by."""
+"""Margin of a slope: above its rounding error, and below the least difference of two slopes."""
 
 MOST_STRICT = 2**22
-"""Bits up to which slopes differ by so much."""
+"""Most bits of a row for which different slopes differ by more than ``MARGIN``."""
 
 HAMMING = int(SetMetric.HAMMING)
 
@@ -43,13 +43,13 @@ Index = np.uint64
 """See ``kernels/neighbors/cpu/lists.py``."""
 
 Lanes = tuple[Float64, Float64, Float64, Int64]
-"""For each column of a run its size, slope and offset, and room for those that are near."""
+"""For each column of a run its size, slope and offset; last a buffer that lists the near columns."""
 
 
 def lists_of_others(
     lists_i: Lists, lists_j: Lists | None, count: int, *, same: bool
 ) -> tuple[Float64, Int64]:
-    """Lists of the columns: those of the rows in one block, and such as take nothing where there are none."""
+    """Lists of the columns: ``lists_i`` if both are one block; lists that accept nothing if None."""
     if same:
         return lists_i.keys, lists_i.ids
     if lists_j is None:
@@ -59,11 +59,12 @@ def lists_of_others(
 
 @part
 def limit(key: float, name: int, size: float, first: int, bits: int, metric: int) -> tuple[float, float]:
-    """Slope and offset of a list of a row of that size whose farthest is ``name`` at ``key``.
+    """Slope and offset of the list of a row of that size whose farthest is ``name`` at ``key``.
 
-    Pairs are of ids from ``first`` on: one of use shares at least ``offset + slope * size`` of the other.
+    Candidates have ids from ``first`` on. A candidate may enter only if it shares at least
+    ``offset + slope * size``, with its own size.
     """
-    if np.isinf(key):  # nothing is there yet, or nothing is taken
+    if np.isinf(key):  # inf: the list is not full; -inf: it accepts nothing
         return 0.0, -key
     strict = name < first and bits <= MOST_STRICT
     if metric == HAMMING:
@@ -84,7 +85,7 @@ def open_lanes(
     bits: int,
     metric: int,
 ) -> None:
-    """Make ready for a run of columns that meets rows of ids from ``first`` on."""
+    """Fill the lanes for a run of columns that is compared with rows of ids from ``first`` on."""
     for j in range(RUN):
         if j < columns:
             size = sizes[start + j]
@@ -111,7 +112,7 @@ def take_run(
     bits: int,
     metric: int,
 ) -> None:
-    """Take a row and those columns of a run that are of use, from ``least`` on, into the lists of both."""
+    """Insert pairs of a row and the near columns of a run, from ``least`` on, into the lists of both."""
     slope, offset = limit(keys[0], ids[0], size, first_j + start, bits, metric)
     if not _any_near(shared, lanes[0], lanes[1], lanes[2], size, slope, offset):
         return
@@ -121,7 +122,7 @@ def take_run(
             key = _key(np.float64(shared[j]), size + lanes[0][j], bits, metric)
             take(keys, ids, key, first_j + start + j)
             take(keys_j[start + j], ids_j[start + j], key, name)
-            # Rows to come have larger ids.
+            # Rows that follow have larger ids.
             lanes[1][j], lanes[2][j] = limit(
                 keys_j[start + j, 0], ids_j[start + j, 0], lanes[0][j], name + 1, bits, metric
             )

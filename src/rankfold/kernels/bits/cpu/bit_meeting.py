@@ -1,8 +1,8 @@
-"""Two blocks of rows of bits meet on the host. See ``kernels/bits/bit_meeting.py``.
+"""Compare two blocks of rows of bits on the host. See ``kernels/bits/bit_meeting.py``.
 
 Columns, that is rows of the other side, are transposed a run at a time, so that the words of a run are
-vectors: one AND, one count of bits and one addition each. The compiler takes what a machine has, counts of
-vectors (AVX-512 VPOPCNTDQ), tables of nibbles (AVX2), or the scalar instruction.
+vectors: one AND, one count of bits and one addition each. The compiler uses what a machine has: vector
+counts (AVX-512 VPOPCNTDQ), tables of nibbles (AVX2), or the scalar instruction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TILE = 512
-"""Most rows of either side that meet at once: their words and lists stay in cache."""
+"""Most rows of either side that are compared at once: their words and lists stay in cache."""
 
 Index = np.uint64
 ONE, TWO, THREE = Index(1), Index(2), Index(3)
@@ -34,7 +34,7 @@ ONE, TWO, THREE = Index(1), Index(2), Index(3)
 def meet_bits(
     x: BitRows, y: BitRows, *, lists_i: Lists, lists_j: Lists | None, metric: int, same: bool
 ) -> None:
-    """See the contract; lists are each one piece of memory."""
+    """See the contract; lists are contiguous arrays."""
     words = plain(x.words), plain(y.words)
     sizes = [np.ascontiguousarray(side.sizes, np.float64) for side in (x, y)]
     keys_j, ids_j = lists_of_others(lists_i, lists_j, len(y), same=same)
@@ -58,7 +58,7 @@ def meet_bits(
 
 
 def _generate_count(typing: Any, word: Any) -> Any:
-    """The ones of a word, as one instruction or as part of a vector."""
+    """Count the ones of a word, by one instruction or as part of a vector."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         function = builder.module.declare_intrinsic("llvm.ctpop", [arguments[0].type])
@@ -124,7 +124,7 @@ def _load(y: Array, start: int, columns: int, run: Array) -> None:
 
 @part
 def _count_run(x: Array, i: Index, run: Array, shared: Array) -> None:
-    """What a row shares with each column of a run."""
+    """Count the ones that a row shares with each column of a run."""
     words = len(run)
     fours = words - words % 4
     shared[:] = 0

@@ -1,4 +1,4 @@
-"""Two blocks of sparse rows meet as sets on the host. See ``kernels/bits/set_meeting.py``.
+"""Compare two blocks of sparse rows as sets on the host. See ``kernels/bits/set_meeting.py``.
 
 Tiles of products are those of ``kernels/neighbors/cpu/sparse_meeting.py``.
 """
@@ -25,7 +25,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_SINGLE = 2**24
-"""Numbers of a row up to which float32 counts them."""
+"""Most stored numbers of a row that float32 counts exactly."""
 
 
 def meet_sets(
@@ -39,7 +39,7 @@ def meet_sets(
     same: bool,
     room: Callable[..., Array],
 ) -> None:
-    """See the contract; lists are each one piece of memory."""
+    """See the contract; lists are contiguous arrays."""
     dtype = np.dtype(np.float32 if max(x.longest, y.longest) <= MOST_SINGLE else np.float64)
     task = SparseTiles(common, room)
     sizes = [np.diff(side.indptr).astype(np.float64) for side in (x, y)]

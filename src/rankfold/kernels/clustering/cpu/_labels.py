@@ -1,4 +1,4 @@
-"""Labels and bounds of the rows of a tile, once they are multiplied."""
+"""Labels and bounds of the rows of a tile, from their products with centers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ SQUARED = int(Metric.SQEUCLIDEAN)
 def _score(
     products: Array, a: int, groups: Int64, found: int, edges: Int64, squares: Array, least: Float64
 ) -> None:
-    """Squared distances from the centers of open groups, less the square of the row; the least of each."""
+    """Turn products of a row into scores, and write the least score of each open group.
+
+    The score of a center is its squared distance less the squared norm of the row.
+    """
     for j in range(found):
         lowest = squares.dtype.type(np.inf)
         for p in range(edges[groups[a, j]], edges[groups[a, j] + 1]):
@@ -47,7 +50,7 @@ def _highest(
     least: Float64,
     slack: Float64,
 ) -> float:
-    """What scores of open groups may be wrong by; the least that is surely above the nearest."""
+    """Write the error bounds of scores of open groups; returns an upper bound of the least score."""
     high = np.inf
     for j in range(found):
         slack[j] = slack_of(length, roots[groups[a, j]], error, tiny)
@@ -67,7 +70,7 @@ def _candidates(
     high: float,
     places: Int64,
 ) -> int:
-    """Places whose lower bounds are not above ``high``; how many."""
+    """List the places of centers whose lower bounds are not above ``high``; returns their number."""
     count = 0
     for j in range(found):
         if least[j] - slack[j] <= high:
@@ -79,7 +82,7 @@ def _candidates(
 
 @part
 def _with_own(own: int, low: float, high: float, places: Int64, count: int) -> int:
-    """Also the center that a row had, if its group was not open."""
+    """Append the center that a row had, if it may be nearest and is not listed; returns the new number."""
     if own < 0 or low > high:
         return count
     for c in range(count):
@@ -93,7 +96,7 @@ def _with_own(own: int, low: float, high: float, places: Int64, count: int) -> i
 def _measure(
     x: Array, i: int, exact: Float64, members: Int64, places: Int64, count: int, row: Float64, lanes: Float64
 ) -> tuple[int, float]:
-    """Which of some centers is nearest, the first of equal ones; and its square."""
+    """Place of the nearest of some centers, the first of equal ones, and its squared distance."""
     best, least = 0, np.inf
     load(x[i], 1.0, SQUARED, row)
     for c in range(count):
@@ -115,7 +118,7 @@ def _keep_bounds(
     bounds: Array,
     i: int,
 ) -> None:
-    """Distances from centers of open groups, from below."""
+    """Write lower bounds of the distances from centers of open groups."""
     for j in range(found):
         bounds[i, 1 + groups[a, j]] = narrow(np.sqrt(max(least[j] + norm - slack[j], 0.0)))
 
@@ -133,7 +136,7 @@ def _leave_out(
     bounds: Array,
     i: int,
 ) -> None:
-    """The same of the group of the nearest, which is not one of the others."""
+    """Write the lower bound of the group of the nearest center again, without that center."""
     for j in range(found):
         g, least = groups[a, j], np.inf
         if edges[g] <= new < edges[g + 1]:
@@ -147,7 +150,7 @@ def _leave_out(
 def _put_back(
     own: int, square: float, groups: Int64, a: int, found: int, edges: Int64, bounds: Array, i: int
 ) -> None:
-    """A center that a row has left is one of the others of its group, also if that was not open."""
+    """Lower the bound of the group of a center that a row has left, if that group was not open."""
     for j in range(found):
         if edges[groups[a, j]] <= own < edges[groups[a, j] + 1]:
             return
@@ -168,7 +171,7 @@ def _measure_all(
     row: Float64,
     lanes: Float64,
 ) -> int:
-    """The nearest center of a row that the working type cannot multiply; no group is closed."""
+    """Measure the nearest center of a row whose products may overflow; no bound then excludes a group."""
     for p in range(members.shape[0]):
         places[p] = p
     new, square = _measure(x, i, exact, members, places, members.shape[0], row, lanes)
@@ -188,8 +191,8 @@ def settle(
     count: int,
     places: Int64,
 ) -> int:
-    """Labels and bounds of open rows; how many have another label."""
-    # Fields are taken out of tuples once: each time costs two counts of references.
+    """Write labels and bounds of open rows; returns the number of rows whose label changed."""
+    # Fields are taken out of tuples once: each access updates two reference counts.
     exact, _, _, wide, members, places_of, edges, _, _ = centers
     _, numbers, before, norms, products, groups, founds, _, _, scores, least, slack, row, lanes = tile
     squares, roots, group_roots, _, _, error, tiny, limit = rounding

@@ -19,75 +19,75 @@ TILE = 256
 """Open rows at a time: with the centers they stay in second-level cache."""
 
 SHRINK, LEAST_BOUND = np.float32(1 - MARGIN), np.float32(2 * SMALLEST)
-"""By which a bound from below is made less, and below which it is none."""
+"""Factor that rounds a lower bound down, and the value below which a lower bound becomes 0."""
 
 
 class Tile(NamedTuple):
-    """Open rows."""
+    """Open rows of a tile, with buffers."""
 
     rows: Array
-    """(TILE, n) less the shift, in the working type."""
+    """(TILE, n) rows less the shift, in the working type."""
 
     numbers: Int64
-    """Of these rows in the grain."""
+    """(TILE,) numbers of these rows in the grain."""
 
     before: npt.NDArray[np.int32]
-    """Their labels as they were."""
+    """(TILE,) labels before this step."""
 
     norms: Float64
-    """Squares of rows."""
+    """(TILE,) squared norms of rows."""
 
     own: Float64
-    """(TILE,) the product with their own center."""
+    """(TILE,) products of rows with their own centers."""
 
     groups: Int64
-    """(TILE, g) groups that may hold a nearer center, of each row so many: ``group_counts``."""
+    """(TILE, g) groups that may hold a nearer center: the first ``group_counts`` of each row."""
 
     group_counts: Int64
     members: Int64
-    """(g, TILE) the rows that each group is open for, so many: ``member_counts``."""
+    """(g, TILE) rows that each group is open for: the first ``member_counts`` of each group."""
 
     member_counts: Int64
     products: Array
-    """(TILE, k); then squares of centers less twice these."""
+    """(TILE, k) products with centers; later squared norms of centers less twice these (scores)."""
 
     least: Float64
-    """(g,) of the open groups of a row: the least of that."""
+    """(g,) least score in each open group of a row."""
 
     slack: Float64
-    """(g,) what that may be wrong by."""
+    """(g,) error bound of the scores in each open group of a row."""
 
     row: Float64
     lanes: Float64
 
 
 class Rounding(NamedTuple):
-    """What loops need besides: norms of centers, and what a product may be wrong by."""
+    """Norms of centers and error bounds of products, which loops need in addition to ``Centers``."""
 
     squares: Array
-    """(k,) of centers, in the working type."""
+    """(k,) squared norms of centers, in the working type."""
 
     roots: Float64
     group_roots: Float64
-    """(g,) the largest of each group."""
+    """(g,) largest norm in each group."""
 
     drift: npt.NDArray[np.float32]
-    """(g,) the largest of each group, at least."""
+    """(g,) upper bound of the largest drift in each group."""
 
     shift: Float64
     error: float
-    """Relative, of the square of the sum of both norms."""
+    """Error bound of a product, relative to the square of the sum of both norms."""
 
     tiny: float
-    """What numbers that are too small for the working type may add."""
+    """Error that underflow in the working type may add."""
 
     limit: float
-    """Squares of that sum beyond which a product might leave the working type."""
+    """Square of the sum of both norms from which on a product might overflow the working type."""
 
 
 @part
 def widen(value: float) -> float:
-    """At least the value, as it is kept in float32."""
+    """Upper bound of a value that stays one when stored in float32."""
     if value <= 0:
         return 0.0
     return min(max(value * (1 + MARGIN), SMALLEST), LARGEST)
@@ -95,7 +95,7 @@ def widen(value: float) -> float:
 
 @part
 def narrow(value: float) -> float:
-    """At most the value, as it is kept in float32."""
+    """Lower bound of a value that stays one when stored in float32."""
     return 0.0 if value < 2 * SMALLEST else min(value * (1 - MARGIN), LARGEST)
 
 
@@ -104,7 +104,7 @@ def narrow(value: float) -> float:
 
 @part
 def slack_of(length: float, root: float, error: float, tiny: float) -> float:
-    """What a square may be wrong by that follows from a product, by both norms."""
+    """Error bound of a squared distance that is computed from a product, by both norms."""
     size = length + root
     return error * size * size + tiny
 
@@ -120,16 +120,16 @@ def _loosen_bounds(bounds: Array, i: int, group_drift: Array) -> Any:
     return lowest
 
 
-# Bounds are never NaN: without that a minimum is no vector.
+# Bounds are never NaN: without this promise a minimum is not vectorized.
 _loosen = compile_loop(_loosen_bounds, fastmath={"nnan", "nsz"}, called_from_python=False)
 
 
 @part
 def _list_groups(bounds: Array, i: int, upper: float, groups: Int64, a: int) -> int:
-    """The groups whose bounds do not say that all centers are farther; how many."""
+    """List the groups that may hold a center within ``upper``, by their bounds; returns their number."""
     count = 0
     for g in range(groups.shape[1]):
-        # Whether a group is open is hard to foretell: no branch asks it.
+        # Whether a group is open is hard to predict: no branch depends on it.
         groups[a, count] = g
         count += not upper < bounds[i, 1 + g]
     return count
@@ -139,8 +139,12 @@ def _list_groups(bounds: Array, i: int, upper: float, groups: Int64, a: int) -> 
 def open_rows(
     x: Array, begin: int, centers: Centers, rounding: Rounding, labels: Array, bounds: Array, tile: Tile
 ) -> tuple[int, int, int]:
-    """Gather open rows from ``begin`` on; the row after the last, how many, and pairs of row and center."""
-    # Fields are taken out of tuples once: each time costs two counts of references.
+    """Gather open rows from ``begin`` on, up to a full tile.
+
+    Returns the row after the last one read, the number of open rows, and their number of open pairs of row
+    and center.
+    """
+    # Fields are taken out of tuples once: each access updates two reference counts.
     _, shift, packed, squares, _, places, edges, drift, _ = centers
     rows, numbers, before, norms, products, groups, founds, members, member_counts, _, _, _, _, _ = tile
     _, roots, _, group_drift, _, error, tiny, _ = rounding
@@ -172,7 +176,7 @@ def open_rows(
 
 @part
 def _list_row(a: int, groups: Int64, found: int, members: Int64, member_counts: Int64, edges: Int64) -> int:
-    """Put a row into the lists of the groups that are open for it; how many centers these have."""
+    """Append a row to the lists of the groups open for it; returns the number of centers in these."""
     pairs = 0
     for j in range(found):
         g = groups[a, j]

@@ -1,4 +1,4 @@
-"""Products of rows and centers in the working type, in any order of additions, which their bounds allow.
+"""Products of rows and centers in the working type, with additions in any order: error bounds allow for it.
 
 Four rows by four centers are multiplied in one loop: each number that is loaded serves four products, and
 sixteen sums hide how long an addition takes.
@@ -19,7 +19,7 @@ FOUR = 4
 """Centers, and rows, that are multiplied at a time."""
 
 REORDERED = {"reassoc", "contract", "nsz"}
-"""What products may do."""
+"""Liberties of the compiler in products: reorder sums, fuse steps, ignore the sign of zero."""
 
 
 def _load_of(
@@ -75,7 +75,7 @@ def _four_by_four_of(rows: Array, some: Array, packed: Array, p: int, out: Array
 
 
 load_less_shift = compile_loop(_load_of, fastmath=REORDERED, called_from_python=False)
-"""A row less the shift, into a tile; its square, and its product with a center."""
+"""Write a row less the shift into a tile; returns its squared norm, and its product with a center."""
 
 _dot = compile_loop(_dot_of, fastmath=REORDERED, called_from_python=False)
 _row_by_four = compile_loop(_row_by_four_of, fastmath=REORDERED, called_from_python=False)

@@ -2,8 +2,8 @@
 
 Rows go by tiles of those that bounds leave open, while these are in cache: bounds are brought up to date and
 open rows are gathered; they are multiplied by the centers of open groups, or by all through BLAS where most
-are open; labels and bounds follow from the products; rows are added to sums. A loop goes from tile to tile
-by itself, and comes back where BLAS is to multiply.
+are open; labels and bounds follow from the products; rows are added to sums. A compiled loop goes from tile
+to tile, and returns to Python only where BLAS is to multiply.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 DENSE = 0.8
-"""Share of open pairs above which BLAS multiplies all of them sooner than a loop the open ones."""
+"""Share of open pairs above which BLAS multiplies all pairs faster than a loop multiplies the open ones."""
 
 SQUARED = int(Metric.SQEUCLIDEAN)
 
@@ -56,7 +56,7 @@ def _add_rows(
 def _move_rows(
     x: Array, tile: Tile, count: int, shift: Float64, weights: Float64, labels: Array, sums: Any
 ) -> None:
-    """Move rows that have another label than before."""
+    """Move rows whose label changed from the sums of their old clusters to those of their new ones."""
     totals, counts, _ = sums
     for a in range(count):
         i, old = tile.numbers[a], tile.before[a]
@@ -85,10 +85,10 @@ def _advance(
     sums: tuple[Float64, Float64, Float64],
     whole: bool,
 ) -> tuple[int, int, int, int]:
-    """Finish a tile that is multiplied, and others until one is to be by BLAS.
+    """Finish a multiplied tile ``at``, and further tiles until BLAS is to multiply one.
 
-    A tile is where its rows begin and end, and how many of these are open; nothing is left once it begins
-    at the end. Last of what is given back is how many rows have another label than before.
+    A tile is its first row, the row after its last, and the number of its open rows. Returns the next tile
+    and the number of rows whose label changed; no rows are left if that tile begins at the end.
     """
     (begin, end, count), (labels, bounds, weights), moved = at, known, 0
     places = np.empty(centers.squares.shape[0] + 1, np.int64)

@@ -49,7 +49,7 @@ def _weigh_rows(
 
 @part
 def _unit(mean: float) -> float:
-    """A power of two near a mean, or 1 if it is not far from that."""
+    """A power of two near a mean, or 1 if the mean is not far from 1."""
     if mean == 0 or LEAST_UNIT <= mean <= LARGEST_UNIT:
         return 1.0
     return math.ldexp(1.0, math.frexp(mean)[1])
@@ -73,7 +73,7 @@ def _rho(d: Float32, local_connectivity: float) -> Any:
 
 @part
 def _width(beyond: Float32, target: float) -> float:
-    """The width of which the sum of weights is the target."""
+    """Width for which the sum of weights is the target."""
     low, high, width = 0.0, np.inf, 1.0
     for _ in range(STEPS):
         total = 0.0

@@ -16,8 +16,8 @@ Int64 = npt.NDArray[np.int64]
 
 
 def lower_distances(graph: Graph, source: int, *, near: Float64) -> None:
-    """See the contract. A vertex is in the heap once, with its distance beside it: memory is bounded, and a
-    heap of fours takes half the steps down that one of twos does."""
+    """See the contract. A vertex is in the heap once, together with its distance: memory is bounded, and a
+    4-ary heap takes half as many steps down as a binary one."""
     n, kind = len(near), graph.neighbors.dtype
     _lower(*graph, source, near, np.empty(n), np.empty(n, kind), np.full(n, -1, kind))
 
@@ -58,7 +58,7 @@ def _lower(
 
 @part
 def _rise(keys: Float64, heap: Array, places: Array, place: Any, key: Any, vertex: Any) -> None:
-    """Put a vertex at a place, or above it while it is nearer than what is there."""
+    """Put a vertex at a place of the heap, and sift it up while it is nearer than its parent."""
     while place > 0:
         above = (place - 1) >> 2
         if keys[above] <= key:
@@ -72,7 +72,7 @@ def _rise(keys: Float64, heap: Array, places: Array, place: Any, key: Any, verte
 
 @part
 def _sink(keys: Float64, heap: Array, places: Array, size: Any) -> None:
-    """Bring the last vertex to the top, and below while something there is nearer."""
+    """Move the last vertex of the heap to the top, and sift it down while a child is nearer."""
     key, vertex, place = keys[size], heap[size], 0
     while True:
         least = 4 * place + 1

@@ -1,5 +1,5 @@
-"""Targets one after the other, compiled. See ``kernels/grid/pairs.py``: what vectors of a processor hold of
-sources goes together, and their sums may be added up in any order, the same for each target."""
+"""Targets one after the other, compiled. See ``kernels/grid/pairs.py``: sources are processed in vectors of
+the processor, and their sums may be added up in any order, the same for each target."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def push_sums(targets: Float32, sources: Float32, *, push: Float32, near: Float6
 
 
 def _sums_of(x: Any, y: Any, xs: Float32, ys: Float32) -> Any:
-    """Of a target and some sources."""
+    """Sums of q, q^2 dx and q^2 dy over some sources, for one target in the plane."""
     sum_q, sum_x, sum_y = ZERO, ZERO, ZERO
     for j in range(len(xs)):
         dx, dy = x - xs[j], y - ys[j]
@@ -53,7 +53,7 @@ def _push_in_plane(targets: Float32, sources: Float32, push: Float32, near: Floa
 
 
 def _nearness_of(target: Float32, sources: Float32, start: int, q: Float32) -> Any:
-    """q of a target and some sources, and their sum."""
+    """Write q of a target and some sources into ``q``; returns their sum."""
     q[:] = ONE
     for d in range(len(target)):
         own, line = target[d], sources[d][start : start + len(q)]

@@ -1,4 +1,4 @@
-"""Lanes that the compiler keeps in registers. See ``kernels/hashing/digest.py``."""
+"""Digest of words, compiled, with lanes in registers. See ``kernels/hashing/digest.py``."""
 
 from __future__ import annotations
 

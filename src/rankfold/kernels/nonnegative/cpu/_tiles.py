@@ -1,6 +1,6 @@
-"""64 rows side by side, transposed: what bodies that work row by row share.
+"""Tiles of 64 rows side by side, transposed, which bodies that work row by row share.
 
-A sum over coordinates is then a sum of vectors, and a lane adds in the same order wherever its row stands.
+A sum over coordinates is then a sum of vectors, and a lane adds in the same order wherever its row is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LANES = 64
 
 
 def compact(matrix: Array, dtype: np.dtype[Any]) -> Array:
-    """A small matrix or vector in the one layout that tiles are compiled for."""
+    """Copy of a small matrix or vector in the one layout that tiles are compiled for."""
     return np.array(matrix, dtype, order="C")
 
 

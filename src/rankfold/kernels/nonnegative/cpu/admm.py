@@ -23,7 +23,7 @@ def _onto_box(free: Array, upper: float, tile: Array) -> None:
 
 @contracted_part
 def _raise_thresholds(free: Array, top: Array, threshold: Array, excess: Array, count: Array) -> bool:
-    """Mean excess of what is above each threshold, as the next; whether any was raised."""
+    """Raise each threshold to the mean excess of the coordinates above it; True if any was raised."""
     k, zero, one = free.shape[0], free.dtype.type(0), free.dtype.type(1)
     for j in range(LANES):
         excess[j], count[j] = -one, zero
@@ -43,7 +43,7 @@ def _raise_thresholds(free: Array, top: Array, threshold: Array, excess: Array, 
 
 @contracted_part
 def _onto_simplex(free: Array, lanes: Array, tile: Array) -> None:
-    # Michelot's variable fixing. A threshold only rises, and rests once its lane is done: rounds that other
+    # Michelot's variable fixing. A threshold only rises, and stays once its lane is done: rounds that other
     # lanes need do not change it. The largest coordinate keeps at most 1, so thresholds start 1 below it.
     k, zero = free.shape[0], free.dtype.type(0)
     top, threshold, excess, count = lanes[0], lanes[1], lanes[2], lanes[3]

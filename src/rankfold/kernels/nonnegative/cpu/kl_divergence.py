@@ -21,9 +21,9 @@ TINY = 2.0**-1022
 MANTISSA, BITS = np.uint64((1 << 52) - 1), np.uint64(52)
 ROOT_HALF = np.uint64(np.float64(np.sqrt(0.5)).view(np.uint64))
 TO_ONE = np.uint64((1023 << 52) - int(ROOT_HALF))
-"""Takes the bits of the root of 1/2 to those of 1, so that exponents step there."""
+"""Added to the bits of the root of 1/2 it gives those of 1, so that exponents step there."""
 MAGIC = np.uint64(1075 << 52)
-"""The bits of 2^52: in the mantissa of such a number stands an integer."""
+"""The bits of 2^52: the mantissa of such a number holds an integer."""
 BIAS = float(2**52 + 1023)
 LN2, LN2_REST = float.fromhex("0x1.62e42fefp-1"), float.fromhex("0x1.473de6af278edp-34")
 """The logarithm of 2 in two parts, the first short: times an exponent it is exact."""
@@ -31,7 +31,7 @@ LN2, LN2_REST = float.fromhex("0x1.62e42fefp-1"), float.fromhex("0x1.473de6af278
 
 @contracted_part
 def _log(q: float, power: float) -> float:
-    """Of a normal number times a power of 2, within two roundings: no branch, table or integer conversion."""
+    """Logarithm of q times 2^power, q normal, to two roundings: no branch, table or integer conversion."""
     bits = np.float64(q).view(np.uint64) + TO_ONE
     exponent = np.uint64((bits >> BITS) | MAGIC).view(np.float64) - BIAS + power
     m = np.uint64((bits & MANTISSA) + ROOT_HALF).view(np.float64)
@@ -63,7 +63,7 @@ def _quotients(x: Array, product: Array, floor: float, largest: float) -> float:
     for i in range(x.shape[0]):
         sums[:] = 0
         for first in range(0, x.shape[1], LANES):
-            # Slices, since a sum of indices may be negative for all the compiler knows: half the time.
+            # Slices halve the time: the compiler cannot know that a sum of indices is not negative.
             here, there = x[i, first : first + LANES], product[i, first : first + LANES]
             for j in range(len(here)):
                 data[j], model[j] = here[j], there[j]

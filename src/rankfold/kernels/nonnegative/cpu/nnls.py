@@ -85,7 +85,7 @@ def _solve_factor(factor: Float64, index: Array, count: int, x: Float64) -> None
 
 @part
 def _factor_free(gram: Float64, state: Array, index: Array, factor: Float64) -> int:
-    """Cholesky factor at the free coordinates; how many these are, or -1 where one has no size."""
+    """Cholesky factor of the free coordinates; returns their number, or -1 if a pivot is not positive."""
     count = 0
     for i in range(state.shape[0]):
         if state[i] == FREE:
@@ -97,7 +97,7 @@ def _factor_free(gram: Float64, state: Array, index: Array, factor: Float64) -> 
             for r in range(j):
                 s -= factor[i, r] * factor[j, r]
             if i == j:
-                # Of a coordinate that depends on others rounding leaves less than the ridge, or less than 0.
+                # Rounding leaves a coordinate that depends on others less than the ridge, or less than 0.
                 s = max(s, RIDGE * gram[index[i], index[i]])
                 if not s > 0:
                     return -1
@@ -109,7 +109,7 @@ def _factor_free(gram: Float64, state: Array, index: Array, factor: Float64) -> 
 
 @part
 def _right_side(gram: Float64, b: Float64, state: Array, upper: float, x: Float64) -> None:
-    """Write right sides of free coordinates, less what those at bounds give, and bounds into ``x``."""
+    """Write into ``x`` the right sides of free coordinates, less the part of those at bounds, and bounds."""
     k = b.shape[0]
     for i in range(k):
         x[i] = b[i] if state[i] == FREE else upper if state[i] == TOP else 0.0
@@ -138,7 +138,7 @@ def _onto_sum(factor: Float64, index: Array, count: int, x: Float64, ones: Float
 
 @part
 def _vertex(gram: Float64, b: Float64) -> int:
-    """The best coordinate to be one alone."""
+    """Coordinate that is best as the only one that is not zero, and one itself."""
     best, least = 0, np.inf
     for i in range(b.shape[0]):
         if gram[i, i] / 2 - b[i] < least:
@@ -148,7 +148,7 @@ def _vertex(gram: Float64, b: Float64) -> int:
 
 @part
 def _free_one(gram: Float64, b: Float64, state: Array) -> None:
-    """Free the best coordinate to be one alone, if none is free."""
+    """Free the coordinate of the best vertex, if none is free."""
     for i in range(b.shape[0]):
         if state[i] == FREE:
             return
@@ -167,7 +167,7 @@ def _solve_free(
     upper: float,
     simplex: bool,
 ) -> tuple[bool, float]:
-    """Solve free coordinates into ``x``; whether that could be done, and the multiplier of their sum."""
+    """Solve free coordinates into ``x``; returns True on success, and the multiplier of their sum."""
     count = _factor_free(gram, state, index, factor)
     if count < 0:
         return False, 0.0
@@ -195,7 +195,7 @@ def _mark_wrong(
     multiplier: float,
     wrong: Array,
 ) -> int:
-    """Which coordinates are infeasible, and how many."""
+    """Mark the infeasible coordinates in ``wrong``; returns their number."""
     count = 0
     for i in range(b.shape[0]):
         if state[i] == FREE:
@@ -222,7 +222,7 @@ def _exchange(
     simplex: bool,
     exchanges: int,
 ) -> bool:
-    """Exchange until nothing is infeasible; the solution is then in ``x``."""
+    """Exchange coordinates until none is infeasible; True if so, with the solution in ``x``."""
     k = b.shape[0]
     retries, fewest = RETRIES, k + 1
     for _ in range(exchanges):
@@ -268,7 +268,7 @@ def _make_feasible(gram: Float64, b: Float64, w: Float64, upper: float, simplex:
 
 @part
 def _first_bound(state: Array, w: Float64, x: Float64, upper: float) -> tuple[int, float]:
-    """The free coordinate that meets a bound first on the way to ``x``, and where on the way; -1 for none."""
+    """Free coordinate that reaches a bound first on the way to ``x``, or -1, and that fraction of the way."""
     first, length = -1, 1.0
     for i in range(w.shape[0]):
         if state[i] == FREE:
@@ -294,7 +294,7 @@ def _step(
     upper: float,
     simplex: bool,
 ) -> None:
-    """An active set, one coordinate at a time."""
+    """Solve a row by an active-set method that changes one coordinate at a time."""
     k = b.shape[0]
     _make_feasible(gram, b, w, upper, simplex)
     _find_states(w, upper, state)
@@ -363,6 +363,6 @@ def solve_rows(
 
 
 def _tiles(w: Array) -> tuple[Array, Array, Array]:
-    """Rows and right sides of a tile, and a slope: arrays that loops make themselves take long to compile."""
+    """Buffers for a tile, its right sides, and a slope: loops that allocate them take long to compile."""
     shape = (w.shape[1], LANES)
     return np.zeros(shape, w.dtype), np.zeros(shape, w.dtype), np.zeros(LANES, w.dtype)

@@ -47,7 +47,7 @@ def _gradient(
 def gradient_rows(gram: Array, b: Array, w: Array) -> Float64:
     """See the contract; scratch four tiles. Row ``i`` adds to lane ``i mod 64``, lanes add up at the end."""
     k = w.shape[1]
-    # Arrays that a loop makes itself take long to compile.
+    # Loops that allocate arrays take long to compile.
     tile, right, slope = (np.zeros((k, LANES), w.dtype) for _ in range(3))
     sums = np.zeros(k)
     _gradient(compact(gram, w.dtype), b, w, tile, right, slope, np.zeros((k, LANES)), sums)

@@ -1,7 +1,7 @@
 """Weighted nonnegative least squares for many rows. See ``kernels/nonnegative/weighted_rows.py``.
 
-The half of a row's Gram matrix is spread to a whole one in first-level cache, and a step adds one of its rows
-to all slopes: sums of vectors, none of which waits for the one before.
+The half of a row's Gram matrix is expanded to a whole one in first-level cache, and a step adds one of its
+rows to all slopes: sums of vectors, none of which waits for the one before.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def pair_products(x: Array, *, out: Array) -> None:
 
 
 def descend_weighted_rows(grams: Array, b: Array, *, w: Array, sweeps: int) -> None:
-    """See the contract; scratch one Gram matrix. A quotient stands for a product with an inverse."""
+    """See the contract; scratch one Gram matrix. Divides where the reference multiplies by an inverse."""
     _descend(grams, b, w, sweeps, *_room(w))
 
 
@@ -105,6 +105,6 @@ def gradient_weighted_rows(grams: Array, b: Array, w: Array) -> Float64:
 
 
 def _room(w: Array) -> tuple[Array, Array, Array]:
-    """A Gram matrix, slopes, and a row: arrays that loops make themselves take long to compile."""
+    """Buffers for a Gram matrix, slopes, and a row: loops that allocate them take long to compile."""
     k = w.shape[1]
     return np.zeros((k, k), w.dtype), np.zeros(k, w.dtype), np.zeros(k, w.dtype)

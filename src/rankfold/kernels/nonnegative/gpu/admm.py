@@ -18,7 +18,7 @@ def split_rows(gram: Array, b: Array, *, w: Array, sweeps: int, upper: float, si
     k = len(gram)
     wide = gram.astype(np.float64)
     penalty = cupy.trace(wide) / k
-    # Nothing is looked at: where there is no curvature, what is split is not what is taken.
+    # No number is read by the host: without curvature the result is ``flat``, and the split is discarded.
     curved = penalty > 0
     penalty = cupy.where(curved, penalty, 1.0)
     inverse = cupy.linalg.inv(wide + penalty * cupy.eye(k)).astype(w.dtype)

@@ -33,11 +33,14 @@ class Tile:
 
     @property
     def tile_rows(self) -> int:
-        """Rows of a block."""
+        """Number of rows of a block of threads."""
         return self.threads // self.lanes * self.rows
 
     def shared_bytes(self, item: int) -> int:
-        """Shares of the Gram matrix, rows of a block, and reciprocals: as in nnls.cu."""
+        """Bytes for shares of the Gram matrix, rows of a block, and reciprocals: as in nnls.cu.
+
+        ``item`` is the bytes of a number.
+        """
         pack = 16 // item
         shares = self.k * self.lanes * (self.k // self.lanes + pack)
         return item * (shares + self.k * (self.tile_rows + pack) + self.k)
@@ -84,14 +87,14 @@ def _descend_by_columns(gram: Array, b: Array, w: Array, sweeps: int) -> None:
 
 
 BLOCKS = 1024
-"""Rows that are solved at once where factors lie in device memory."""
+"""Rows that are solved at once where factors are in device memory."""
 
 SHARED_BYTES = 96 << 10
-"""Of a row: beyond that its factor lies in device memory."""
+"""Most bytes of shared memory for a row: beyond that its factor is in device memory."""
 
 
 def solve_rows(gram: Array, b: Array, *, w: Array, upper: float = np.inf, simplex: bool = False) -> None:
-    """See the contract; a warp takes a row. Scratch ``BLOCKS`` factors, k above 130 or so."""
+    """See the contract; a warp solves a row. Scratch ``BLOCKS`` factors for k above 130 or so."""
     rows, k = w.shape
     ridge = ridge_of(gram)
     sizes = cupy.sqrt(gram.diagonal() + ridge)

@@ -1,7 +1,7 @@
-"""Similarities by loops that turn a row of products in cache. See ``kernels/similarity/tiles.py``.
+"""Similarities by loops that transform a row of products in cache. See ``kernels/similarity/tiles.py``.
 
-The exponential is in the loop, by steps that compilers make vectors of: a power of two times a polynomial.
-It is within two units in the last place, as that of NumPy, and the same wherever the loop is.
+The exponential is in the loop, in steps that compilers vectorize: a power of two times a polynomial. It is
+within two units in the last place, as that of NumPy, and the same on every machine.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ LEAST = -708.0
 """Arguments below this have an exponential of 0: it would not be a normal number."""
 
 PER_LOG = 1.4426950408889634
-"""Powers of two in a power of e."""
+"""log2(e)."""
 
 LOG_HIGH, LOG_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-"""Logarithm of two, its first bits apart."""
+"""Natural logarithm of two, split into its first bits and the rest."""
 
 MAGIC = 6755399441055744.0
-"""1.5 times 2^52: of a sum with it the last bits are the other number, rounded."""
+"""1.5 times 2^52: the last bits of its sum with a number are that number, rounded to an integer."""
 
 _COMPILABLE = (types.FunctionType, numba.core.dispatcher.Dispatcher)
 
 
 @contracted_part
 def _exponentials(row: Float64, powers: Float64, bits: Int64) -> None:
-    """exp of numbers that are not positive, or NaN, in place; ``bits`` are those of ``powers``."""
+    """exp of numbers that are negative, zero or NaN, in place; ``bits`` views ``powers`` as integers."""
     for j in range(len(row)):
         # Not by max, which may give either of a number and NaN.
         z = LEAST if row[j] < LEAST else row[j]
@@ -83,7 +83,9 @@ def _rbf(
     powers: Float64,
     bits: Int64,
 ) -> None:
-    """From products to similarities; squares are measured below ``near`` of norms."""
+    """Turn products into similarities, in place; squared distances below ``near`` times the sum of both
+    squared norms are summed from differences.
+    """
     for i in range(len(k)):
         row, own = k[i], squares_x[i]
         for j in range(len(row)):
@@ -104,7 +106,7 @@ def _rbf(
 
 @compile_with_contraction
 def _laplacian(x: Float64, columns: Float64, gamma: float, k: Float64, powers: Float64, bits: Int64) -> None:
-    """Of (m, d) rows and the (d, p) columns of others."""
+    """Similarities of (m, d) rows with others, which are given transposed: (d, p) ``columns``."""
     for i in range(len(k)):
         row = k[i]
         for j in range(len(row)):
@@ -120,7 +122,7 @@ def _laplacian(x: Float64, columns: Float64, gamma: float, k: Float64, powers: F
 
 @compile_loop
 def _each(function: Callable[..., float], x: Float64, y: Float64, k: Float64) -> None:
-    """Of a function of the caller's own."""
+    """Evaluate a caller's own function for all pairs of rows."""
     for i in range(len(x)):
         for j in range(len(y)):
             k[i, j] = function(x[i], y[j])
@@ -128,7 +130,7 @@ def _each(function: Callable[..., float], x: Float64, y: Float64, k: Float64) ->
 
 @functools.lru_cache(maxsize=16)
 def _compiled(function: Any) -> Any:
-    """A function as numba has compiled it with its loop, or None where numba cannot."""
+    """Function compiled by numba together with its loop, or None where numba cannot compile it."""
     loop = function if numba.extending.is_jitted(function) else numba.njit(nogil=True)(function)
     none = np.empty((0, 1))
     try:

@@ -1,12 +1,12 @@
-"""Sums of gathered rows that stay in vector registers, in LLVM's own words.
+"""Sums of gathered rows that stay in vector registers, written in LLVM's language.
 
-A loop over columns of a block is made into vectors only behind a check, for each gathered row, that it does
-not overlap the sums, and the sums go to memory and back at every nonzero. Here ``<W x float>`` is said
-outright: a nonzero is one broadcast, and for each register a multiply-add with an operand in memory.
+A loop over columns of a block is vectorized only behind a check, for each gathered row, that it does not
+overlap the sums, and the sums go to memory and back at every nonzero. Here ``<W x float>`` is written
+explicitly: a nonzero is one broadcast, and for each register a multiply-add with an operand in memory.
 
-``SLAB_BYTES`` are eight registers of 32: more would leave no room for the factor, fewer would show the
+``SLAB_BYTES`` are eight registers of 32: more would leave no room for the factor, fewer would expose the
 latency of a multiply-add. Where a part is narrower, consecutive nonzeros go to sums of their own, so that
-eight registers are busy there too. How many follows from the width alone, never from the machine.
+eight registers are busy there too. Their number follows from the width alone, never from the machine.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from rankfold.kernels.sparse.slabs import SLAB_BYTES
 
 REGISTER, REGISTERS = 32, SLAB_BYTES // 32
 AHEAD = 10
-"""Nonzeros between one that is added and the one whose row is asked for: the time of a read from third-level
-cache. Rows are asked for beyond the end of a sum, since the next begins there."""
+"""Nonzeros between one that is added and the one whose row is prefetched: the time of a read from third-level
+cache. Rows are prefetched beyond the end of a sum, since the next sum begins there."""
 
 INT64, INT32, BYTE = ir.IntType(64), ir.IntType(32), ir.IntType(8)
 
 Lanes = tuple[None, ...]
-"""Its length is the logarithm of a width: so each width is a type of its own, and has a loop of its own."""
+"""A tuple whose length is log2 of a width: so each width is a type, and has a loop, of its own."""
 
 
 def parts(width: int, dtype: np.dtype[Any]) -> Iterator[tuple[int, Lanes]]:
@@ -60,8 +60,8 @@ def store_sum(
 ) -> Any:
     """Write ``sum(values[p] * q[indices[p]])`` over ``start <= p < stop`` into a row of ``out``.
 
-    ``lanes`` says how wide a part of the row it is, and ``column`` where that begins in both matrices, which
-    lie in C order and are of one type. Rows of ``q`` for nonzeros before ``end`` may be asked for early.
+    ``lanes`` is the width of the part of the row, and ``column`` its first column in both matrices, which are
+    in C order and of one type. Rows of ``q`` for nonzeros before ``end`` may be prefetched.
     """
     return _code(lanes, indices, values, q, out, _store)
 
@@ -80,7 +80,7 @@ def add_sum(
     row: Any,
     column: Any,
 ) -> Any:
-    """The same, added to a row of ``out``, a matrix of float64."""
+    """Like ``store_sum``, but added to a row of ``out``, a matrix of float64."""
     return _code(lanes, indices, values, q, out, _add)
 
 
@@ -100,7 +100,7 @@ def store_dots(
 ) -> Any:
     """Write ``left[row] @ right[indices[p]]`` to ``out[p]`` for every ``start <= p < stop``.
 
-    ``lanes`` and ``column`` say which part of the rows is multiplied, as of ``store_sum``. Halves of a
+    ``lanes`` and ``column`` are the part of the rows that is multiplied, as for ``store_sum``. Halves of a
     product are added until one number is left.
     """
     return _dots_code(lanes, indices, left, right, out, adds=False)
@@ -120,7 +120,7 @@ def add_dots(
     row: Any,
     column: Any,
 ) -> Any:
-    """The same, added to ``out[p]``."""
+    """Like ``store_dots``, but added to ``out[p]``."""
     return _dots_code(lanes, indices, left, right, out, adds=True)
 
 
@@ -140,7 +140,7 @@ def scatter_row(
 ) -> Any:
     """Add ``values[p] * y[row]`` to ``z[indices[p]]``, of float64, for every ``start <= p < stop``.
 
-    ``lanes`` and ``column`` say which part of the rows it is, as of ``store_sum``.
+    ``lanes`` and ``column`` are the part of the rows, as for ``store_sum``.
     """
     int64 = types.int64
     signature = types.void(lanes, indices, values, int64, int64, int64, y, z, int64, int64)
@@ -174,7 +174,7 @@ def _add(builder: ir.IRBuilder, total: Any, place: Any, size: int) -> None:
 
 
 def _code(lanes: Any, indices: Any, values: Any, q: Any, out: Any, finish: Callable[..., None]) -> Any:
-    """The signature of a sum, and what writes its code."""
+    """Signature of a sum, and the function that generates its code."""
     signature = types.void(
         lanes, indices, values, types.int64, types.int64, types.int64, q, out, types.int64, types.int64
     )
@@ -195,7 +195,7 @@ def _code(lanes: Any, indices: Any, values: Any, q: Any, out: Any, finish: Calla
 
 
 def _dots_code(lanes: Any, indices: Any, left: Any, right: Any, out: Any, *, adds: bool) -> Any:
-    """The signature of products at nonzeros, and what writes its code."""
+    """Signature of products at nonzeros, and the function that generates their code."""
     int64 = types.int64
     signature = types.void(lanes, indices, int64, int64, int64, left, right, out, int64, int64)
 
@@ -219,7 +219,7 @@ def _dots_code(lanes: Any, indices: Any, left: Any, right: Any, out: Any, *, add
 def _arrays(
     context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any, *positions: int
 ) -> list[Any]:
-    """What is known of arguments that are arrays: where they lie, and their shape."""
+    """Structures of the arguments that are arrays, with the address of their data and their shape."""
     kinds = [signature.args[position] for position in positions]
     return [
         cgutils.create_struct_proxy(kind)(context, builder, arguments[position])  # type: ignore[no-untyped-call]
@@ -228,20 +228,20 @@ def _arrays(
 
 
 def _element(builder: ir.IRBuilder, matrix: Any, row: Any, column: Any) -> Any:
-    """The address of an element of a matrix in C order."""
+    """Address of an element of a matrix in C order."""
     width = builder.extract_value(matrix.shape, 1)
     return builder.gep(matrix.data, [builder.add(builder.mul(row, width), column)])
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Code of rows that nonzeros ask for, and of their sum."""
+    """Generator of the code for rows that nonzeros select, and for their sums."""
 
     builder: ir.IRBuilder
     indices: Any
     values: Any
     row: Callable[[Any], Any]
-    """From the number of a row to the address of what is summed of it."""
+    """Maps the number of a row to the address of its part that is summed."""
     vector: Any
 
     @property
@@ -250,9 +250,9 @@ class _Rows:
         return 8 if isinstance(self.vector.element, ir.DoubleType) else 4
 
     def sum(self, start: Any, stop: Any, end: Any) -> Any:
-        """Of the nonzeros from ``start`` to before ``stop``: nonzero p goes to sum (p - start) mod chains.
+        """Sum over nonzeros from ``start`` to before ``stop``: nonzero p goes to sum (p - start) mod chains.
 
-        Those that are left when chains are no longer full go to the first; chains are joined in pairs.
+        The last nonzeros, too few for all chains, go to the first; chains are joined in pairs.
         """
         build, registers = self.builder, -(-self.vector.count * self.size // REGISTER)
         chains = max(1, REGISTERS // registers)
@@ -275,7 +275,7 @@ class _Rows:
         return totals[0]
 
     def dot(self, factor: Any, position: Any, end: Any) -> Any:
-        """Of the row of a nonzero with a vector."""
+        """Inner product of the row of a nonzero with a vector."""
         build, count = self.builder, self.vector.count
         self._ask(position, end)
         row = build.load(build.bitcast(self._address(position), self.vector.as_pointer()), align=self.size)
@@ -293,7 +293,7 @@ class _Rows:
         return build.extract_element(products, ir.Constant(INT32, 0))
 
     def scatter(self, factor: Any, position: Any, end: Any) -> None:
-        """Add the value of a nonzero times a vector to the row that it asks for."""
+        """Add the value of a nonzero times a vector to the row that it selects."""
         build = self.builder
         self._ask(position, end)
         place = build.bitcast(self._address(position), self.vector.as_pointer())
@@ -310,7 +310,7 @@ class _Rows:
         build.store(self._multiply_add(self._value(position), row, build.load(total)), total)
 
     def _multiply_add(self, value: Any, row: Any, total: Any) -> Any:
-        """A number times a vector, and another added."""
+        """A number times a vector, plus another vector."""
         build, vector = self.builder, self.vector
         name = f"llvm.fmuladd.v{vector.count}f{8 * self.size}"
         signature = ir.FunctionType(vector, [vector] * 3)
@@ -327,7 +327,7 @@ class _Rows:
         return self.builder.fpext(value, wanted) if self.size == 8 else self.builder.fptrunc(value, wanted)
 
     def _ask(self, position: Any, end: Any) -> None:
-        """Have the row of a later nonzero brought into first-level cache."""
+        """Prefetch the row of a later nonzero into first-level cache."""
         build = self.builder
         signature = ir.FunctionType(ir.VoidType(), [BYTE.as_pointer(), INT32, INT32, INT32])
         prefetch = cgutils.get_or_insert_function(build.module, signature, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]

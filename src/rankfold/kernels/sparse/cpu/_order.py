@@ -15,16 +15,16 @@ Array = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
 Index = np.uint64
-"""Of places that are never negative, of which it need not be asked whether they count from the end."""
+"""Type of indices that are never negative, so that no code checks whether they count from the end."""
 
 
 def positions(pointers: Array) -> Int64:
-    """Pointers in the one type that loops are compiled for: one a row is little beside its nonzeros."""
+    """Pointers in the one type that loops are compiled for: one a row is little next to its nonzeros."""
     return plain(np.asarray(pointers, np.int64))
 
 
 def begin_columns(indptr: Int64, indices: Array, pointers: Int64) -> None:
-    """Write where column ``j`` begins into ``pointers[j + 1]``, and check rows and indices.
+    """Write the begin of column ``j`` into ``pointers[j + 1]``, and check rows and indices.
 
     Raises ``ValueError`` as the contract of ``order_columns`` says; the ends of the arrays are not checked.
     """
@@ -37,7 +37,10 @@ def begin_columns(indptr: Int64, indices: Array, pointers: Int64) -> None:
 
 @compile_loop
 def _count(indptr: Int64, indices: Array, pointers: Int64) -> tuple[int, int]:
-    """The first row that ends before it begins, and the place of the first wrong index; -1 for none."""
+    """Write the begins of columns into ``pointers[1:]``.
+
+    Returns the first row that ends before it begins, and the place of the first wrong index; -1 for none.
+    """
     columns = Index(len(pointers) - 1)
     pointers[:] = 0
     for i in range(len(indptr) - 1):
@@ -60,7 +63,7 @@ def _count(indptr: Int64, indices: Array, pointers: Int64) -> tuple[int, int]:
 def place_nonzeros(
     indptr: Int64, indices: Array, data: Array, pointers: Int64, rows: Array, values: Array
 ) -> None:
-    """Sort, once columns have their begins."""
+    """Write rows and values of the nonzeros by column, once ``pointers[1:]`` has the begins of columns."""
     # A begin moves up as its column fills, and ends where the next column begins.
     for i in range(len(indptr) - 1):
         for p in range(indptr[i], indptr[i + 1]):

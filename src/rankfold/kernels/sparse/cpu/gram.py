@@ -19,12 +19,12 @@ Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
 FILLS = (0.01, 0.02, 0.04, 0.08, 0.12, 0.2, 0.35)
-"""Shares of rows from which on a column may be made dense; all columns, and none, are choices too."""
+"""Candidate shares of rows from which on columns are made dense; all columns, and none, are choices too."""
 BLAS_NS, FILL_NS, GATHER_NS, PAIR_NS, SPLIT_NS = 0.05, 2.0, 0.3, 1.8, 15.0
 """Nanoseconds of a product in BLAS, of a number made dense, of a nonzero by a dense column, of two nonzeros,
-and of a nonzero that is not dense: measured on one core, for the choice alone."""
+and of a nonzero that is not dense: measured on one core, used only for the choice."""
 DENSE_NUMBERS, LEAST_ROWS = 2**22, 512
-"""Of the dense columns, at a time: few enough to be scratch, and rows enough for BLAS."""
+"""Numbers of dense columns at a time, few enough for scratch, and least rows at a time, enough for BLAS."""
 SLAB = SLAB_BYTES // 8
 
 
@@ -38,7 +38,7 @@ class _Rest(NamedTuple):
 
 @compile_loop
 def _count_pairs(indptr: Int64, indices: Array, classes: npt.NDArray[np.uint8], pairs: Int64) -> None:
-    """Add up how many pairs of nonzeros rows have in columns of each class and of those before it."""
+    """Add to ``pairs`` the pairs of nonzeros of rows in columns of each class and of those before it."""
     counts = np.zeros(len(pairs), np.int64)
     for i in range(len(indptr) - 1):
         counts[:] = 0
@@ -61,7 +61,7 @@ def _split(
     rest_indices: Array,
     rest: Float64,
 ) -> bool:
-    """Part the columns that have a place in ``dense`` from the rest; whether the rest is in order."""
+    """Split the columns that have a place in ``dense`` from the rest; True if the rest is in order."""
     ordered, count = True, 0
     rest_indptr[0] = 0
     for i in range(len(indptr) - 1):
@@ -91,7 +91,7 @@ def _order_rows(
     indices: Array,
     values: Float64,
 ) -> None:
-    """Bring rows into the order of their columns, from that by columns, and tell where nonzeros are now."""
+    """Sort each row by columns, from the order by columns, and write the new places of nonzeros."""
     free = indptr.copy()
     for j in range(len(pointers) - 1):
         for t in range(pointers[j], pointers[j + 1]):
@@ -127,7 +127,7 @@ def _add_pairs(
 
 @compile_loop
 def _spread(products: Float64, first: Int64, second: Int64, scatter: Float64, square: bool) -> None:
-    """Add products of some columns with others where they belong; of a square, what is above the diagonal."""
+    """Add products of columns ``first`` with ``second`` to ``scatter``; of a square only the upper triangle."""
     for a in range(len(first)):
         i = first[a]
         for b in range(a if square else 0, len(second)):
@@ -151,7 +151,7 @@ def add_gram(indptr: Array, indices: Array, data: Array, *, scatter: Float64) ->
 
 
 def _dense_columns(indptr: Int64, indices: Array, counts: Int64) -> Int64:
-    """Those that are fastest made dense, from the counts of all and the pairs that are left without them."""
+    """Columns to make dense for the least estimated time, from counts of nonzeros and of pairs left."""
     rows = len(indptr) - 1
     classes = np.searchsorted(np.array(FILLS) * rows, counts, side="right").astype(np.uint8)
     pairs = np.zeros(len(FILLS) + 1, np.int64)
@@ -166,7 +166,7 @@ def _dense_columns(indptr: Int64, indices: Array, counts: Int64) -> Int64:
 
 
 def _seconds(rows: int, dense: int, nonzeros: int, pairs: int) -> float:
-    """Of so many dense columns, and of the nonzeros and pairs that others have."""
+    """Estimated time of so many dense columns, and of the nonzeros and pairs that the others have."""
     blas_ns = rows * dense * (BLAS_NS * (dense + 1) / 2 + FILL_NS)
     return 1e-9 * (blas_ns + nonzeros * (GATHER_NS * dense + SPLIT_NS * (nonzeros > 0)) + PAIR_NS * pairs)
 
@@ -190,7 +190,7 @@ def _add_piece(indptr: Int64, indices: Array, data: Array, dense: Int64, scatter
 
 
 def _add_rest(rest: _Rest, ordered: bool, block: Float64, dense: Int64, scatter: Float64) -> None:
-    """Products of the columns that are not dense, with each other and with those that are."""
+    """Add products of the columns that are not dense, with each other and with those that are."""
     count = int(rest.indptr[-1])
     pointers, rows = np.empty(len(scatter) + 1, np.int64), np.empty(count, np.int64)
     places = np.empty(count, np.int64)
@@ -205,13 +205,13 @@ def _add_rest(rest: _Rest, ordered: bool, block: Float64, dense: Int64, scatter:
 def _add_cross(
     pointers: Int64, rows: Array, values: Float64, block: Float64, dense: Int64, scatter: Float64
 ) -> None:
-    """Products of columns that are dense with those that are not, a slab of the former at a time."""
+    """Add products of columns that are dense with those that are not, a slab of the former at a time."""
     columns = np.flatnonzero(np.diff(pointers))
-    # Between columns that have nonzeros are none that have: their pointers are those of a slice.
+    # Columns between those with nonzeros are empty: so these pointers are as good as those of a slice.
     some = np.append(pointers[columns], pointers[-1])
     cross, slab = (aligned_empty((1, count, SLAB), np.float64) for count in (len(columns), len(block)))
     for first in range(0, len(dense), SLAB):
-        # A copy, since rows of the block lie in as many pages as there are rows.
+        # A copy, since rows of the block are in as many pages as there are rows.
         cut_block(block[:, first : first + SLAB], slabs=slab)
         cross[:] = 0
         add_columns(some, rows, values, slab[0], z=cross[0])

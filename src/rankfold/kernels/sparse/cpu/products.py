@@ -79,7 +79,7 @@ def are_in_order(indptr: Array, indices: Array) -> bool:
 def order_columns(
     indptr: Array, indices: Array, data: Array, *, pointers: Int64, rows: Array, values: Array
 ) -> None:
-    """See the contract; each of the three that are written is one piece of memory."""
+    """See the contract; the three arrays that are written are contiguous."""
     check_room(indptr, indices, data, pointers=pointers, rows=rows, values=values)
     starts, columns = positions(indptr), plain(indices)
     begin_columns(starts, columns, pointers)

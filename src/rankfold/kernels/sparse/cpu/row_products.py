@@ -78,7 +78,7 @@ def part_columns(
     columns: Array,
     values: Array,
 ) -> None:
-    """See the contract; the last three are each one piece of memory."""
+    """See the contract; the last three arrays are contiguous."""
     check_rest(indptr, indices, data, columns=columns, values=values)
     block[...] = 0
     into = writable(block)

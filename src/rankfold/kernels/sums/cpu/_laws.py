@@ -26,7 +26,7 @@ LOG2_E = 1.4426950408889634
 LN2_HIGH = 0.6931471803691238
 LN2_LOW = 1.9082149292705877e-10
 LEAST = -709.0
-"""Where the power of two is one below those of normal numbers, whose bits are those of 0."""
+"""Argument for which the power of two is one below those of normal numbers, and its bits are those of 0."""
 
 
 @intrinsic
@@ -41,7 +41,7 @@ def bits_of(_: Any, x: Any) -> Any:
 
 @intrinsic
 def float_of(_: Any, x: Any) -> Any:
-    """The float64 of some bits."""
+    """The float64 that has the bits of an int64."""
 
     def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
         return builder.bitcast(args[0], ir.DoubleType())
@@ -51,7 +51,7 @@ def float_of(_: Any, x: Any) -> Any:
 
 @part
 def exp(x: float) -> float:
-    """``exp`` of what is at most 700, to 2 ulp, in steps that a compiler turns into vectors.
+    """``exp`` of a number up to 700, to 2 ulp, in steps that a compiler vectorizes.
 
     x = n ln 2 + r with abs(r) < 0.35, where Taylor's polynomial of degree 12 is right to 2e-16. It is 0
     below -708.75, where it would not be a normal number.
@@ -79,7 +79,7 @@ def exp(x: float) -> float:
 
 @part
 def compact(law: int, s: float, scale: float, shift: float) -> float:
-    """Laws without derivatives everywhere."""
+    """Value of a law that does not have derivatives everywhere."""
     d = math.sqrt(s)
     if law == EXPONENTIAL:
         return exp(shift - d * scale)

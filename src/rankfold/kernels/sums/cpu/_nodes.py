@@ -1,4 +1,4 @@
-"""What a far node adds to a group of targets: see ``kernels/sums/tree_sums.py`` for the polynomial."""
+"""Add a far node to the sums of a group of targets: see ``kernels/sums/tree_sums.py`` for the polynomial."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Float64 = npt.NDArray[np.float64]
 
 @part
 def add_node(group: Float64, row: Float64, law: int, scale: float, exponent: float, order: int) -> None:
-    """One node, by its moments."""
+    """Add one node to the sums of a group, by its moments."""
     _law(group, row, law, scale)
     step = 0.0 if law == GAUSSIAN else 1.0
     start = 1.0 if law == GAUSSIAN else exponent
@@ -30,7 +30,7 @@ def add_node(group: Float64, row: Float64, law: int, scale: float, exponent: flo
 
 @part
 def _law(group: Float64, row: Float64, law: int, scale: float) -> None:
-    """The law at each target, and the factor from one derivative to the next."""
+    """Write the law at each target, and the factor from one derivative to the next."""
     x, y, z = row[0], row[1], row[2]
     if law == GAUSSIAN:
         for i in range(GROUP):

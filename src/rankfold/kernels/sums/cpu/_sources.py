@@ -1,7 +1,7 @@
-"""What a source adds to a group of targets, and how groups are added up.
+"""Add sources to the sums of a group of targets, with compensated summation of blocks.
 
 A group is one array, so that loops over its targets are vectors: rows of ``GROUP`` numbers at fixed places.
-What is added up since the last ``settle`` is a block; settled blocks keep their rounding errors beside them.
+Sums since the last ``settle`` are a block; settled sums have rows of their own for their rounding errors.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ SLOPE = 20 * GROUP
 SIZE = 21 * GROUP
 
 BLOCK = 64
-"""Sources, or nodes, of a block."""
+"""Sources, or nodes, that are added before a block is settled."""
 
 
 @part
 def add_source(
     group: Float64, x: float, y: float, z: float, w: float, law: int, scale: float, magnitudes: bool
 ) -> None:
-    """One source."""
+    """Add one source to the sums of a group."""
     if magnitudes:
         _add_magnitude(group, x, y, z, abs(w), law, scale)
     elif law == INVERSE:
@@ -111,7 +111,7 @@ def _add_magnitude(group: Float64, x: float, y: float, z: float, w: float, law: 
 
 @part
 def law_at(law: int, s: float, scale: float, shift: float) -> tuple[float, float]:
-    """The law, and -2 times its derivative by s, which is 0 for laws without."""
+    """The law, and -2 times its derivative by s, which is 0 for laws without derivatives."""
     if law == GAUSSIAN:
         f = exp(shift - s * scale)
         return f, 2.0 * f * scale
@@ -128,7 +128,7 @@ def law_at(law: int, s: float, scale: float, shift: float) -> tuple[float, float
 
 @part
 def settle(group: Float64, rows: int) -> None:
-    """Add a block to those that are settled, and begin anew: [Neumaier]'s sum, branch by branch a select."""
+    """Add a block to the settled sums, and zero it: [Neumaier]'s sum, with selects in place of branches."""
     for t in range(rows * GROUP):
         value, total = group[SUM + t], group[SETTLED + t]
         sum_ = total + value
@@ -141,6 +141,6 @@ def settle(group: Float64, rows: int) -> None:
 
 @part
 def begin(group: Float64) -> None:
-    """Nothing is added up yet."""
+    """Zero all sums of a group."""
     for t in range(SUM, SIZE):
         group[t] = 0.0

@@ -1,6 +1,6 @@
 """Moments of nodes. See ``kernels/sums/moments.py``.
 
-A node has a larger number than what it is a half of: from the last to the first, halves come first.
+A node has a larger number than its parent: from the last node to the first, halves come before parents.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 PAIR = np.array([[PAIRS.index((min(a, b), max(a, b))) for b in range(3)] for a in range(3)])
-"""Where the moment of two columns is."""
+"""(3, 3) position of the second moment of two columns in ``PAIRS``."""
 
 PAIR_LIST = np.array(PAIRS)
 TRIPLE_LIST = np.array(TRIPLES)
@@ -77,7 +77,7 @@ def _of_leaf(
 
 @part
 def _add_powers(row: Float64, w: float, x: float, y: float, z: float) -> None:
-    """Moments of one point."""
+    """Add the moments of one point."""
     row[FIRST] += w * x
     row[FIRST + 1] += w * y
     row[FIRST + 2] += w * z
@@ -102,7 +102,7 @@ def _add_powers(row: Float64, w: float, x: float, y: float, z: float) -> None:
 
 @part
 def _place(boxes: Float64, node: int, left: Float64, right: Float64, row: Float64) -> None:
-    """The center of a node, from those of its halves, and what they weigh."""
+    """Write the center and the weights of a node, from those of its halves."""
     row[WEIGHT] = left[WEIGHT] + right[WEIGHT]
     row[MAGNITUDE] = left[MAGNITUDE] + right[MAGNITUDE]
     for c in range(boxes.shape[2]):
@@ -115,7 +115,7 @@ def _place(boxes: Float64, node: int, left: Float64, right: Float64, row: Float6
 
 @part
 def _measure(boxes: Float64, node: int, row: Float64) -> None:
-    """Rounding must not move a center out of its box: of equal points it is one of them."""
+    """Clip a center to its box, so that the center of equal points is one of them; write the radius."""
     for c in range(boxes.shape[2]):
         low, high = boxes[node, 0, c], boxes[node, 1, c]
         row[c] = min(max(row[c], low), high)
@@ -125,7 +125,7 @@ def _measure(boxes: Float64, node: int, row: Float64) -> None:
 
 @part
 def _shift(half: Float64, row: Float64) -> None:
-    """Add the moments of a half, about another center: those of (t + y) with t between the centers."""
+    """Add the moments of a half, shifted to the center of ``row``: of (t + y) with t between the centers."""
     for p in range(10):
         a, b, c = TRIPLE_LIST[p, 0], TRIPLE_LIST[p, 1], TRIPLE_LIST[p, 2]
         t, u, v = half[a] - row[a], half[b] - row[b], half[c] - row[c]

@@ -46,7 +46,7 @@ def _search(
             node += 1
             if nodes[node - 1, SKIP] == node:
                 first, stop = nodes[node - 1, START], nodes[node - 1, STOP]
-                # Points of a box without extent are equal: one counts for all, or another where it is own.
+                # Points of a box without extent are equal: two are enough, as one may be the target itself.
                 if stop - first > 2 and _is_place(boxes, node - 1):
                     stop = first + 2
                 for p in range(first, stop):

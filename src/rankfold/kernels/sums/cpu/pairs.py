@@ -1,7 +1,7 @@
 """Sums over all sources. See ``kernels/sums/pairs.py``.
 
-Of up to three columns a group of targets takes one source after the other; of more, squares of distances
-come column by column first.
+With up to three columns a group of targets adds one source after the other; with more, squares of distances
+are first summed column by column.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rankfold.kernels.sums.pairs import GROUP
 Float64 = npt.NDArray[np.float64]
 
 FEW = 3
-"""Columns that loops are written out for."""
+"""Most columns for which loops are written out."""
 
 
 def sum_pairs(
@@ -65,7 +65,7 @@ def sum_pairs(
 
 @part
 def _load(group: Float64, targets: Float64, shifts: Float64, first: int, last: int) -> None:
-    """Targets of a group; where there are fewer the last is there several times."""
+    """Load the targets of a group; if there are fewer, the last is repeated."""
     for i in range(GROUP):
         t = min(first + i, last - 1)
         for c in range(FEW):
@@ -77,7 +77,7 @@ def _load(group: Float64, targets: Float64, shifts: Float64, first: int, last: i
 def _store(
     group: Float64, own: Float64, first: int, last: int, at_place: float, magnitudes: bool, out: Float64
 ) -> None:
-    """What a group comes to."""
+    """Write the sums of a group to its rows of ``out``."""
     for i in range(last - first):
         here = group[SETTLED_HERE + i] + group[ERRORS_HERE + i]
         here -= abs(own[first + i]) if magnitudes else own[first + i]

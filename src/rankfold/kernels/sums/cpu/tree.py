@@ -61,7 +61,7 @@ def _fewest(points: int) -> int:
 
 @part
 def _bound(points: Float64, first: int, last: int, box: Float64) -> int:
-    """The box of some points; its longest side."""
+    """Write the box of some points; returns the axis of its longest side."""
     axis = 0
     for c in range(points.shape[1]):
         low = high = points[first, c]
@@ -75,7 +75,7 @@ def _bound(points: Float64, first: int, last: int, box: Float64) -> int:
 
 @part
 def _halve(points: Float64, ids: Int64, first: int, last: int, axis: int, box: Float64, room: int) -> int:
-    """Move points to either side of the middle, or of the median; where the second half begins."""
+    """Move points to either side of the middle, or of the median; returns where the second half begins."""
     low, high = box[0, axis], box[1, axis]
     middle = low + 0.5 * (high - low)
     if middle >= high:
@@ -101,7 +101,7 @@ def _halve(points: Float64, ids: Int64, first: int, last: int, axis: int, box: F
 
 @part
 def _write_skips(nodes: Int64, count: int) -> None:
-    """The node after those below each, from the last on: past halves, whose own are known then."""
+    """Write the node after those below each, from the last on: past halves, whose own are known then."""
     for node in range(count - 1, -1, -1):
         after = node + 1
         while after < count and nodes[after, START] < nodes[node, STOP]:

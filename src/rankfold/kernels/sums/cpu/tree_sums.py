@@ -1,6 +1,6 @@
 """Sums over a tree. See ``kernels/sums/tree_sums.py``.
 
-What a group meets it adds up at once, all of its targets as vectors.
+A group adds a source or a node to all of its targets at once, as vectors.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _sum(tree: Any, groups: Any, how: Any, more: Any, scratch: Any, counts: Int6
 def _is_better_halved(
     tree: Any, groups: Any, how: Any, limit: float, first: int, last: int, box: Float64
 ) -> bool:
-    """Whether targets one by one would meet less, judged by the one in the middle."""
+    """True if targets one by one would cost less than together, judged by the one in the middle."""
     if last - first < 2:
         return False
     whole = _cost(tree, how, box, _surround(groups, first, last, box) + limit)
@@ -94,7 +94,7 @@ def _is_better_halved(
 
 @part
 def _walk(tree: Any, how: Any, box: Float64, least: float, group: Float64) -> tuple[int, int]:
-    """Sum for a group; sources and nodes that it met."""
+    """Sum for a group; returns the numbers of sources and of nodes that were added."""
     points, nodes, boxes, weights, moments = tree
     law, scale, exponent, opening, order = how
     near, far, met, node = 0, 0, 0, 0
@@ -123,7 +123,7 @@ def _walk(tree: Any, how: Any, box: Float64, least: float, group: Float64) -> tu
 
 @part
 def _cost(tree: Any, how: Any, box: Float64, least: float) -> int:
-    """Sources and nodes that a group would meet."""
+    """Cost of a group: sources it would add, and nodes times ``NODE_COST``."""
     _, nodes, boxes, _, moments = tree
     law, scale, _, opening, _ = how
     cost, node = 0, 0
@@ -144,7 +144,7 @@ def _cost(tree: Any, how: Any, box: Float64, least: float) -> int:
 
 @part
 def _surround(groups: Any, first: int, last: int, box: Float64) -> float:
-    """The box of a group, and the least of what its targets have at least."""
+    """Write the box of a group; returns the least of the floors of its targets."""
     targets, floors = groups[0], groups[3]
     for c in range(targets.shape[1]):
         box[0, c] = box[1, c] = targets[first, c]
