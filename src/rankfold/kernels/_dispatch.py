@@ -2,7 +2,7 @@
 
 ``kernels/FAMILY/NAME.py`` holds contracts with their reference bodies. Where ``cpu/NAME.py`` or
 ``gpu/NAME.py`` beside it has a function of the same name, calls with arrays of that device go there.
-Devices are told apart by the name of the library that made the array: comparing classes would
+Devices are recognized by the name of the library that made the array: comparing classes would
 import CuPy.
 """
 

@@ -1,9 +1,9 @@
-"""Layouts of graphs: what moves vertices.
+"""Layouts of graphs: kernels that move vertices.
 
 forces     attraction and repulsion by distance, and when an edge pulls
-vertices   vertices that their own edges move               numba, CUDA C++
-radii      how far neighbors of vertices are                numba, CUDA C++
-rows       rows that find their places among vertices       numba, CUDA C++
-descent    vertices that go down a gradient                 numba
-settling   rows that settle among vertices that stay        numba
+vertices   vertices moved by their own edges                numba, CUDA C++
+radii      local radii: distances of neighbors              numba, CUDA C++
+rows       new rows placed among fixed vertices             numba, CUDA C++
+descent    gradient descent of vertices                     numba
+settling   new rows settled among fixed vertices            numba
 """

@@ -1,7 +1,7 @@
-"""Vertices of a graph that go down a gradient: drawn to their neighbors, pushed by all others.
+"""Gradient descent of the vertices of a graph: drawn to their neighbors, pushed by all others.
 
-A vertex reads positions and writes its own new one beside them, so that any of them may move at once, to the
-same bytes.
+A vertex reads positions and writes its new one to another array, so that any of them may move at once, with
+the same bytes.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 
 GAIN_STEP, GAIN_SHARE, LEAST_GAIN = 0.2, 0.8, 0.01
-"""A coordinate that turns back gains the first; one that goes on keeps the second, and never has less than
-the third."""
+"""Change of the gain of a coordinate: plus the first if velocity and gradient differ in sign; else times the
+second, plus the third."""
 
 
 class Pulls(NamedTuple):
-    """Edges of some vertices, those of vertex i beside each other."""
+    """Edges of some vertices, those of each vertex contiguous (CSR)."""
 
     pointers: Int64
-    """(m + 1,) where edges of a vertex begin, and end."""
+    """(m + 1,) begin of the edges of each vertex, and end of the last."""
 
     neighbors: Array
-    """int32 or int64."""
+    """Other ends of edges, int32 or int64."""
 
     weights: Float32
 
     def part(self, first: int, last: int) -> Pulls:
-        """Edges of some of them."""
+        """Edges of vertices ``first:last``."""
         ends = self.pointers[first : last + 1]
         some = slice(int(ends[0]), int(ends[-1]))
         return Pulls(ends - ends[0], self.neighbors[some], self.weights[some])
 
 
 class Descent(NamedTuple):
-    """What a step is multiplied with."""
+    """Factors and limits of a step."""
 
     exaggeration: float
-    """Attraction."""
+    """Factor of the attraction."""
 
     inverse: float
-    """Repulsion: one over the sum of all pairs."""
+    """Factor of the repulsion: one over the sum over all pairs."""
 
     rate: float
     momentum: float
     longest: float
-    """Step of a vertex."""
+    """Length of the longest step of a vertex."""
 
 
 class Motion(NamedTuple):
-    """Of some vertices, changed in place."""
+    """Velocities and gains of some vertices, changed in place."""
 
     velocities: Float32
     gains: Float32
@@ -73,7 +73,7 @@ def descend(
     motion: Motion,
     out: Float32,
 ) -> None:
-    """New positions of consecutive vertices, a step down the gradient.
+    """Compute new positions of consecutive vertices, a step down the gradient.
 
     The gradient of a vertex is ``exaggeration sum w q (y - y_j) - inverse push``, over its edges of weights
     w, with ``q = 1 / (1 + |y - y_j|^2)``.
@@ -81,11 +81,11 @@ def descend(
     Parameters
     ----------
     positions : (n, d) float32
-        Of all vertices.
+        Positions of all vertices.
     first : int
-        The first vertex that moves.
+        First vertex that moves.
     pulls : Pulls
-        Edges of the m that do.
+        Edges of the m vertices that move.
     push : (m, d) float32
         Repulsion, not yet normalized.
     descent : Descent
@@ -118,7 +118,7 @@ def descend(
 def measure_descent(
     positions: Float32, first: int, pulls: Pulls, push: Float32, *, descent: Descent, out: Float32
 ) -> None:
-    """``sum w log(1 + |y - y_j|^2)`` and the squared length of the gradient, of consecutive vertices.
+    """Write ``sum w log(1 + |y - y_j|^2)`` and the squared length of the gradient of consecutive vertices.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Attraction and repulsion by squared distance, as tables; when an edge pulls; what random vertices push.
+"""Tables of attraction and repulsion by squared distance, epochs in which edges pull, and random numbers.
 
-Both forces follow from the curve 1 / (1 + a d^(2 b)). As tables over the bits of a squared distance they take
-no power and no division, which are most of the time of a layout otherwise: a power of two and the next one
-have ``2**BITS`` steps between them, and values in between are interpolated.
+Both forces follow from the curve 1 / (1 + a d^(2 b)). As tables over the bits of a squared distance they need
+no power and no division, which otherwise take most of the time of a layout. A table has ``2**BITS`` steps
+between a power of two and the next one, and values in between are interpolated.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ Float32 = npt.NDArray[np.float32]
 UInt32 = npt.NDArray[np.uint32]
 
 BITS = 6
-"""Of the mantissa, that tell steps of a table. Between two steps a power d^-s is off by s (s + 1) / 2^15 at
-most, relative to itself: less than 1e-3 of any force."""
+"""Bits of the mantissa that number the steps of a table. Between two steps a power d^-s is off by
+s (s + 1) / 2^15 at most, relative to itself: less than 1e-3 of any force."""
 
 SHIFT = 23 - BITS
-"""Bits of the mantissa that tell a place between two steps."""
+"""Bits of the mantissa that give the place between two steps."""
 
 LEAST, MOST = -32, 32
-"""Powers of two that squared distances are taken to lie between."""
+"""Powers of two to whose range squared distances are clipped."""
 
 FIRST = (127 + LEAST) << 23
 """Bits of the smallest squared distance in float32."""
 
 LAST = ((MOST - LEAST) << 23) - 1
-"""The largest, counted from there."""
+"""Bits of the largest squared distance, counted from ``FIRST``."""
 
 FARTHEST = 4.0
-"""That one force moves a vertex in a coordinate, at a rate of 1."""
+"""Farthest that one force moves a vertex in a coordinate, at a rate of 1."""
 
 MASK = 2**64 - 1
 
@@ -41,16 +41,16 @@ STEP, FIRST_FACTOR, SECOND_FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94
 
 
 class Forces(NamedTuple):
-    """What a difference of positions is multiplied with, by its squared length."""
+    """Tables of the factors of a difference of positions, by its squared length."""
 
     attraction: Float32
-    """Negative: towards the other vertex."""
+    """Table of negative factors: towards the other vertex."""
 
     repulsion: Float32
 
 
 class Density(NamedTuple):
-    """What keeps rows apart that are so in the data: a force along each edge, besides the attraction.
+    """Force along each edge, in addition to the attraction, that preserves local densities of the data.
 
     References
     ----------
@@ -65,45 +65,45 @@ class Density(NamedTuple):
     """b of the curve."""
 
     pushes: Float32
-    """(n, 2) Of each vertex: what its ends of edges are pushed with by how close they are, and by how steep
-    the curve is there. Negative where the vertex is to have its neighbors nearer."""
+    """(n, 2) factors of each vertex for its ends of edges: of a push by closeness, and of one by the slope of
+    the curve. Negative where the neighbors of the vertex should be nearer."""
 
 
 class Edges(NamedTuple):
-    """Of some vertices, by the one that they begin at."""
+    """Edges of some vertices, by the vertex that they begin at (CSR)."""
 
     pointers: npt.NDArray[np.int64]
-    """Where those of each vertex begin in the vectors below, in order, and where those of the last end."""
+    """Begin of the edges of each vertex in the vectors below, in order, and end of those of the last."""
 
     neighbors: npt.NDArray[Any]
-    """Other ends; int32, or int64 where there are more vertices."""
+    """Other ends of edges; int32, or int64 where there are more vertices."""
 
     phases: UInt32
-    """See ``phases_of``."""
+    """Phases of edges, see ``phases_of``."""
 
     def part(self, start: int, stop: int) -> Edges:
-        """Of some of the vertices."""
+        """Edges of vertices ``start:stop``; shares the vectors."""
         return self._replace(pointers=self.pointers[start : stop + 1])
 
 
 class Epoch(NamedTuple):
-    """One of many, and what is done in it."""
+    """Parameters of one epoch of a layout."""
 
     number: int
-    """From 1 on."""
+    """Number of the epoch, from 1 on."""
 
     key: int
-    """Of its random numbers: see ``epoch_key``."""
+    """Key of its random numbers: see ``epoch_key``."""
 
     rate: float
-    """That forces are multiplied with."""
+    """Factor of all forces."""
 
     negatives: int
     """Random vertices that push whenever an edge pulls."""
 
 
 def forces_of(a: float, b: float, strength: float) -> Forces:
-    """Tables for a curve, and a strength of repulsion.
+    """Tables of forces for the curve of ``a`` and ``b``, with a strength of repulsion.
 
     References
     ----------
@@ -125,19 +125,21 @@ def closeness_of(a: float, b: float) -> Float32:
 
 
 def phases_of(weights: Float32, largest: float) -> UInt32:
-    """By how much of a turn each edge goes on in an epoch: it pulls whenever a turn is full.
+    """Phase of each edge: the part of a turn, in 2**-32, that it advances in an epoch.
+
+    It pulls whenever a turn is full.
 
     An edge of the largest weight pulls in every epoch but the first, and one of weight w in a share
     w / largest of them: by epoch n it has done so ``floor(n w / largest)`` times, or once less, without any
-    state. After epoch n it stands at
-    ``n phase mod 2**32``, and less than its phase says that a turn has just been filled.
+    state. After epoch n it is at ``n phase mod 2**32``, and a value below its phase means that a turn was
+    just filled.
     """
     turns = np.floor(weights.astype(np.float64) * (2.0**32 / largest))
     return np.minimum(turns, 2.0**32 - 1).astype(np.uint32)
 
 
 def mix(word: int) -> int:
-    """64 bits as good as random, by those of a counter.
+    """64 pseudorandom bits from the 64 bits of a counter.
 
     References
     ----------
@@ -150,12 +152,12 @@ def mix(word: int) -> int:
 
 
 def epoch_key(seed: int, purpose: int, epoch: int) -> int:
-    """What the random numbers of an epoch begin from."""
+    """Key from which the random numbers of an epoch are derived."""
     return mix((mix((seed + STEP * purpose) & MASK) + STEP * (epoch + 1)) & MASK)
 
 
 def _squares() -> list[float]:
-    """Squared distances that tables have values of."""
+    """Squared distances at the steps of tables."""
     steps = np.arange(((MOST - LEAST) << BITS) + 1, dtype=np.int64)
     squares: list[float] = ((steps << SHIFT) + FIRST).astype(np.int32).view(np.float32).tolist()
     return squares

@@ -1,4 +1,4 @@
-"""How far the neighbors of vertices are in a layout, on average by how close they are."""
+"""Local radii of a layout: mean squared distances of the neighbors of vertices, weighted by closeness."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ Float32 = npt.NDArray[np.float32]
 def measure_radii(
     positions: Float32, own: Float32, edges: Edges, *, closeness: Float32, out: Float32
 ) -> None:
-    """Mean squared lengths of the edges of some vertices by closeness, and the sums of that.
+    """Mean squared lengths of the edges of some vertices, weighted by closeness, and sums of the closeness.
 
     Parameters
     ----------
     positions : (n, d) float32
-        Of all vertices.
+        Positions of all vertices.
     own : (m, d) float32
-        Of those that are measured.
+        Positions of the vertices that are measured.
     edges
-        See ``forces.py``: of those, whether they pull or not.
+        See ``forces.py``: edges of these vertices, whether they pull or not.
     closeness : float32
         Table of the curve: see ``Density``.
     out : (m, 2) float32, written
         ``sum(phi d^2) / sum(phi)`` and ``sum(phi)`` over the edges of each, with phi the closeness of their
-        ends; both 0 where there are no edges, or all ends are out of sight of each other.
+        ends; both 0 where there are no edges, or the closeness of all ends is 0.
 
     Notes
     -----
-    Some 20 d operations an edge; no scratch. Sums are float64, in order of edges: every body makes the same
-    of them, to the last bit.
+    Some 20 d operations an edge; no scratch. Sums are float64, in order of edges: every body computes the
+    same, to the last bit.
 
     References
     ----------

@@ -1,7 +1,7 @@
-"""Rows that find their places among vertices which stay: towards neighbors, and away from random vertices.
+"""Place new rows among vertices which stay: towards neighbors, and away from random vertices.
 
-A row depends on the vertices and on itself alone, so that it goes through all epochs at once, and comes to
-the same place in any company.
+A row depends on the vertices and on itself alone, so that it goes through all epochs at once, and ends at the
+same place whichever rows are placed with it.
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ Float32 = npt.NDArray[np.float32]
 
 
 class NewRows(NamedTuple):
-    """Rows that are to find their places."""
+    """Rows that are to be placed."""
 
     neighbors: npt.NDArray[np.int64]
-    """(m, k) vertices."""
+    """(m, k) vertices that are neighbors of each row."""
 
     phases: npt.NDArray[np.uint32]
-    """(m, k): see ``phases_of``; 0 of those that never pull."""
+    """(m, k) phases of edges, see ``phases_of``; 0 for edges that never pull."""
 
     keys: npt.NDArray[np.uint64]
-    """(m,) What random numbers of each row begin from."""
+    """(m,) key of the random numbers of each row."""
 
     start: Float32
-    """(m, d) Where they begin."""
+    """(m, d) first positions."""
 
 
 @kernel
 def place_rows(
     positions: Float32, rows: NewRows, *, forces: Forces, rates: Float32, negatives: int, out: Float32
 ) -> None:
-    """Where rows come to in some epochs, each pulled once whenever one of its edges does.
+    """Compute positions of rows after some epochs, each row pulled once whenever one of its edges pulls.
 
     Parameters
     ----------
     positions : (n, d) float32, n < 2**32
-        Of vertices, which stay.
+        Positions of vertices, which stay.
     rows : (m, ...)
         See ``NewRows``.
     forces
         See ``forces.py``.
     rates : (e,) float32
-        What forces are multiplied with, by epoch.
+        Factor of forces in each epoch.
     negatives : int
         Random vertices that push whenever an edge pulls.
     out : (m, d) float32, written
-        Places.
+        Last positions of rows.
 
     Notes
     -----
-    Some 20 (1 + negatives) d operations for each pull; no scratch. Every body makes the same of it, to the
-    last bit.
+    Some 20 (1 + negatives) d operations for each pull; no scratch. Every body computes the same, to the last
+    bit.
 
     References
     ----------
@@ -80,7 +80,7 @@ def place_rows(
 
 
 def row_keys(neighbors: npt.NDArray[np.int64], key: int) -> npt.NDArray[np.uint64]:
-    """Keys of rows by who their neighbors are, in order."""
+    """(m,) keys of rows, from their neighbors in order and a ``key``."""
     keys = np.full(len(neighbors), key, np.uint64)
     for column in range(neighbors.shape[1]):
         keys = _mix_all(keys + np.uint64(STEP) * (neighbors[:, column].astype(np.uint64) + np.uint64(1)))
@@ -88,7 +88,7 @@ def row_keys(neighbors: npt.NDArray[np.int64], key: int) -> npt.NDArray[np.uint6
 
 
 def _mix_all(words: Any) -> npt.NDArray[np.uint64]:
-    """See ``mix``."""
+    """``mix`` of each number of an array."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(FIRST_FACTOR)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(SECOND_FACTOR)
     mixed: npt.NDArray[np.uint64] = words ^ (words >> np.uint64(31))

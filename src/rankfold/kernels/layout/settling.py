@@ -1,4 +1,4 @@
-"""Rows that settle among vertices which stay: drawn to their neighbors, pushed by all, each by itself."""
+"""Settle new rows among vertices which stay: drawn to their neighbors, pushed by all, each independently."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ Pushes = Callable[[Float32], tuple[Float32, Float64]]
 
 
 class Settlers(NamedTuple):
-    """Rows that settle."""
+    """Rows that are to be settled."""
 
     neighbors: Int64
     """(m, k) vertices that they are drawn to."""
 
     weights: Float32
-    """(m, k), which sum to 1 in each row."""
+    """(m, k) weights of neighbors, which sum to 1 in each row."""
 
     start: Float32
-    """(m, d)"""
+    """(m, d) first positions."""
 
     def part(self, first: int, last: int) -> Settlers:
-        """Some of them."""
+        """Rows ``first:last``."""
         some = slice(first, last)
         return Settlers(self.neighbors[some], self.weights[some], self.start[some])
 
 
 class Settling(NamedTuple):
-    """How they do."""
+    """Parameters of the descent by which rows settle."""
 
     steps: int
     rate: float
     momentum: float
     exaggeration: float
     longest: float
-    """Gradient."""
+    """Length of the longest gradient; longer ones are shortened to it."""
 
 
 @kernel
@@ -60,7 +60,7 @@ def settle_by_nodes(
     settling: Settling,
     out: Float32,
 ) -> None:
-    """Where rows in a plane come to, down the divergence of each from vertices.
+    """Settle rows in a plane: descend the divergence of each row from the vertices, with forces from nodes.
 
     The gradient of a row is ``exaggeration sum w q (y - y_j) - push / near``, over its neighbors, with
     ``q = 1 / (1 + |y - y_j|^2)``; ``push`` is the sum of ``q^2 (y - s)`` over all vertices s, and ``near``
@@ -69,10 +69,10 @@ def settle_by_nodes(
     Parameters
     ----------
     positions : (n, 2) float32
-        Of the vertices.
+        Positions of the vertices.
     rows : Settlers
     lattice : Lattice
-        Of the nodes. Rows stay in its cells.
+        Lattice of the nodes. Rows stay in its cells.
     nodes : (rows, columns, 3) float32
         Potentials: both coordinates of ``push``, and ``near``.
     settling : Settling
@@ -85,7 +85,7 @@ def settle_by_nodes(
     References
     ----------
     Policar, Strazar, Zupan, openTSNE, Journal of Statistical Software 109, 2024, for rates and limits. Unlike
-    there the sum of q is that of the row alone, so that others do not matter.
+    there the sum of q is that of the row alone, so that rows do not affect each other.
     """
     low = np.array([lattice.low_x, lattice.low_y]) + lattice.spacing
     high = low + lattice.spacing * (np.array(nodes.shape[:2]) - 3.5)
@@ -102,14 +102,14 @@ def settle_by_nodes(
 def settle_by_pairs(
     positions: Float32, rows: Settlers, sources: Float32, *, settling: Settling, out: Float32
 ) -> None:
-    """The same in any number of dimensions, by sums over all vertices.
+    """Settle rows in any number of dimensions, as ``settle_by_nodes``, by sums over all vertices.
 
     Parameters
     ----------
     positions, rows, settling
         As for ``settle_by_nodes``.
     sources : (d, n) float32
-        Positions, one coordinate after the other.
+        Positions of the vertices, one coordinate after the other.
     out : (m, d) float32, written
 
     Notes

@@ -1,7 +1,7 @@
-"""Vertices of a graph that their own edges move: towards neighbors, and away from random vertices.
+"""Move vertices of a graph by their own edges: towards neighbors, and away from random vertices.
 
-A vertex reads positions and writes its own new one beside them, so that any of them may move at once, in any
-order and split, to the same bytes. Random numbers are a function of epoch, vertex, edge and sample alone.
+A vertex reads positions and writes its new one to another array, so that any of them may move at once, in any
+order and split, with the same bytes. Random numbers are a function of epoch, vertex, edge and sample alone.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ def move_vertices(
     out: Float32,
     density: Density | None = None,
 ) -> None:
-    """New positions of some vertices after the edges of an epoch that begin at them.
+    """Compute new positions of some vertices, moved by the edges of an epoch that begin at them.
 
     An edge that pulls in this epoch moves its vertex twice towards the other end, once for either direction
-    of the edge; then random vertices push it away, by their forces where it stands. Others stay. The edges of
-    a vertex come in their order, from one on that is drawn in each epoch: the last of them has the last word,
-    and were it always the same, vertices would string themselves behind it.
+    of the edge; then random vertices push it away, by their forces at its position. Others stay. The edges of
+    a vertex act in their order, beginning with one that is drawn in each epoch: the last edge decides most,
+    and if it were always the same, vertices would line up behind it.
 
     Parameters
     ----------
     positions : (n, d) float32, n < 2**32
-        Of all vertices.
+        Positions of all vertices.
     vertices : (m,) int64
-        Those that move.
+        Vertices that move.
     edges, forces, epoch, density
-        See ``forces.py``; edges of these vertices, in their order: those of vertex i lie beside each other.
+        See ``forces.py``; edges of these vertices, in their order: those of each vertex are contiguous.
     out : (m, d) float32, written
         New positions; no part of ``positions``.
 
     Notes
     -----
     Some 20 (2 + negatives) d operations for each edge that pulls; no scratch. Numbers are float32, and every
-    body makes the same of them, to the last bit.
+    body computes the same, to the last bit.
 
     References
     ----------
@@ -85,7 +85,7 @@ def move_vertices(
 
 
 def _pulls(epoch: int, phase: int) -> bool:
-    """Whether a turn of an edge is full."""
+    """True if a turn of an edge is full, so that it pulls."""
     return (epoch * phase) % 2**32 < phase
 
 
@@ -100,7 +100,7 @@ def _push(positions: Float32, x: Float32, repulsion: Float32, counter: int, nega
 
 
 def _force(table: Float32, difference: Float32) -> Float32:
-    """What a difference of positions comes to: none where there is none."""
+    """Force for a difference of positions; zero for a difference of zero."""
     square = _square(difference)
     return _limit(_value(table, square) * difference) if square > 0 else np.zeros_like(difference)
 
@@ -108,7 +108,7 @@ def _force(table: Float32, difference: Float32) -> Float32:
 def _pull(
     attraction: Float32, density: Density | None, edge: tuple[int, int], phase: int, difference: Float32
 ) -> Float32:
-    """The force along an edge between two vertices, with that by density."""
+    """Force along an edge between two vertices, including the force by density."""
     force, square = _force(attraction, difference), _square(difference)
     if density is None or not square > 0:
         return force
@@ -127,7 +127,7 @@ def _square(difference: Float32) -> np.float32:
 
 
 def _value(table: Float32, square: np.float32) -> np.float32:
-    """Of a table at a squared distance above 0."""
+    """Interpolated value of a table at a squared distance above 0."""
     place = min(max(int(square.view(np.int32)) - FIRST, 0), LAST)
     step, between = place >> SHIFT, np.float32(place & (2**SHIFT - 1)) * np.float32(0.5**SHIFT)
     value: np.float32 = table[step] + between * (table[step + 1] - table[step])

@@ -1,7 +1,7 @@
 """Products, factorizations, sketches and sums of panels.
 
 center_scale   (x - shift) * unit per column, and its moments         numba
-complete_rows  what is missing in rows, by a model of low rank        numba
+complete_rows  missing numbers of rows, by a model of low rank        numba
 count_sketch   rows added to few buckets, with random signs           numba
 dense          leading eigenpairs and singular triplets, signs        LAPACK
 gaussian       Gaussian rows from counters: (seed, purpose, index)

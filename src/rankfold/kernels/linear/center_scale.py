@@ -1,4 +1,4 @@
-"""Make a panel ready for multiplication: shift and scale its columns, and measure what is left.
+"""Condition a panel for multiplication: shift and scale its columns, and compute their sums and squares.
 
 The difference ``x - shift`` is formed in float64 and rounded once, so float32 data of mean 1e4 and
 standard deviation 1 keeps all its 24 bits after centering. Subtracting a mean that was itself rounded

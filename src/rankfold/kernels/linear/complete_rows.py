@@ -1,13 +1,14 @@
-"""Rows of which some numbers are missing, under a model of low rank: what they are expected to be.
+"""Expected values of missing numbers of rows, under a model of low rank.
 
 A row is ``mean + W z + noise`` with z standard normal, W (n, k) known as a mean and one covariance ``spread``
-that all of its rows share, and noise of one variance. Of what is there of a row follow z and its covariance,
+that all of its rows share, and noise of one variance. z and its covariance follow from the numbers that a row
+has,
 
     M = sum (w_j w_j' + spread) + noise I,    z = M^-1 sum w_j (x_j - mean_j),    C = noise M^-1,
 
-over the columns j that are there, and of z what is not: ``mean_j + w_j'z``. Sums over columns are formed of
-those that are fewer, there or not. A row is worked on by itself, in float64 and in one order: where rows are
-cut changes no bit.
+with sums over their columns j. The missing numbers follow from z: ``mean_j + w_j'z``. Sums are formed over
+the present or the missing columns, whichever are fewer. A row is computed by itself, in float64 and in one
+order: where rows are cut changes no bit.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ GOLDEN = 0x9E3779B97F4A7C15
 
 
 TOTALS = 8
-"""Numbers that ``RowSums`` has of all rows."""
+"""Length of ``RowSums.totals``."""
 
 COUNT_BINS = 176
-"""Bins of counts of numbers: see ``count_bin``."""
+"""Number of bins of counts: see ``count_bin``."""
 
 LEAST_PERIOD = 4
-"""No more than one number of so many is held out of any row."""
+"""Least period of a row: no more than one of so many numbers is held out."""
 
 
 class RowModel(NamedTuple):
     """A model of rows of n numbers, all in float64."""
 
     mean: Float64
-    """(n,)"""
+    """(n,) mean of each column."""
 
     loadings: Float64
     """(n, k) W."""
@@ -56,37 +57,41 @@ class RowModel(NamedTuple):
 
 
 class RowSums(NamedTuple):
-    """What rows add to, all in float64. T is the outer product of (z, 1), with C where z meets z."""
+    """Sums over rows, all in float64. T is the outer product of (z, 1) with itself, plus C in its z z' part.
+
+    Numbers that are held out count as missing in ``squares``, ``shared``, ``products`` and the last total.
+    """
 
     squares: Float64
-    """(n, q) upper triangles, q = (k + 1)(k + 2) / 2, of T: of the rows that are there in a column, or less
-    those that are missing, for which ``shared`` then counts. (0, q) where they are not taken."""
+    """(n, q) sums of the upper triangle of T, q = (k + 1)(k + 2) / 2: for each column plus the rows that have
+    a number there, or, for rows that are in ``shared``, less those that miss it. (0, q) if not computed."""
 
     shared: Float64
-    """(q,) triangle of T of the rows that count for all columns: with more there than missing, or all."""
+    """(q,) triangle of T over rows that count for all columns: those with at least half of their numbers, or
+    all rows if ``squares`` are not computed."""
 
     moments: Float64
-    """(q,) triangle of T of all rows."""
+    """(q,) triangle of T over all rows."""
 
     products: Float64
-    """(n, k + 1) the expected product of what is missing with (z, 1), where ``squares`` are not taken."""
+    """(n, k + 1) expected products of missing numbers with (z, 1), if ``squares`` are not computed."""
 
     columns: Float64
-    """(3, n) numbers that are missing, that are held out, and the sum of those, less the mean."""
+    """(3, n) numbers of missing and of held out entries, and sums of the latter less the mean."""
 
     totals: Float64
-    """(TOTALS,) squares of what is fitted; numbers held out, squares of their errors, and of them less the
-    mean; squares of changes of what is missing; squares of the completed rows less the mean; rows without
-    any number; expected squares of what is missing, where ``squares`` are not taken."""
+    """(TOTALS,) squares of fitted numbers; number of those held out, squares of their errors, and of them
+    less the mean; squares of changes of missing numbers; squares of the completed rows less the mean; rows
+    without any number; expected squares of missing numbers, if ``squares`` are not computed."""
 
     by_count: Float64
-    """(4, COUNT_BINS) numbers that are missing, by how many numbers of their row there are; and those held
-    out, squares of their errors and of them less the mean, by how many of their row were left."""
+    """(4, COUNT_BINS) number of missing entries, by the count of numbers in their row; then number of those
+    held out, squares of their errors and of them less the mean, by the count of numbers left in their row."""
 
 
 @kernel
 def fill_rows(x: Array, model: RowModel) -> None:
-    """Replace NaN by what a model expects.
+    """Replace NaN by the values that a model expects.
 
     Parameters
     ----------
@@ -96,8 +101,8 @@ def fill_rows(x: Array, model: RowModel) -> None:
 
     Notes
     -----
-    Rows that are whole cost a look. Others cost 2 n k flops, 2 k^2 for each number of those that are fewer,
-    there or not, and k^3 / 3. Scratch is one row and a few (k, k).
+    Complete rows cost one read. Others cost 2 n k flops, 2 k^2 for each number that is present or missing,
+    whichever are fewer, and k^3 / 3. Scratch is one row and a few (k, k).
 
     References
     ----------
@@ -127,25 +132,27 @@ def fit_rows(
     z: Array,
     sums: RowSums,
 ) -> None:
-    """Add to sums what rows tell of a model, but for products of what is there with z: these are ``d'z``.
+    """Add the statistics of rows under a model to ``sums``, and write ``d`` and ``z``.
 
-    Of each run of ``period`` columns of a row one number is held out: it counts as missing, and the model
-    is measured by it. Of rows that miss more than they hold runs are shorter, as ``row_period`` says: such
-    rows are hardest to complete, and have few numbers that could tell.
+    Products of present numbers with z are left to the caller: these are ``d'z``.
+
+    In each run of ``period`` columns of a row one number is held out: it counts as missing, and the error of
+    the model is measured by it. In rows that miss more numbers than they have, runs are shorter, see
+    ``row_period``: such rows are hardest to complete, and have few numbers to measure errors by.
 
     Parameters
     ----------
     x : (r, n) real or integer
-        NaN where something is missing. Inf makes totals that are not finite.
+        NaN for missing numbers. Inf makes totals that are not finite.
     first : int
         Index of the first row in the matrix.
     key, period : int
-        Of what is held out: of row i and run c that is column ``c p + hash(key, i, c) % p``, if there is
-        such a one, with p the period of the row.
+        Key and period of held out numbers: in row i and run c that is column ``c p + hash(key, i, c) % p``,
+        if there is such a one, with p the period of the row.
     model, before : RowModel
-        The model, and another one, to which what it makes of missing numbers is compared.
+        The model, and another one: the expected missing numbers of both are compared.
     d : (r, n) float32 or float64, written
-        ``x - mean``, 0 where something is missing or held out.
+        ``x - mean``, 0 where a number is missing or held out.
     z : (r, k + 1) of the type of ``d``, written
         Coordinates of the rows, and 1.
     sums : RowSums
@@ -153,8 +160,8 @@ def fit_rows(
 
     Notes
     -----
-    Work and source as of ``fill_rows``, twice for the two models; and k^2 more for each number of those that
-    are fewer, there or not.
+    Work and source as of ``fill_rows``, twice for the two models; and k^2 more for each number that is
+    present or missing, whichever are fewer.
     """
     for i, row in enumerate(x):
         missing = np.isnan(row)
@@ -165,7 +172,7 @@ def fit_rows(
 def _add_row(
     row: Float64, held: Array, model: RowModel, before: RowModel, sums: RowSums
 ) -> tuple[Float64, Float64]:
-    """Deviations and coordinates of a row, whose sums are added."""
+    """Add the statistics of a row to ``sums``; returns its row of ``d`` and of ``z``."""
     missing, wide = np.isnan(row), row - model.mean
     there = ~(missing | held)
     fitted = np.where(there, wide, 0.0)
@@ -199,7 +206,7 @@ def _add_row(
 
 
 def row_period(there: int, columns: int, period: int) -> int:
-    """Period of a row with so many numbers: shorter where more are missing than there, in that proportion.
+    """Period of a row with so many numbers: shorter if more are missing than present, in that proportion.
 
     >>> row_period(80, 100, 100), row_period(20, 100, 100), row_period(1, 100, 100)
     (100, 25, 4)
@@ -211,7 +218,7 @@ def row_period(there: int, columns: int, period: int) -> int:
 
 
 def count_bin(count: int) -> int:
-    """Bin of a count: its own up to 15, then four to each doubling.
+    """Bin of a count: one bin for each up to 15, then four bins for each doubling.
 
     >>> [count_bin(count) for count in (0, 15, 16, 19, 20, 31, 32)]
     [0, 15, 16, 16, 17, 19, 20]
@@ -223,7 +230,7 @@ def count_bin(count: int) -> int:
 
 
 def held_out(row: int, key: int, period: int, missing: Array) -> npt.NDArray[np.bool_]:
-    """(n,) whether a column of a row is held out, if something is there."""
+    """(n,) True for columns of a row that are held out, if they have a number."""
     columns = len(missing)
     own = row_period(columns - int(missing.sum()), columns, period)
     runs = -(-columns // own)

@@ -1,4 +1,4 @@
-"""A matrix of many rows as few: every row is added, with a random sign, to one of some buckets.
+"""Sketch a matrix of many rows by few: every row is added, with a random sign, to one of some buckets.
 
 Each right singular vector keeps its singular value up to a factor that depends on the number of buckets
 alone, wherever in the matrix the rows are that make it: unlike a sample, a sketch misses none.
@@ -72,7 +72,7 @@ def add_to_buckets(d: Array, buckets: npt.NDArray[np.int64], factors: Array, *, 
 
     Notes
     -----
-    Rows are added in order; where columns lie whole, they are added up on their own first, and then to
+    Rows are added in order; if columns are contiguous, they are added up on their own first, and then to
     ``sums``. Work 2 r s flops and one read of ``d``; no scratch but, for Fortran order, c numbers (the
     reference body: copies of ``d`` and ``sums``).
 

@@ -1,4 +1,4 @@
-"""Dense factorizations of what is small, and signs that do not depend on the run."""
+"""Dense factorizations of small matrices, and signs that do not depend on the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankfold.kernels._dispatch import kernel
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
-"""Of a complex matrix complex128 instead, but for values and norms."""
+"""For a complex matrix complex128 instead, except for values and norms."""
 
 ORTHONORMAL = 64 * float(np.finfo(np.float64).eps)
 """Half of the largest inner product of vectors that counts as rounding."""
@@ -21,12 +21,12 @@ ROWS_AT_ONCE = 256
 
 
 def adjoint(a: Array) -> Array:
-    """The conjugate transpose; of a real matrix the transpose, and no copy."""
+    """The conjugate transpose; for a real matrix the transpose, without a copy."""
     return a.conj().T
 
 
 def inner(a: Array, b: Array) -> float:
-    """Real part of the sum of the products of numbers of two arrays, those of the first conjugate."""
+    """Real part of the inner product of two arrays, the first of them conjugated."""
     return float((a.conj() * b).sum().real)
 
 
@@ -63,7 +63,7 @@ def leading_eigenpairs(a: Float64, k: int) -> tuple[Float64, Float64]:
         values, vectors = scipy.linalg.eigh(
             a.T, overwrite_a=True, check_finite=False, subset_by_index=(p - k, p - 1), driver="evr"
         )
-        if len(values) < k:  # some of many equal ones are left out without a word
+        if len(values) < k:  # some of many equal ones are silently left out
             raise scipy.linalg.LinAlgError
     except scipy.linalg.LinAlgError:
         # ``syevr`` may not find its representations where eigenvalues crowd near zero. It has overwritten
@@ -76,9 +76,9 @@ def leading_eigenpairs(a: Float64, k: int) -> tuple[Float64, Float64]:
 
 
 def _make_orthonormal(v: Array) -> None:
-    """Turn nearly orthonormal columns, in place, into the nearest ones that are so to rounding.
+    """Replace nearly orthonormal columns, in place, by the nearest ones that are orthonormal to rounding.
 
-    The first order of V (V'V)^(-1/2): what is left is the square of what there was.
+    The first order of V (V'V)^(-1/2): the error that is left is the square of what it was.
     """
     half = adjoint(v) @ v
     half[np.diag_indices(len(half))] -= 1
@@ -131,7 +131,7 @@ def fix_signs(v: Float64) -> Float64:
 
 
 def phases_to_positive(entries: Array) -> Array:
-    """+1 or -1, or complex numbers of length 1, that some numbers are positive times; 1 for zeros."""
+    """+1 or -1, or complex numbers of length 1, by which entries become positive; 1 for zeros."""
     if not np.iscomplexobj(entries):
         return np.where(entries < 0, -1.0, 1.0)
     length = np.abs(entries)
@@ -139,6 +139,6 @@ def phases_to_positive(entries: Array) -> Array:
 
 
 def ritz_vectors(products: Float64, keep: int) -> tuple[Float64, Float64]:
-    """Leading eigenpairs of Q'A'A Q, which rounding has left not quite symmetric."""
+    """Leading eigenpairs of ``products`` Q'A'A Q, made symmetric first; negative values become 0."""
     theta, w = leading_eigenpairs((products + adjoint(products)) / 2, min(keep, len(products)))
     return np.maximum(theta, 0.0), w

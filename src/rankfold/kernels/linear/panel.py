@@ -27,7 +27,7 @@ def panel_product(d: Array, q: Array, *, y: Array, z: Array, work: Array, tf32: 
         Accumulator of the whole sweep; the product of one grain is formed in the type of ``d``.
     work : (s, b) of the type of ``d``, overwritten
     tf32 : bool
-        Whether a body may round float32 operands to 11 bits; those of a CPU do not.
+        True if a body may round float32 operands to 11 bits; those of a CPU do not.
 
     Notes
     -----

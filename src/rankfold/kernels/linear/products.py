@@ -12,12 +12,12 @@ from rankfold.kernels._dispatch import kernel, portable
 Array = npt.NDArray[Any]
 
 MIRROR_ROWS = 512
-"""Where half of a symmetric product is computed, so many rows of it at once are copied over the diagonal:
-scratch is a few squares of that."""
+"""Rows copied over the diagonal at once, if only half of a symmetric product is computed: scratch is a few
+squares of that."""
 
 
 def mirror_bytes(k: int) -> int:
-    """Scratch of a product of k columns with themselves in float64, on a device."""
+    """Scratch bytes of a product of k columns with themselves in float64, on a device."""
     return 4 * 8 * min(k, MIRROR_ROWS) ** 2
 
 

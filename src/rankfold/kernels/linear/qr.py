@@ -1,4 +1,4 @@
-"""R factors of tall panels, and of R factors stacked: the tree that never forms Q."""
+"""R factors of tall panels and of stacked R factors: a QR tree that never forms Q."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rankfold.kernels.linear.dense import adjoint, phases_to_positive
 Float64 = npt.NDArray[np.float64]
 
 LEAST_EIGENVALUE = 1e-2
-"""Of a scaled Gram matrix from which R is taken."""
+"""Least eigenvalue of a scaled Gram matrix from which R is computed."""
 
 
 @portable

@@ -1,4 +1,4 @@
-"""What products of rows tell of their distances: bounds, and how wrong they may be.
+"""Bounds of the distances of rows from their inner products, with rounding errors included.
 
 With ``n`` the squared norm of a row as multiplied, unit roundoff ``u`` and ``m`` terms summed by one
 product at most, a product differs from the exact one by at most ``m u (n_i + n_j) / 2``; centering, rounding
@@ -29,21 +29,21 @@ TERMS = 1024
 """Columns of one product; products of wider rows are added up, so that rounding does not grow with width."""
 
 EXTRA = 24
-"""Roundings besides those of a product: 4 of the copy, 2 of centering, and 8 of norms and sums, doubled."""
+"""Roundings other than those of a product: 4 of the copy, 2 of centering, 8 of norms and sums, doubled."""
 
 
 def slack(columns: int, dtype: np.dtype[Any]) -> float:
-    """Share of norms by which products may be wrong, ``e`` above."""
+    """Error bound of products as a share of norms: ``e`` above."""
     terms = min(columns, TERMS) + -(-columns // TERMS)
     pow2_scale = float(np.finfo(dtype).eps) / 2
-    # Norms and distances are sums over all columns in float64 that bounds are held against.
+    # Bounds are compared with norms and distances, which are float64 sums over all columns.
     return ((terms + EXTRA) * pow2_scale + 2 * columns * np.finfo(np.float64).eps) * 1.01
 
 
 def near(
     norms: Float64, columns: int, metric: int, dtype: np.dtype[Any], share: float | None = None
 ) -> Array:
-    """What each row brings to a bound: see ``scan_pairs``; ``share`` is ``slack`` unless it is given."""
+    """Term of each row in a bound, see ``scan_pairs``; ``share`` is ``slack`` unless it is given."""
     share, tiny = slack(columns, dtype) if share is None else share, columns * float(np.finfo(dtype).tiny)
     weight = -share if metric == Metric.INNER_PRODUCT else 1 - share
     terms: Array = (weight * norms / 2 - tiny).astype(dtype)
@@ -51,7 +51,7 @@ def near(
 
 
 def products(a: Array, b: Array, out: Array, spare: Callable[[], Array]) -> None:
-    """``a @ b.T`` in columns of ``TERMS``; ``spare`` gives room for a second product where there are more."""
+    """``a @ b.T``, summed over pieces of ``TERMS`` columns; ``spare`` returns a buffer for a second piece."""
     for piece, (start, stop) in enumerate(pieces(a.shape[1], TERMS)):
         into = out if piece == 0 else spare()[: len(a), : len(b)]
         np.matmul(a[:, start:stop], b[:, start:stop].T, out=into)

@@ -1,15 +1,14 @@
 """Nearest neighbors from tiles of products: bounds choose, exact distances decide.
 
-A product of float32 panels tells of each pair how far apart it is at least. Pairs whose bound is below what a
-row already has become candidates; of these the distance itself is measured in float64, always by the same
-sum in the same order, and (distance, id) decides. So lists are a function of the rows alone: how panels were
-cut, which tile came first, what rounding did to a product, none of it shows.
+A product of float32 panels gives a lower bound of the distance of each pair. Pairs whose bound is below the
+farthest that a row already has become candidates; their distance is measured in float64, always by the same
+sum in the same order, and (distance, id) decides. So lists are a function of the rows alone: neither the cut
+of panels, nor the order of tiles, nor the rounding of products shows.
 
 A *list* holds the ``k`` nearest so far of a row as a max-heap by (key, id): ``keys`` (r, k) float64 and
 ``ids`` (r, k) int64, the farthest in column 0; places still empty hold ``inf`` and ``EMPTY``. The key is the
-distance. A *shortlist* is a max-heap of ``c`` bounds of a row, and where in the panel each was found; it
-starts filled with the largest bound that is of use and place -1, so that column 0 is what a bound must stay
-below at any time.
+distance. A *shortlist* is a max-heap of ``c`` bounds of a row, with the place in the panel of each; it starts
+filled with the largest bound that is of use and place -1, so that a bound must be below column 0 at any time.
 
 *Halves* are the unit of bounds: half a squared distance, or the key itself where that is one (``half``).
 
@@ -34,7 +33,7 @@ Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 
 EMPTY = np.iinfo(np.int64).max
-"""Id of a place that nothing has taken: larger than any row."""
+"""Id of an empty place: larger than any row."""
 
 LANES = 16
 """Partial sums of a distance: element ``t`` goes to sum ``t % LANES``, and they are added pairwise."""
@@ -44,7 +43,7 @@ SLACK = 1e-15
 
 
 class Metric(enum.IntEnum):
-    """What a key is. Cosine and inner product need no metric in the strict sense, only an order."""
+    """Distance used as key. Cosine and inner product are no metrics in the strict sense, only an order."""
 
     EUCLIDEAN = 0
     SQEUCLIDEAN = 1
@@ -56,7 +55,7 @@ class Metric(enum.IntEnum):
 
 
 BY_PRODUCTS = (Metric.EUCLIDEAN, Metric.SQEUCLIDEAN, Metric.COSINE, Metric.INNER_PRODUCT)
-"""Metrics that products bound: the others are measured for every pair."""
+"""Metrics whose distances products bound: for the others every pair is measured."""
 
 
 @kernel
@@ -73,20 +72,20 @@ def scan_pairs(
     first_j: int,
     diagonal: int,
 ) -> None:
-    """Take pairs of a tile into the shortlists of its rows and of its columns, in place.
+    """Insert pairs of a tile into the shortlists of its rows and of its columns, in place.
 
     Parameters
     ----------
     products : (p, q) float32 or float64
         Inner products of p rows with q others.
     near_i, near_j : (p,) and (q,) of that type
-        What makes a bound of a product: ``near_i[i] + near_j[j] - products[i, j]``, in halves.
+        Terms that turn a product into a bound: ``near_i[i] + near_j[j] - products[i, j]``, in halves.
     bounds_i, places_i : (p, c) of that type and int32
         Shortlists of the rows; a place is ``first_j + j``. Written.
     bounds_j, places_j : (q, c') likewise
-        Shortlists of the columns; a place is ``first_i + i``. Written. Bounds of -inf take nothing.
+        Shortlists of the columns; a place is ``first_i + i``. Written. Bounds of -inf accept nothing.
     diagonal : int
-        Pairs with ``j >= i + diagonal`` alone, as ``numpy.triu`` counts; ``-p`` for all.
+        Only pairs with ``j >= i + diagonal``, as ``numpy.triu`` counts; ``-p`` for all.
 
     Notes
     -----
@@ -116,7 +115,7 @@ def refine_rows(
     keys: Float64,
     ids: Int64,
 ) -> npt.NDArray[np.bool_]:
-    """Measure what shortlists hold and merge it into lists, in place.
+    """Measure the candidates of shortlists and merge them into lists, in place.
 
     Parameters
     ----------
@@ -135,13 +134,13 @@ def refine_rows(
     Returns
     -------
     (r,) bool
-        Whether it is certain that no pair which the shortlist of a row let go belongs into its list: the
-        largest bound is above the half of the key in column 0, or nothing was let go.
+        True if it is certain that no pair which the shortlist of a row dropped belongs into its list: the
+        largest bound is above the half of the key in column 0, or nothing was dropped.
 
     Notes
     -----
     At most r c distances of 3 d flops each. Candidates are taken by increasing bound, and measured until
-    bounds exceed the half of what the list has as its farthest.
+    bounds exceed the half of the farthest in the list.
     """
     certain = np.ones(len(x), np.bool_)
     for i in range(len(x)):
@@ -171,22 +170,22 @@ def exhaust_rows(
     keys: Float64,
     ids: Int64,
 ) -> None:
-    """Measure every pair that its bound does not rule out, and merge it into lists, in place.
+    """Measure all pairs that their bounds do not rule out, and merge them into lists, in place.
 
     Parameters
     ----------
     products : (r, s) float64
-        Of rows that a shortlist was too short for, with all rows of a panel.
+        Products of rows whose shortlist was too short, with all rows of a panel.
     near_i, near_j : (r,), (s,)
         As for ``scan_pairs``.
     x, y, scale_x, scale_y, metric, first, keys, ids
         As for ``refine_rows``.
     own : (r,) int64
-        Ids of the rows themselves, which are never taken; -1 for rows that are not of ``y``.
+        Ids of the rows themselves, which are never taken; -1 for rows that are not in ``y``.
 
     Notes
     -----
-    Where very many rows are equal, a list that is full of zeros takes no larger id: such pairs are not
+    Where very many rows are equal, a list that is full of zeros accepts no larger id: such pairs are not
     measured.
     """
     for i in range(len(x)):
@@ -213,7 +212,7 @@ def measure_pairs(
     first_j: int,
     diagonal: int,
 ) -> None:
-    """Measure every pair of a tile and merge it into the lists of its rows and of its columns, in place.
+    """Measure all pairs of a tile and merge them into the lists of its rows and of its columns, in place.
 
     Parameters
     ----------
@@ -222,7 +221,7 @@ def measure_pairs(
     keys_i, ids_i : (p, k)
         Lists of the rows, which take ids ``first_j + j``. Written.
     keys_j, ids_j : (q, k')
-        Lists of the columns, which take ids ``first_i + i``. Written. Keys of -inf take nothing.
+        Lists of the columns, which take ids ``first_i + i``. Written. Keys of -inf accept nothing.
     diagonal : int
         As for ``scan_pairs``.
 
@@ -252,9 +251,9 @@ def compare_pairs(
     first_j: int,
     diagonal: int,
 ) -> None:
-    """The same for any symmetric function of two rows, compiled by numba where the lists are NumPy's.
+    """Like ``measure_pairs``, for any symmetric function of two rows; numba compiles it for NumPy lists.
 
-    Raises ``ValueError`` where it gives no number.
+    Raises ``ValueError`` if it returns NaN.
     """
     for i in range(len(x)):
         for j in range(max(0, i + diagonal), len(y)):
@@ -279,8 +278,8 @@ def merge_lists(keys: Float64, ids: Int64, *, other_keys: Float64, other_ids: In
 
 @kernel
 def merge_rows(keys: Float64, ids: Int64, rows: Int64, *, other_keys: Float64, other_ids: Int64) -> None:
-    """The same of some rows, in place: list i of the (q, k') others is of row ``rows[i]``, which may come
-    several times.
+    """Merge other lists into those of some rows, in place: list i of the (q, k') others belongs to row
+    ``rows[i]``, which may occur several times.
     """
     for i, row in enumerate(rows.tolist()):
         for key, name in zip(other_keys[i], other_ids[i], strict=True):
@@ -290,19 +289,19 @@ def merge_rows(keys: Float64, ids: Int64, rows: Int64, *, other_keys: Float64, o
 
 @kernel
 def sort_lists(keys: Float64, ids: Int64) -> None:
-    """Sort each list by (key, id), nearest first, in place. Reversed columns of that are a list again."""
+    """Sort each list by (key, id), nearest first, in place. With columns reversed, it is a list again."""
     order = np.lexsort((ids, keys), axis=1)
     keys[...] = np.take_along_axis(keys, order, axis=1)
     ids[...] = np.take_along_axis(ids, order, axis=1)
 
 
 def no_number(i: int, j: int) -> str:
-    """What is said of a metric that gives NaN for two rows."""
+    """Message about a metric that gives NaN for two rows."""
     return f"the metric gives NaN for rows {i} and {j} (from 0), which are then neither near nor far"
 
 
 def half(key: Any, metric: int) -> Any:
-    """What bounds of a pair with that key may reach, in halves and never less; of one key or many."""
+    """Upper limit of the bounds of a pair with that key, in halves; for one key or many."""
     if metric == Metric.EUCLIDEAN:
         return key * key / 2 * (1 + SLACK)
     if metric == Metric.SQEUCLIDEAN:
@@ -311,7 +310,7 @@ def half(key: Any, metric: int) -> Any:
 
 
 def distance(x: Array, y: Array, scale_x: float, scale_y: float, *, metric: int) -> float:
-    """The key of a pair, one of ``BY_PRODUCTS``, by its fixed sum: the same from either side."""
+    """Key of a pair under one of ``BY_PRODUCTS``, by its fixed sum: the same from either side."""
     a, b = x.astype(np.float64), y.astype(np.float64)
     if metric == Metric.INNER_PRODUCT:
         return -_lanes(a * b)
@@ -337,7 +336,7 @@ def _lanes(terms: Float64) -> float:
 
 
 def in_order(x: Float64, y: Float64, metric: int) -> float:
-    """The key of a pair whose metric is not among ``BY_PRODUCTS``, or of short rows, by a sum in order."""
+    """Key of a pair whose metric is not among ``BY_PRODUCTS``, or of short rows, by a sum in order."""
     if metric == Metric.HAMMING:
         return int((x != y).sum()) / len(x)
     apart = np.abs(x - y)
@@ -349,13 +348,13 @@ def in_order(x: Float64, y: Float64, metric: int) -> float:
 
 
 def _take(keys: Float64, ids: Int64, key: float, name: int) -> None:
-    """Let a pair into a list if it is nearer than the farthest there and not in it."""
+    """Insert a pair into a list if it is nearer than the farthest there and not in it."""
     if (key, name) < (keys[0], ids[0]) and name not in ids:
         _replace(keys, ids, key, name)
 
 
 def _replace(values: Array, names: Array, value: float, name: int) -> None:
-    """Put a pair in place of the largest, and the largest of what there is then in front: a heap, sorted."""
+    """Replace the largest pair, and sort pairs with the largest in front, which is a heap."""
     values[0], names[0] = value, name
     order = np.lexsort((names, values))[::-1]
     values[:], names[:] = values[order], names[order]

@@ -1,7 +1,7 @@
-"""Two blocks of rows meet: the nearest of either in the other, exactly.
+"""Compare two blocks of rows: exact nearest neighbors of either block in the other.
 
 On the host products of tiles shortlist candidates, which are measured; see ``cpu/meeting.py``. On a device
-they are noted by tensor cores; see ``gpu/meeting.cu``. Lists are the same to the last bit, since distances
+they are found by tensor cores; see ``gpu/meeting.cu``. Lists are the same to the last bit, since distances
 are measured by one sum, and decided by (distance, id).
 """
 
@@ -25,17 +25,17 @@ TILE = 896
 """Most rows of either side in one product: large enough for full speed, and scanned while it is in cache."""
 
 PRECISE_TILE = 512
-"""The same in float64, for which rows are converted."""
+"""Most rows of either side in one product in float64, for which rows are converted."""
 
 DOUBLE_BYTES = 16 * 2**20
-"""Bytes of the rows that are converted together, unless a few rows take more."""
+"""Bytes of the rows that are converted to float64 together, unless a few rows take more."""
 
 FEWEST_DOUBLES = 8
-"""Rows that are converted together, however wide they are."""
+"""Fewest rows that are converted together, however wide they are."""
 
 
 def double_rows(columns: int, most: int = PRECISE_TILE) -> int:
-    """Rows of either side that are in float64 at a time: fewer of wide ones.
+    """Number of rows of either side that are in float64 at a time: fewer if they are wide.
 
     >>> double_rows(4096), double_rows(100_000), double_rows(10**6)
     (512, 20, 8)
@@ -44,15 +44,15 @@ def double_rows(columns: int, most: int = PRECISE_TILE) -> int:
 
 
 def doubles_bytes(rows: int, columns: int, k: int) -> int:
-    """Memory of what is converted where the taller of two blocks has so many rows, with lists of ``k``.
+    """Bytes of converted rows if the taller of two blocks has so many rows, with lists of ``k``.
 
-    Both sides of a tile; of rows that are uncertain also what they are taken from, and their lists.
+    Both sides of a tile; for uncertain rows also their originals and their lists.
     """
     return min(double_rows(columns), rows) * (3 * 8 * columns + 4 * 8 * k)
 
 
 def shortlist_length(k: int) -> int:
-    """Candidates of a row for ``k`` places: the more, the surer that none was lost."""
+    """Length of the shortlist of a row for ``k`` places: the longer, the surer that no neighbor is lost."""
     return k + max(8, k // 4)
 
 
@@ -61,11 +61,11 @@ NOTED = 512
 
 
 PRODUCT_BYTES = 64 * 2**20
-"""Of products that a device holds at a time, or those of a single row."""
+"""Most bytes of products that a device holds at a time, unless a single row takes more."""
 
 
 def meeting_bytes(rows: int, columns: int) -> int:
-    """Scratch of a device where blocks of so many rows meet: what is multiplied and what is noted of both.
+    """Scratch bytes of ``meet_rows`` on a device for blocks of so many rows: operands and candidates of both.
 
     In float64 rows are converted, and products of some of them held.
     """
@@ -73,26 +73,26 @@ def meeting_bytes(rows: int, columns: int) -> int:
 
 
 def products_at_once(rows: int, others: int, itemsize: int) -> int:
-    """Rows of which products with all others are held at a time."""
+    """Number of rows whose products with all others are held at a time."""
     return max(1, min(rows, PRODUCT_BYTES // max(1, itemsize * others)))
 
 
 @dataclass(slots=True)
 class Rows:
-    """Some rows in memory."""
+    """Some rows of a matrix in memory."""
 
     first: int
-    """Row of the matrix that comes first."""
+    """Number of the first of these rows in the matrix."""
 
     raw: Array
     copy: npt.NDArray[np.float32] | None
-    """As multiplied on the host; None for metrics that products do not bound."""
+    """Rows as they are multiplied on the host; None for metrics that products do not bound."""
 
     norms: Float64
-    """Squared, of the copy."""
+    """(rows,) squared norms of the copy."""
 
     scale: Float64
-    """Reciprocal norms for cosine, else ones."""
+    """(rows,) reciprocal norms for cosine, else ones."""
 
     def __len__(self) -> int:
         return len(self.raw)
@@ -103,27 +103,27 @@ class Rows:
         return self.first + len(self.raw)
 
     def part(self, start: int, stop: int) -> Rows:
-        """A run of them."""
+        """Rows ``start:stop`` of these."""
         copy = None if self.copy is None else self.copy[start:stop]
         some = slice(start, stop)
         return Rows(self.first + start, self.raw[some], copy, self.norms[some], self.scale[some])
 
 
 GROUPS = 64
-"""Of the pairs of a row, whose least bounds limit what its shortlist may take."""
+"""Groups of the pairs of a row, whose least bounds limit the bounds that its shortlist accepts."""
 
 HALVES = 8
-"""Steps that narrow a limit down: to 1/256 of what the least bounds lie apart."""
+"""Bisections that narrow a limit down: to 1/256 of the range of the least bounds."""
 
 
 @kernel
 def limit_pairs(
     products: Array, near_i: Array, near_j: Array, *, bounds_i: Array, bounds_j: Array, diagonal: int
 ) -> None:
-    """Lower what empty shortlists may take, before the first tile of theirs is scanned, in place.
+    """Lower the limits of empty shortlists before their first tile is scanned, in place.
 
-    The pairs of a row in the tile fall into ``GROUPS`` groups, by column. Where as many of the least bounds
-    of these as a shortlist is long are not above a limit, no pair above it would stay. Rows are grouped
+    The pairs of a row in the tile fall into ``GROUPS`` groups, by column. If the least bounds of as many
+    groups as a shortlist is long are not above a limit, no pair above it would stay. Rows are grouped
     likewise for the columns.
 
     Parameters
@@ -131,13 +131,13 @@ def limit_pairs(
     products, near_i, near_j, diagonal
         As for ``scan_pairs``, of float32 or float64.
     bounds_i, bounds_j : (p, c) and (q, c')
-        Shortlists that nothing is in: all bounds of a row are the same. Lowered where it is certain that as
-        many pairs fill them. They may be one array.
+        Empty shortlists: all bounds of a row are the same. Lowered where it is certain that enough pairs fill
+        them. They may be one array.
 
     Notes
     -----
     Two passes over the tile in vectors, and ``HALVES`` times ``GROUPS`` comparisons a row and column: a tenth
-    of what it takes to fill a shortlist from pairs in any order.
+    of the time to fill a shortlist from pairs in any order.
     """
     limits = np.full((2, max(products.shape)), np.inf, products.dtype)
     bound = near_i[:, None] + near_j - products
@@ -154,7 +154,7 @@ def limit_pairs(
 
 
 def limit_of(values: Array, count: int) -> Any:
-    """A limit that so many of some values are not above, a little over the least there is; inf if none is."""
+    """Limit that ``count`` of the values do not exceed, a little over the least one; inf if there is none."""
     known = values[values < np.inf]
     if len(known) < count:
         return values.dtype.type(np.inf)
@@ -166,19 +166,19 @@ def limit_of(values: Array, count: int) -> Any:
 
 
 class Lists(NamedTuple):
-    """The nearest of each row of a block so far: see ``lists.py``."""
+    """Nearest neighbors so far of each row of a block: see ``lists.py``."""
 
     keys: Float64
     """(rows, k)"""
 
     ids: Int64
     uncertain: Int64
-    """(1,) how often candidates of a row were too few to be certain, so that it met all others."""
+    """(1,) number of times that a row had too few candidates to be certain, and was compared with all."""
 
 
 @kernel
 def square_norms(x: Array, *, out: Float64) -> None:
-    """Squares of the norms of rows, in place.
+    """Write the squared norms of rows.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def square_norms(x: Array, *, out: Float64) -> None:
 
 
 def doubles(rows: Rows, metric: int, shift: Float64 | None) -> Float64:
-    """The copy of some rows as float64 has it."""
+    """Some rows as they are multiplied, in float64: scaled under ``COSINE``, else less the shift."""
     values: Float64 = rows.raw.astype(np.float64)
     if metric == Metric.COSINE:
         values *= rows.scale[:, None]
@@ -212,28 +212,28 @@ def meet_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> bool:
-    """Take the pairs of two blocks into the lists of both, in place.
+    """Insert the pairs of two blocks into the neighbor lists of both, in place.
 
     Parameters
     ----------
     x, y : Rows
         (p, d) and (q, d), of one type; ``y`` is ``x`` where ``same``.
     lists_i, lists_j : Lists
-        Of x and, if it has any and is another block, of y. Written.
+        Lists of x and, if it has any and is another block, of y. Written.
     metric : one of ``BY_PRODUCTS``
     shift : (d,) float64 or None
-        What rows are less of before they are multiplied; not under ``COSINE``.
+        Subtracted from rows before they are multiplied; not under ``COSINE``.
     same : bool
-        Whether both are one block, whose rows do not meet themselves.
+        True if both are one block; no row is then paired with itself.
     precise : bool
-        Products of float32 leave its range, or tell too little.
+        True if products of float32 leave its range, or are too inexact.
     room : callable
         ``room(name, shape, dtype)``, a buffer that is kept for the next call.
 
     Returns
     -------
     bool
-        Whether so many rows were uncertain that the next call had better be precise.
+        True if so many rows were uncertain that the next call should be precise.
 
     Notes
     -----

@@ -1,8 +1,8 @@
-"""Some rows meet others, of which those are counted that come before thresholds: see ``ranks.py``.
+"""Compare rows with others, and count those that come before thresholds: see ``ranks.py``.
 
 On the host products of tiles settle nearly all pairs; see ``cpu/ranking.py``. On a device a warp goes through
-the products of a row; see ``gpu/ranking.cu``. Counts are the same, since what products leave open is measured
-by one sum.
+the products of a row; see ``gpu/ranking.cu``. Counts are the same, since pairs that products leave open are
+measured by one sum.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TILE = (512, 1024)
-"""Rows that are held and rows that pass in one product, on the host."""
+"""Most rows of ``x``, which are held, and of ``y``, which pass, in one product on the host."""
 
 
 class Thresholds(NamedTuple):
-    """What rows that are held are counted against."""
+    """Thresholds of the rows that are held: other rows are counted if they come before one."""
 
     keys: Float64
-    """(rows, k), sorted by (key, id), finite"""
+    """(rows, k) keys, sorted by (key, id), finite"""
 
     ids: Int64
     own: Int64
@@ -39,14 +39,14 @@ class Thresholds(NamedTuple):
 
 
 def ranking_bytes(resident: int, passing: int, columns: int, k: int) -> int:
-    """Scratch of a device where so many rows are held and so many pass: products, and rows in float64."""
+    """Scratch bytes of a device if so many rows are held and so many pass: products, and float64 rows."""
     rows = products_at_once(resident, passing, 8)
     limits = 2 * 8 * resident * k * 3
     return 8 * rows * passing + 2 * 8 * (rows + passing) * columns + limits + 8 * 8 * (resident + passing)
 
 
 def reaches(rows: Rows, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """What each row brings to a lower and to an upper bound: see ``count_nearer``."""
+    """Terms of each row in a lower and in an upper bound: see ``count_nearer``."""
     columns, weight = rows.raw.shape[1], 0 if metric == Metric.INNER_PRODUCT else 1
     share, tiny = slack(columns, dtype), columns * float(np.finfo(dtype).tiny)
     halves = rows.norms / 2
@@ -73,16 +73,16 @@ def rank_rows(
     x, y : Rows
         (p, d) and (q, d), of one type.
     thresholds : Thresholds
-        Of x: (p, k).
+        Thresholds of x: (p, k).
     counts : (p, k) int64
-        Written.
+        Added to.
     measured : (1,) int64
-        Gains the pairs that were measured.
+        Added to: the number of pairs that were measured.
     metric : one of ``BY_PRODUCTS``
     shift : (d,) float64 or None
-        What rows are less of before they are multiplied; not under ``COSINE``.
+        Subtracted from rows before they are multiplied; not under ``COSINE``.
     precise : bool
-        Products are made in float64.
+        True for products in float64.
     room : callable
         ``room(name, shape, dtype)``, a buffer that is kept for the next call.
 

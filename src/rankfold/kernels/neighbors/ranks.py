@@ -1,12 +1,12 @@
-"""How many rows are nearer than given ones: ranks by counting, with no distance stored.
+"""Number of rows that are nearer than given ones: ranks by counting, with no distance stored.
 
-A *threshold* of a row is another row, by its exact key and its id; how many rows come before it in the order
+A *threshold* of a row is another row, by its exact key and its id; the number of rows before it in the order
 (key, id) is its rank among the neighbors, less one. Bounds from products settle nearly all pairs; those
 that they leave open are measured, by the sum that ``lists.py`` fixes. So counts are integers that do not
 depend on how rows were cut or products rounded.
 
 The trap: a bound must hold on both sides here. A pair whose upper bound is too low is counted as nearer and
-never looked at again.
+never examined again.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ def count_nearer(
     ids: Int64,
     counts: Int64,
 ) -> int:
-    """Add to the counts of each threshold the rows of a panel that come before it; the pairs measured.
+    """Add to the counts of each threshold the rows of a panel that come before it.
+
+    Returns the number of pairs that were measured.
 
     Parameters
     ----------
     products : (p, q) float32 or float64
         Inner products of p rows with those of a panel.
     near, far : ((p,), (q,)) of that type
-        A pair is at least ``near[0][i] + near[1][j] - products[i, j]`` apart, and at most the same of
+        A pair is at least ``near[0][i] + near[1][j] - products[i, j]`` apart, and at most the same with
         ``far``, in halves: see ``kernels/neighbors/lists.py``.
     x, y, scale_x, scale_y, metric, first
         As for ``refine_rows`` there.
@@ -81,7 +83,7 @@ def count_nearer(
 def count_every_pair(
     x: Float64, y: Float64, *, metric: int, own: Int64, first: int, keys: Float64, ids: Int64, counts: Int64
 ) -> None:
-    """The same where every pair is measured.
+    """Add to the counts of each threshold the rows that come before it, with every pair measured.
 
     Parameters
     ----------
@@ -120,7 +122,7 @@ def measure_keys(
     x, y, scale_x, scale_y, metric
         As for ``count_nearer``.
     by_lanes : bool
-        Whether by the sum of ``count_nearer``, else by that of ``count_every_pair``.
+        True to measure by the sum of ``count_nearer``, False by that of ``count_every_pair``.
     rows, others : (n,) int64
         Indices of ``x`` and ``y``.
 
@@ -138,8 +140,10 @@ def measure_keys(
 
 
 def limits(keys: Float64, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """What an upper bound must be below, so that a pair surely comes before a threshold, and what a lower
-    bound must be above, so that it surely does not; in halves.
+    """Limits of the bounds of a pair for each threshold, in halves.
+
+    A pair surely comes before the threshold if its upper bound is below the first limit, and surely does not
+    if its lower bound is above the second.
     """
     with np.errstate(over="ignore"):
         squares = keys * keys if metric == Metric.EUCLIDEAN else keys
@@ -152,5 +156,5 @@ def limits(keys: Float64, metric: int, dtype: np.dtype[Any]) -> tuple[Array, Arr
 
 
 def before(key: float, name: int, keys: Float64, ids: Int64) -> npt.NDArray[np.bool_]:
-    """Whether a pair comes before each of some thresholds."""
+    """True for each of some thresholds that a pair comes before."""
     return (key < keys) | ((key == keys) & (name < ids))

@@ -1,9 +1,8 @@
-"""Two blocks of sparse rows meet: the nearest of either in the other, exactly.
+"""Compare two blocks of sparse rows: exact nearest neighbors of either block in the other.
 
 Products choose candidates, as those of dense rows do. A candidate is measured by norms and the product of the
-numbers that both rows have: the sum of squared differences, which dense rows are measured by, would go
-through all numbers of both. Norms and product are in twice the precision, so that nothing is lost where they
-cancel.
+numbers that both rows have: the sum of squared differences, by which dense rows are measured, would read all
+numbers of both. Norms and product are in twice the precision, so that nothing is lost where they cancel.
 """
 
 from __future__ import annotations
@@ -24,40 +23,40 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TILE = (256, 2048)
-"""Rows of either side in one product: of those that walk lists, and of those that are in them."""
+"""Most rows of either side in one product: of rows that walk lists, and of rows that are in lists."""
 
 NEAR = 2.0**-10
-"""Share of norms that a squared distance is above which has all its digits from norms and product: of t
+"""Share of norms above which a squared distance has all its digits if computed from norms and product: for t
 numbers in two rows these are wrong by (t eps)^2 of the norms."""
 
 SPLITTER = 2.0**27 + 1
 
 MOST_COMMON = 1024
-"""Columns of the dense block, at most: it is scratch."""
+"""Most columns of the dense block, which is scratch."""
 
 
 @dataclass(slots=True)
 class SparseRows:
-    """Some rows in memory, with columns that increase."""
+    """Some rows of a sparse matrix in memory (CSR), with columns that increase."""
 
     first: int
-    """Row of the matrix that comes first."""
+    """Number of the first of these rows in the matrix."""
 
     columns: int
     indptr: Int64
     """(rows + 1,) positions in the next two."""
 
     indices: Array
-    """int32 or int64, checked."""
+    """Columns, int32 or int64, checked."""
 
     data: Array
-    """float32, float64 or uint8, as stored."""
+    """Numbers as stored: float32, float64 or uint8."""
 
     norms: Float64
-    """Squared, of what is multiplied: ones under cosine."""
+    """(rows,) squared norms of rows as multiplied: ones under cosine."""
 
     scale: Float64
-    """Reciprocal norms for cosine, else ones."""
+    """(rows,) reciprocal norms for cosine, else ones."""
 
     squares: Float64
     """(rows, 2) squared norms in twice the precision, of scaled rows: see ``square_rows``."""
@@ -66,7 +65,7 @@ class SparseRows:
         return len(self.indptr) - 1
 
     def part(self, start: int, stop: int) -> SparseRows:
-        """A run of them."""
+        """Rows ``start:stop`` of these."""
         some, pointers = slice(start, stop), self.indptr[start : stop + 1]
         arrays = self.indices, self.data, self.norms[some], self.scale[some], self.squares[some]
         return SparseRows(self.first + start, self.columns, pointers, *arrays)
@@ -79,7 +78,7 @@ class SparseRows:
 
 @kernel
 def square_rows(indptr: Array, indices: Array, data: Array, scale: Float64, *, squares: Float64) -> bool:
-    """Squared norms of scaled rows in twice the precision, and whether columns increase.
+    """Write squared norms of scaled rows in twice the precision, and check that columns increase.
 
     Parameters
     ----------
@@ -87,14 +86,14 @@ def square_rows(indptr: Array, indices: Array, data: Array, scale: Float64, *, s
         Not checked.
     data : float32, float64 or uint8
     scale : (r,)
-        What the numbers of each row are multiplied by, in float64.
+        Factor of the numbers of each row, in float64.
     squares : (r, 2) float64, written
-        Norm, and what rounding took from it.
+        Squared norm, and what rounding took from it.
 
     Returns
     -------
     bool
-        Whether columns of every row increase. If not, ``squares`` means nothing.
+        True if columns of every row increase. If not, ``squares`` is undefined.
 
     Notes
     -----
@@ -115,11 +114,11 @@ def square_rows(indptr: Array, indices: Array, data: Array, scale: Float64, *, s
 
 
 def sparse_distance(x: SparseRows, i: int, y: SparseRows, j: int, metric: int) -> float:
-    """The key of a pair, the same from either side.
+    """Key of a pair, the same from either side.
 
     Squared distances are the norms less twice the product, all in twice the precision. Where little is left
-    of norms they are the sum of squared differences, as dense rows have it; inner products are the sum that
-    dense rows have in any case.
+    of norms, they are the sum of squared differences, as for dense rows; inner products always are the sum of
+    dense rows.
     """
     scale_x, scale_y = float(x.scale[i]), float(y.scale[j])
     if metric == Metric.COSINE and (scale_x == 0 or scale_y == 0):
@@ -147,7 +146,7 @@ def dense_row(rows: SparseRows, i: int) -> Array:
 
 
 def _dot(a: list[float], b: list[float]) -> tuple[float, float]:
-    """A product of rows, and what rounding took from it."""
+    """Inner product of two rows, and what rounding took from it."""
     total, rest = 0.0, 0.0
     for one, two in zip(a, b, strict=True):
         product, lost = _multiply(one, two)
@@ -171,7 +170,7 @@ def _multiply(a: float, b: float) -> tuple[float, float]:
 
 
 def _split(a: float) -> tuple[float, float]:
-    """A number as the sum of two of half its digits."""
+    """A number as the sum of two numbers of half its digits each."""
     scaled = SPLITTER * a
     high = scaled - (scaled - a)
     return high, a - high
@@ -190,22 +189,22 @@ def meet_sparse_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> bool:
-    """Take the pairs of two blocks into the lists of both, in place.
+    """Insert the pairs of two blocks into the neighbor lists of both, in place.
 
     Parameters
     ----------
     x, y : SparseRows
         p and q rows, of one type and of the same columns; ``y`` is ``x`` where ``same``.
     common : (h,) int64
-        Columns that are multiplied as a dense block, none twice, ``MOST_COMMON`` at most. Which they are
-        changes the time and nothing else.
+        Columns that are multiplied as a dense block, none twice, ``MOST_COMMON`` at most. The choice changes
+        the time and nothing else.
     lists_i, lists_j, metric, same, precise, room
         As for ``meet_rows``.
 
     Returns
     -------
     bool
-        Whether so many rows were uncertain that the next call had better be precise.
+        True if so many rows were uncertain that the next call should be precise.
 
     Notes
     -----
@@ -214,8 +213,8 @@ def meet_sparse_rows(
 
     References
     ----------
-    As of ``add_row_products``; bounds as of ``bounds.py``, where what is summed is no longer than the numbers
-    of a row, since a product with a zero is exact.
+    As of ``add_row_products``; bounds as of ``bounds.py``, where a sum has no more terms than a row has
+    numbers, since a product with a zero is exact.
     """
     for i in range(len(x)):
         for j in range(len(y)):
@@ -229,16 +228,16 @@ def meet_sparse_rows(
 
 
 def scratch_bytes(numbers: int, longest: int, columns: int, shortlist: int, rows: int) -> int:
-    """Most scratch of a meeting of blocks.
+    """Most scratch bytes of ``meet_sparse_rows``.
 
     Parameters
     ----------
     numbers, rows : int
-        Of the larger block.
+        Stored numbers and rows of the larger block.
     longest : int
-        Numbers of the longest row.
+        Stored numbers of the longest row.
     columns : int
-        Of the matrix.
+        Columns of the matrix.
     shortlist : int
         Candidates of a row.
     """
@@ -247,7 +246,7 @@ def scratch_bytes(numbers: int, longest: int, columns: int, shortlist: int, rows
     products, blocks = 8 * p * q, 8 * (p + q) * common
     # The rest of rows that are held and of those that are in lists, and their order, in float64.
     stored = 16 * min(numbers, p * longest) + 28 * min(numbers, q * longest)
-    # Both shortlists, what bounds are of, and the uncertain rows with theirs; pointers of lists, and places.
+    # Both shortlists with the terms of bounds, and those of uncertain rows; pointers of lists, and places.
     shortlists = 2 * rows * (16 * shortlist + 6 * 8)
     uncertain = p * (16 * shortlist + 8 * 8) + 16 * min(numbers, p * longest)
     # Pointers of lists, places of common columns, and a row with its zeros.

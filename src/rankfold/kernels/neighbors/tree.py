@@ -1,9 +1,9 @@
-"""Points of few dimensions in a tree, and which of them are nearest to others, or within a radius.
+"""A tree of points of few dimensions, to find those nearest to others, or within a radius.
 
-The tree is a balanced k-d tree without pointers. Points lie leaf after leaf, ``LEAF`` to a leaf and the last
-filled up with NaN. A node is a run of leaves ``a:b``. Its halves are ``a:m`` and ``m:b`` with ``m = (a + b)
-// 2``, cut across the longest side of the box of its points by (coordinate, id). Nodes are numbered as they
-are met from the left: those below a node of ``n`` leaves take ``2 n - 2`` numbers, so that its halves are
+The tree is a balanced k-d tree without pointers. Points are stored leaf after leaf, ``LEAF`` to a leaf and
+the last filled up with NaN. A node is a run of leaves ``a:b``. Its halves are ``a:m`` and ``m:b`` with
+``m = (a + b) // 2``, cut across the longest side of the box of its points by (coordinate, id). Nodes are
+numbered in preorder: those below a node of ``n`` leaves take ``2 n - 2`` numbers, so that its halves are
 ``node + 1`` and ``node + 2 (m - a)``.
 
 Distances are those of ``lists.in_order``, with (distance, id) for ties. The bound of a box is the same sum of
@@ -11,7 +11,7 @@ the gaps between a point and the box. Rounding keeps order, so that in the same 
 above the distance of a point in the box, to the last bit: what a search leaves out is certain.
 
 The trap: where very many points are equal, bounds rule nothing out. A node also keeps the smallest id below
-it, and a list that is full at the same distance takes none that are larger.
+it, and a list that is full at the same distance accepts no larger ids.
 
 References
 ----------
@@ -45,10 +45,10 @@ class Tree(NamedTuple):
     """Arranged points: a tuple, so that a kernel sees its arrays."""
 
     points: Float64
-    """(leaves, d, LEAF), NaN where there is none."""
+    """(leaves, d, LEAF) coordinates, NaN where there is no point."""
 
     ids: Int64
-    """(leaves, LEAF), ``EMPTY`` where there is none."""
+    """(leaves, LEAF) ids of points, ``EMPTY`` where there is none."""
 
     boxes: Float64
     """(2 leaves - 1, 2, d): smallest and largest coordinates below each node."""
@@ -58,7 +58,7 @@ class Tree(NamedTuple):
 
     @classmethod
     def empty(cls, points: int, columns: int) -> Tree:
-        """Room for points, of which none is there yet."""
+        """Allocate a tree for so many points, none of which is there yet."""
         leaves = leaf_count(points)
         return cls(
             np.full((leaves, columns, LEAF), np.nan),
@@ -68,37 +68,37 @@ class Tree(NamedTuple):
         )
 
     def rows(self) -> Float64:
-        """(leaves * LEAF, d), the same memory before points are arranged."""
+        """(leaves * LEAF, d) points row by row, in the same memory, before they are arranged."""
         return self.points.reshape(-1, self.points.shape[1])
 
 
 def leaf_count(points: int) -> int:
-    """Leaves of a tree."""
+    """Number of leaves of a tree of so many points."""
     return -(-points // LEAF)
 
 
 def tree_bytes(points: int, columns: int) -> int:
-    """Memory of a tree."""
+    """Bytes of a tree of so many points."""
     leaves = leaf_count(points)
     return leaves * LEAF * (columns + 1) * 8 + (2 * leaves - 1) * (2 * columns + 1) * 8
 
 
 @kernel
 def arrange_points(tree: Tree, *, count: int, node: int, first: int, last: int, levels: int) -> None:
-    """Arrange the points of a node into its halves, these into theirs, and so on, in place.
+    """Split the points of a node into its halves, these into theirs, and so on, in place.
 
     Parameters
     ----------
     tree : Tree
-        Points row by row as ``tree.rows()`` shows them, and their ids, of which those of the node are
-        its own; boxes and smallest ids of the nodes below are written. A leaf that is reached is turned, so
-        that its points are as ``Tree`` says.
+        Points row by row in ``tree.rows()``, and their ids; those in the leaves of the node are its own.
+        Boxes and smallest ids of the node and of those below are written. A leaf that is reached is
+        transposed to the layout of ``Tree``.
     count : int
         Points of the whole tree.
     node, first, last : int
         Number of the node, and its leaves.
     levels : int
-        How often halves are halved at most. Halves that are left are nodes as this one is.
+        Most times that halves are halved. Halves that are left are nodes to be arranged like this one.
 
     Notes
     -----
@@ -142,15 +142,15 @@ def nearest_in_tree(
     tree : Tree
         Arranged.
     queries : (q, d)
-        Neighbors in the tree are best neighbors here: what one has read is in cache for the next.
+        Best in an order in which successive queries are near: what one has read is in cache for the next.
     own : (q,)
-        Ids that queries do not find, as they are their own; -1 for none.
+        Ids of the queries themselves, which they do not find; -1 for none.
     period : (d,) or None
-        Lengths of a box that repeats itself, inf for columns that do not. Differences are then those to the
-        nearest image, ``min(a, period - a)`` of points within the box, from 0 to its length.
+        Lengths of a periodic box, inf for columns without a period. Differences are then those to the nearest
+        image, ``min(a, period - a)`` of points within the box, from 0 to its length.
     metric : one of ``MEASURES``
     keys, ids : (q, k)
-        Lists as in ``lists``, of none of the points of the tree. Written.
+        Lists as in ``lists``, which hold none of the points of the tree. Written.
 
     Notes
     -----
@@ -173,7 +173,7 @@ def count_within(
     radius: float,
     counts: Int64,
 ) -> None:
-    """How many points of a tree are within a radius of each query, itself left out.
+    """Count the points of a tree within a radius of each query, without the query itself.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def count_within(
 
     Notes
     -----
-    Nodes that lie within the radius as a whole are counted as such.
+    Nodes that are within the radius as a whole are counted without a visit to their points.
     """
     for i in range(len(queries)):
         keys, names = _all_keys(tree, queries[i], metric, period)
@@ -206,14 +206,14 @@ def list_within(
     keys: Float64,
     ids: Int64,
 ) -> None:
-    """The points of a tree that are within a radius of each query, nearest first, then by id.
+    """List the points of a tree within a radius of each query, nearest first, then by id.
 
     Parameters
     ----------
     tree, queries, own, period, metric, radius
         As for ``count_within``.
     starts : (q,)
-        Where the list of each query begins: there is room for as many as were counted.
+        First place of the list of each query: there is room for as many as ``count_within`` counts.
     keys, ids : (n,)
         Written.
     """
@@ -226,7 +226,7 @@ def list_within(
 
 
 def _all_keys(tree: Tree, query: Float64, metric: int, period: Float64 | None) -> tuple[Float64, Int64]:
-    """Key and id of each point."""
+    """Key and id of each point of a tree, for a query."""
     ids = tree.ids.reshape(-1)
     some = ids != EMPTY
     x = tree.points.transpose(0, 2, 1).reshape(len(ids), -1)[some]

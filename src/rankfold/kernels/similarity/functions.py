@@ -1,9 +1,10 @@
 """Kernel functions of two rows, and rows prepared for tiles of pairs.
 
-Functions of differences (rbf, laplacian) take rows less a common shift, such as the mean of some: products
-then round by how far rows lie from it, not by how far from zero. Cosine takes rows of length 1, after which
-it is their product. All is float64: products in float32 leave squared distances 1e-7 of squared norms, which
-a bandwidth turns into an error of similarities that eigenvalues of 1e-6 do not bear.
+Functions of differences (rbf, laplacian) take rows less a common shift, such as the mean of some: rounding
+errors of products then follow the distances of rows from the shift, not from zero. Cosine takes rows of
+length 1, after which it is their product. All is float64: products in float32 leave errors of squared
+distances of 1e-7 of squared norms, which a bandwidth turns into errors of similarities that are too large for
+eigenvalues of 1e-6.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def rows_of(x: Array, similarity: Similarity, shift: Float64) -> Rows:
 
     Notes
     -----
-    Work 3 m d flops. A shift rounds differences of rows by eps of how far these lie from it.
+    Work 3 m d flops. A shift rounds differences of rows by eps times their distances from it.
     """
     values = np.array(x, np.float64, order="C")
     if similarity.is_of_differences:

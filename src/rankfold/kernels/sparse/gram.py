@@ -43,8 +43,9 @@ def add_gram(indptr: Array, indices: Array, data: Array, *, scatter: Float64) ->
     -----
     Products are formed and added in float64. A row of t nonzeros needs t (t + 1) / 2 of them, at some 2 ns
     each; dense columns make n (n + 1) / 2 a row, at 0.05 ns. So the fullest columns are made dense and
-    multiplied by BLAS, others meet those by gathered sums, and each other by output row. Which are made dense
-    is what the counts of these rows say is fastest, so that bits depend on where panels are cut.
+    multiplied by BLAS; others are multiplied with those by gathered sums, and with each other by output row.
+    The dense columns are those for which the counts of these rows promise the least time, so that bits depend
+    on where panels are cut.
 
     Scratch, for h dense columns: 32 MiB, or 4 KiB h where that is more, for their rows; 8 h^2 bytes for their
     products; 256 (n + r) for a few columns at a time; and 40 bytes a nonzero of the others.

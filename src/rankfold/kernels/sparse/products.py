@@ -214,7 +214,7 @@ def check_arrays(indptr: Array, indices: Array, data: Array) -> None:
 def check_room(
     indptr: Array, indices: Array, data: Array, *, pointers: Array, rows: Array, values: Array
 ) -> None:
-    """Like ``check_arrays``, also if the arrays to be written are too short, or too narrow for row numbers."""
+    """Like ``check_arrays``, also if the arrays to be written are too short or too narrow for row numbers."""
     check_arrays(indptr, indices, data)
     count, nonzeros = len(indptr) - 1, int(indptr[-1]) - int(indptr[0])
     if min(len(rows), len(values)) < nonzeros or len(pointers) < 1:

@@ -1,5 +1,5 @@
 """Vertices one after the other, compiled. See ``kernels/layout/descent.py``: in a plane without loops over
-coordinates. Sums over the edges of a vertex may be added up in any order, the same whoever moves it."""
+coordinates. Sums over the edges of a vertex may be added up in any order, the same in every call."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ZERO, ONE = np.float32(0), np.float32(1)
 GAIN_STEP, GAIN_SHARE = np.float32(constants.GAIN_STEP), np.float32(constants.GAIN_SHARE)
 LEAST_GAIN = np.float32(constants.LEAST_GAIN)
 TILE = 512
-"""Edges that are taken together."""
+"""Edges that are processed together."""
 
 TWO, LOG_TWO = np.float32(2), np.float32(math.log(2))
 TERMS = np.float32(2 / 3), np.float32(2 / 5), np.float32(2 / 7), np.float32(2 / 9)
 MIDDLE = np.int32(np.float32(math.sqrt(0.5)).view(np.int32))
-"""Bits of the square root of a half: from there mantissas are counted."""
+"""Bits of the square root of a half, from which mantissas are counted."""
 
 REORDERED = {"reassoc", "contract", "nsz"}
 
@@ -58,7 +58,7 @@ def measure_descent(
 def _plane_of(
     positions: Float32, vertex: int, neighbors: Array, weights: Float32, xs: Float32, ys: Float32
 ) -> Any:
-    """Attraction of a vertex by some edges. Ends are brought together first: the rest is done by vectors."""
+    """Attraction of a vertex by some edges. Ends are gathered first, so that the rest is vectorized."""
     for edge in range(len(neighbors)):
         other = neighbors[edge]
         xs[edge], ys[edge] = positions[other, 0], positions[other, 1]
@@ -74,7 +74,7 @@ def _plane_of(
 def _pull_of(
     positions: Float32, vertex: int, neighbors: Array, weights: Float32, start: int, stop: int, out: Float32
 ) -> None:
-    """Attraction of a vertex."""
+    """Write the attraction of a vertex by its edges ``start:stop``."""
     out[:] = ZERO
     width = len(out)
     for edge in range(start, stop):

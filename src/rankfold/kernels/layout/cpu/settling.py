@@ -117,7 +117,7 @@ def _settle_by_pairs(
 
 @part
 def _pull(positions: Float32, neighbors: Array, weights: Float32, y: Float32, out: Float64) -> None:
-    """Attraction of a row."""
+    """Write the attraction of a row by its neighbors."""
     out[:] = 0
     for j in range(len(neighbors)):
         other, square = neighbors[j], 1.0

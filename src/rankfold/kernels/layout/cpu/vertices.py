@@ -147,7 +147,7 @@ def _move_in_space(
 
 @part
 def _drawn(own: Any, first: Any, last: Any) -> Any:
-    """The edge before the one that comes first in an epoch."""
+    """The edge before the one that is first in an epoch."""
     return first - 1 + np.int64(((own >> HALF) * np.uint64(last - first)) >> HALF)
 
 
@@ -155,7 +155,7 @@ def _drawn(own: Any, first: Any, last: Any) -> Any:
 def _repel(
     x: Float32, push: Float32, positions: Float32, repulsion: Float32, counter: Any, negatives: int, rate: Any
 ) -> None:
-    """Move away from random vertices, by the sum of their forces where one is."""
+    """Move away from random vertices, by the sum of their forces at the current position."""
     push[:] = ZERO
     word, count = np.uint64(0), np.uint64(len(positions))
     for sample in range(negatives):
@@ -182,7 +182,7 @@ def _square(x: Float32, positions: Float32, other: Any) -> Any:
 
 @part
 def _factor(table: Float32, square: Any) -> Any:
-    """What a difference of that squared length is multiplied with."""
+    """Factor of a difference of that squared length, interpolated in a table."""
     if not square > ZERO:
         return ZERO
     place = min(max(np.float32(square).view(np.int32) - FIRST, NONE), LAST)
@@ -202,7 +202,7 @@ def _spread(
     other: Any,
     phase: Any,
 ) -> Any:
-    """What a difference is multiplied with besides, by density."""
+    """Additional factor of a difference, by density."""
     if not square > ZERO:
         return ZERO
     close, steep = _factor(closeness, square), HALF_OF * attraction
@@ -218,13 +218,13 @@ def _limit(force: Any) -> Any:
 
 @part
 def _pulls(epoch: Any, phase: Any) -> Any:
-    """Whether a turn of an edge is full."""
+    """True if a turn of an edge is full, so that it pulls."""
     return np.uint32(epoch * phase) < phase
 
 
 @part
 def _mix(word: Any) -> Any:
-    """See ``mix``."""
+    """``mix`` of ``kernels/layout/forces.py``, compiled."""
     word = (word ^ (word >> SHIFTS[0])) * FACTORS[0]
     word = (word ^ (word >> SHIFTS[1])) * FACTORS[1]
     return word ^ (word >> SHIFTS[2])

@@ -1,4 +1,4 @@
-"""Where a thread has its vectors."""
+"""Storage of the vectors of a thread: registers, or device memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 Array = Any
 
 THREADS = 128
-"""Of a block."""
+"""Threads of a block."""
 
 IN_REGISTERS = 3
 """Most dimensions of a vector that a thread has in registers."""
@@ -22,5 +22,5 @@ def known_width(width: int) -> int:
 
 
 def scratch(count: int, width: int) -> Array:
-    """Room for two vectors of each of some threads, where these are in memory."""
+    """Buffer for two vectors of each of ``count`` threads, if these are in memory; else a single row."""
     return cupy.empty((1 if known_width(width) else 2 * count, width), np.float32)

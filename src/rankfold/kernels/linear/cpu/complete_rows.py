@@ -1,4 +1,4 @@
-"""Rows of which some numbers are missing, in one read of each. See ``kernels/linear/complete_rows.py``.
+"""Rows with missing numbers, in one read of each. See ``kernels/linear/complete_rows.py``.
 
 Serial loops that release the GIL: parallelism comes from the threads that call them. All sums over columns
 are of vectors with a lane for each component, so that they are vectorized and their order is fixed.
@@ -21,7 +21,7 @@ Float64 = npt.NDArray[np.float64]
 
 @contracted_part
 def _add_triangles(four: Float64, sign: float, m: Float64) -> None:
-    """Outer products of four rows of loadings, of which the last may be zeros, in the lower half."""
+    """Add outer products of four rows of loadings, the last of which may be zero, to the lower half."""
     w0, w1, w2, w3 = four[0], four[1], four[2], four[3]
     for a in range(len(w0)):
         f0, f1, f2, f3 = sign * w0[a], sign * w1[a], sign * w2[a], sign * w3[a]
@@ -33,7 +33,7 @@ def _add_triangles(four: Float64, sign: float, m: Float64) -> None:
 def _normal_matrix(
     gaps: Array, count: int, loadings: Float64, gram: Float64, spread: Float64, noise: float, m: Float64
 ) -> None:
-    """The lower half of M; ``gaps`` marks columns that are not there."""
+    """Write the lower half of M; ``gaps`` marks missing columns."""
     n, k = loadings.shape
     few = 2 * count < n
     sign = 1.0 if few else -1.0
@@ -57,7 +57,7 @@ def _normal_matrix(
 
 @contracted_part
 def _factorize(m: Float64) -> None:
-    """Cholesky factor in the lower half, by rows; its diagonal is kept as reciprocals."""
+    """Replace the lower half by its Cholesky factor, by rows; its diagonal is stored as reciprocals."""
     for a in range(m.shape[0]):
         for b in range(a):
             s = m[a, b]
@@ -87,7 +87,7 @@ def _solve(m: Float64, z: Float64) -> None:
 
 @contracted_part
 def _invert(m: Float64, lower: Float64, inverse: Float64) -> None:
-    """The symmetric inverse: of the triangle first, then the product of that with itself."""
+    """Write the symmetric inverse: invert the triangle first, then multiply that with itself."""
     k = m.shape[0]
     for a in range(k):
         for b in range(k):
@@ -110,7 +110,7 @@ def _invert(m: Float64, lower: Float64, inverse: Float64) -> None:
 
 @contracted_part
 def _project(row: Array, gaps: Array, mean: Float64, loadings: Float64, z: Float64) -> None:
-    """Sums of the loadings of what is there, times what that is more than the mean."""
+    """Write the sum of the loadings of present numbers, times their deviations from the mean."""
     n, k = loadings.shape
     for a in range(k):
         z[a] = 0.0
@@ -150,7 +150,7 @@ def _dot(w: Float64, z: Float64) -> float:
 
 @contracted_part
 def _coordinates(row: Array, gaps: Array, count: int, model: RowModel, m: Float64, z: Float64) -> None:
-    """z; ``m`` is left as the factor of M."""
+    """Write z; ``m`` becomes the factor of M."""
     _project(row, gaps, model.mean, model.loadings, z)
     _normal_matrix(gaps, count, model.loadings, model.gram, model.spread, model.noise[0], m)
     _factorize(m)
@@ -185,7 +185,7 @@ def _row_period(there: int, columns: int, period: int) -> int:
 
 @contracted_part
 def _mark_held_out(row: int, key: np.uint64, period: int, gaps: Array) -> int:
-    """Mark by 2 what is held out; how many."""
+    """Mark numbers that are held out by 2; returns how many they are."""
     n = len(gaps)
     runs, held = -(-n // period), 0
     for c in range(runs):
@@ -216,7 +216,7 @@ def _fill_triangle(z: Float64, covariance: Float64, noise: float, triangle: Floa
 def _measure(
     row: Array, gaps: Array, mean: Float64, loadings: Float64, z: Float64, old: Float64, columns: Array
 ) -> tuple[float, float, float, float, float, float]:
-    """Squares of: what is fitted; errors and sizes of what is held out; changes; and the completed row."""
+    """Compute the first six of ``RowSums.totals`` for a row, and add to ``RowSums.columns``."""
     fitted, errors, sizes, changes, squares, held = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for j in range(len(mean)):
         if gaps[j] == 0:
@@ -248,7 +248,7 @@ def _predict(gaps: Array, mean: Float64, loadings: Float64, z: Float64, old: Flo
 
 @contracted_part
 def _add_squares(gaps: Array, count: int, triangle: Float64, squares: Float64, shared: Float64) -> None:
-    """Of columns that are there, or less those that are not, whichever are fewer."""
+    """Add T to the columns that are present, or subtract it from those that are not, whichever are fewer."""
     n, q = squares.shape
     few = 2 * count < n
     sign = 1.0 if few else -1.0
@@ -265,7 +265,7 @@ def _add_squares(gaps: Array, count: int, triangle: Float64, squares: Float64, s
 def _add_expected(
     gaps: Array, loadings: Float64, z: Float64, covariance: Float64, noise: float, products: Float64
 ) -> float:
-    """Products of what is missing or held out, as it is expected; and expected squares."""
+    """Add expected products of missing or held out numbers; returns the sum of their expected squares."""
     n, k = loadings.shape
     total, span = 0.0, np.empty(k)
     for j in range(n):

@@ -28,7 +28,7 @@ def _by_rows(d: Array, buckets: npt.NDArray[np.int64], factors: Array, sums: Arr
 def _by_columns(
     transpose: Array, buckets: npt.NDArray[np.int64], factors: Array, sums: Array, bucket_sums: Array
 ) -> None:
-    # Columns lie whole: their rows are gathered in numbers that stay in first-level cache.
+    # Columns are contiguous: their rows are added up in numbers that stay in first-level cache.
     for j in range(sums.shape[1]):
         for c in range(len(bucket_sums)):
             bucket_sums[c] = 0

@@ -1,8 +1,8 @@
-"""Products of device arrays by cuBLAS: of parts of wider arrays, added to what is there, in any precision.
+"""Products of device arrays by cuBLAS: also of parts of wider arrays, added to a result, in any precision.
 
 ``cupy.matmul`` copies operands and results that are parts of wider arrays, cannot add to its result, and
-takes its precision from a setting of the process. cuBLAS counts columns as NumPy counts rows: a product by
-rows is that of the transposes, in the other order, by columns.
+takes its precision from a setting of the process. cuBLAS is column-major where NumPy is row-major: a product
+by rows is that of the transposes, in the other order, by columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rankfold.kernels.linear.products import MIRROR_ROWS
 Array = Any
 
 RUN_ROWS = 4096
-"""Rows of which products are formed in float32, before they are added up in float64."""
+"""Rows whose products are formed in float32, before they are added up in float64."""
 
 
 def multiply(a: Array, b: Array, *, out: Array, add: bool = False, tf32: bool = False) -> None:
@@ -29,9 +29,9 @@ def multiply(a: Array, b: Array, *, out: Array, add: bool = False, tf32: bool = 
     Parameters
     ----------
     a : (m, k), b : (k, n)
-        Copied if they have another type, or neither rows nor columns that lie whole.
+        Copied if they have another type, or if neither rows nor columns are contiguous.
     out : (m, n)
-        With rows or columns that lie whole.
+        With contiguous rows or columns.
     add : bool
     tf32 : bool
         Round float32 operands to 11 bits, which tensor cores multiply several times faster.
@@ -87,7 +87,7 @@ def gram(x: Array, *, out: Array) -> None:
     rank_update = cublas.dsyrk if out.dtype == np.float64 else cublas.ssyrk
     rank_update(
         device.get_cublas_handle(),
-        # The upper half by columns is the lower one by rows; by columns, x as it lies is x'.
+        # The upper half by columns is the lower one by rows; read by columns, x is x'.
         cublas.CUBLAS_FILL_MODE_UPPER,
         turned,
         *(k, len(x)),
@@ -113,13 +113,13 @@ def _scalar(value: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def _leading(x: Array) -> int:
-    """Elements from one row to the next of an array whose rows lie whole."""
+    """Number of elements from one row to the next of an array with contiguous rows."""
     step = int(x.strides[0] // x.itemsize) if len(x) > 1 else 0
     return max(step, int(x.shape[1]), 1)
 
 
 def _operand(x: Array, dtype: np.dtype[Any]) -> tuple[Array, int, int]:
-    """An operand whose rows or columns lie whole, whether columns do, and its leading dimension."""
+    """Operand with contiguous rows or columns, its operation (transposed for columns), leading dimension."""
     x = x.astype(dtype, copy=False)
     item, (rows, columns) = x.itemsize, x.shape
     if (columns == 1 or x.strides[1] == item) and (rows == 1 or x.strides[0] >= columns * item):

@@ -21,19 +21,19 @@ COSINE = int(Metric.COSINE)
 INNER_PRODUCT = int(Metric.INNER_PRODUCT)
 
 Index = np.uint64
-"""Of loops that are to be vectors: of a signed index it must be asked each time whether it is negative."""
+"""Index type of loops that are to be vectorized: a signed index is checked each time for being negative."""
 
 ONE, TWO, THREE = Index(LANES), Index(2 * LANES), Index(3 * LANES)
 
 
 def inner_product(metric: int) -> bool | None:
-    """What tells loops of inner products from others by its type: either compiles its own sum alone."""
+    """Marker whose type separates loops of inner products from others: each compiles only its own sum."""
     return True if metric == INNER_PRODUCT else None
 
 
 @part
 def load(x: Array, scale: float, metric: int, row: Float64) -> None:
-    """One side of many distances, as a factor that all of them share."""
+    """Load one side of many distances into ``row``: in float64, and scaled for ``COSINE``."""
     scale = scale if metric == COSINE else 1.0
     for t in range(len(row)):
         row[t] = np.float64(x[t]) * scale
@@ -43,13 +43,13 @@ def load(x: Array, scale: float, metric: int, row: Float64) -> None:
 def distance(
     row: Float64, scale_x: float, y: Array, j: int, scale_y: float, metric: int, inner: Any, sums: Float64
 ) -> float:
-    """The key of a row that is loaded, and row ``j`` of others as they are stored; see ``inner_product``."""
+    """Key of a row that is loaded and row ``j`` of others as they are stored; see ``inner_product``."""
     if inner is not None:
         _add_products(row, y, Index(j), sums)
         return -_total(sums)
     if metric == COSINE and (scale_x == 0 or scale_y == 0):
         return 1.0
-    # A product with 1 is exact: one loop does for all three.
+    # A product with 1 is exact: one loop serves all three.
     _add_squares(row, y, Index(j), scale_y if metric == COSINE else 1.0, sums)
     square = _total(sums)
     if metric == COSINE:

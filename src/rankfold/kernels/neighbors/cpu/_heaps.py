@@ -1,7 +1,7 @@
-"""Max-heaps by (value, name) in ordinary arrays: what lists and shortlists of neighbors are.
+"""Max-heaps by (value, name) in ordinary arrays, for lists and shortlists of neighbors.
 
 Slot ``p`` has its children in ``2 p + 1`` and ``2 p + 2``. Names break ties, so that a heap holds the same
-pairs in whatever order they came.
+pairs in whatever order they were inserted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOP: Any = np.int64(0)
 
 @part
 def sift(values: Array, names: Array, slot: int, count: int, value: Any, name: Any) -> None:
-    """Put a pair into a slot of a heap of ``count``, in place of what was there, and let it sink."""
+    """Replace the pair in a slot of a heap of ``count`` pairs, and sift the new one down."""
     while True:
         child = 2 * slot + 1
         if child >= count:
@@ -42,13 +42,13 @@ def sift(values: Array, names: Array, slot: int, count: int, value: Any, name: A
 
 @part
 def take(keys: Float64, ids: Int64, key: float, name: int, room: int = TOP) -> int:
-    """Let a pair into a list if it is nearer than the farthest there and not in it.
+    """Insert a pair into a list if it is nearer than the farthest there and not in it.
 
-    Where nothing is in the first ``room`` slots, it may go into the last of them: a heap is made from its
-    leaves, in less than a sift for each. What is left of them is returned.
+    If the first ``room`` slots are empty, it goes into the last of them: a heap is then built from its
+    leaves, in less than a sift for each. Returns the number of slots still empty.
     """
     if key < keys[0] or (key == keys[0] and name < ids[0]):
-        # Counted, not looked for: without a way out early the loop is one of vectors.
+        # Copies are counted, not searched for: a loop without an early exit is vectorized.
         copies = 0
         for t in range(len(ids)):
             copies += ids[t] == name

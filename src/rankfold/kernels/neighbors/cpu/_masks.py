@@ -1,8 +1,8 @@
-"""Bounds of 64 pairs at a time, in LLVM's own words.
+"""Bounds of 64 pairs at a time, written in LLVM's language.
 
 A loop that lists which of many numbers are below a limit stores and counts at each of them. Here vectors are
 compared, and a processor with masks moves their bits at once; few numbers pass, and only these are visited.
-A loop for the least of each of some groups becomes vectors only behind checks that arrays do not overlap.
+A loop for the least of each of some groups is vectorized only behind checks that arrays do not overlap.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INT32, INT64, BIT = ir.IntType(32), ir.IntType(64), ir.IntType(1)
 def _mask_below(typing: Any, row: Any, others: Any, limits: Any, start: Any, other: Any, limit: Any) -> Any:
     """Bits t of ``others[j] + other - row[j] < max(limit, limits[j])`` at j = start + t, as unsigned.
 
-    All are of one type of floating point numbers, and arrays lie without gaps.
+    All are of one type of floating point numbers, and arrays are contiguous.
     """
     signature = types.uint64(row, others, limits, types.int64, row.dtype, row.dtype)
 
@@ -41,7 +41,7 @@ def _mask_below(typing: Any, row: Any, others: Any, limits: Any, start: Any, oth
 def _keep_least(typing: Any, row: Any, others: Any, least: Any, at: Any, start: Any, other: Any) -> Any:
     """Lower ``least[at + t]`` to ``others[j] + other - row[j]`` at j = start + t, for all lanes t.
 
-    All are of one type of floating point numbers, and arrays lie without gaps.
+    All are of one type of floating point numbers, and arrays are contiguous.
     """
     signature = types.void(row, others, least, types.int64, types.int64, row.dtype)
 
@@ -64,7 +64,7 @@ def _lowest_bit(typing: Any, mask: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-# To be called with numbers alone: what numba puts in first is no argument.
+# To be called without the first argument, which numba passes itself.
 mask_below: Any = intrinsic(_mask_below)
 keep_least: Any = intrinsic(_keep_least)
 lowest_bit: Any = intrinsic(_lowest_bit)
@@ -72,7 +72,7 @@ lowest_bit: Any = intrinsic(_lowest_bit)
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """Code of an intrinsic whose first three arguments are arrays: a row, what others bring, one more."""
+    """Generator of an intrinsic whose first three arguments are arrays: products, others' terms, one more."""
 
     context: Any
     builder: ir.IRBuilder
@@ -106,7 +106,7 @@ class _Code:
         return self.builder.shuffle_vector(self.builder.insert_element(unset, value, first), unset, lanes)
 
     def bounds(self, start: int, other: int) -> Any:
-        """What others and the row itself bring, less products."""
+        """Bounds of all lanes: terms of the others, plus that of the row itself, less products."""
         at = self.arguments[start]
         own = self.everywhere(self.arguments[other])
         return self.builder.fsub(self.builder.fadd(own, self.lanes(1, at)), self.lanes(0, at))

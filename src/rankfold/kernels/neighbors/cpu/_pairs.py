@@ -29,10 +29,10 @@ RUN = 64
 """Columns that are measured at a time."""
 
 WIDER = 1 + 2e-15
-"""Above the rounding of a square, and of the root that it is compared with."""
+"""Factor above the rounding of a square, and of the root that it is compared with."""
 
 TINY = 1e-300
-"""Above what squares lose that are too small for all their bits."""
+"""More than squares lose that are too small for all their bits."""
 
 
 @compile_loop
@@ -104,7 +104,7 @@ def compare(
 
 @part
 def reach(root: float, metric: int) -> float:
-    """What the sum of a pair may reach that comes before the farthest of a list, and never less."""
+    """Upper bound of the sums of pairs that may come before a key ``root``, the farthest of a list."""
     if metric != EUCLIDEAN or root < 0:
         return root
     return root * root * WIDER + TINY
@@ -112,7 +112,7 @@ def reach(root: float, metric: int) -> float:
 
 @part
 def _load(y: Float64, start: int, columns: int, tile: Float64) -> None:
-    # Lanes beyond the last column are no numbers, which are nearer than nothing.
+    # Lanes beyond the last column are NaN, which is nearer than nothing.
     tile[:] = np.nan
     for j in range(columns):
         for t in range(len(tile)):

@@ -1,7 +1,7 @@
-"""Distances of sparse rows, as ``kernels/neighbors/sparse_meeting.py`` has them, and the lists they go into.
+"""Distances of sparse rows as in ``kernels/neighbors/sparse_meeting.py``, and the lists they go into.
 
-One row of many pairs is opened: written with its zeros. Of the other only those numbers are looked at closely
-that it has too. No multiplication is fused with an addition, which would break what is exact.
+A row that many pairs share is opened: written with its zeros. Of the other row only numbers in columns of
+both are used. No multiplication is fused with an addition, which would break error-free products.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Rows = tuple[Any, ...]
 """Pointers, columns, numbers, reciprocal norms, and squared norms in twice the precision."""
 
 Open = tuple[Any, ...]
-"""A row with its zeros, scaled; for each column whether it is not zero; and room for places of a row."""
+"""A row with its zeros, scaled; for each column True if it is not zero; and a buffer for places of a row."""
 
 Index = np.uint64
 
@@ -57,7 +57,7 @@ def _add(a: float, b: float) -> tuple[float, float]:
 
 @compile_loop
 def sum_squares(indptr: Int64, indices: Array, data: Array, scale: Float64, squares: Float64) -> bool:
-    """Squared norms, and whether columns increase: see ``square_rows``."""
+    """Write squared norms; returns True if columns increase: see ``square_rows``."""
     for i in range(len(scale)):
         last, total, rest = np.int64(-1), 0.0, 0.0
         for p in range(indptr[i], indptr[i + 1]):
@@ -74,7 +74,7 @@ def sum_squares(indptr: Int64, indices: Array, data: Array, scale: Float64, squa
 
 @part
 def _open(x: Rows, i: int, row: Open, cosine: bool) -> None:
-    """Write a row with its zeros, where nothing but zeros is."""
+    """Write a row with its zeros into buffers of zeros."""
     scale = x[3][i] if cosine else 1.0
     for p in range(x[0][i], x[0][i + 1]):
         column, value = Index(x[1][p]), np.float64(x[2][p]) * scale
@@ -84,7 +84,7 @@ def _open(x: Rows, i: int, row: Open, cosine: bool) -> None:
 
 @part
 def _close(x: Rows, i: int, row: Open) -> None:
-    """Leave zeros behind."""
+    """Zero the buffers again for the next row."""
     for p in range(x[0][i], x[0][i + 1]):
         column = Index(x[1][p])
         row[0][column], row[1][column] = 0.0, False
@@ -92,7 +92,7 @@ def _close(x: Rows, i: int, row: Open) -> None:
 
 @part
 def _distance(x: Rows, i: int, row: Open, y: Rows, j: int, metric: int, inner: Any, sums: Float64) -> float:
-    """The key of a pair, the first of which is open; see ``inner_product``."""
+    """Key of a pair of rows, the first of which is open; see ``inner_product``."""
     scale = 1.0
     if metric == COSINE:
         scale = y[3][j]
@@ -122,12 +122,12 @@ def _dot(
     scale: float,
     matches: Int64,
 ) -> tuple[float, float]:
-    """A product in twice the precision, of the numbers that both rows have.
+    """Inner product in twice the precision, over the columns that both rows have.
 
-    Arrays are handed over one by one, since of those in a tuple references are counted at every call.
+    Arrays are passed one by one, since references to those in a tuple are counted at every call.
     """
     total, rest, count = 0.0, 0.0, Index(0)
-    # No branch depends on a column: which few are in both rows is not to be predicted.
+    # No branch depends on a column: which few are in both rows cannot be predicted.
     for p in range(Index(first), Index(stop)):
         matches[count] = p
         count += Index(flags[Index(columns[p])])
@@ -141,7 +141,7 @@ def _dot(
 
 @part
 def _lanes(row: Open, y: Rows, j: int, sums: Float64) -> float:
-    """The inner product as dense rows have it."""
+    """Inner product, added up as for dense rows."""
     sums[:] = 0
     for p in range(Index(y[0][j]), Index(y[0][j + 1])):
         column = Index(y[1][p])
@@ -152,7 +152,7 @@ def _lanes(row: Open, y: Rows, j: int, sums: Float64) -> float:
 
 @part
 def _merge(x: Rows, i: int, row: Open, y: Rows, j: int, scale: float, sums: Float64) -> float:
-    """The sum of squared differences as dense rows have it, to the last bit: a zero adds nothing."""
+    """Sum of squared differences as for dense rows, to the last bit: a zero adds nothing."""
     a, a_end, b, b_end = Index(x[0][i]), Index(x[0][i + 1]), Index(y[0][j]), Index(y[0][j + 1])
     sums[:] = 0
     while a < a_end or b < b_end:
@@ -186,7 +186,7 @@ def refine(
     heap: Float64,
     names: Int64,
 ) -> None:
-    """Measure what shortlists hold: see ``refine_rows`` of the contract in ``lists.py``."""
+    """Measure the candidates of shortlists: see ``refine_rows`` of the contract in ``lists.py``."""
     for i in range(len(keys)):
         count = _candidates(bounds[i], places[i], _half(keys[i, 0], metric), heap, names)
         opened = count > 0
@@ -221,10 +221,10 @@ def exhaust(
     row: Open,
     sums: Float64,
 ) -> None:
-    """Measure what float64 does not rule out: see ``exhaust_rows``.
+    """Measure the pairs that float64 does not rule out: see ``exhaust_rows``.
 
-    Products are of some rows of ``x``, with those of ``y`` from ``start_j`` on; ``first`` is the id of the
-    first of ``y``, and ``same`` is whether ``y`` is ``x``.
+    Products are those of ``rows`` of ``x`` with the rows of ``y`` from ``start_j`` on; ``first`` is the id of
+    the first of ``y``, and ``same`` is True if ``y`` is ``x``.
     """
     for r in range(len(rows)):
         i = rows[r]

@@ -1,6 +1,6 @@
 """Parts of loops over trees: cuts, distances of leaves, bounds of boxes. See ``kernels/neighbors/tree.py``.
 
-A bound follows its distance step by step. Nothing is fused or reordered, in neither.
+A bound is computed in the same steps as its distance. Nothing is fused or reordered in either.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Int64 = npt.NDArray[np.int64]
 Index = np.uint64
 
 STACK = 64
-"""Nodes that wait at most: one for each level, and one more."""
+"""Most nodes that wait: one for each level, and one more."""
 
 
 @part
 def key_of(total: float, metric: int) -> float:
-    """The key that a sum is."""
+    """Key of a sum: its root for the Euclidean metric, else the sum itself."""
     return np.sqrt(total) if metric == EUCLIDEAN else total
 
 
@@ -32,7 +32,7 @@ def key_of(total: float, metric: int) -> float:
 def measure_leaf(
     points: Float64, leaf: int, queries: Float64, i: int, metric: int, period: Any, sums: Float64
 ) -> None:
-    """Sums of a point to all points of a leaf."""
+    """Write the sums of a query to all points of a leaf."""
     sums[:] = 0
     for t in range(points.shape[1]):
         q = queries[i, t]
@@ -92,7 +92,7 @@ def split(x: Float64, ids: Int64, first: int, last: int, middle: int, axis: int)
     low, high = first, last - 1
     state = Index(low) ^ Index(high << 20)
     while low < high:
-        # Of three rows at random the middle one, which no order of rows makes a bad one for long.
+        # The median of three random rows: no order of rows makes it a bad pivot for long.
         state = state * Index(6364136223846793005) + Index(1442695040888963407)
         span = Index(high - low + 1)
         p = low + np.int64((state >> Index(33)) % span)
@@ -132,7 +132,7 @@ def _before(a: float, m: int, b: float, n: int) -> bool:
 
 @part
 def wait_for_halves(stack: Int64, depth: int, node: int, first: int, last: int) -> int:
-    """Put both halves of a node on a stack, the left one on top; nodes that wait then."""
+    """Push both halves of a node on a stack, the left one on top; returns the new depth."""
     middle = (first + last) // 2
     stack[depth, 0], stack[depth, 1], stack[depth, 2] = node + 2 * (middle - first), middle, last
     stack[depth + 1, 0], stack[depth + 1, 1], stack[depth + 1, 2] = node + 1, first, middle

@@ -1,7 +1,7 @@
 """Nearest neighbors from tiles. See ``kernels/neighbors/lists.py``.
 
 Runs of columns are tested as vectors against the farthest of the lists; only where one passes is there a loop
-over pairs. The test is never too strict, and the loop repeats it: a limit out of date costs time alone.
+over pairs. The test is never too strict, and the loop repeats it: a limit out of date costs only time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RUN = LANES_OF_MASK
 """Columns that are tested at a time."""
 
 Index = np.uint64
-"""Of loops that are to be vectors: of a signed index it must be asked each time whether it is negative, and
+"""Index type of loops that are to be vectorized: a signed index is checked each time for being negative, and
 slices instead count references, each by an atomic operation."""
 
 _COMPILABLE = (types.FunctionType, numba.core.dispatcher.Dispatcher)
@@ -59,7 +59,7 @@ def scan_pairs(
     """See the contract; scratch two numbers a column."""
     inputs = (wide(products), plain(near_i), plain(near_j))
     lists = (bounds_i, places_i, bounds_j, places_j)
-    # Arrays that a loop makes itself take long to compile.
+    # Loops that allocate arrays take long to compile.
     scratch = np.array(bounds_j[:, 0]), np.empty(len(near_j), np.int64)
     _run(_scan, inputs, lists, int(first_i), int(first_j), int(diagonal), *scratch)
 
@@ -79,7 +79,7 @@ def refine_rows(
 ) -> npt.NDArray[np.bool_]:
     """See the contract; scratch 16 c + 8 d bytes, 8 r c more for float32. Shortlists are left as they are."""
     certain = np.empty(len(x), np.bool_)
-    # Bounds are compared in float64 in any case: converted here, one loop does for both types.
+    # Bounds are compared in float64 in any case: converted here, one loop serves both types.
     bounds = bounds.astype(np.float64, copy=False)
     inputs = _pair_inputs(x, y, scale_x, scale_y, metric, first)
     row, sums = np.empty(x.shape[1]), np.empty(LANES)
@@ -91,7 +91,7 @@ def refine_rows(
 def _pair_inputs(
     x: Array, y: Array, scale_x: Float64, scale_y: Float64, metric: int, first: int
 ) -> tuple[Any, ...]:
-    """What a loop takes that measures pairs of rows."""
+    """Arguments of a loop that measures pairs of rows."""
     rows, scales = (wide(x), wide(y)), (plain(scale_x), plain(scale_y))
     return *rows, *scales, int(metric), inner_product(metric), int(first)
 
@@ -199,7 +199,7 @@ def _run(loop: Callable[..., None], inputs: Sequence[object], lists: Sequence[Ar
 
 @part
 def _mask_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a: int, b: int) -> Any:
-    """Columns ``a:b``, at most ``RUN`` of them, whose bound is below what either list takes, as bits."""
+    """Bits of the columns ``a:b``, at most ``RUN``, whose bound is below the limit of either list."""
     if len(near_j) >= RUN:
         # The last columns are compared with some before them, whose bits are dropped.
         start = min(a, len(near_j) - RUN)
@@ -213,8 +213,11 @@ def _mask_below(row: Array, near: Any, near_j: Array, far: Any, far_j: Array, a:
 
 @part
 def _room(names: Array) -> int:
-    """Slots of a heap from the top on that nothing is in. They hold the most that it takes, so that whatever
-    comes next may go into the last of them: a heap is made from its leaves, in less than a sift for each."""
+    """Number of empty slots of a heap, from the top on.
+
+    They hold the largest value that it accepts, so that the next pair may go into the last of them: a heap is
+    built from its leaves, in less than a sift for each.
+    """
     room: int = TOP
     while room < len(names) and names[room] < 0:
         room += 1
@@ -258,7 +261,10 @@ def _scan(
 
 @part
 def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names: Int64) -> int:
-    """A heap of what a shortlist holds, by smallest bound: bounds are negated."""
+    """Write the candidates of a shortlist within a limit as a heap by smallest bound: bounds are negated.
+
+    Returns their number.
+    """
     count: int = TOP
     for slot in range(len(bounds)):
         if places[slot] >= 0 and bounds[slot] <= limit:
@@ -270,7 +276,7 @@ def _candidates(bounds: Array, places: Int32, limit: float, heap: Float64, names
 
 @part
 def _empty(ids: Int64) -> int:
-    """Slots of a list that nothing is in; 0 if something is, which may be what comes next."""
+    """Number of slots of a list that is empty; else 0, since the next pair may be in it already."""
     others = 0
     for t in range(len(ids)):
         others += ids[t] != EMPTY
@@ -380,7 +386,7 @@ def _merge_rows(rows: Int64, keys: Float64, ids: Int64, other_keys: Float64, oth
 
 @functools.lru_cache(maxsize=16)
 def _compile_metric(function: Callable[[Float64, Float64], float]) -> Any:
-    """A function as numba has compiled it with its loop, or None where numba cannot."""
+    """Function compiled by numba together with its loop, or None where numba cannot compile it."""
     loop = function if numba.extending.is_jitted(function) else numba.njit(nogil=True)(function)
     keys, ids = np.empty((0, 1)), np.empty((0, 1), np.int64)
     try:

@@ -1,11 +1,11 @@
-"""Two blocks of rows meet on the host. See ``kernels/neighbors/meeting.py``.
+"""Compare two blocks of rows on the host. See ``kernels/neighbors/meeting.py``.
 
 Bounds from float32 products shortlist a few candidates of every row, which are then measured. A row whose
-shortlist was too short to be certain is gone through again, with products in float64, and every pair
-measured that these do not rule out. So what a pair of blocks leaves behind is exact, and there is nothing
-to certify at the end.
+shortlist was too short to be certain is compared again, with products in float64, and every pair that these
+do not rule out is measured. So lists are exact after each pair of blocks, and nothing is left to certify at
+the end.
 
-Where too many rows are uncertain (blocks far from the mean and close in themselves) shortlists are filled
+If too many rows are uncertain (blocks far from the mean, with rows close to each other) shortlists are filled
 from products in float64 from then on; that changes the time and nothing else.
 """
 
@@ -40,19 +40,19 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 Index = np.uint64
-"""See ``lists.py``."""
+"""Index type of loops that are to be vectorized: see ``lists.py``."""
 
 WORTH_LIMITS = 4 * GROUPS
 """Rows and columns of a tile from which on limits are worth their time."""
 
 WORTH_BALLS = 4 * TILE
-"""Rows of both sides from which on a ball around a tile spares more than it takes."""
+"""Rows of both sides from which on a ball around a tile saves more time than it takes."""
 
 STRIP = 224
-"""Rows of a tile on the diagonal that are multiplied together, by those from the first of them on."""
+"""Rows of a tile on the diagonal that are multiplied together, with all rows from the first of them on."""
 
 UNCERTAIN = 0.05
-"""Share of uncertain rows above which products had better be in float64."""
+"""Share of uncertain rows above which products should be in float64."""
 
 
 def square_norms(x: Array, *, out: Float64) -> None:
@@ -85,10 +85,10 @@ class Side:
     places: npt.NDArray[np.int32]
 
     balls: dict[int, tuple[Float64, float]] = field(default_factory=dict)
-    """Center and radius of rows, by the first of them."""
+    """Center and radius of a ball around some rows, by the first of them."""
 
     def ball(self, some: slice) -> tuple[Float64, float]:
-        """A ball that some rows lie in, as they were before they were rounded."""
+        """Center and radius of a ball that contains some rows, as they were before they were rounded."""
         if some.start not in self.balls:
             rows = self.rows.part(some.start, some.stop)
             assert rows.copy is not None  # noqa: S101 - asked for where there is one
@@ -103,7 +103,7 @@ class Side:
         return self.balls[some.start]
 
     def unlimited(self, some: slice) -> Array:
-        """Shortlists of some rows if nothing is in them or limits them; else such as take nothing."""
+        """Bounds of the shortlists of some rows if these are empty and unlimited; else bounds of -inf."""
         bounds = self.bounds[some]
         is_known = bool(np.isfinite(bounds[:, 0]).all() or (self.places[some] >= 0).any())
         return bounds if not is_known else np.full((len(bounds), 1), -np.inf, bounds.dtype)
@@ -140,7 +140,7 @@ def limit_pairs(
 ) -> None:
     """See the contract; scratch ``GROUPS`` numbers a column."""
     dtype, (p, q) = products.dtype, products.shape
-    # Lists that take nothing need no limit.
+    # Lists that accept nothing need no limit.
     lengths = [each.shape[1] if each[0, 0] > -np.inf else q + GROUPS for each in (bounds_i, bounds_j)]
     if min(lengths) > GROUPS:
         return
@@ -190,7 +190,7 @@ def _limit(
 
 @part
 def _limit_of(values: Array, count: int) -> Any:
-    """A limit that so many of ``GROUPS`` values are not above: see ``limit_of``."""
+    """Limit that at least ``count`` of ``GROUPS`` values do not exceed: see ``limit_of``."""
     infinity, middle = values.dtype.type(np.inf), values.dtype.type(0.5)
     low, high, known = infinity, -infinity, 0
     for t in range(Index(GROUPS)):
@@ -212,7 +212,7 @@ def _limit_of(values: Array, count: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Meeting:
-    """One call."""
+    """Parameters and buffers of one ``meet_rows`` call."""
 
     metric: int
     shift: Float64 | None
@@ -220,10 +220,10 @@ class _Meeting:
     k: int
 
     def side(self, name: str, rows: Rows, lists: Lists | None, dtype: np.dtype[Any]) -> Side:
-        """A side with shortlists that take what may still be of use."""
+        """Side whose empty shortlists accept only bounds that may still enter its lists."""
         count, most = len(rows), shortlist_length(self.k)
         row_terms = near(rows.norms, rows.raw.shape[1], self.metric, dtype)
-        if lists is None:  # rows that only pass take nothing
+        if lists is None:  # rows without lists accept nothing
             bounds, places = np.full((count, 1), -np.inf, dtype), np.full((count, 1), -1, np.int32)
             return Side(rows, np.empty((count, 0)), np.empty((count, 0), np.int64), row_terms, bounds, places)
         keys, ids, _ = lists
@@ -236,10 +236,10 @@ class _Meeting:
         return Side(rows, keys, ids, row_terms, bounds, places)
 
     def is_far(self, one: Side, i: slice, two: Side, j: slice) -> bool:
-        """Whether no pair of a tile can be near enough: the balls of both sides are too far apart.
+        """True if no pair of a tile can be near enough: the balls of both sides are too far apart.
 
-        A pair that is left out so is farther than the largest bound of either shortlist, as is one that its
-        own bound leaves out: what is certain stays certain.
+        A pair that is left out this way is farther than the largest bound of either shortlist, as is one that
+        its own bound rules out: rows that are certain stay certain.
         """
         if min(len(one.rows), len(two.rows)) < WORTH_BALLS:
             return False
@@ -252,7 +252,7 @@ class _Meeting:
         return gap > 0 and gap * gap / 2 * (1 - 1e-9) > roots
 
     def scan(self, one: Side, i: slice, two: Side, j: slice, dtype: np.dtype[Any], *, same: bool) -> None:
-        """Products of a tile, and what they shortlist."""
+        """Compute the products of a tile, and shortlist its pairs."""
         if dtype == np.float32 and self.is_far(one, i, two, j):
             return
         x, y = one.rows.part(i.start, i.stop), two.rows.part(j.start, j.stop)
@@ -289,7 +289,7 @@ class _Meeting:
         return doubles(x, self.metric, self.shift), doubles(y, self.metric, self.shift)
 
     def settle(self, side: Side, others: Rows, uncertain: Int64, *, same: bool) -> int:
-        """Measure the shortlists of a side, and go through rows again that are uncertain; their number."""
+        """Measure the shortlists of a side, then compare uncertain rows again; returns their number."""
         rows = side.rows
         certain = refine_rows(
             rows.raw,
@@ -310,7 +310,7 @@ class _Meeting:
         return len(uncertain_rows)
 
     def _exhaust(self, side: Side, rows: Int64, others: Rows, *, same: bool) -> None:
-        """Every pair of some rows with a block that float64 does not rule out."""
+        """Measure every pair of some rows with a block that float64 does not rule out."""
         every, double, columns = side.rows, np.dtype(np.float64), side.rows.raw.shape[1]
         x = Rows(every.first, every.raw[rows], None, every.norms[rows], every.scale[rows])
         keys, ids = side.keys[rows], side.ids[rows]

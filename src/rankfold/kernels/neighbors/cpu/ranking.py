@@ -1,4 +1,4 @@
-"""Rows are counted on the host. See ``kernels/neighbors/ranking.py``: by products of tiles."""
+"""Count rows before thresholds on the host. See ``kernels/neighbors/ranking.py``: by products of tiles."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Ranks by counting. See ``kernels/neighbors/ranks.py``.
 
 Runs of columns are tested as vectors: against the farthest threshold first, which most pairs are beyond, then
-against each. Where as many are surely nearer as may be, nothing of a run is looked at one by one.
+against each. If as many columns are surely nearer as possibly are, no pair of a run is examined by itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Int64 = npt.NDArray[np.int64]
 LARGEST = float(np.finfo(np.float64).max)
 
 Index = np.uint64
-"""Of loops that are to be vectors: of a signed index it must be asked each time whether it is negative."""
+"""Index type of loops that are to be vectorized: a signed index is checked each time for being negative."""
 
 
 def count_nearer(
@@ -111,7 +111,7 @@ def _bounds(row: Array, one: Any, others: Array, start: int, count: int, itself:
     a = Index(start)
     for j in range(Index(count)):
         out[j] = one + others[a + j] - row[a + j]
-    # No number compares: neither lanes beyond the last column nor the row itself are counted.
+    # NaN compares False: neither lanes beyond the last column nor the row itself are counted.
     out[count:] = np.nan
     if 0 <= itself < count:
         out[itself] = np.nan
@@ -210,7 +210,7 @@ def _count_every_pair(
         _load(y, start, count, tile)
         for i in range(len(x)):
             _measure_run(x[i], tile, metric, sums)
-            sums[count:] = np.nan  # also where there are no columns to make it one
+            sums[count:] = np.nan  # also if rows have no columns: their sums are 0, not NaN
             self_at = own[i] - first - start
             if 0 <= self_at < count:
                 sums[self_at] = np.nan

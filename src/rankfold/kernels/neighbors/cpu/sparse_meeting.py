@@ -1,7 +1,7 @@
-"""Two blocks of sparse rows meet on the host. See ``kernels/neighbors/sparse_meeting.py``.
+"""Compare two blocks of sparse rows on the host. See ``kernels/neighbors/sparse_meeting.py``.
 
-As ``meeting.py`` has it for dense rows: products of tiles shortlist candidates, these are measured, and rows
-whose shortlist was too short meet all others in float64.
+As in ``meeting.py`` for dense rows: products of tiles shortlist candidates, these are measured, and rows
+whose shortlist was too short are compared with all others in float64.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 MOST_TERMS = 2**17
-"""Numbers of a row beyond which float32 may lose all of a product."""
+"""Numbers of a row beyond which float32 may lose all digits of a product."""
 
 
 class _Parted(NamedTuple):
-    """Some rows as they are multiplied: common columns as a block, and the rest, by rows or by columns."""
+    """Some rows prepared for products: common columns as a block, and the rest, by rows or by columns."""
 
     block: Array
     pointers: Int64
@@ -65,7 +65,7 @@ def meet_sparse_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> bool:
-    """See the contract; lists are each one piece of memory."""
+    """See the contract; lists are contiguous arrays."""
     terms = max(x.longest, y.longest)
     dtype = np.dtype(np.float64 if precise or terms > MOST_TERMS else np.float32)
     task = _Meeting(SparseTiles(common, room), int(metric), room, terms, lists_i.keys.shape[1])
@@ -96,14 +96,14 @@ class SparseTiles:
     room: Callable[..., Array]
 
     def places(self, columns: int) -> npt.NDArray[np.int32]:
-        """Where common columns stand in the dense block, and -1 for the others."""
+        """Place of each common column in the dense block, and -1 for other columns."""
         places: npt.NDArray[np.int32] = self.room("places", (columns,), np.int32)
         places[:] = -1
         places[self.common] = np.arange(len(self.common))
         return places
 
     def part(self, name: str, rows: SparseRows, places: Array, dtype: np.dtype[Any]) -> _Parted:
-        """Rows without their common columns, and these as a block."""
+        """Split rows into a block of their common columns, and the rest."""
         numbers = int(rows.indptr[-1] - rows.indptr[0])
         into = _Parted(
             self.room(f"{name} block", (len(rows), len(self.common)), dtype),
@@ -125,7 +125,7 @@ class SparseTiles:
         return into
 
     def by_columns(self, rows: SparseRows, places: Array, dtype: np.dtype[Any]) -> _Parted:
-        """The same with lists: the rest in the order of its columns."""
+        """Split rows as ``part`` does, with lists: the rest in the order of its columns."""
         parted = self.part("listed", rows, places, dtype)
         numbers = int(parted.pointers[-1])
         pointers = self.room("lists", (rows.columns + 1,), np.int64)
@@ -135,7 +135,7 @@ class SparseTiles:
         return _Parted(parted.block, pointers, members, values)
 
     def products(self, by_rows: _Parted, by_columns: _Parted, first: int = 0) -> Array:
-        """A tile of products, with rows in lists from ``first`` on."""
+        """A tile of products, with the rows of ``by_columns`` from ``first`` on."""
         a, b = by_rows.block, by_columns.block[first:]
         tile = self.room("tile", (len(a), len(b)), a.dtype)
         if len(self.common):
@@ -150,20 +150,20 @@ class SparseTiles:
 
 @dataclass(frozen=True, slots=True)
 class _Meeting:
-    """One call."""
+    """Parameters and tiles of one ``meet_sparse_rows`` call."""
 
     tiles: SparseTiles
     metric: int
     room: Callable[..., Array]
     terms: int
-    """Numbers of the longest row: so many products that are not zero are summed at most."""
+    """Numbers of the longest row: the most products other than zero in a sum."""
 
     k: int
 
     def side(self, name: str, rows: SparseRows, lists: Lists | None, dtype: np.dtype[Any]) -> _Side:
-        """A side with shortlists that take what may still be of use."""
+        """Side whose empty shortlists accept only bounds that may still enter its lists."""
         count, most, row_terms = len(rows), shortlist_length(self.k), self._near(rows, dtype)
-        if lists is None:  # rows that only pass take nothing
+        if lists is None:  # rows without lists accept nothing
             bounds, places = np.full((count, 1), -np.inf, dtype), np.full((count, 1), -1, np.int32)
             return _Side(rows, None, row_terms, bounds, places)
         bounds = self.room(f"{name} bounds", (count, most), dtype)
@@ -175,13 +175,13 @@ class _Meeting:
         return _Side(rows, lists, row_terms, bounds, places)
 
     def _near(self, rows: SparseRows, dtype: np.dtype[Any]) -> Array:
-        """What each row brings to a bound, of sums that are as long as the longest row and in any order."""
+        """Term of each row in a bound, for sums that are as long as the longest row and in any order."""
         roundoff = float(np.finfo(dtype).eps) / 2
         share = (self.terms + EXTRA) * roundoff + 2 * self.terms * float(np.finfo(np.float64).eps)
         return near(rows.norms, self.terms, self.metric, dtype, 1.02 * share)
 
     def scan(self, one: _Side, two: _Side, dtype: np.dtype[Any], *, same: bool) -> None:
-        """Products of all tiles, and what they shortlist."""
+        """Compute the products of all tiles, and shortlist their pairs."""
         places = self.tiles.places(one.rows.columns)
         for top, end in pieces(len(two.rows), TILE[1]):
             by_columns = self.tiles.by_columns(two.rows.part(top, end), places, dtype)
@@ -204,7 +204,7 @@ class _Meeting:
                 )
 
     def _zeros(self, columns: int) -> tuple[Array, ...]:
-        """Room for a row with its zeros, and a flag for each column."""
+        """Buffers of zeros for a row with its zeros and for a flag of each column; and one for places."""
         row, flags = (
             self.room("row", (columns,), np.float64),
             self.room("flags", (columns,), np.bool_),
@@ -213,7 +213,7 @@ class _Meeting:
         return row, flags, self.room("matches", (self.terms + 1,), np.int64)
 
     def settle(self, side: _Side, others: SparseRows, *, same: bool) -> int:
-        """Measure the shortlists of a side, and go through rows again that are uncertain; their number."""
+        """Measure the shortlists of a side, then compare uncertain rows again; returns their number."""
         assert side.lists is not None  # noqa: S101 - only sides with lists are settled
         keys, ids, uncertain = side.lists
         certain, most = np.empty(len(keys), np.bool_), side.bounds.shape[1]
@@ -240,7 +240,7 @@ class _Meeting:
         return len(rows)
 
     def _exhaust(self, side: _Side, rows: Int64, others: SparseRows, *, same: bool) -> None:
-        """Every pair of some rows with a block that float64 does not rule out."""
+        """Measure every pair of some rows with a block that float64 does not rule out."""
         assert side.lists is not None  # noqa: S101
         double, places = np.dtype(np.float64), self.tiles.places(others.columns)
         near_i, near_j = self._near(side.rows, double), self._near(others, double)
@@ -258,13 +258,13 @@ class _Meeting:
 
 
 def _plain(rows: SparseRows) -> tuple[Array, ...]:
-    """What loops take of rows."""
+    """Arrays of rows in the layout that loops are compiled for."""
     arrays = rows.indptr, rows.indices, rows.data, rows.scale, rows.squares
     return tuple(plain(a) for a in arrays)
 
 
 def _pick(rows: SparseRows, some: Int64) -> SparseRows:
-    """Some rows, in new memory."""
+    """Copy of some rows."""
     lengths = np.diff(rows.indptr)[some]
     pointers = np.concatenate([[0], np.cumsum(lengths)])
     at = np.arange(pointers[-1]) + np.repeat(rows.indptr[some] - pointers[:-1], lengths)

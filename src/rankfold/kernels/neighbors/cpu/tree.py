@@ -88,7 +88,7 @@ def list_within(
 
 
 def _inputs(tree: Tree, queries: Float64, own: Int64, period: Float64 | None, metric: int) -> tuple[Any, ...]:
-    """What every loop takes first; without a period one is compiled that knows none."""
+    """First arguments of every loop; without a period, a loop without one is compiled."""
     arrays = (plain(tree.points), plain(tree.ids), plain(tree.boxes), plain(tree.least))
     return *arrays, wide(queries), plain(own), None if period is None else plain(period), int(metric)
 
@@ -105,7 +105,7 @@ def _run(
 
 
 def _scratch() -> tuple[Any, ...]:
-    """Nodes to come, and the sums of a leaf."""
+    """Stack of nodes to visit, and a buffer for the sums of a leaf."""
     return np.empty((STACK, 3), np.int64), np.empty(LEAF)
 
 
@@ -135,7 +135,7 @@ def _arrange(
                 boxes[node, 1, t] = max(boxes[node, 1, t], x[p, t])
         least[node] = smallest
         if last - first == 1:
-            # Rows of a leaf become columns where they lie.
+            # The rows of a leaf are transposed in place.
             for j in range(LEAF):
                 for t in range(columns):
                     leaf[j, t] = x[a + j, t]

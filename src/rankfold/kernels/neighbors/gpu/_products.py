@@ -1,4 +1,4 @@
-"""Inner products of rows on a device, added up over pieces of columns as bounds have it."""
+"""Inner products of rows on a device, added up over pieces of columns as ``bounds.py`` assumes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = Any
 
 
 def inner_products(x: Array, y: Array, dtype: np.dtype[Any]) -> Array:
-    """(p, q) of (p, d) and (q, d), in float32 or float64."""
+    """(p, q) inner products of rows (p, d) with rows (q, d), in float32 or float64."""
     out = cupy.empty((len(x), len(y)), dtype)
     for number, (start, stop) in enumerate(pieces(x.shape[1], TERMS)):
         multiply(x[:, start:stop], y[:, start:stop].T, out=out, add=number > 0)

@@ -1,8 +1,8 @@
-"""Two blocks of rows meet on a device. See ``kernels/neighbors/meeting.py``.
+"""Compare two blocks of rows on a device. See ``kernels/neighbors/meeting.py``.
 
-A limit of a row is fixed while tiles are made. Rows of empty lists therefore meet others in growing parts: a
-few are all measured, and then so many more that the limits so far leave a few candidates for each row. Rows
-of full lists meet all others at once.
+The limit of a row is fixed while tiles are computed. Rows of empty lists are therefore compared with others
+in growing parts: a few are all measured, and then so many more that the limits so far leave a few candidates
+for each row. Rows of full lists are compared with all others at once.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ TILE = 128
 PIECE = 16
 STAGES = 4
 PAD = 4
-"""As in meeting.cu."""
+"""Constants as in meeting.cu."""
 
 WARPS = 4
-"""Of a block that measures, each with a row."""
+"""Warps of a block that measures, each with a row."""
 
 FIRST_ROWS = 64
-"""Rows that those of empty lists meet at first, at least."""
+"""Fewest rows that rows of empty lists are compared with at first."""
 
 FULL = 1024
 """Blocks that keep a device busy."""
@@ -58,11 +58,11 @@ def meet_rows(
     precise: bool,
     room: Callable[..., Array],
 ) -> bool:
-    """See the contract; what is multiplied is rounded to 11 bits, or precise. Scratch ``meeting_bytes``.
+    """See the contract; operands are rounded to 11 bits, unless ``precise``. Scratch ``meeting_bytes``.
 
     Notes
     -----
-    Of the bound: an operand is rounded to float32 and to 11 bits, and sums of products by tensor cores are
+    For the bound: an operand is rounded to float32 and to 11 bits, and sums of products by tensor cores are
     within one unit of 22 bits for each addition, whatever their order.
     """
     make = PreciseSide if precise else Side
@@ -78,7 +78,7 @@ def meet_rows(
 
 
 def _any_empty(*keys: Array) -> bool:
-    """Whether some list still has a place for anything: the one number of a meeting that is looked at."""
+    """True if some list still has an empty place: the only number that the host reads here."""
     empty = sum(cupy.isinf(each[:, 0]).any().astype(np.int64) for each in keys)
     return bool(empty)
 
@@ -88,7 +88,7 @@ def _meet_in_parts(side: Side, others: Side) -> None:
     start = min(count, max(FIRST_ROWS, 4 * k))
     side.measure(others, 0, start, None)
     while start < count:
-        # Of n rows each k are within the limit: of as many more as n m / k, m are.
+        # Of n others k are within the limit of a row: of n m / k more, some m are.
         stop = min(count, start + max(TILE, start * (NOTED // 8) // k))
         notes = Notes.of(len(side.rows))
         side.choose(others, start, stop, notes, None)
@@ -106,19 +106,19 @@ def _meet_at_once(one: Side, two: Side, *, both: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Candidates of each row: how many, and those that there is room for."""
+    """Candidates of each row: their number, and the places of the first ``NOTED``."""
 
     counts: Array
     places: Array
 
     @classmethod
     def of(cls, rows: int) -> Notes:
-        """None yet."""
+        """Empty notes for that many rows."""
         return cls(cupy.zeros(rows, np.int32), cupy.empty((rows, NOTED), np.int32))
 
 
 class Side:
-    """Rows of one side, their lists, and what is multiplied: by tensor cores."""
+    """Rows of one side, their lists, and their operands for products by tensor cores."""
 
     dtype: np.dtype[Any] = np.dtype(np.float32)
 
@@ -140,18 +140,18 @@ class Side:
         self.near = near(rows.norms, self.columns, metric, self.dtype, self.share())
 
     def share(self) -> float | None:
-        """By which products may be wrong; None for what is so on the host."""
+        """Error bound of products as a share of norms; None for the bound of the host."""
         columns = self.columns
         return float((2.0**-10 + 2.0**-21 + (columns + 24) * 2.0**-22 + 2 * columns * 2.0**-52) * 1.01)
 
     @property
     def limit(self) -> Array:
-        """What bounds must be below to be of use."""
+        """(rows,) limits below which bounds may enter the lists."""
         halves = half(self.lists.keys[:, 0], self.metric).astype(self.dtype)
         return cupy.nextafter(halves, self.dtype.type(np.inf))
 
     def rounded(self) -> Array:
-        """What is multiplied, (rows, columns) with zeros up to whole pieces."""
+        """Operands of products: (rows, columns), with zeros up to whole pieces."""
         if self._rounded is None:
             rows, wide = len(self.rows), blocks_of(self.columns, PIECE) * PIECE
             self._rounded = cupy.empty((rows, wide), np.float32)
@@ -167,7 +167,10 @@ class Side:
         return self._rounded
 
     def choose(self, two: Side, start: int, stop: int, notes: Notes, others: Notes | None) -> None:
-        """Note pairs of rows with some of the others, beside the rows, and beside those if they are given."""
+        """Note candidates of rows among rows ``start:stop`` of ``two``.
+
+        With ``others``, also note candidates of the latter there.
+        """
         x, y = self.rounded(), two.rounded()[start:stop]
         wide, rows, tiles = x.shape[1], len(x), blocks_of(stop - start, TILE)
         across = blocks_of(rows, TILE)
@@ -190,12 +193,12 @@ class Side:
         )
 
     def take(self, others: Side, start: int, stop: int, notes: Notes) -> None:
-        """Measure what was noted; rows that were noted more of than there is room for meet all others."""
+        """Measure noted candidates; rows with more of them than there is room for are measured in full."""
         self._launch("refine", others, (), (notes.counts, notes.places))
         self.measure(others, start, stop, notes)
 
     def measure(self, others: Side, start: int, stop: int, notes: Notes | None) -> None:
-        """Every pair with some of the others, of all rows or of those that there was no room for."""
+        """Measure every pair with others ``start:stop``, for all rows or, with notes, those without room."""
         counts = np.uint64(0) if notes is None else notes.counts
         self._launch("exhaust", others, (np.int64(start), np.int64(stop)), (counts,))
         if notes is not None:
@@ -220,7 +223,7 @@ class Side:
 
 
 class PreciseSide(Side):
-    """The same where float32 leaves its range, or tells too little: multiplied in float64, by cuBLAS."""
+    """Side for rows whose float32 products leave the range or are too inexact: float64 by cuBLAS instead."""
 
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
@@ -257,10 +260,10 @@ class PreciseSide(Side):
 
 
 def _beside(others: Notes | None) -> tuple[Any, Any]:
-    """Where candidates of the others are noted, if they are."""
+    """Counts and places of the notes of others, or null pointers if there are none."""
     return (np.uint64(0), np.uint64(0)) if others is None else (others.counts, others.places)
 
 
 def _no_lists(rows: int) -> Lists:
-    """Of rows that only pass."""
+    """Lists of no neighbors, for rows without lists."""
     return Lists(cupy.empty((rows, 0)), cupy.empty((rows, 0), np.int64), cupy.zeros(1, np.int64))

@@ -1,4 +1,4 @@
-"""Rows are counted on a device. See ``kernels/neighbors/ranking.py``: products by cuBLAS, then ranking.cu."""
+"""Count rows on a device. See ``kernels/neighbors/ranking.py``: products by cuBLAS, then ranking.cu."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rankfold.kernels.neighbors.ranks import limits
 Array = Any
 
 WARPS = 4
-"""Of a block, each with a row."""
+"""Warps of a block, each with a row."""
 
 MOST = 1024
-"""Thresholds of a row that are counted against at once; of more, some after the others."""
+"""Most thresholds of a row that are counted in one launch; more of them take several."""
 
 
 def rank_rows(
@@ -62,7 +62,7 @@ def _count(
     own: Array,
     arrays: tuple[Array, ...],
 ) -> Array:
-    """Pairs that were measured."""
+    """Count for a tile; returns the number of pairs that were measured."""
     rows, k = arrays[0].shape
     raw = rows_whole(x.raw), rows_whole(y.raw)
     open_pairs = cupy.zeros(rows, np.int32)

@@ -1,7 +1,7 @@
 """Similarities by loops that transform a row of products in cache. See ``kernels/similarity/tiles.py``.
 
 The exponential is in the loop, in steps that compilers vectorize: a power of two times a polynomial. It is
-within two units in the last place, as that of NumPy, and the same on every machine.
+within two units in the last place, as that of NumPy, and the same wherever the loop is.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _add_pairs(
 
 @compile_loop
 def _spread(products: Float64, first: Int64, second: Int64, scatter: Float64, square: bool) -> None:
-    """Add products of columns ``first`` with ``second`` to ``scatter``; of a square only the upper triangle."""
+    """Add products of columns ``first`` with ``second`` to ``scatter``; of a square the upper triangle."""
     for a in range(len(first)):
         i = first[a]
         for b in range(a if square else 0, len(second)):
