@@ -44,7 +44,7 @@ class RowModel(NamedTuple):
     """(n,) mean of each column."""
 
     loadings: Float64
-    """(n, k) W."""
+    """(n, k) loadings W."""
 
     gram: Float64
     """(k, k) ``W'W``."""
@@ -53,7 +53,7 @@ class RowModel(NamedTuple):
     """(k, k) covariance of a row of W."""
 
     noise: Float64
-    """(1,) above 0."""
+    """(1,) variance of the noise, above 0."""
 
 
 class RowSums(NamedTuple):

@@ -169,7 +169,7 @@ class Lists(NamedTuple):
     """Nearest neighbors so far of each row of a block: see ``lists.py``."""
 
     keys: Float64
-    """(rows, k)"""
+    """(rows, k) keys, the farthest in column 0."""
 
     ids: Int64
     uncertain: Int64

@@ -36,7 +36,7 @@ class Kind(enum.IntEnum):
     """tanh(gamma x'y + coef0)"""
 
     COSINE = 4
-    """x'y / (|x| |y|), 0 of a row of zeros"""
+    """x'y / (|x| |y|), 0 for a row of zeros"""
 
     LINEAR = 5
     """x'y"""
@@ -46,7 +46,7 @@ class Kind(enum.IntEnum):
 
 
 OF_DIFFERENCES = (Kind.RBF, Kind.LAPLACIAN)
-"""Kinds that depend on x - y alone, and are 1 of a row with itself."""
+"""Kinds that depend on x - y alone, and are 1 for a row with itself."""
 
 
 class Similarity(NamedTuple):

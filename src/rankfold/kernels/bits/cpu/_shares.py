@@ -40,7 +40,7 @@ MOST_STRICT = 2**22
 HAMMING = int(SetMetric.HAMMING)
 
 Index = np.uint64
-"""See ``kernels/neighbors/cpu/lists.py``."""
+"""Index type of loops that are to be vectorized: see ``kernels/neighbors/cpu/lists.py``."""
 
 Lanes = tuple[Float64, Float64, Float64, Int64]
 """For each column of a run its size, slope and offset; last a buffer that lists the near columns."""

@@ -105,7 +105,7 @@ def _take(
 
 @contracted_part
 def _splines(t: float) -> Any:
-    """See ``_splines`` of the contract."""
+    """Four cubic B-splines at a fraction t of a cell, as in ``kernels/grid/nodes.py``."""
     u = 1 - t
     return (
         SIXTH * u * u * u,

@@ -228,17 +228,17 @@ class PreciseSide(Side):
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
     def share(self) -> float | None:
-        """See ``Side``."""
+        """None: products are in float64, as on the host."""
         return None
 
     def rounded(self) -> Array:
-        """See ``Side``."""
+        """Operands of products: (rows, columns) in float64."""
         if self._rounded is None:
             self._rounded = doubles(self.rows, self.metric, self._shift)
         return self._rounded
 
     def choose(self, two: Side, start: int, stop: int, notes: Notes, others: Notes | None) -> None:
-        """See ``Side``; products of some rows at a time."""
+        """Note candidates as ``Side`` does, by products of some rows at a time."""
         x, y, limit = self.rounded(), two.rounded()[start:stop], self.limit
         two_limit = two.limit[start:stop] if others else limit
         step = products_at_once(len(x), stop - start, self.dtype.itemsize)

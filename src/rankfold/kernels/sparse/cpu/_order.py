@@ -47,7 +47,7 @@ def _count(indptr: Int64, indices: Array, pointers: Int64) -> tuple[int, int]:
         if indptr[i + 1] < indptr[i]:
             return i, -1
         for p in range(indptr[i], indptr[i + 1]):
-            j = Index(indices[p])  # that of a negative number is above all others
+            j = Index(indices[p])  # a negative number becomes larger than all others
             if j >= columns:
                 return -1, p
             pointers[j + Index(1)] += 1
