@@ -1,4 +1,4 @@
-"""What svd, pca and qr may be asked."""
+"""Arguments of svd, pca and qr, and the three methods that take them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rankfold.methods.svd.solvers.solver import SOLVERS
 
 CHOICES = ("auto", *SOLVERS.names())
 MISSING = ("raise", "mean", "em")
-"""What becomes of NaN."""
+"""Treatments of NaN: raise an error, fill in column means, or complete by a low-rank model."""
 
 PRECISIONS = ("float32", "float64", "tf32")
-"""Types of products with the matrix that may be asked for."""
+"""Allowed values of ``precision``, the type of products with the matrix."""
 
 HOME = "rankfold.methods.svd.svd"
 
@@ -86,7 +86,7 @@ Rows = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class SvdArguments:
-    """See ``rankfold.svd``."""
+    """Arguments of ``rankfold.svd``."""
 
     rank: Rank = None
     tol: Tol = None
@@ -101,7 +101,7 @@ class SvdArguments:
 
 @dataclass(frozen=True, slots=True)
 class PcaArguments:
-    """See ``rankfold.pca``."""
+    """Arguments of ``rankfold.pca``."""
 
     rank: Rank = None
     tol: Tol = None
@@ -119,7 +119,7 @@ class PcaArguments:
 
 @dataclass(frozen=True, slots=True)
 class QrArguments:
-    """See ``rankfold.qr``."""
+    """Arguments of ``rankfold.qr``."""
 
     passes: Passes = None
     seed: Annotated[int, Argument("key of what is random", least=0, below=2**64)] = 0

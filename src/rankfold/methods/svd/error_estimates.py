@@ -1,4 +1,4 @@
-"""How good a result is, from numbers that the passes leave behind anyway.
+"""Error estimates of singular values, from numbers that the passes compute anyway.
 
 Upper bounds of values, as ``largest_eigenvalues`` finds them. Let T = diag(theta) hold the Ritz values on a
 basis Q, S the residuals of all Ritz vectors, and C be A'A outside Q.
@@ -14,16 +14,16 @@ eigenvalue of T + S'(x I - C)^-1 S, and as the inverse falls with x, for every l
 
     x  <=  i-th eigenvalue of  T + S'(t I - C)^-1 S.
 
-With nothing known of C but that it is not negative, S'S / t is left, which is what the half step finds
-already. Here C is as a sketch of rows shows it. A sketch is right on average, and the inverse is convex:
+If C is only known not to be negative, S'S / t is left, which is what the half step finds already. Here C
+is estimated by a sketch of rows. A sketch is right on average, and the inverse is convex:
 for t above both, the mean of (t I - C)^-1 over sketches is not below that of the true C (Jensen's
-inequality for operator convex functions; Bhatia, Matrix Analysis, 1997, chapter V). What single sketches
-err by is for ``squares`` to allow for.
+inequality for operator convex functions; Bhatia, Matrix Analysis, 1997, chapter V). ``squares`` have to
+allow for the error of a single sketch.
 
-Nothing is said of gaps between Ritz values, so clusters and values equal just outside a block are bounded
-alike. To first order in S the bound is theta + |s_i|^2 / (theta - c) as of Kato and Temple (Parlett, The
-Symmetric Eigenvalue Problem, 1980, section 10) with c where the residual is, rather than the worst there
-is.
+No gap between Ritz values is assumed, so the bound also holds for clusters, and for equal values just
+outside a block. To first order in S the bound is theta + |s_i|^2 / (theta - c) as of Kato and Temple
+(Parlett, The Symmetric Eigenvalue Problem, 1980, section 10) with c where the residual is, rather than the
+worst there is.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ exceeded the largest estimate, and none its own by more than half."""
 
 
 SKETCH_ALLOWANCE = 1.1
-"""Bounds by a sketch are multiplied by this: of 1000 adversarial matrices three were exceeded without, by
-at most 1.1 %."""
+"""Bounds by a sketch are multiplied by this. Without it the values of three of 1000 adversarial matrices
+exceeded their bounds, by at most 1.1 %."""
 
 CLUSTER = 1e-3
-"""Relative residual up to which values that lie within their residuals are taken for a cluster."""
+"""Largest relative residual at which values closer than their residuals count as a cluster."""
 
 GAPS = (2.0, 16.0, 256.0, np.inf)
-"""Gaps up to so many times the smallest share one eigenvalue problem."""
+"""Edges of bins of gaps, in multiples of the smallest gap: values of a bin share one eigenvalue problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +60,19 @@ class Ritz:
     """Estimates of the leading singular values on a basis Q, from small matrices."""
 
     values: Float64
-    """(rank,) on span(Q): lower bounds of the singular values, by Cauchy interlacing."""
+    """(rank,) values on span(Q): lower bounds of the singular values, by Cauchy interlacing."""
 
     half_step_values: Float64
-    """(rank,) on span(A Q), half a step further: not smaller, and lower bounds still."""
+    """(rank,) values on span(A Q), half a step further: not smaller, and still lower bounds."""
 
     second_order: Float64
     """(rank,) relative error of ``values`` by their residuals and gaps; infinite where there is no gap."""
 
     first_order: Float64
-    """(rank,) the same by residuals alone: how far the nearest value may be, whichever it is."""
+    """(rank,) relative error by residuals alone: distance to the nearest singular value, whichever it is."""
 
     noise: Float64
-    """(rank,) relative rounding error of all of these, as measured."""
+    """(rank,) measured relative rounding error of all of these."""
 
     @property
     def gain(self) -> Float64:
@@ -84,31 +84,32 @@ class Ritz:
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """How many components an approximation needs, and what it leaves out."""
+    """Number of components that an approximation needs, and the error that it leaves."""
 
     rank: int
     error: float
-    """Frobenius norm of what is left out over that of the matrix; not below what rounding hides."""
+    """Frobenius norm of the remainder over that of the matrix; at least what rounding may hide."""
 
     @classmethod
     def of(cls, squares: Float64, total: float, tol: float, *, rounding: float = 0.0) -> Truncation:
-        """The fewest of the leading squared singular values that leave ``tol`` of the norm, or all of them.
+        """Keep the fewest leading squared singular values that leave out ``tol`` of the norm, or all.
 
-        ``rounding`` is what the squares may be wrong by together, besides that of sums in float64.
+        ``total`` is the sum of all squares. ``rounding`` is the total error of ``squares``, in addition to
+        that of sums in float64.
         """
         rounding += 16 * float(np.finfo(np.float64).eps) * total
         return cls._least(total - np.cumsum(squares), total, tol, rounding)
 
     @classmethod
     def of_all(cls, s: Float64, tol: float) -> Truncation:
-        """The same where all singular values are known: what is left is summed, not a difference."""
+        """Truncate where all singular values ``s`` are known: the remainder is a sum, not a difference."""
         remainders = np.append(np.cumsum(s[:0:-1] ** 2)[::-1], 0.0)
         total = float((s**2).sum())
         return cls._least(remainders, total, tol, (len(s) * float(np.finfo(np.float64).eps)) ** 2 * total)
 
     @classmethod
     def _least(cls, remainders: Float64, total: float, tol: float, rounding: float) -> Truncation:
-        # Where as little is left as rounding, more components are not known to be better.
+        # If the remainder is as small as rounding, more components are not known to be better.
         enough = remainders <= max(tol**2 * total - rounding, rounding)
         rank = int(enough.argmax()) + 1 if enough.any() else len(remainders)
         most = max(float(remainders[rank - 1]), 0.0) + rounding
@@ -168,10 +169,11 @@ def ritz_values(
 
 
 def _unresolved(theta: Float64, residuals: Float64) -> Float64:
-    """Relative errors of values that residuals do not tell from others of a narrow cluster.
+    """Relative errors of values that their residuals do not separate from others of a narrow cluster.
 
-    A Ritz vector is then a mixture of the cluster's, and a gap to what lies beyond the cluster says nothing
-    of its order within: others of it may be outside. Copies of one value differ by the second order at most.
+    A Ritz vector is then a mixture of the cluster's vectors. The gap to values beyond the cluster says
+    nothing of the order within it, and other members may be outside the basis. Copies of one value differ
+    by the second order at most.
     """
     apart = np.abs(theta[:, None] - theta)
     spread = np.where(apart <= residuals[:, None] + residuals, apart, 0.0).max(axis=1, initial=0.0)
@@ -182,7 +184,7 @@ def _unresolved(theta: Float64, residuals: Float64) -> Float64:
 def largest_eigenvalues(
     theta: Float64, couplings: Float64, parts: Float64, squares: Float64, least: float, lower: Float64
 ) -> Float64:
-    """Upper bounds of the leading eigenvalues of A'A, from all that a basis Q and a sketch of rows tell.
+    """Upper bounds of the leading eigenvalues of A'A, from a basis Q and a sketch of rows.
 
     Parameters
     ----------
@@ -195,7 +197,7 @@ def largest_eigenvalues(
     squares : (l,)
         Squared singular values that A (I - Q Q') has along V.
     least : float
-        The same for all that is outside both.
+        Squared singular value assumed for directions outside both Q and V.
     lower : (k,)
         Lower bounds of the k leading eigenvalues, decreasing.
 
@@ -208,9 +210,9 @@ def largest_eigenvalues(
     -----
     Derived at the head of this module.
 
-    One eigenvalue problem serves all values of about the same gap, as a smaller t makes the bound larger;
-    the smaller the gaps, the closer, as those values are the last to converge. Work 4/3 p^3 + 2 l p^2 flops
-    for each.
+    One eigenvalue problem serves all values of about the same gap, as a smaller t makes the bound larger.
+    Small gaps have narrower bins, as those values are the last to converge. Work 4/3 p^3 + 2 l p^2 flops
+    for each problem.
     """
     upper = np.full(len(lower), np.inf)
     gaps = lower - max(float(squares.max(initial=0.0)), least)
@@ -230,7 +232,7 @@ def largest_eigenvalues(
 
 
 def errors_within(values: Float64, upper: Float64) -> Float64:
-    """Largest relative errors of lower bounds of singular values, below ``upper`` bounds of squares."""
+    """Largest relative errors of lower bounds ``values``, given ``upper`` bounds of squares; 1 if unknown."""
     known = np.isfinite(upper) & (upper > 0)
     bound = np.sqrt(np.where(known, upper, 1.0))
     return np.where(known, np.clip(SKETCH_ALLOWANCE * (1.0 - values / bound), 0.0, 1.0), 1.0)
@@ -239,19 +241,20 @@ def errors_within(values: Float64, upper: Float64) -> Float64:
 def estimated_errors(history: Sequence[Ritz], bound: Float64 | None = None) -> Float64:
     """Estimated relative errors of the last ``half_step_values``, from all passes so far.
 
-    ``bound`` is what ``largest_eigenvalues`` leaves of them, where a sketch of rows tells what is outside.
+    ``bound`` (rank,) holds the errors by ``largest_eigenvalues``, where a sketch of rows bounds what is
+    outside the basis.
 
     Notes
     -----
-    The smaller of two. The bound is 1 while values outside the basis may be as large as those that are
-    wanted: long, where spectra are flat. The other one takes the basis for a sample of the spectrum: twice
-    the second-order bound of the last pass, or what is left of a geometric series whose terms are the rises
-    of the last two passes (Aitken) where that is smaller, but not below the second-order bound itself. The
-    series alone will not do: values dwell on a plateau, as of a cluster, before they rise again, and it then
-    says that they have arrived. Nor will residuals alone while a cluster wider than the block comes in, of
-    which they do not show the rest: where a value rises by more than half of what it rose before, a series
-    leaves no less than that rise, and no less is claimed. Of a single pass, with nothing to compare it with,
-    only the bound counts.
+    The smaller of two estimates. The bound is 1 while values outside the basis may be as large as those
+    wanted, which lasts long where spectra are flat. The other estimate treats the basis as a sample of the
+    spectrum. It is twice the second-order bound of the last pass, or the rest of a geometric series whose
+    terms are the rises of the last two passes (Aitken) where that is smaller, but never below the
+    second-order bound itself. The series alone is not enough: values dwell on a plateau, as of a cluster,
+    before they rise again, and the series then reports that they have converged. Residuals alone are not
+    enough while a cluster wider than the block enters the basis, since they do not show the rest of it.
+    Where a value rises by more than half of its previous rise, a series leaves at least that rise, and no
+    smaller error is claimed. After a single pass, with nothing to compare it with, only the bound counts.
     """
     last_pass = history[-1]
     # What bounds the error of ``values`` bounds that of ``half_step_values`` less the rise, which is known.
@@ -276,17 +279,17 @@ def estimated_errors(history: Sequence[Ritz], bound: Float64 | None = None) -> F
 def errors_of_iteration(ritz: Ritz, pair: Ritz | None, bound: Float64 | None = None) -> Float64:
     """Estimated relative errors of ``ritz.half_step_values`` after a pass of subspace iteration.
 
-    ``ritz`` is of the block that was multiplied, ``pair`` of that block and the one before together, and
-    ``bound`` of the basis of both, where a sketch of rows tells what is outside.
+    ``ritz`` describes the block that was multiplied, ``pair`` that block together with the one before.
+    ``bound`` holds for the basis of both, where a sketch of rows bounds what is outside.
 
     Notes
     -----
-    The pair holds two steps of a Krylov space that starts where the iteration stands, so its values are
-    better lower bounds: the distance to them is known, and only what they lack themselves is estimated, by
-    residual and gap. A single block will not do. Its smallest value lies far below the first eigenvalue
-    that is not wanted while the spectrum is flat, and the gap comes out too large; and a series through
-    its values (Aitken) is too short, for here convergence slows down, as the directions that fade fast go
-    first. After one pass there is no pair: the bound counts alone, or twice the safety is taken.
+    The pair holds two steps of a Krylov space that starts from the block before, so its values are better
+    lower bounds. The distance to them is known, and only their own error is estimated, by residual and
+    gap. A single block is not enough. Its smallest value lies far below the first eigenvalue that is not
+    wanted while the spectrum is flat, so the gap is found too large. A series through its values (Aitken)
+    is too short, because convergence slows down here: directions that fade fast go first. After one pass
+    there is no pair: only the bound counts, or without one an estimate with twice the safety.
     """
     if pair is None:
         estimate = np.maximum(2 * SAFETY * ritz.second_order - ritz.gain, 0.0)
@@ -299,7 +302,7 @@ def errors_of_iteration(ritz: Ritz, pair: Ritz | None, bound: Float64 | None = N
 
 
 def _smaller(estimate: Float64, bound: Float64 | None, *, alone: bool) -> Float64:
-    """The bound, or the largest estimate where that is smaller; the bound where that stands ``alone``.
+    """The smaller of the bound and the largest estimate; the bound itself if ``alone``.
 
     The estimate of a single value is a guess, and may be flattered by chance, or by values in the wrong
     order; the largest of all is not.
@@ -310,9 +313,9 @@ def _smaller(estimate: Float64, bound: Float64 | None, *, alone: bool) -> Float6
 
 
 def order_errors(estimate: Float64, values: Float64) -> Float64:
-    """Between 0 and 1, and none known to be better than a larger one, which converges first.
+    """Clip errors to [0, 1]; raise each to at least that of any larger value, which converges first.
 
-    Nor than a smaller one that may be larger in truth: the two can be in each other's place.
+    An error is also raised to that of a smaller value that may truly be larger: the two may be swapped.
     """
     errors: Float64 = np.clip(np.maximum.accumulate(estimate), 0.0, 1.0)
     for i in range(len(values) - 2, -1, -1):

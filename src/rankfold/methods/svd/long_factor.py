@@ -1,4 +1,4 @@
-"""The long factor of a decomposition: never in memory, but as a recipe for forming it from scratch."""
+"""The long factor of a decomposition: never whole in memory, but a recipe to form it from scratch files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ZERO = 32 * np.finfo(np.float64).eps
 
 
 def zeros_in_words(zeros: int, rank: int) -> str:
-    """What to warn of where a matrix has a lower rank than was asked for."""
+    """Text of the warning for a matrix of lower rank than was asked for."""
     return (
         f"{zeros} of the {rank} singular values are below {ZERO:.0e} of the largest: they are written as 0, "
         "and their vectors are arbitrary"
@@ -41,15 +41,15 @@ def zeros_in_words(zeros: int, rank: int) -> str:
 
 
 class LongFactor(Protocol):
-    """Orthonormal columns along the long side, that can be written."""
+    """Protocol of orthonormal columns along the long side that can be written as an array."""
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
-        """Write them times ``weights``, (rows, k) or transposed; their Gram matrix before weights."""
+        """Write them times ``weights``, as (rows, k) or transposed; return their unweighted Gram matrix."""
 
 
 @dataclass(frozen=True, slots=True)
 class FromMatrix:
-    """``Y @ coefficients`` with the Y of a preconditioner: formed by one more pass over the matrix."""
+    """Long factor ``Y @ coefficients`` with the Y of a preconditioner: one more pass over the matrix."""
 
     preconditioner: Preconditioner
     coefficients: Float64
@@ -58,7 +58,7 @@ class FromMatrix:
     centering: Centering
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
-        """See the protocol."""
+        """Form the columns by one pass over the matrix, and write them."""
         constants, coefficients = run.part("rows.part"), expand(self.coefficients)
         rank, weights = coefficients.shape[1], twice(weights, paired=layout.paired)
         save_arrays(constants, {"coefficients": coefficients, "weights": weights})
@@ -93,20 +93,20 @@ class Triplets:
     """(combination.width, k): the long factor is ``combination @ rotation``."""
 
     residuals: Float64
-    """(k,) norm of A'u - s v of each pair, relative to the largest s: see who made them."""
+    """(k,) norm of A'u - s v of each pair, relative to the largest s; ``sketch`` only bounds it."""
 
     errors: Float64
     """(k,) estimated relative error of each s."""
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
-        """See ``LongFactor``."""
+        """Form the long factor by one sweep over scratch, and write it."""
         return write_combination(run, layout, self.combination, self.rotation, weights, array)
 
 
 def write_combination(
     run: Run, layout: Strategy, combination: Combination, rotation: Float64, weights: Float64, array: Path
 ) -> Float64:
-    """Write ``(combination @ rotation) * weights`` along the long side; the Gram matrix before weights."""
+    """Write ``(combination @ rotation) * weights`` along the long side; return its unweighted Gram matrix."""
     constants, rotation = run.part("rows.part"), expand(rotation)
     rank, weights = rotation.shape[1], twice(weights, paired=layout.paired)
     save_arrays(constants, {"rotation": rotation, "weights": weights})
@@ -124,7 +124,7 @@ def write_combination(
 
 
 def create_long_array(run: Run, layout: Strategy, name: str, columns: int) -> Path:
-    """An array of the result that lies along the long side of the matrix, as the matrix does."""
+    """Create an array of the result along the long side, oriented as the matrix is; return its path."""
     view, chunk = layout.view, min(layout.out_chunk, layout.view.long)
     turn = -1 if view.orientation is Orientation.COLUMNS else 1
     shape, chunks = (view.long, columns)[::turn], (chunk, columns)[::turn]
@@ -143,7 +143,7 @@ class OnScratch:
     seed: int
 
     def combination(self, coefficients: Float64, name: str, *, random: int = 0) -> Combination:
-        """Its product with ``coefficients``, and random columns beside; kept under a name."""
+        """Product with ``coefficients``, and ``random`` more columns, as a recipe saved under a name."""
         arrays = {"coefficients": expand(coefficients), "offset": parts_of(self.offset @ coefficients)}
         constants, twofold = save_once(self.run.part(f"{name}.part"), arrays), 1 + self.layout.paired
         columns = coefficients.shape[1] * twofold
@@ -152,8 +152,9 @@ class OnScratch:
     def r_factor(self, combination: Combination, name: str) -> Float64:
         """R of a combination, by one sweep over scratch, or two.
 
-        Columns that are nearly orthogonal, as products with Ritz vectors are but for rounding, have their R
-        from their Gram matrix as accurately as by reflections, and several times as fast.
+        For nearly orthogonal columns, as products with Ritz vectors are up to rounding, the Gram matrix
+        gives R as accurately as reflections, and several times as fast. Others take a second sweep by
+        reflections.
         """
         seconds = combination.row_bytes * (1e-9 + 4 * combination.width / 8 * 1e-10)
         paired = self.layout.paired

@@ -1,7 +1,7 @@
-"""What a first block has missed: the leading directions of a row sketch that lie outside it.
+"""Directions that a first block misses: the leading directions of a row sketch outside it.
 
-A block from sampled rows knows nothing of directions in which only other rows extend; their products
-with it vanish, and so do residuals. The sketch, made in the same pass, has every row in it.
+A block from sampled rows does not contain directions in which only other rows extend. Products of these
+rows with the block vanish, and so do residuals. The sketch, made in the same pass, includes every row.
 
 References
 ----------
@@ -26,34 +26,34 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 ROUNDING = 32
-"""Units in which sums of squares of a whole matrix may differ by rounding."""
+"""Rounding error of a sum of squares of a whole matrix, in units of eps."""
 
 DEVIATIONS = 3
-"""Standard deviations that the sketch is allowed to err by."""
+"""Standard deviations of the sketch's error that bounds allow for."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnseenDirections:
-    """Leading eigenpairs of P S'S P, where S A sketches the rows and P projects on what a block leaves."""
+    """Leading eigenpairs of P A'S'S A P, where S A sketches the rows and P projects off the block."""
 
     bound: Float64
-    """(): the largest squared singular value of A P is hardly above this."""
+    """(): likely upper bound of the largest squared singular value of A P."""
 
     hidden: Float64
-    """(): squares of A P that the sketch lacks beyond chance: rows that cancelled each other."""
+    """(): sum of squares of A P that the sketch lacks beyond chance: rows that canceled each other."""
 
     sketched: Float64
-    """(k,) decreasing: squared singular values of S A P, which are rather above those of A P."""
+    """(k,) decreasing: squared singular values of S A P, which tend to exceed those of A P."""
 
     squares: Float64
-    """(k,) the same, less what the sketch adds to each on average."""
+    """(k,) squared singular values of S A P, less what the sketch adds to each on average."""
 
     directions: Float64
     """(short, k) orthonormal, orthogonal to the block."""
 
 
 def save_missing(path: Path, rows: Array, q: Float64, remainder: float, total: float) -> None:
-    """Find leading directions of a sketch (l, short) outside a block (short, width), as many as fit in one.
+    """Find and save leading directions of a sketch (l, short) outside a block (short, width), width at most.
 
     ``remainder`` is the sum of squares of A P and ``total`` that of A, as the pass found them.
 
@@ -61,8 +61,8 @@ def save_missing(path: Path, rows: Array, q: Float64, remainder: float, total: f
     -----
     Work 2 l^2 short + 4 l short width + 4/3 l^3 flops; scratch one sketch in float64. A sketch in l buckets
     adds to every eigenvalue about trace(P A'A P) / l. It keeps the square of one singular value with a
-    relative standard deviation of at most sqrt(2 / l): the bound allows for three of them. Two rows alike
-    that meet in one bucket with opposite signs are lost to it altogether, but not to the sum of squares.
+    relative standard deviation of at most sqrt(2 / l): the bound allows for three of them. Two equal rows
+    in one bucket with opposite signs are missing from the sketch, but not from the sum of squares.
     """
     if load_if_whole(path) is None:
         rest = rows.astype(np.result_type(rows, np.float64))
@@ -89,13 +89,13 @@ def load_missing(path: Path) -> UnseenDirections:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a sketch of rows tells of A (I - Q Q') for a basis Q."""
+    """Bounds that a sketch of rows gives for A (I - Q Q') with a basis Q."""
 
     squares: Float64
-    """(l,) decreasing: squared singular values, or more."""
+    """(l,) decreasing: estimates of squared singular values, rather too large than too small."""
 
     least: float
-    """Squares that may be hidden along any direction besides."""
+    """Squared singular value that may be hidden along any other direction."""
 
     rows: Float64
     """(l, short): the sketch S A (I - Q Q')."""
@@ -106,26 +106,27 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class RowSketch:
-    """A sketch of all rows that no basis depends on: what it shows outside one is there."""
+    """A sketch of all rows that no basis depends on: what it shows outside a basis is really there."""
 
     path: Path
     """A part with ``rows`` (l, short)."""
 
     def look_outside(self, basis: Iterable[Float64], remainder: float, total: float, eps: float) -> Outside:
-        """What the sketch tells of a basis Q.
+        """Bound A (I - Q Q') for a basis Q, which is given block by block.
 
         ``remainder`` is |A (I - Q Q')|^2 and ``total`` |A|^2, of products rounded to ``eps``.
 
         Notes
         -----
-        It keeps the square of a given direction with a relative standard deviation of at most sqrt(2 / l),
-        of which three are allowed for, and what sums of squares tell to be hidden, as in ``save_missing``.
-        To each it adds the squares of all others over l, which are taken off before that, but never below
-        what it shows: on average a sketch tells too much as it is. No value is above the remainder.
+        The sketch keeps the square of a given direction with a relative standard deviation of at most
+        sqrt(2 / l). Bounds allow for three of those, and for squares that sums of squares show to be
+        hidden, as in ``save_missing``. To each square the sketch adds those of all others over l. They are
+        subtracted first, but no bound is below the square in the sketch, which is too large on average
+        already. No value is above the remainder.
 
-        The trap: directions that were taken from a sketch are those that it shows too large, and it may not
-        show at all what is left beside them. Two rows that share a bucket are one direction to it, and
-        nothing is left of the other. A basis that has such directions needs another sketch.
+        The trap: directions that were taken from a sketch are those that it shows too large, and it may
+        show nothing of what is left outside them. Two rows that share a bucket are one direction to it,
+        and nothing is left of the other. A basis that has such directions needs another sketch.
 
         Work 4 l short p + 10 l^3 flops; scratch two sketches in float64.
         """

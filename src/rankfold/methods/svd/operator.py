@@ -1,8 +1,8 @@
-"""A matrix that is known by what it makes of blocks of vectors, and the loop of iterations that need no more.
+"""Operators known only by their products with blocks of vectors, and the loop of iterations on them.
 
-``Y = A Q`` goes to scratch and ``Z = A'Y`` comes back, both from one read. ``CenteredMatrix`` is the matrix
-of a request. Whatever else is applied to a block likewise, a product, a kernel of all pairs, the Laplacian
-of a graph, can stand in its place: see ``tests/methods/svd/test_operator.py``.
+``Y = A Q`` is written to scratch and ``Z = A'Y`` is returned, both from one read. ``CenteredMatrix`` is the
+matrix of a request. Anything else that multiplies blocks can take its place: a product of matrices, a kernel
+of all pairs, the Laplacian of a graph. See ``tests/methods/svd/test_operator.py``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Block:
 
     width: int
     y: ScratchMatrix
-    """``A Q``, or the parts of it, before the true mean was known: ``A Q = Y - 1 offset'``."""
+    """``A Q`` before the true mean was known, in real parts if complex: ``A Q = Y - 1 offset'``."""
 
     def load(self, name: str) -> Float64:
         """One array of the block."""
@@ -66,7 +66,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """A block with its images, and what the operator learned beside."""
+    """A block with its images, and what the operator found in the same pass."""
 
     block: Block
     missing: UnseenDirections | None = None
@@ -76,14 +76,14 @@ class Application:
     """A sketch of rows that the block does not depend on, where the operator made one."""
 
     bad_start: bool = False
-    """Whether what the block was made from was so far off that a random one is the better beginning."""
+    """True if the start of the block was so far off that a random block is the better start."""
 
     is_coarse: bool = False
-    """Whether its images were rounded more than the type of the operator: no result is made of them."""
+    """True if its images were rounded to fewer bits than the operator's type: no result is made of them."""
 
 
 class Operator(Protocol):
-    """A, long by short, applied to blocks of vectors of the short side."""
+    """Protocol of a matrix A, (long, short), that multiplies blocks of vectors of the short side."""
 
     @property
     def short(self) -> int:
@@ -95,45 +95,45 @@ class Operator(Protocol):
 
     @property
     def squared_norm(self) -> float:
-        """Sum of its squares, known once it was applied."""
+        """Sum of squares of A, known once it was applied."""
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether it may not be applied again."""
+        """True if it may not be applied again."""
 
     def first(self, width: int) -> Float64:
-        """Orthonormal (short, width) to begin with."""
+        """Orthonormal block (short, width) to begin with."""
 
     def random(self, width: int) -> Float64:
-        """The same, random."""
+        """Random orthonormal block, (short, width)."""
 
     def apply(self, q: Float64) -> Application:
-        """``A q`` and ``A'A q`` of orthonormal (short, width)."""
+        """Compute ``A q`` and ``A'A q`` of an orthonormal block ``q``, (short, width)."""
 
     def sketch_again(self) -> None:
-        """Make another sketch beside the next block, if any was made: the basis depends on that one now."""
+        """Make another sketch with the next block, if any was made: the basis depends on the last one."""
 
     def drop(self, block: Block) -> None:
-        """Give back the scratch of a block that is needed no more."""
+        """Free the scratch of a block that is no longer needed."""
 
     def refine(self) -> None:
-        """Round no more than the type from here on. Called after an application that is coarse."""
+        """Use the full precision of the type from now on. Called after a coarse application."""
 
 
 class Iteration(Protocol):
-    """The steps of a method between applications."""
+    """Protocol of the steps of a method between applications."""
 
     def take(self, application: Application, squared_norm: float) -> bool:
-        """Take in the images of a block; whether another block would bring no more."""
+        """Add the images of a block; return True if no other block is needed."""
 
     def following(self, application: Application) -> Float64:
-        """The next orthonormal block. Called when there is one: the scratch of the last may then go."""
+        """Return the next orthonormal block. Only called if one follows: scratch of the last may be freed."""
 
 
 def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
     """Apply an operator until the iteration has enough, or as often as is allowed.
 
-    What a coarse application was enough for is looked at once more.
+    If a coarse application was enough, another one in full precision follows.
     """
     q = operator.first(width)
     while True:
@@ -152,7 +152,7 @@ def iterate(operator: Operator, width: int, iteration: Iteration) -> None:
 
 
 LARGEST_SCALED = {4: 64, 8: 240}
-"""Largest exponent of the size of numbers whose columns are scaled, by item size.
+"""Largest binary exponent of numbers whose columns can be scaled, by item size.
 
 Scaled columns keep the power of two that brings numbers near 1: squares, and squares of these, stay in range.
 """
@@ -162,7 +162,7 @@ Scaled columns keep the power of two that brings numbers near 1: squares, and sq
 
 
 def begin(run: Run, strategy: Strategy, request: Request) -> tuple[Centering, Start]:
-    """What is known before the first pass: how columns are centered, and what a sample tells."""
+    """Prepare the first pass: how columns are centered, and what a sample of rows gives to start from."""
     solver = strategy.solver
     if solver.holds_matrix:
         unknown = Start(np.zeros(strategy.view.short), 1.0, Path())
@@ -191,29 +191,29 @@ class CenteredMatrix:
     """Statistics of its columns; None before the first pass, which measures them."""
 
     sketch_rows: int = 0
-    """Rows of the sketch that the next pass makes beside, to tell what its block misses; 0 for none."""
+    """Rows of the sketch that the next pass makes as well, to find what its block misses; 0 for none."""
 
     sketch_purpose: Purpose = Purpose.ROW_SIGNS
-    """Of its random numbers."""
+    """Purpose that keys the random numbers of the sketch."""
 
     tf32: bool = False
-    """Whether products may be rounded to 11 bits, but for those of the last pass that is allowed, and of a
-    first one beside a sketch, which tells what its block misses from differences of squares."""
+    """True if products may be rounded to 11 bits. The last pass allowed is exempt, and so is a pass that
+    makes a sketch, which finds what its block misses from differences of squares."""
 
     tf32_passes: int = 0
-    """Passes whose products were."""
+    """Number of passes whose products were rounded to 11 bits."""
 
     is_double: bool = False
-    """Whether products of stored numbers are summed in float64 whatever the type of the data."""
+    """True if products of stored numbers are summed in float64 whatever the type of the data."""
 
     @property
     def short(self) -> int:
-        """See ``Operator``."""
+        """Length of the vectors of the short side."""
         return self.strategy.vectors(self.strategy.view.short)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """See ``Operator``."""
+        """Working type of the matrix."""
         return self.strategy.view.dtype
 
     @property
@@ -225,46 +225,46 @@ class CenteredMatrix:
 
     @property
     def squared_norm(self) -> float:
-        """See ``Operator``."""
+        """Sum of squares of the centered, scaled matrix, known after a pass."""
         return self.columns.total
 
     @property
     def is_exhausted(self) -> bool:
-        """See ``Operator``."""
+        """True if all passes that are allowed were made."""
         return self.run.passes >= self.strategy.passes
 
     def first(self, width: int) -> Float64:
-        """What a sample gives, or random; columns are measured before where that takes a pass."""
+        """First block: from a sample, or random; a pass measures the columns before where that is needed."""
         if self.strategy.statistics_passes:
             self.column_statistics = statistics_pass(self.run, self.strategy, self.centering, self.start)
         return self.start.block(self.strategy.view, width, self.seed)
 
     def random(self, width: int) -> Float64:
-        """See ``Operator``."""
+        """Random orthonormal block, (short, width)."""
         return random_block(self.short, width, self.seed, paired=self.strategy.paired)
 
     def sketch_again(self) -> None:
-        """See ``Operator``."""
+        """Make a sketch with new random signs in the next pass."""
         self.sketch_rows, self.sketch_purpose = self.strategy.sketch_rows, Purpose.ROW_SIGNS_AGAIN
 
     def drop(self, block: Block) -> None:
-        """See ``Operator``."""
+        """Free the scratch of a block."""
         self.run.drop(block.y)
 
     def refine(self) -> None:
-        """See ``Operator``."""
+        """Turn off rounding to 11 bits."""
         self.tf32 = False
 
     def apply(self, q: Float64) -> Application:
-        """One fused pass.
+        """Compute ``A q`` and ``A'A q`` by one fused pass.
 
-        Statistics that are known serve as the shift, and weigh columns; without them the pass takes sums
-        about the provisional shift as it goes, and what it accumulated is centered afterwards:
+        Known statistics give the shift and the weights of columns. Without them the pass sums about the
+        provisional shift, and its sums are centered afterwards:
 
             d = mean - shift,  o = (w q)'d,   Z = w (D'Y - m d o'),   A q = Y - 1 o'
 
         with D the shifted matrix, w the weights of columns, Y = D (w q). A sketch: S A = (S D - (S 1) d') w.
-        Of a complex matrix the pass multiplies the parts: see ``real_parts.py``.
+        A complex matrix is multiplied in its real parts: see ``real_parts.py``.
         """
         run, strategy, prior, paired = self.run, self.strategy, self.column_statistics, self.strategy.paired
         name = f"pass-{run.passes + 1:02d}"
@@ -321,7 +321,7 @@ class CenteredMatrix:
         return state
 
     def _move_to_mean(self, state: State, basis: Float64) -> Float64:
-        """Center what a pass accumulated about the provisional shift; the offset of its products."""
+        """Center the sums of a pass about the provisional shift, in place; return the offset of its Y."""
         d = mean_about_shift(state, self.strategy.view, self.centering)
         offset = basis.T @ d
         state["z"] -= np.outer(self.strategy.view.long * d, offset)
@@ -330,10 +330,10 @@ class CenteredMatrix:
         return np.asarray(offset)
 
     def _far(self) -> bool:
-        """Whether the provisional shift was so far off that the first block is better left out.
+        """True if the provisional shift was so far off that the first block is better left out.
 
-        Its product then carries rounding errors of the size of the shift's error, and a sample whose mean is
-        wrong tells no directions. Passes start again from a random block, about the true mean.
+        Its product then has rounding errors of the size of the shift's error, and a sample with a wrong
+        mean gives no useful directions. Passes start again from a random block, about the true mean.
         """
         view = self.strategy.view
         if not (self.centering.center and view.orientation is Orientation.ROWS):
@@ -342,9 +342,9 @@ class CenteredMatrix:
         return view.long * float(d @ d) > FAR_FROM_MEAN * self.squared_norm
 
     def _is_far_from_zero(self, shift: Float64) -> bool:
-        """Whether a shift of a sparse matrix, whose zeros are not shifted, takes more digits than it leaves.
+        """True if the shift of a sparse matrix cancels too many digits of products with stored numbers.
 
-        Products of stored numbers are then summed in float64.
+        Zeros are not shifted: the shift is subtracted from these products, which are then summed in float64.
         """
         view = self.strategy.view
         if not (self.strategy.fullest and self.centering.center and view.orientation is Orientation.ROWS):
@@ -356,7 +356,7 @@ class CenteredMatrix:
 
 
 def _hides(missing: UnseenDirections, block: Block) -> bool:
-    """Whether squares that neither block nor sketch accounts for could matter: a random block sees them."""
+    """True if squares that neither block nor sketch accounts for could matter; a random block shows them."""
     if not missing.hidden > 0:
         return False
     theta, _ = ritz_vectors(adjoint(block.load("q")) @ block.load("z"), block.width)
@@ -374,7 +374,10 @@ def statistics_pass(run: Run, strategy: Strategy, centering: Centering, start: S
 def conditions(
     strategy: Strategy, centering: Centering, start: Start, columns: Statistics | None
 ) -> tuple[Float64, Float64]:
-    """What a pass shifts columns by, and what it multiplies test vectors or a basis by: unit and weights."""
+    """Shift of the columns in a pass, and factors of the rows of its basis or test vectors, both (short,).
+
+    The factors are the weights of columns times the unit.
+    """
     view = strategy.view
     shift = start.shift if columns is None or not centering.center else columns.mean
     by_rows = view.orientation is Orientation.ROWS
@@ -383,7 +386,7 @@ def conditions(
 
 
 def refuse_overflow(state: State, view: View, products: str = "z") -> None:
-    """Raise for products that are not finite, or for a matrix that is not."""
+    """Raise an error if the matrix, or ``state[products]``, is not finite."""
     refuse_bad(state, view.source)
     if not np.isfinite(state[products]).all():
         raise DataError(

@@ -1,4 +1,4 @@
-"""Which side of a matrix is swept, how wide a block is and how many there may be, and what is stored.
+"""Orientation of sweeps over a matrix, width of blocks, and the largest number of passes.
 
 Pure functions of the request and of the shape, type and native chunks of the matrix.
 """
@@ -16,20 +16,20 @@ from rankfold.pipeline.data.view import Orientation, View, working_dtype
 from rankfold.pipeline.engine.blocks import grain_rows
 
 ADAPTIVE_WIDTH = 256
-"""Columns of a block at most where the rank is to be found."""
+"""Most columns of a block where the rank is to be found."""
 
 FLAT_COLUMNS = 5
-"""Columns for each component that single vectors multiply, at most, where singular values lie close."""
+"""Most columns for each component that single vectors multiply where singular values lie close."""
 
 BASIS_SQUARES = 14
-"""Squares of the columns of a basis in memory, with what decomposing one takes."""
+"""Square matrices in memory of the size of a basis, with those that decomposing one takes."""
 
 SQUARES_BYTES = 2**28
-"""Memory of those up to which passes are allowed unasked."""
+"""Memory of these matrices up to which more passes are allowed by default."""
 
 
 def orientation_of(request: Request, source: Source, device: str = "cpu") -> Orientation:
-    """Along the lines that are stored, where passes take stored numbers alone."""
+    """Orientation along the stored lines where passes multiply stored numbers alone, else as chosen below."""
     stored, method = sparse(source), request.method
     takes_stored = method == "auto" or (
         SOLVERS[method].multiplies_stored and not SOLVERS[method].keeps_square
@@ -40,9 +40,9 @@ def orientation_of(request: Request, source: Source, device: str = "cpu") -> Ori
 
 
 def choose_orientation(source: Source, rank: int, kind: str = "svd") -> Orientation:
-    """Along the long axis, unless a panel that way takes over 1 GiB and the other way takes less.
+    """Orientation along the long axis, unless a panel that way takes over 1 GiB and the other way less.
 
-    Always along the long one for ``"qr"``. Never along an axis whose pieces are scattered over the store,
+    Always along the long axis for ``"qr"``. Never along an axis whose pieces are scattered over the store,
     as the columns of CSR are.
     """
     if isinstance(source, RealParts):
@@ -68,12 +68,12 @@ def choose_orientation(source: Source, rank: int, kind: str = "svd") -> Orientat
 
 
 def long_side(source: Source) -> Orientation:
-    """The longer axis, however the matrix is stored."""
+    """Orientation along the longer axis, however the matrix is stored."""
     return Orientation.ROWS if source.shape[0] >= source.shape[1] else Orientation.COLUMNS
 
 
 def lies_along(view: View) -> bool:
-    """Whether sweeps take the stored numbers of a sparse matrix alone: on a host, line by line."""
+    """True if sweeps multiply stored numbers of a sparse matrix alone: on a host, along its stored lines."""
     stored = sparse(view.source)
     if stored is None or view.device != "cpu":
         return False
@@ -81,14 +81,14 @@ def lies_along(view: View) -> bool:
 
 
 def leads_qr(request: Request, view: View) -> bool:
-    """Whether the leading square of a wide matrix is what has a QR factorization to find."""
+    """True if the QR factorization of a wide matrix starts from that of its leading square."""
     return request.kind == "qr" and view.orientation is Orientation.COLUMNS
 
 
 def block_width(rank: int, short: int, oversampling: int | None = None, *, passes: int = 8) -> int:
     """Columns of a block in whole sixteens: a quarter more than the rank, at least 8 more.
 
-    A single pass has no other to mend what it misses, and is given four times the rank.
+    A single pass has no other to correct what it misses, and is given four times the rank.
 
     >>> block_width(50, 2000), block_width(10, 2000), block_width(50, 55)
     (64, 32, 55)
@@ -101,10 +101,10 @@ def block_width(rank: int, short: int, oversampling: int | None = None, *, passe
 
 
 def default_passes(request: Request, source: Source) -> int:
-    """Most passes of a request that leaves them open: 8, and more where they take stored numbers alone.
+    """Most passes by default: 8, and more for sparse matrices.
 
     Spectra of counts are flat. Blocks of ``b`` columns then take ``D / b + c`` passes: D up to 5 for each
-    component, c up to 2 and two for each digit of the tolerance (measured on cells, on words, on a graph).
+    component, c up to 2 plus two for each digit of the tolerance (measured on cells, on words, on a graph).
     """
     if request.adaptive or sparse(source) is None or request.method not in ("auto", "krylov"):
         return DEFAULT_PASSES
@@ -115,7 +115,7 @@ def default_passes(request: Request, source: Source) -> int:
 
 
 def adaptive_width(short: int) -> int:
-    """Columns of a block where the rank is to be found: an eighth of all, in whole sixteens.
+    """Columns of a block where the rank is to be found: an eighth of ``short``, in whole sixteens.
 
     >>> adaptive_width(40), adaptive_width(1000), adaptive_width(10**6)
     (16, 128, 256)

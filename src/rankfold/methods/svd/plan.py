@@ -1,4 +1,4 @@
-"""The plan of a request: the sweeps of its solver in numbers, what fits, and ways out of what does not."""
+"""The plan of a request: sizes of its solver's sweeps, whether they fit, and advice where they do not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_plan(request: Request, source: Source, budget: Budget) -> Plan:
     MemoryBudgetError
         One segment, or the algebra between passes, takes more than the budget.
     InputError
-        The device, or the type of the data, has no such precision.
+        The device, or the type of the data, does not support the precision.
     """
     strategy = choose_strategy(request, source, budget.device)
     solver, view = strategy.solver, strategy.view
@@ -94,7 +94,8 @@ def _sweeps_of_solver(request: Request, strategy: Strategy) -> PanelSweeps:
 def _followed(first: PanelSweeps, then: PanelSweeps) -> PanelSweeps:
     """Sweeps of two solvers, the second of which follows where the first ends above the tolerance.
 
-    Passes are numbered on. Of sweeps over scratch with one name only one is made: the wider, of the first.
+    Pass numbers continue. Sweeps over scratch with the same name are made once: those of the first solver,
+    which are wider.
     """
 
     def sweeps(slots: int) -> list[Pass]:
@@ -117,7 +118,7 @@ def _followed(first: PanelSweeps, then: PanelSweeps) -> PanelSweeps:
 
 
 def _reads(sweeps: Sequence[Pass]) -> int:
-    """Passes over the matrix."""
+    """Number of passes over the matrix."""
     return sum(sweep.over == "matrix" for sweep in sweeps)
 
 
@@ -146,14 +147,14 @@ def _fits(request: Request, source: Source, budget: Budget) -> bool:
 
 
 def _could(request: Request, method: str, source: Source, budget: Budget) -> bool:
-    """Whether another solver can do what is asked, within the budget."""
+    """True if another solver can carry out the request within the budget."""
     if request.adaptive and not SOLVERS[method].finds_rank:
         return False
     return _fits(_otherwise(request, source, method=method), source, budget)
 
 
 def _otherwise(request: Request, source: Source, **changes: Any) -> Request:
-    """A request with changes, and the passes that it then makes by default where none were asked for."""
+    """A request with changes; passes that were the default become its new default."""
     other = dataclasses.replace(request, **changes)
     if request.passes != default_passes(request, source):
         return other
@@ -161,7 +162,7 @@ def _otherwise(request: Request, source: Source, **changes: Any) -> Request:
 
 
 def _takes_half(request: Request, strategy: Strategy) -> bool:
-    """Whether no more than half of the memory is taken: for a matrix of any size that is to be kept."""
+    """True if at most half of the memory may be used: for a matrix of any size held in memory on request."""
     return strategy.solver.holds_matrix and request.method != "auto"
 
 

@@ -1,4 +1,4 @@
-"""What was asked for, checked against the matrix before anything is planned."""
+"""A request for a decomposition, checked against the matrix before anything is planned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rankfold.pipeline.wording import argument
 DEFAULT_TOL = 1e-4
 DEFAULT_PASSES = 8
 COMPLETION_PASSES = 30
-"""Most passes that complete what is missing, unless it is said otherwise."""
+"""Default for the most passes that complete missing numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +44,30 @@ class Request:
     scale: bool = False
     whiten: bool = False
     rows: bool = True
-    """Whether row outputs (``U``, ``scores``) are written."""
+    """True if row outputs (``U``, ``scores``) are written."""
 
     adaptive: bool = False
-    """Whether only as many components are kept as an approximation to ``tol`` takes, at most ``rank``."""
+    """True if only as many components are kept as an approximation to ``tol`` takes, at most ``rank``."""
 
     oversampling: int | None = None
-    """Columns of a block beyond the rank; None for what ``layout.block_width`` finds right."""
+    """Columns of a block beyond the rank; None for the default of ``orientation.block_width``."""
 
     missing: str = "raise"
-    """One of ``MISSING``; what is filled in with means is that before it is asked for."""
+    """``"raise"`` or ``"em"``; column means of ``"mean"`` are filled in before the request is made."""
 
     completion_passes: int | None = None
-    """Most passes that complete what is missing, where any do."""
+    """Most passes that complete missing numbers; None where none do."""
 
     precision: str | None = None
     """One of ``PRECISIONS``; None for float32 where it holds the data, float64 elsewhere."""
 
     @property
     def working_dtype(self) -> np.dtype[Any] | None:
-        """The type in which it is computed, if not what the type of the data decides."""
+        """Type of the computation; None where the type of the data decides."""
         return working_dtype_of(self.precision)
 
     def as_dict(self) -> dict[str, Any]:
-        """Fields by name, for JSON; without those of what is not asked for."""
+        """Fields by name, for JSON; without those of precision and completion where they are not used."""
         fields = dataclasses.asdict(self)
         if self.precision is None:
             del fields["precision"]
@@ -125,7 +125,7 @@ def check_request(request: Request, shape: tuple[int, int], name: str) -> None:
 
 
 def check_missing(missing: object) -> None:
-    """Raise ``InputError`` for what is no way to treat missing numbers."""
+    """Raise ``InputError`` unless ``missing`` is one of ``MISSING``."""
     if missing not in MISSING:
         raise InputError(f"missing={missing!r} is not known; say one of {', '.join(map(repr, MISSING))}")
 
@@ -144,19 +144,19 @@ def _check_precision(request: Request) -> None:
 
 
 def component_count(value: object) -> int:
-    """``rank`` as an integer; of a share of the variance, as scikit-learn takes it, the message says tol."""
+    """``rank`` as an integer; a share of the variance, as in scikit-learn, is an error that advises ``tol``."""
     if is_share(value):
         raise InputError(f"rank must be an integer, not {value}: {share_as_tol(value)}")
     return integer("rank", value)
 
 
 def is_share(value: object) -> bool:
-    """Whether a number of components may be meant as a share of the variance."""
+    """True if a number of components may be meant as a share of the variance."""
     return isinstance(value, Real) and not isinstance(value, Integral) and 0 < float(value) < 1
 
 
 def share_as_tol(share: Any) -> str:
-    """What to say for as many components as explain a share of the variance.
+    """Advice on how to ask for as many components as explain a share of the variance.
 
     >>> share_as_tol(0.95)
     'for components that explain 95 % of the variance say tol=0.2236, the root of 1 - 0.95, and no rank'

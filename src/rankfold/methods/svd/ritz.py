@@ -1,12 +1,11 @@
 """Singular triplets from a subspace: Rayleigh-Ritz on a QR factorization, and half a step more.
 
 The small matrix Q'A'A Q squares the condition of A, so it only chooses directions. The values come from
-the R factor of ``A Q`` itself, which one narrow sweep over scratch finds by Householder reflections; what
-they are wrong by is of order eps times the largest, however small they are.
+the R factor of ``A Q`` itself, which one narrow sweep over scratch finds by Householder reflections. Their
+errors are of order eps times the largest value, however small they are.
 
-Blocks Q, Y = A Q and Z = A'Y of a growing orthonormal basis, kept on disk and read one at a time.
-
-What each pass told of the errors that are left, and whether that is enough.
+``Basis`` holds blocks Q, Y = A Q and Z = A'Y of a growing orthonormal basis, kept on disk and read one at a
+time. ``Convergence`` holds the estimated errors after each pass, and decides whether they are small enough.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Basis:
     """Q'Z = Q'A'A Q as computed: what it lacks of symmetry is the rounding error of the passes."""
 
     closed: set[int] = field(default_factory=set)
-    """Blocks whose images lie in the basis, for those after them were made from them."""
+    """Indices of blocks whose images lie in the basis, because later blocks were made from them."""
 
     @property
     def width(self) -> int:
@@ -59,7 +58,7 @@ class Basis:
             yield block.load(name)
 
     def add(self, block: Block) -> None:
-        """Take in a block: its products with all others, 4 short width (width of all) flops."""
+        """Add a block, and its products with all others: 4 short width (width of all) flops."""
         q, z = block.load("q"), block.load("z")
         below = [adjoint(q) @ other for other in self.each("z")]
         self.blocks.append(block)
@@ -77,10 +76,11 @@ class Basis:
         return total
 
     def with_missing(self, missing: UnseenDirections, rank: int) -> Float64 | None:
-        """Images of leading Ritz vectors of the one block, and directions outside it that may rank with them.
+        """Directions outside the one block that may rank with its Ritz vectors, then images of leading ones.
 
-        Those that do, as far as the sketch can tell; and of those that it does not rule out as many
-        as leave room for images of the wanted vectors. None where nothing compares with them.
+        Directions are included that rank among the leading ones by the sketch. Of those that the sketch
+        does not rule out, as many are included as leave room for images of the wanted Ritz vectors. None
+        if no direction is as large as the wanted ones.
         """
         theta, w = ritz_vectors(self.products, self.width)
         possible = int((missing.sketched > theta[rank - 1]).sum())
@@ -125,24 +125,24 @@ class Basis:
         return couplings, sketched
 
     def _outside(self, index: int) -> Float64:
-        """What the images of a block have outside the basis."""
+        """Part of a block's images outside the basis, (short, width)."""
         part = self.blocks[index].load("z").copy()
         for q in self.each("q"):
             part -= q @ (adjoint(q) @ part)
         return part
 
     def residuals(self, keep: int) -> Float64:
-        """Where leading Ritz vectors are not yet invariant, (short, keep), each of length 1."""
+        """Residuals A'A u - theta u of leading Ritz vectors, (short, keep), each scaled to length 1."""
         theta, w = ritz_vectors(self.products, keep)
         rest = self.combine("z", w) - self.combine("q", w) * theta
         length = np.linalg.norm(rest, axis=0)
         return rest / np.where(length > 0, length, 1.0)
 
     def ritz(self, rank: int, keep: int, *, outside: float = 0.0, settling: bool = False) -> Ritz:
-        """What the basis tells of the leading singular values: 4 short keep (width of all) flops.
+        """Estimates of the ``rank`` leading singular values: 4 short keep (width of all) flops.
 
-        ``outside`` is what is known of the largest squared singular value that it does not hold. A basis
-        that is ``settling`` has some directions for the first time, whose values may yet rise.
+        ``outside`` bounds the largest squared singular value outside the basis, where one is known. A basis
+        that is ``settling`` has new directions, whose values may still rise.
         """
         theta, w = ritz_vectors(self.products, keep)
         image = self.combine("z", w)
@@ -165,10 +165,10 @@ def _add_border(matrix: Float64, column: Float64, row: Float64) -> Float64:
 
 
 NOISE_LIMIT = 0.1
-"""Noise at which a value is not known to a digit, nor then how much of it is noise."""
+"""Relative noise from which on no digit of a value is known, nor how much of it is noise."""
 
 SMALL = float(np.finfo(np.float64).eps ** 0.5)
-"""Values below this, relative to the largest, may be zero for all that their squares tell."""
+"""Singular values below this, relative to the largest, cannot be distinguished from zero by their squares."""
 
 TINY = float(np.finfo(np.float64).tiny)
 
@@ -181,7 +181,7 @@ def rayleigh_ritz(
 ) -> Triplets:
     """Extract ``rank`` triplets from a subspace.
 
-    ``estimate`` (rank,) is what passes told of the relative errors that are left, where there were several.
+    ``estimate`` (rank,) holds the relative errors that the caller estimated from its passes, if it did.
 
     Notes
     -----
@@ -206,11 +206,11 @@ def rayleigh_ritz(
 
 
 def _directions(layout: Strategy, basis: Basis, rank: int) -> Float64:
-    """Eigenvectors of Q'A'A Q: a block of them, or all where rounding has mixed those that matter."""
+    """Eigenvectors of Q'A'A Q, (width of all, l): a block, or all if rounding has mixed those that matter."""
     theta, w = ritz_vectors(basis.products, basis.width)
     eps = float(np.finfo(layout.view.dtype).eps)
     keep = min(max(layout.vectors(layout.width), rank), basis.width)
-    # Of all of the space nothing may be lost to the squares that order its directions.
+    # A basis of the whole space keeps all of it: squares, which order its directions, may order them wrongly.
     keep_all = basis.width == layout.vectors(layout.view.short) or theta[rank - 1] <= 100 * eps * theta[0]
     return w if keep_all else w[:, :keep]
 
@@ -227,8 +227,8 @@ def _half_step(
 ) -> Triplets:
     """Left vectors U = Y h / s are orthonormal; the triplets of U'A are those of A on their span.
 
-    Directions whose products with A' drown in rounding do not take part; when a wanted one is among
-    them nobody does, and the Ritz values stand as they are.
+    Directions whose products with A' are lost in rounding do not take part. If a wanted one is among them,
+    there is no half step, and the Ritz values are returned.
     """
     wide = max(layout.vectors(layout.width), rank)
     basis_ritz = basis.ritz(wide, wide)
@@ -268,18 +268,18 @@ def _half_step(
 
 
 def _shortfall(values: Float64, of_all: Float64) -> Float64:
-    """How far values fall short of those that all directions together have, relatively."""
+    """Relative shortfall of ``values`` from ``of_all``, those of all directions together."""
     return np.maximum(of_all - values, 0.0) / np.maximum(values, TINY)
 
 
 def _tolerated_noise(layout: Strategy, estimate: Float64 | None) -> float:
-    """Noise that a direction may bring: well below the error that is left without the half step."""
+    """Largest noise of a direction in the half step: well below the error that is left without the step."""
     least = HALF_STEP_NOISE[layout.view.dtype.itemsize]
     return least if estimate is None else float(np.clip(0.1 * estimate.max(), least, 100 * least))
 
 
 def _second_order(residuals: Float64, s: Float64, rank: int, count: int) -> Float64:
-    """As in ``ritz_values``, for values and vectors that come from the R factor."""
+    """Second-order relative errors as in ``ritz_values``, for values and vectors from the R factor."""
     last = s[min(max(count, rank + 1), len(s)) - 1]
     gap = s[:rank] ** 2 - last**2
     return np.where(gap > 0, (residuals * s[0]) ** 2 / (2 * np.where(gap > 0, gap, 1.0)), np.inf)
@@ -288,7 +288,7 @@ def _second_order(residuals: Float64, s: Float64, rank: int, count: int) -> Floa
 def _with_zeros(
     y: OnScratch, basis: Basis, directions: Float64, s: Float64, estimate: Float64 | None
 ) -> Triplets:
-    """A matrix of lower rank than asked for: its long factor is completed."""
+    """Triplets of a matrix of lower rank than asked for: random columns complete its long factor."""
     positive, rank = int((s > ZERO * s[0]).sum()), y.rank
     coefficients = directions[:, :positive]
     combination, inverse = y.complete(coefficients)
@@ -313,12 +313,12 @@ def _with_zeros(
 def errors_by_sketch(
     basis: Basis, ritz: Ritz, sketch: RowSketch, squared_norm: float, dtype: np.dtype[Any], values: Float64
 ) -> Float64:
-    """Errors at most of lower bounds ``values``, as a sketch of rows bounds what is outside a basis."""
+    """Largest relative errors of lower bounds ``values``; a sketch of rows bounds what is outside a basis."""
     remainder = squared_norm - float(np.trace(basis.products).real)
     eps = float(np.finfo(dtype).eps)
     outside = sketch.look_outside(basis.each("q"), remainder, squared_norm, eps)
     errors = errors_within(values, basis.upper_bounds(ritz.half_step_values**2, outside))
-    # Where nothing is left outside, what is not above rounding of squares is known to be small.
+    # If nothing is left outside, values not above rounding of squares are known to be small.
     nothing_left = outside.squares.max(initial=outside.least) <= ZERO**2 * squared_norm
     negligible = ritz.half_step_values**2 <= ZERO * squared_norm
     return np.where(negligible & nothing_left, 0.0, errors)
@@ -329,7 +329,7 @@ def errors_by_sketch(
 
 @dataclass(slots=True)
 class Convergence:
-    """Errors of the ``rank`` leading singular values after each pass, against ``tol``."""
+    """Errors of the ``rank`` leading singular values after each pass, compared with ``tol``."""
 
     rank: int
     tol: float
@@ -338,14 +338,14 @@ class Convergence:
     """(rank,) estimated relative errors after the last pass, rounding left out."""
 
     errors: list[float] = field(default_factory=list)
-    """Largest of them after each pass, rounding included."""
+    """Largest estimated relative error after each pass, rounding included."""
 
     def observe(self, ritz: Ritz, estimate: Float64, *, exact: bool, without_bound: Float64) -> bool:
-        """Take in the state after a pass; whether another one would bring no more.
+        """Record the state after a pass; return True if another pass would bring no more.
 
-        ``exact`` says that the basis is the whole space. ``without_bound`` is the estimate by residual and
-        gap alone: that rounding hides what is left is no reason to stop while residuals stand out, for values
-        that rounding keeps from the half step still gain by a pass.
+        ``exact`` is True if the basis is the whole space. ``without_bound`` is the estimate by residual and
+        gap alone. While residuals exceed rounding, an error hidden by rounding is no reason to stop: values
+        that rounding excludes from the half step still improve by a pass.
         """
         # Nor is a half step made where values may be zero: see ``rayleigh_ritz``.
         if ritz.values[-1] <= SMALL * ritz.values[0]:
@@ -359,10 +359,10 @@ class Convergence:
         return exact or bool(enough.all())
 
     def ends_within(self, passes: int) -> bool:
-        """Whether the tolerance may be met after so many passes in all.
+        """True if the tolerance may be met after ``passes`` passes in all.
 
-        The error is taken to shrink in each by the factor of the last one. After the first two passes, and
-        while an error is unknown (1), only their number counts.
+        Each pass is assumed to shrink the error by the factor of the last one. After the first two passes,
+        and while an error is unknown (1), only the number of passes counts.
         """
         if len(self.errors) <= 2 or self.errors[-1] >= 1:
             return len(self.errors) < passes
@@ -371,5 +371,5 @@ class Convergence:
 
     @property
     def stalls(self) -> bool:
-        """Whether the last pass left more than half of the error before it."""
+        """True if the last pass left more than half of the error before it."""
         return len(self.errors) > 1 and self.errors[-1] > self.errors[-2] / 2

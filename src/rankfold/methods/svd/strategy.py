@@ -1,5 +1,7 @@
-"""What decides the numbers: orientation, method, block width, cuts. Pure functions of the request and
-of the shape, type and native chunks of the matrix; memory and speed of the machine never enter.
+"""Choices that decide the numbers of a result: orientation, method, block width, cuts.
+
+Pure functions of the request and of the shape, type and native chunks of the matrix; memory and speed of the
+machine never enter.
 """
 
 from __future__ import annotations
@@ -44,76 +46,76 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 from rankfold.pipeline.wording import argument
 
 DIFFERENCE = {4: 1e-3, 8: 1e-7}
-"""Least approximation error, by item size, that a difference of sums of squares is trusted with."""
+"""Smallest approximation error, by item size, that is found as a difference of sums of squares."""
 
 SMALL_BYTES = 2**29
-"""Memory up to which a sparse matrix is decomposed in memory unasked; more, where that is asked for."""
+"""Memory up to which a sparse matrix is decomposed in memory by default; larger ones only on request."""
 
 LARGEST_SQUARE = 2**14
-"""Shorter side up to which a tolerance alone may choose a method that keeps a matrix of its square."""
+"""Largest shorter side for which a request without a rank may choose a method that keeps a square of it."""
 
 BOUND_ROWS = 256
-"""Rows of a sketch that bounds errors and chooses no directions: three deviations are a quarter."""
+"""Rows of a sketch that only bounds errors and chooses no directions: three deviations are a quarter."""
 
 SKETCH_BYTES = 2**28
-"""Memory of such a sketch of a sparse matrix, which is dense: wider ones do without."""
+"""Most memory of that sketch, which is dense, for a sparse matrix: wider matrices get none."""
 
 PAIR_SECONDS = 1e-9
-"""Of two numbers of a row that are multiplied: half of two, since order does not matter."""
+"""Seconds for each ordered pair of numbers of a row: half of a product, which serves both orders."""
 
 NOMINAL_LAPACK = 8e9
 """Flops per second of the eigenproblem of a symmetric matrix."""
 
 EIGENPROBLEM = 4 / 3
-"""Flops of one, in cubes of its size."""
+"""Flops of the eigenproblem of a symmetric matrix, in cubes of its size."""
 
 LIKELY_BLOCKS = 3
-"""Blocks of a basis, in the middle of its growth."""
+"""Typical number of blocks of a basis: in the middle of its growth."""
 
 BASIS_PRODUCTS = 100
-"""Flops between two passes, in products of the sizes of short side, block and basis."""
+"""Flops between two passes, in units of short side times block columns times basis columns."""
 
 BASIS_EIGENPROBLEMS = 16
-"""Eigenproblems between two passes, of the size of a basis, with those of a sketch."""
+"""Number of eigenproblems of the size of a basis between two passes, those of a sketch included."""
 
 NEAR_SQUARE = 2
-"""Longer side over the shorter up to which a dense matrix takes no more memory than ``gram`` does."""
+"""Largest ratio of sides at which a dense matrix takes no more memory than ``gram`` does."""
 
 NOMINAL_NARROW = 5e9
 """Flops per second of products of a dense matrix in memory with blocks of a few vectors."""
 
 FLAT_PRODUCTS = (200, 5)
-"""Vectors that ``lanczos`` multiplies of a flat spectrum for a ``tol`` of 1e-4: some, and more by component.
+"""Vectors that ``lanczos`` multiplies for a flat spectrum and ``tol`` 1e-4: a constant, and per component.
 
-Measured on 3000 x 2000 numbers: 264 for 10 components, 448 for 50; of falling spectra a third.
+Measured on 3000 x 2000 numbers: 264 for 10 components, 448 for 50; a third of that for falling spectra.
 """
 
 WORTH = 1.3
-"""Time of ``lanczos`` of a flat spectrum, in times of ``gram``, up to which it is taken for others."""
+"""Largest time of ``lanczos`` for a flat spectrum, relative to ``gram``, at which it is chosen."""
 
 SWEEP_SECONDS = 0.1
-"""Of starting a pass and storing its state, however small the matrix is."""
+"""Seconds to start a pass and store its state, however small the matrix is."""
 
 SQUARE_UNASKED = 2048
-"""Shorter side up to which ``auto`` plans for a Gram matrix, then of 32 MiB, beside passes of ``krylov``."""
+"""Largest shorter side for which ``auto`` plans a Gram matrix, then of 32 MiB, to follow ``krylov``."""
 
 DEAREST = 20.0
-"""Cost of ``gram`` in fused passes above which it does not follow passes that end above the tolerance."""
+"""Cost of ``gram``, in fused passes, above which it does not follow ``krylov`` that misses the tolerance."""
 
 LEAST_TRIED = 1.5
-"""Where a sample tells of the spectrum, ``gram`` is taken unseen if it costs at most so many fused passes."""
+"""Cost of ``gram``, in fused passes, up to which it is chosen outright where a sample shows the spectrum."""
 
 PASSES_UNTOLD = 8
-"""Where no sample tells of the spectrum, ``gram`` is taken if it costs at most so many fused passes."""
+"""Cost of ``gram``, in fused passes, up to which it is chosen where no sample shows the spectrum."""
 
 LINE_SECONDS = 1e-7
-"""Of a line without numbers."""
+"""Seconds for a line without numbers."""
 
 CHUNK_BYTES = (2 * 2**20, 64 * 2**20)
 """Smallest and largest chunk of a row output."""
 
 PANEL_BYTES = 32 * 2**20
-"""A panel that becomes a chunk of an output is read in about this size, whatever that chunk would like."""
+"""Most bytes, about, to read for a panel that becomes a chunk of an output, however small that chunk is."""
 
 TARGET_CHUNKS = 10_000
 """Row outputs grow their chunks, within bounds, to stay near this many files."""
@@ -121,7 +123,7 @@ TARGET_CHUNKS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """The static half of a plan."""
+    """The part of a plan that does not depend on memory and speed of the machine."""
 
     view: View
     solver: Solver
@@ -132,46 +134,46 @@ class Strategy:
     """Most passes over the matrix."""
 
     cut: Cut
-    """Of the solver's passes and statistics."""
+    """Panels of the solver's passes, and of those that measure columns."""
 
     out_chunk: int
     """Long rows in one chunk of the long factor."""
 
     statistics_passes: int
-    """1 where scaling needs the columns' statistics first."""
+    """Passes that measure columns before all others: 1 where scaling needs that, else 0."""
 
     sample: Sample
-    """What is looked at before the first pass."""
+    """Rows to read before the first pass."""
 
     sketch_rows: int
-    """Rows of the sketch that tells what a block misses; 0 where nobody asks."""
+    """Rows of the sketch that shows what a block misses; 0 for no sketch."""
 
     fullest: int = 0
-    """Stored numbers of the fullest panel, where passes take those alone; 0 where they fill in zeros."""
+    """Stored numbers of the fullest panel, if passes multiply those alone; 0 if they fill in zeros."""
 
     otherwise: Strategy | None = None
     """The strategy that follows where the solver returns no decomposition; None where it always has one."""
 
     @property
     def paired(self) -> bool:
-        """Whether the matrix is a complex one in its parts, and columns are counted once for each part."""
+        """True if the matrix is a complex one in its real parts, and columns count once for each part."""
         return is_complex(self.view.source)
 
     def vectors(self, columns: int) -> int:
-        """Vectors that so many columns hold, of parts or of numbers."""
+        """Number of vectors in ``columns`` columns: half as many where these are parts of complex vectors."""
         return columns // (1 + self.paired)
 
     def numbers_of(self, parts: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Columns, or a vector, of parts as numbers."""
+        """Columns, or a vector, of real parts as complex numbers; real numbers as they are."""
         return numbers_of_parts(parts, paired=self.paired)
 
     def as_asked(self, request: Request) -> Request:
-        """A request of the parts as one of the numbers."""
+        """A request for the real parts of a complex matrix as the request for the matrix itself."""
         return dataclasses.replace(request, rank=self.vectors(request.rank))
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of vectors as they are stored."""
+        """Type of vectors in the result."""
         return numbers_dtype(self.view.dtype, paired=self.paired)
 
     @property
@@ -181,19 +183,19 @@ class Strategy:
 
     @property
     def numbers(self) -> int:
-        """Numbers of the matrix that a pass multiplies."""
+        """Number of elements of the matrix that a pass multiplies."""
         stored = compressed(self.view.source) if self.fullest else None
         return self.view.long * self.view.short if stored is None else stored.nnz
 
     @property
     def read_bytes(self) -> int:
-        """Bytes that a pass reads: of a sparse one with places and pointers."""
+        """Bytes that a pass reads, for a sparse matrix with indices and pointers."""
         stored = compressed(self.view.source) if self.fullest else None
         return self.numbers * self.view.source.dtype.itemsize if stored is None else stored_size(stored)[1]
 
     @property
     def stored_numbers(self) -> int:
-        """The same where they are stored ones; 0 where zeros are filled in."""
+        """Number of stored elements that a pass multiplies; 0 where zeros are filled in."""
         return self.numbers if self.fullest else 0
 
     @property
@@ -217,7 +219,7 @@ class Strategy:
         return Panels(self.view, self.cut, slots, self.view.dtype)
 
     def sparse_panels(self, slots: int) -> SparsePanels:
-        """The same of stored numbers alone."""
+        """Buffers of a pass over stored numbers alone."""
         return SparsePanels(self.view, self.cut, slots, self.fullest)
 
     def wide_panels(self, slots: int) -> Panels:
@@ -225,7 +227,7 @@ class Strategy:
         return Panels(self.view, self.cut, slots, np.dtype(np.float64))
 
     def row_seconds(self, flops_per_element: float) -> float:
-        """Nominal time of one long row."""
+        """Nominal seconds of a pass for one long row."""
         item = self.view.dtype.itemsize
         if self.fullest:
             seconds = number_seconds(self.view, flops_per_element)
@@ -242,12 +244,12 @@ class Strategy:
         return ScratchMatrix(folder / "columns.bin", self.view.long, 2, np.dtype(np.float64))
 
     def column_file(self, folder: Path, centering: Centering) -> ScratchMatrix | None:
-        """That file, where a sweep needs it."""
+        """The file of ``columns``, or None where a sweep does not need it."""
         local = centering.center or centering.scale
         return self.columns(folder) if local and self.view.orientation is Orientation.COLUMNS else None
 
     def for_rank(self, rank: int) -> Strategy:
-        """With chunks of the output for so many components, where sweeps of the matrix do not write them."""
+        """With output chunks for ``rank`` columns; unchanged where sweeps of the matrix write them."""
         if self.solver.rows_from_matrix:
             return self
         row_bytes = rank * self.view.dtype.itemsize
@@ -306,9 +308,10 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
 
 
 def _arrange_stored(dimensions: Dimensions, view: View, accumulator_bytes: int) -> tuple[Dimensions, int]:
-    """Cut by stored numbers, with a sample and a sketch only where those are small beside them.
+    """Cut by stored numbers; drop the sample and the sketch, which are dense, where they are large.
 
-    Both are dense. A matrix without any number is as quick to fill in.
+    Returns the dimensions and the stored numbers of the fullest panel. A matrix without any number keeps its
+    dimensions, with 0: zeros are as quick to fill in.
     """
     stored = compressed(view.source)
     if stored is None or not stored.nnz:
@@ -322,9 +325,9 @@ def _arrange_stored(dimensions: Dimensions, view: View, accumulator_bytes: int) 
 
 
 def _sketch_rows(dimensions: Dimensions, request: Request, *, gives_block: bool) -> int:
-    """Four rows for each column of a block from the sample, which may lack directions.
+    """Rows of a sketch: four for each column of a block from a sample, which may lack directions.
 
-    A random block lacks none, and only its errors are to be told: ``BOUND_ROWS`` are enough.
+    A random block lacks none, and only its errors are to be bounded: ``BOUND_ROWS`` are enough.
     """
     if not dimensions.looks_beyond:
         return 0
@@ -333,7 +336,7 @@ def _sketch_rows(dimensions: Dimensions, request: Request, *, gives_block: bool)
 
 
 def check_solver(solver: Solver, request: Request, view: View) -> None:
-    """Raise ``InputError`` where a solver cannot do with so few passes, or along this side."""
+    """Raise ``InputError`` if a solver takes no complex matrix, more passes, or only the longer side."""
     paired = is_complex(view.source)
     if paired and not solver.takes_complex:
         others = ", ".join(name for name in SOLVERS.ours if SOLVERS[name].takes_complex)
@@ -356,9 +359,10 @@ def check_solver(solver: Solver, request: Request, view: View) -> None:
 
 
 def resolve_request(request: Request, source: Source) -> Request:
-    """A request that leaves the rank to its tolerance, with the method and the most components there can be.
+    """A request that leaves the rank to its tolerance, with a method and the most components there can be.
 
-    Gram, if it is the cheaper and the tolerance more than rounding of squares; TSQR below that.
+    The method is the cheaper of Gram and Krylov. If rounding of squares hides the tolerance, it is Gram,
+    and below that of float64 TSQR. If the shorter side is above ``LARGEST_SQUARE``, it is Krylov.
     """
     if not request.adaptive:
         return request
@@ -380,7 +384,7 @@ def resolve_request(request: Request, source: Source) -> Request:
 def expected_passes(tol: float, method: str = "krylov", *, from_sample: bool = False) -> int:
     """Fused passes that a method typically needs for a relative error of ``tol``.
 
-    ``from_sample`` where the first block is one that a sample gives.
+    ``from_sample`` is True if a sample gives the first block.
 
     >>> [expected_passes(t) for t in (1e-2, 1e-4, 1e-8)]
     [4, 4, 5]
@@ -393,7 +397,7 @@ def expected_passes(tol: float, method: str = "krylov", *, from_sample: bool = F
 
 
 def number_seconds(view: View, flops: float) -> float:
-    """Nominal time of a stored number that is read, put in the other order and multiplied so many times."""
+    """Nominal seconds to read a stored number, sort it into the other order and do ``flops`` with it."""
     item = view.dtype.itemsize
     size = view.source.dtype.itemsize + index_dtype(*view.source.shape, 0).itemsize
     return size / NOMINAL_READ + ORDER_SECONDS + flops / NOMINAL_GATHERED_FLOPS[item]
@@ -404,22 +408,22 @@ class Weights:
     """Nominal seconds on one core, by which ``gram`` and ``krylov`` are compared."""
 
     gram: float
-    """Of all that ``gram`` does: the Gram pass, the eigenproblem and the fused pass for the long factor."""
+    """Seconds of ``gram``: the Gram pass, the eigenproblem and the fused pass for the long factor."""
 
     fused: float
-    """Of one fused pass of ``krylov``, with the algebra between it and the next."""
+    """Seconds of one fused pass of ``krylov``, with the algebra between it and the next."""
 
     statistics: float
-    """Of the pass that measures columns before the first fused pass, where these are to be scaled."""
+    """Seconds of the pass that measures columns before the first fused pass, where columns are scaled."""
 
     @classmethod
     def of(cls, request: Request, view: View, width: int) -> Weights:
-        """The seconds of a request with blocks of ``width`` columns, from its flops and bytes.
+        """Seconds for a request with blocks of ``width`` columns, from flops and bytes.
 
         A Gram pass takes ``short`` float64 flops per element, and a fused pass ``4 width`` of the working
         type. The Gram method adds an eigenproblem, and a fused pass where the long factor is wanted.
         Between fused passes a basis of some blocks is made orthonormal, and eigenproblems of its size and of
-        that of a row sketch tell what is left.
+        that of a row sketch estimate the errors.
         """
         elements, item = float(view.long) * view.short, view.dtype.itemsize
         read = view.source.dtype.itemsize / NOMINAL_READ
@@ -445,7 +449,7 @@ class Weights:
 
 
 def choose_method(request: Request, view: View, width: int) -> tuple[str, int]:
-    """One Gram pass or several narrow ones: whichever a nominal core is likely to finish first.
+    """Choose one Gram pass or several narrow ones: whichever a nominal core is likely to finish first.
 
     Returns
     -------
@@ -453,7 +457,7 @@ def choose_method(request: Request, view: View, width: int) -> tuple[str, int]:
         ``"gram"`` or ``"krylov"``.
     tried : int
         Passes after which ``krylov`` gives up and ``gram`` follows; 0 where it does not. They take half of
-        the time of ``gram``: a spectrum that falls more slowly than a sample tells costs half as much again.
+        the time of ``gram``: a spectrum that falls more slowly than a sample shows costs half as much again.
     """
     statistics = int(request.scale and view.orientation is Orientation.ROWS)
     left = request.passes - SOLVERS["gram"].least_passes(request, view)
@@ -475,15 +479,15 @@ def choose_method(request: Request, view: View, width: int) -> tuple[str, int]:
 
 
 def may_keep_square(request: Request, view: View) -> bool:
-    """Whether ``auto`` may plan for a square of the shorter side, in case ``krylov`` does not converge."""
+    """True if ``auto`` may plan for a square of the shorter side, in case ``krylov`` does not converge."""
     return not (request.adaptive or lies_along(view) or view.device != "cpu" or view.short > SQUARE_UNASKED)
 
 
 def is_for_lanczos(request: Request, view: View, width: int) -> bool:
-    """Whether a dense matrix is best held in memory: nearly square, and its eigenproblem what takes long.
+    """True if a dense matrix is best held in memory: nearly square, with an eigenproblem that takes long.
 
-    It then takes less memory than the squares of ``gram``, and the time of ``gram`` where its spectrum is
-    flat, of others half or less. ``krylov`` is no faster on so few numbers.
+    ``lanczos`` then takes less memory than the squares of ``gram``. It takes the time of ``gram`` where the
+    spectrum is flat, and half of it or less for other spectra. ``krylov`` is no faster on so few numbers.
     """
     near = view.long <= NEAR_SQUARE * view.short and not is_complex(view.source)
     if not near or not may_keep_square(request, view):
@@ -497,7 +501,8 @@ def is_for_lanczos(request: Request, view: View, width: int) -> bool:
 def matching_chunk(native: Grid, read_bytes: int, written_bytes: int) -> int:
     """Rows in a chunk of an output that is written panel by panel as the matrix is read.
 
-    Whole chunks of the matrix, where those cannot be split. Rows have ``read_bytes`` and ``written_bytes``.
+    They are whole chunks of the matrix where those cannot be split. A row takes ``read_bytes`` of the
+    matrix and ``written_bytes`` of the output.
     """
     height = max(1, min(chunk_rows(native.length, written_bytes), PANEL_BYTES // read_bytes, native.length))
     if native.longest <= height:
@@ -506,6 +511,6 @@ def matching_chunk(native: Grid, read_bytes: int, written_bytes: int) -> int:
 
 
 def chunk_rows(length: int, row_bytes: int) -> int:
-    """Rows in a chunk of an output of so many rows of so many bytes."""
+    """Rows in a chunk of an output of ``length`` rows of ``row_bytes`` each."""
     target_bytes = min(max(length * row_bytes // TARGET_CHUNKS, CHUNK_BYTES[0]), CHUNK_BYTES[1])
     return max(1, target_bytes // row_bytes)

@@ -1,4 +1,4 @@
-"""From a request to what its solver finds: the order of sweeps. ``write.py`` makes a result of it."""
+"""Tasks of svd, pca and qr: check arguments, plan, and run the solver. ``write.py`` writes the result."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Float64 = npt.NDArray[np.float64]
 def reduce(
     run: Run, layout: Strategy, request: Request, fingerprint: str, more: dict[str, Any]
 ) -> dict[str, Any]:
-    """Carry out a request; the result is complete in ``run.result`` when this returns its facts, and more."""
+    """Carry out a request; return its facts and ``more`` once the result is complete in ``run.result``."""
     with one_blas_thread():
         centering, start = begin(run, layout, request)
         decomposition = layout.solver.solve(run, layout, request, centering, start)
@@ -71,12 +71,12 @@ def reduce(
 
 
 VARIANCES = ("singular_values", "explained_variance", "explained_variance_ratio")
-"""What a result of pca has for each component."""
+"""Arrays of a result of pca with one number for each component."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A request and its matrix, as ``execution`` takes them."""
+    """Task of a request and its matrix, as ``execution`` takes it."""
 
     parameters: Request
     source: Source
@@ -87,7 +87,7 @@ class Reduction:
 
     @property
     def swept(self) -> tuple[Request, Source]:
-        """The same of real numbers, for those who sweep: of a complex matrix twice the rank, of its parts."""
+        """Request and matrix for sweeps, in real numbers: a complex one in its parts, at twice the rank."""
         return in_parts(self.parameters, completed_blank(self.parameters, self.source))
 
     def outputs(self) -> tuple[Output, ...]:
@@ -113,7 +113,7 @@ class Reduction:
         return make_plan(*self.swept, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Carry out the request; the facts of its result."""
+        """Carry out the request; return the facts of its result."""
         completed, facts = complete(run, self.parameters, self.source)
         request, source = in_parts(self.parameters, completed)
         strategy = choose_strategy(request, source, run.device)
@@ -123,9 +123,9 @@ class Reduction:
 
 
 def in_parts(request: Request, source: Source) -> tuple[Request, Source]:
-    """A request of a complex matrix as one of its parts; a real one as it is.
+    """A request for a complex matrix as one for its real parts; a request for a real one as it is.
 
-    Principal components are of columns, whose means the sums over rows tell: sweeps run along the rows.
+    For principal components sweeps run along the rows, as sums over rows give the means of columns.
     """
     if source.dtype.kind != "c":
         return request, source
@@ -151,7 +151,7 @@ def pca_task(x: object, *arguments: Any, center: bool = True, **flags: Any) -> R
 
 
 def _open(x: object, *, missing: str = "raise", **_: Any) -> Source:
-    """A matrix, of which what is missing becomes the mean of its column where that is asked for."""
+    """Open a matrix; with ``missing="mean"`` missing numbers become the mean of their column."""
     check_missing(missing)
     source = open_source(x)
     if missing != "raise" and source.dtype.kind == "c":
@@ -212,7 +212,7 @@ def _reduction(
 
 
 def _all_of(source: Source, solver: str) -> int:
-    """The number of all components, where those are to be found: neither a rank nor a tolerance is given."""
+    """Number of all components, for a request that gives neither a rank nor a tolerance."""
     count = min(source.shape)
     advice = "say how many components, rank= (--rank), or what share of the norm to leave out, tol= (--tol)"
     if solver not in ("auto", "tsqr"):
@@ -227,7 +227,7 @@ def _all_of(source: Source, solver: str) -> int:
 
 
 def warm_solver(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run each compiled loop of a solver once; of those that ``auto`` may take."""
+    """Run each compiled loop of a solver once, or of those that ``auto`` may take."""
     method = request.get("method", "auto")
     solvers = ("gram", "krylov") if method == "auto" else (method,)
     loops = dict.fromkeys(name for solver in solvers for name in SOLVERS[solver].loops)

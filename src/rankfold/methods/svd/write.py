@@ -1,4 +1,4 @@
-"""The arrays and facts that a result has of what a solver found."""
+"""Write what a solver found as the arrays and facts of a result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNKNOWN = 1.0
 
 
 def refuse_constant(request: Request, decomposition: Decomposition, layout: Strategy) -> None:
-    """Raise for centered columns that have nothing left."""
+    """Raise ``NoVarianceError`` if centering leaves nothing of the columns."""
     if request.center and not decomposition.total > 0:
         raise NoVarianceError(
             f"every column of {layout.view.source.name} is constant: there is no variance to explain. "
@@ -41,7 +41,7 @@ def refuse_constant(request: Request, decomposition: Decomposition, layout: Stra
 
 
 def warn_of_rounding(run: Run, layout: Strategy, request: Request, decomposition: Decomposition) -> None:
-    """Warn of values so small beside the largest that float32 leaves next to nothing of them."""
+    """Warn of singular values so much smaller than the largest that rounding of float32 hides them."""
     dtype = layout.view.dtype
     if dtype != np.float32:
         return
@@ -60,7 +60,7 @@ def warn_of_rounding(run: Run, layout: Strategy, request: Request, decomposition
 def write_decomposition(
     run: Run, layout: Strategy, request: Request, decomposition: Decomposition, fingerprint: str
 ) -> dict[str, Any]:
-    """Write arrays, then say what they are."""
+    """Write the arrays of a result; return its facts."""
     rows, _ = matrix_of_parts(layout.view.source).shape
     variance = decomposition.s**2 / max(rows - 1, 1)
     weights = _score_weights(run, request, decomposition, rows, layout)
@@ -83,7 +83,7 @@ def write_decomposition(
 def _score_weights(
     run: Run, request: Request, decomposition: Decomposition, rows: int, layout: Strategy
 ) -> Float64:
-    """What the left singular vectors are multiplied by: 1, s, or for whitening sqrt(m - 1)."""
+    """Factors (k,) of the left singular vectors: 1, s, or for whitening sqrt(m - 1)."""
     if request.kind == "svd":
         return np.ones(len(decomposition.s))
     if not request.whiten:
@@ -103,7 +103,7 @@ def _score_weights(
 def _write_factors(
     run: Run, layout: Strategy, request: Request, decomposition: Decomposition, weights: Float64
 ) -> float | None:
-    """Write left and right factors; the loss of orthogonality of the one that was formed by a sweep."""
+    """Write left and right factors; return the loss of orthogonality of the one that a sweep formed."""
     view, dtype = layout.view, layout.dtype
     left, right = ("U", "Vt") if request.kind == "svd" else ("scores", "components")
     if view.orientation is Orientation.ROWS:
@@ -149,7 +149,7 @@ def _columns(
 
 
 def warn_of_constant(run: Run, deviation: Float64) -> list[int]:
-    """Indices of constant columns, after a warning that names them."""
+    """Warn of constant columns, and return their indices."""
     constant_columns = np.flatnonzero(deviation == 0)
     if len(constant_columns):
         run.warnings.append(
@@ -167,7 +167,7 @@ def _facts(
     fingerprint: str,
     orthogonality: float | None,
 ) -> dict[str, Any]:
-    """Reproducible facts only: the same request on the same data gives the same bytes."""
+    """Facts of a result, all reproducible: the same request on the same data gives the same bytes."""
     worst, advice = float(decomposition.errors.max()), layout.solver.advice(request, layout, run.passes)
     rank = len(decomposition.s)
     final_error = float(decomposition.facts["approximation_error"]) if request.adaptive else worst

@@ -1,9 +1,9 @@
-"""What is missing in a matrix, completed by a model of low rank before a solver begins: ``missing="em"``.
+"""Missing numbers of a matrix, completed by a model of low rank before a solver begins: ``missing="em"``.
 
-low_rank_model    the model, and what sums over all rows make of it
-completion_pass   one pass: what every row tells
-acceleration      models that take several passes at once
-first_model       what a sample of rows tells
-warm              compiled loops of these
-completion        passes until what is missing changes no more, in numbers and in work
+low_rank_model    the model, and its update from sums over all rows
+completion_pass   one pass: sums over all rows
+acceleration      extrapolation of models over several passes
+first_model       the first model, from a sample of rows
+warm              compiled loops of these, run once
+completion        passes until missing numbers have settled: their plan and their work
 """

@@ -1,9 +1,9 @@
-"""Models that take several passes at once: Anderson's mixing of what the last passes made of theirs.
+"""Anderson acceleration of the completion's fixed-point iteration: models mixed from those of the last passes.
 
-A pass makes of a model x the next one, g(x), and little changes where components explain hardly more than
-noise does. What the last passes changed tells how that goes on: of all affine combinations of their models,
-the one whose changes g(x) - x nearly cancel is taken, and g of it [WN11]. Loadings are turned to those that
-they are compared with, since a model does not depend on how its coordinates are turned.
+A pass maps a model x to the next one, g(x), and changes little where components explain hardly more than
+noise does. The changes of the last passes show how that goes on: of all affine combinations of their models,
+the one whose changes g(x) - x nearly cancel is taken, and g of it [WN11]. Loadings are rotated to those that
+they are compared with, since a model does not depend on a rotation of its coordinates.
 
 References
 ----------
@@ -23,27 +23,27 @@ from rankfold.methods.svd.completion.low_rank_model import row_model
 Float64 = npt.NDArray[np.float64]
 
 DEPTH = 5
-"""Passes that are looked back at."""
+"""Number of earlier passes that are mixed."""
 
 GROWTH = 2.0
-"""Ratio of a change to the one before from which on earlier ones tell nothing."""
+"""Ratio of a change to the one before above which earlier passes are forgotten."""
 
 REGULAR = 1e-10
-"""Of what directions of change are made less dependent by, as a share of their squares."""
+"""Relative increase of the diagonal of the Gram matrix of changes, for nearly dependent changes."""
 
 
 @dataclass(slots=True)
 class Acceleration:
-    """Models of the last passes and what became of them, all turned alike."""
+    """Models of the last passes and how a pass changed them, all in the same coordinates."""
 
     models: list[Float64] = field(default_factory=list)
     """(n, k + 1) loadings and mean."""
 
     changes: list[Float64] = field(default_factory=list)
-    """What a pass changed of each."""
+    """(n, k + 1) changes g(x) - x of each model by a pass."""
 
     def following(self, model: RowModel, plain: RowModel) -> RowModel:
-        """The model for the next pass, from one and what a pass made of it."""
+        """The model for the next pass, from ``model`` and the result ``plain`` of a pass with it."""
         k = len(model.gram)
         left, _, right = np.linalg.svd(plain.loadings.T @ model.loadings)
         turn = left @ right

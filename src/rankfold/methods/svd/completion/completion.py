@@ -1,7 +1,7 @@
-"""Passes until what is missing changes no more: in numbers for a plan, and in work.
+"""Passes until missing numbers have settled: their plan, and their work.
 
-Passes run along the rows, which are completed each by itself. Of every ``period`` numbers of a row one is
-held out of the model, and tells its error; solvers take those as they are.
+Passes run along the rows, and complete each row by itself. Of every ``period`` numbers of a row one is held
+out of the model to estimate its error; solvers take those numbers as they are.
 """
 
 from __future__ import annotations
@@ -48,47 +48,50 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 SQUARES_BYTES = 2**27
-"""Of the squares of all columns, up to which each column has its own."""
+"""Most memory of a matrix of squares for every column; above it all columns share one."""
 
 HELD_OUT = 2000
-"""Numbers that are held out at least, if that takes no more than one of the first of ``PERIODS``."""
+"""Numbers to hold out at least, as far as holding out one of ``PERIODS[0]`` is enough for that."""
 
 PERIODS = 20, 100
+"""Smallest and largest period: one number of that many is held out."""
 
 LEAST_HELD = 30
-"""Numbers held out from which a mean of squares is taken, where there are so many."""
+"""Fewest numbers held out for a mean of squared errors, where there are so many."""
 
 LIKELY_PASSES = 5
-"""Measured: 2 to 9, of matrices with many components near the noise up to 16."""
+"""Typical number of passes. Measured: 2 to 9, and up to 16 where many components are near the noise."""
 
 KEPT_MODELS = 2 * DEPTH + 6
-"""Models, or what a pass changed of them, in memory between passes; twice as many while they are mixed."""
+"""Number of models, or changes of models, in memory between passes; twice as many while they are mixed."""
 
 GAP_SHARE = 0.1
-"""Of numbers that are missing, where time is guessed."""
+"""Assumed share of missing numbers, for estimates of time."""
 
 FALLS = 0.25, 0.8
-"""Ratios of a change to the one before that are counted on: no less, and no more, or where none is known."""
+"""Smallest and largest ratio of a change to the one before that is assumed; the largest if none is known."""
 
 BELOW_UNCERTAINTY = 0.003
-"""Change that is still to come, as a share of the error of what is missing, which makes its square larger by
-a hundred-thousandth: passes end there, whatever the tolerance."""
+"""Change still to come, relative to the error of missing numbers, at which passes end whatever the tolerance:
+it makes the squared error larger by a hundred-thousandth."""
 
 MOST_NAMES = 5
-"""Columns that a message names."""
+"""Most columns that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What decides the numbers: functions of the request, and of shape, type and chunks of the matrix."""
+    """Choices that decide the numbers: functions of the request, and of shape, type and chunks of the matrix."""
 
     view: View
     rank: int
     """Components of the model: those that are asked for, fewer than there are rows or columns."""
 
     period: int
+    """One of this many numbers of a row is held out."""
+
     exact: bool
-    """Whether each column has squares of its own: see ``low_rank_model.py``."""
+    """True if each column has squares of its own: see ``low_rank_model.py``."""
 
     cut: Cut
     most_passes: int
@@ -96,7 +99,7 @@ class Completion:
 
     @classmethod
     def of(cls, request: Request, source: Source) -> Completion:
-        """Of a request of a matrix with gaps."""
+        """Choices for a request and its matrix, which has gaps."""
         view = View(source, Orientation.ROWS, precision=request.working_dtype)
         m, n = source.shape
         rank = max(1, min(request.rank, m - 1, n - 1))
@@ -109,17 +112,17 @@ class Completion:
 
     @property
     def held_out(self) -> tuple[int, int]:
-        """Key and period: see ``fit_rows``."""
+        """Key and period that choose the numbers held out: see ``fit_rows``."""
         bits = np.random.Philox(key=np.array([self.seed, Purpose.HELD_OUT], np.uint64))
         return int(bits.random_raw()), self.period
 
     @property
     def sample(self) -> RowSample:
-        """Of rows, from which the first model is."""
+        """Sample of rows for the first model."""
         return RowSample.of(self.view, self.rank)
 
     def fold(self, slots: int, model: Path) -> CompletionPass:
-        """The fold of a pass."""
+        """The fold of a pass with the model at a path."""
         panels = Panels(self.view, self.cut, slots, self.view.dtype)
         key, period = self.held_out
         each = self.view.source.dtype.itemsize / NOMINAL_READ + self.flops / NOMINAL_FLOPS[8]
@@ -127,13 +130,13 @@ class Completion:
 
     @property
     def flops(self) -> float:
-        """Of a number of the matrix in a pass, with a guess of how many are missing."""
+        """Flops per element of the matrix in a pass, with an assumed share of missing ones."""
         return 6 * self.rank + GAP_SHARE * 3 * self.rank**2
 
     # A plan ---------------------------------------------------------------------------------------
 
     def sweeps(self, slots: int) -> list[Pass]:
-        """Every pass there may be."""
+        """Every pass that there may be, for the plan."""
         fold = self.fold(slots, NOWHERE)
         numbers = self.view.long * self.view.short
         reads = numbers * self.view.source.dtype.itemsize
@@ -161,12 +164,12 @@ class Completion:
 
 
 def pass_name(index: int) -> str:
-    """Of a sweep."""
+    """Name of the sweep with that index, from 1."""
     return f"completion-{index:02d}"
 
 
 def completed_blank(request: Request, source: Source) -> Source:
-    """The matrix as solvers will see it, before anything is known: to plan with. Others stay as they are."""
+    """Stand-in for the completed matrix, to plan with; the matrix itself if it is not to be completed."""
     if request.missing != "em":
         return source
     rank = Completion.of(request, source).rank
@@ -200,7 +203,7 @@ def with_completion(sweeps: PanelSweeps, request: Request, strategy: Strategy) -
 
 
 def decided_by(request: Request, otherwise: str) -> str:
-    """What decides how many passes there are."""
+    """Text that says what decides the number of passes, with ``otherwise`` for those of the solver."""
     if request.missing != "em":
         return otherwise
     most = int(request.completion_passes or 1)
@@ -213,23 +216,23 @@ def decided_by(request: Request, otherwise: str) -> str:
 
 @dataclass(slots=True)
 class History:
-    """What passes told of the models that they were made with."""
+    """Errors and changes of the models, as the passes with them found."""
 
     tol: float
     changes: list[float | None] = dataclasses.field(default_factory=list)
-    """Norm of the change of what is missing from the model before, over that of the completed matrix."""
+    """Norm of the change of missing numbers from the model before, over that of the completed matrix."""
 
     errors: list[float | None] = dataclasses.field(default_factory=list)
-    """Root mean square of errors, as ``HeldOut`` tells them."""
+    """Root mean square error of each model: ``HeldOut.error``."""
 
     remaining: float = np.inf
-    """Change that is still to come after the next model, as far as changes tell."""
+    """Estimated change still to come after the next model, from earlier changes."""
 
     uncertainty: float = 0.0
-    """Norm of the error of what is missing, as numbers held out tell it, over that of the matrix."""
+    """Norm of the error of missing numbers over that of the matrix, estimated from numbers held out."""
 
     def add(self, state: State) -> None:
-        """Take in the sums of a pass."""
+        """Record the sums of a pass."""
         changes, norm = (float(state["totals"][i]) for i in (4, 5))
         error = HeldOut.of(state["by_count"]).error
         self.errors.append(error)
@@ -241,7 +244,7 @@ class History:
             return
         change = float(np.sqrt(changes / norm)) if norm > 0 else 0.0
         self.changes.append(change)
-        # A single fall may be luck: of the last two it is the lesser one.
+        # A single fall may be luck: the slower of the last two counts.
         known = [each for each in self.changes[-3:] if each is not None]
         falls = [after / before if before > 0 else 0.0 for before, after in itertools.pairwise(known)]
         fall = min(max(falls, default=FALLS[1]), FALLS[1])
@@ -250,30 +253,34 @@ class History:
 
     @property
     def has_converged(self) -> bool:
-        """Whether no other pass is worth it."""
+        """True if the change still to come is small enough to stop."""
         return has_converged(self.remaining, max(self.tol, BELOW_UNCERTAINTY * self.uncertainty))
 
 
 class HeldOut(NamedTuple):
-    """What numbers that were held out tell of those that are missing."""
+    """Errors of missing numbers, estimated from numbers that were held out."""
 
     error: float | None
     """Root mean square of the error of the model; None where nothing was held out."""
 
     mean_error: float | None
-    """The same of column means."""
+    """Root mean square of the error of column means; None where nothing was held out."""
 
     effective: float
-    """Numbers held out at random among those missing that would tell as much."""
+    """Effective sample size: numbers held out at random among those missing that would give as much."""
 
     @classmethod
     def of(cls, by_count: Float64) -> HeldOut:
-        """Weigh errors of numbers held out as numbers are missing, by how many of a row there are.
+        """Weigh errors of numbers held out like missing numbers, by how many numbers of a row are there.
 
-        A missing number of a row of c others is as hard to tell as one held out that left c: where chance
-        decides what of a row is missing, nothing else sets them apart. Rows that miss much are hardest, and
-        rare among numbers that are there, so that a mean over all held out would speak for whole rows alone.
-        Bins with few numbers held out, ``LEAST_HELD``, take in those beside them.
+        ``by_count`` (4, bins) holds, by that count: numbers missing, numbers held out, and the sums of
+        squared errors of the model and of column means.
+
+        A missing number of a row with c others is as hard to predict as one held out that left c: where
+        chance decides which numbers of a row are missing, nothing else distinguishes them. Rows that miss
+        much are hardest, and rare among numbers that are there, so a plain mean over all held out would
+        describe nearly complete rows only. Bins with fewer than ``LEAST_HELD`` held out are joined with
+        their neighbors.
         """
         missing, held, *squares = by_count
         if not held.any():
@@ -293,7 +300,7 @@ class HeldOut(NamedTuple):
 
 
 def complete(run: Run, request: Request, source: Source) -> tuple[Source, dict[str, Any]]:
-    """The matrix with what is missing completed as it is read, and facts about that.
+    """The matrix with missing numbers completed as it is read, and facts about that.
 
     Raises
     ------
@@ -335,7 +342,7 @@ def complete(run: Run, request: Request, source: Source) -> tuple[Source, dict[s
 
 
 def _fit(run: Run, plan: Completion, tol: float) -> tuple[RowModel, State, History]:
-    """A model, the sums of the last pass, and what all passes told."""
+    """Fit the model; return it, the sums of the last pass, and the history of all passes."""
 
     def make() -> State:
         first = first_model(plan.sample, plan.rank, plan.seed, plan.held_out, exact=plan.exact)
@@ -360,7 +367,7 @@ def _fit(run: Run, plan: Completion, tol: float) -> tuple[RowModel, State, Histo
 
 
 def _refuse(state: State, plan: Completion) -> None:
-    """Raise for what no model is of."""
+    """Raise ``DataError`` for numbers that cannot be modeled: infinite, out of range, or columns without any."""
     source, rows = plan.view.source, plan.view.long
     refuse_infinite(state, source)
     if not all(np.isfinite(state[name]).all() for name in ("totals", "products", "moments")):
@@ -379,7 +386,7 @@ def _refuse(state: State, plan: Completion) -> None:
 
 
 def _facts(plan: Completion, model: RowModel, state: State, history: History) -> dict[str, Any]:
-    """What a result says of it."""
+    """Facts of a completion, for the result."""
     n, totals = plan.view.short, state["totals"]
     missing, held, told = int(state["columns"][0].sum()), int(totals[1]), HeldOut.of(state["by_count"])
     explained = np.diag(model.gram) / n > np.diag(model.spread)

@@ -1,4 +1,4 @@
-"""One pass over a matrix with gaps: what every row tells of a model, row by row and then by products."""
+"""One pass over a matrix with gaps: fit a model to every row, and sum what the next model needs."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class CompletionPass(OverPanels):
-    """Fold of rows into what the next model follows from: see ``low_rank_model.py``."""
+    """Fold of rows into the sums that the next model follows from: see ``low_rank_model.py``."""
 
     panels: Panels
     model: Path
-    """A part with a model, and the one before it."""
+    """Path of a part with a model, and the one before it."""
 
     rank: int
     key: int
+    """Key that chooses the numbers held out: see ``fit_rows``."""
+
     period: int
-    """Of runs of columns, of each of which one is held out."""
+    """Length of runs of columns: one number of each run is held out."""
 
     exact: bool
-    """Whether each column has squares of its own."""
+    """True if each column has squares of its own."""
 
     row_seconds: float
 
@@ -58,7 +60,7 @@ class CompletionPass(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """See ``RowSums``."""
+        """Sums of ``RowSums``, and places of infinite numbers."""
         short, k = self.panels.view.short, self.rank
         triangle = (k + 1) * (k + 2) // 2
         own = {"squares": Sum((short, triangle))} if self.exact else {}
@@ -75,7 +77,7 @@ class CompletionPass(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """A row with its marks, and squares of coordinates."""
+        """Bytes of a row with its marks, and of squares of coordinates."""
         return 4 * 8 * self.panels.view.short + 8 * 8 * (self.rank + 1) ** 2
 
     def workspace(self, device: Device = HOST) -> Workspace:
@@ -105,7 +107,7 @@ class CompletionPass(OverPanels):
 
 
 def mark_infinite(state: State, raw: Array, first: int) -> None:
-    """Count infinite numbers of some rows, and where the first is."""
+    """Add to ``state["bad"]`` the count of infinite numbers of some rows, and the place of the first."""
     rows, columns = np.nonzero(np.isinf(raw))
     here = np.array([len(rows), first + rows[0], columns[0]], np.int64)
     state["bad"] = BAD.combine(state["bad"], here)

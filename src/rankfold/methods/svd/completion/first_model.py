@@ -1,4 +1,4 @@
-"""The model that passes begin with, from a sample of rows: fitted to those in memory, as all rows will be."""
+"""The model that passes begin with: fitted in memory to a sample of rows, as later to all rows."""
 
 from __future__ import annotations
 
@@ -21,24 +21,28 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 PLACES = 16
+"""Number of places along the matrix that rows are sampled from."""
+
 ROWS = 64, 8
-"""For each component, and fewest: a sample of all rows where there are no more."""
+"""Rows of a sample for each component, and the fewest; all rows of a matrix that has no more."""
 
 BYTES = 32 * 2**20
-"""Of a sample, unless the fewest rows take more."""
+"""Most bytes of a sample, unless the fewest rows take more."""
 
 ROUNDS = 12
+"""Most updates of the model on the sample."""
+
 KEEPING_ROUNDS = 3
-"""Rounds that let no component go."""
+"""First rounds, in which no component is pruned."""
 
 SETTLED = 1e-3
-"""Share of the norm by which a round changes what is missing, after which there is no other."""
+"""Change of missing numbers by a round, relative to the norm, below which rounds end."""
 
 LEAST_SQUARES = 1e-200
 """Sum of squares below which products of squares leave the range of float64."""
 
 LEAST_SHARE = 1e-2
-"""Of the noise that directions begin with of which a sample tells nothing."""
+"""Initial length of loadings, relative to the noise, for directions that a sample shows nothing of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +64,18 @@ class RowSample:
 
     @property
     def rows(self) -> int:
-        """In all."""
+        """Number of rows of all places."""
         return self.places * self.rows_per_place
 
     @property
     def memory_bytes(self) -> int:
-        """Rows as they are stored, their deviations twice in float64, and what reading takes."""
+        """Bytes of rows as they are stored, of three copies in float64, and of reading."""
         view = self.view
         place = self.rows_per_place * view.short * view.source.dtype.itemsize
         return self.rows * view.short * 3 * 8 + place + view.read_bytes(self.rows_per_place)
 
     def read(self) -> Iterator[tuple[int, Array]]:
-        """Index of the first row of each place, and its rows."""
+        """Yield the index of the first row of each place, and its rows in float64."""
         view, each = self.view, self.rows_per_place
         for i in range(self.places):
             first = view.long * i // self.places
@@ -83,17 +87,17 @@ class RowSample:
 def first_model(
     sample: RowSample, rank: int, seed: int, held_out: tuple[int, int], *, exact: bool
 ) -> RowModel:
-    """What a sample tells, without what is held out of it.
+    """Fit a model to a sample, without the numbers held out of it.
 
     Parameters
     ----------
     sample : RowSample
-        What is infinite in it counts as missing here: passes refuse it.
+        Infinite numbers count as missing here: passes refuse them.
     rank, seed : int
     held_out : (key, period)
-        See ``fit_rows``.
+        They choose the numbers held out: see ``fit_rows``.
     exact : bool
-        See ``CompletionPass``.
+        True if each column has squares of its own.
 
     Raises
     ------
@@ -121,18 +125,18 @@ def first_model(
     model = before = row_model(mean, loadings, noise / rows * np.eye(rank), noise)
     for i in range(ROUNDS):
         _, sums = _take(places, model, before, held_out, exact=exact)
-        # Directions come first: of early ones none is let go.
+        # First rounds find directions: none of them is pruned early.
         model, before = next_model(model, sums, rows, prunes=i >= KEEPING_ROUNDS), model
         totals = sums["totals"]
         if i > KEEPING_ROUNDS and totals[4] <= SETTLED**2 * totals[5]:
             break
-    # How well loadings are known is not yet: as of all rows.
+    # Loadings of all rows will be known better than those of the sample: their spread is that for all rows.
     noise = float(model.noise[0])
     return row_model(model.mean, model.loadings, noise / sample.view.long * np.eye(rank), noise)
 
 
 def out_of_range(view: View) -> DataError:
-    """What is raised for numbers whose squares are too large or too small."""
+    """The error for numbers whose squares are too large or too small."""
     return DataError(
         f"squares of {view.source.name} leave the range of {view.dtype}: its elements are too large, too "
         "small or differ too much in size. Rescale it, or store it as float64."
@@ -140,7 +144,7 @@ def out_of_range(view: View) -> DataError:
 
 
 def _column_means(blocks: list[Array]) -> Float64:
-    """Of what is there; 0 where nothing is."""
+    """Means (n,) of the numbers that are there; 0 for a column without any."""
     total, count = np.zeros(blocks[0].shape[1]), np.zeros(blocks[0].shape[1])
     for block in blocks:
         there = ~np.isnan(block)
@@ -157,7 +161,7 @@ def _take(
     *,
     exact: bool,
 ) -> tuple[Float64, dict[str, Array]]:
-    """Deviations of the rows of a sample, and their sums."""
+    """Fit a model to the rows of a sample: their deviations (rows, n), and the sums of ``RowSums``."""
     (n, k), rows = model.loadings.shape, sum(len(block) for _, block in places)
     q = (k + 1) * (k + 2) // 2
     shapes = ((n if exact else 0, q), (q,), (q,), (n, k + 1), (3, n), (TOTALS,), (4, COUNT_BINS))

@@ -1,17 +1,18 @@
-"""A model of low rank of rows with gaps, and the next one from sums over all rows.
+"""A low-rank model of rows with gaps, and the next one from sums over all rows.
 
-Rows are ``mean + W z + noise``, see ``kernels/linear/complete_rows.py``. The posterior of z is taken per row
-by the pass; that of row j of W follows from its sums S_j and b_j over the rows where column j is there,
+Rows are ``mean + W z + noise``, see ``kernels/linear/complete_rows.py``. The pass finds the posterior of z
+for each row. That of row j of W follows from its sums S_j and b_j over the rows where column j is there,
 
     S_j = sum T_i + noise diag(1 / variance, 0),   (w_j, shift_j) = S_j^-1 b_j,   covariance_j = noise S_j^-1,
 
 with ``variance`` that of each component's loadings: it falls to zero for components that the data do not
-call for, so that a rank beyond that of the matrix does no harm. This is variational Bayesian PCA [IR10], of
-which the covariances of rows of W are replaced by their mean here: one (k, k) matrix in place of n.
+support, so a rank beyond that of the matrix does no harm. This is variational Bayesian PCA [IR10], except
+that covariances of rows of W are replaced by their mean: one (k, k) matrix in place of n.
 
-Coordinates are then centered and whitened, and W takes that in [LI10]: without, directions of little variance
-take ten times as many passes. Where the S_j of all columns are too large to be summed, what is missing is
-taken as it is expected and all columns share one S: nearly the same limit, in twice as many passes or more.
+Coordinates are then centered and whitened, and W compensates for that [LI10]: otherwise directions of little
+variance take ten times as many passes. Where the S_j of all columns take too much memory, missing numbers are
+replaced by their expectations and all columns share one S: nearly the same limit, in twice as many passes or
+more.
 
 References
 ----------
@@ -34,21 +35,21 @@ Float64 = npt.NDArray[np.float64]
 Sums = dict[str, Array]
 
 LEAST_NOISE = 1e-10
-"""Variance of noise at least, as a share of that of the numbers: rows of fewer than k numbers need some."""
+"""Smallest variance of noise, relative to that of the numbers: rows of fewer than k numbers need some."""
 
 TINY = 1e-200
 
 BLOCK_BYTES = 2**22
-"""Squares of columns that are solved with at a time."""
+"""Bytes of squares of columns that are solved at a time."""
 
 
 def row_model(mean: Float64, loadings: Float64, spread: Float64, noise: float) -> RowModel:
-    """A model with what follows from its arrays."""
+    """A model of these arrays, with the Gram matrix of its loadings."""
     return RowModel(mean, loadings, loadings.T @ loadings, spread, np.array([noise]))
 
 
 def next_model(model: RowModel, sums: Sums, rows: int, *, prunes: bool = True) -> RowModel:
-    """What the sums of a pass make of the model that it was made with.
+    """Update a model by the sums of a pass that was made with it.
 
     Parameters
     ----------
@@ -56,9 +57,9 @@ def next_model(model: RowModel, sums: Sums, rows: int, *, prunes: bool = True) -
     sums : dict
         Those of ``CompletionPass``.
     rows : int
-        Of which sums were taken.
+        Number of rows summed over.
     prunes : bool
-        Whether components that the data do not call for are let go; else all have one variance.
+        True if components that the data do not support may fall to zero; else all share one variance.
 
     Notes
     -----
@@ -86,7 +87,7 @@ def next_model(model: RowModel, sums: Sums, rows: int, *, prunes: bool = True) -
     count = float(fitted.sum())
     if not exact:
         left, count = left + float(sums["totals"][7]), float(rows) * n
-    # A column of which all that is there was held out has that for its mean.
+    # If all numbers of a column were held out, their mean is that of the column.
     alone = (fitted == 0) & (sums["columns"][1] > 0)
     shift[alone] = (sums["columns"][2] / np.maximum(sums["columns"][1], 1))[alone]
     loadings[alone] = 0.0
@@ -97,7 +98,7 @@ def next_model(model: RowModel, sums: Sums, rows: int, *, prunes: bool = True) -
 
 
 def _full(triangles: Float64, k: int) -> Float64:
-    """Symmetric matrices of upper triangles."""
+    """Symmetric matrices (c, k + 1, k + 1) from their upper triangles (c, (k + 1) (k + 2) / 2)."""
     full = np.empty((len(triangles), k + 1, k + 1))
     upper = np.triu_indices(k + 1)
     full[:, upper[0], upper[1]] = triangles
@@ -106,14 +107,14 @@ def _full(triangles: Float64, k: int) -> Float64:
 
 
 def _solve(s: Float64, b: Float64, ridge: Float64, noise: float) -> tuple[Float64, Float64, float]:
-    """Rows of (W, shift), the sum of their covariances, and what of the squares of columns is not told.
+    """Rows of (W, shift), the sum of their covariances, and the change of the squared residual by the fit.
 
-    Of ``S`` (c, k + 1, k + 1), or of one for all columns.
+    ``s`` is (c, k + 1, k + 1), or one matrix for all columns, and ``b`` (c, k + 1).
     """
     k = len(ridge)
     regular, diagonal = s.copy(), np.arange(k)
     regular[:, diagonal, diagonal] += ridge
-    regular[:, k, k] += s[:, k, k] <= 0  # of a column without any number
+    regular[:, k, k] += s[:, k, k] <= 0  # for a column without any number
     inverse = np.linalg.inv(regular)
     inverse = (inverse + inverse.transpose(0, 2, 1)) / 2
     solution = np.einsum("jab,jb->ja", inverse, b) if len(s) == len(b) else b @ inverse[0]
@@ -132,7 +133,7 @@ def _solve(s: Float64, b: Float64, ridge: Float64, noise: float) -> tuple[Float6
 
 
 def _whiten(mean: Float64, loadings: Float64, spread: Float64, noise: float, moments: Float64) -> RowModel:
-    """The same model with coordinates that are centered, white and in the order of what they explain."""
+    """The same model with coordinates that are centered, white and ordered by the variance they explain."""
     n, k = loadings.shape
     full = _full(moments[None], k)[0]
     center = full[:k, k]
@@ -147,10 +148,10 @@ def _whiten(mean: Float64, loadings: Float64, spread: Float64, noise: float, mom
 
 
 def as_arrays(model: RowModel, before: RowModel) -> dict[str, Array]:
-    """A model and the one before it, as a part."""
+    """Arrays of a model and the one before it, as a part stores them."""
     return {**model._asdict(), **{f"{name}_before": each for name, each in before._asdict().items()}}
 
 
 def from_arrays(arrays: dict[str, Array], suffix: str = "") -> RowModel:
-    """A model out of a part."""
+    """The model from the arrays of a part; with suffix ``"_before"`` the one before it."""
     return RowModel(*(np.asarray(arrays[name + suffix]) for name in RowModel._fields))

@@ -16,7 +16,7 @@ from rankfold.pipeline.prepare.gaps import warm_filling
 
 @functools.cache
 def warm_completion(dtype: np.dtype[Any], working: np.dtype[Any] | None) -> None:
-    """Of panels of a matrix, of a sample of it, and of what solvers read."""
+    """Run loops once for panels of a matrix, for a sample of it, and for the completed rows of solvers."""
     warm_filling()
     model = row_model(np.zeros(4), np.ones((4, 1)), np.eye(1), 1.0)
     double = np.dtype(np.float64)
