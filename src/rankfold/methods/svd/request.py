@@ -144,7 +144,7 @@ def _check_precision(request: Request) -> None:
 
 
 def component_count(value: object) -> int:
-    """``rank`` as an integer; a share of the variance, as in scikit-learn, is an error that advises ``tol``."""
+    """``rank`` as an integer; the error for a share of the variance, as in scikit-learn, advises ``tol``."""
     if is_share(value):
         raise InputError(f"rank must be an integer, not {value}: {share_as_tol(value)}")
     return integer("rank", value)

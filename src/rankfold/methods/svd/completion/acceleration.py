@@ -1,4 +1,4 @@
-"""Anderson acceleration of the completion's fixed-point iteration: models mixed from those of the last passes.
+"""Anderson acceleration of the completion: each model is mixed from those of the last passes.
 
 A pass maps a model x to the next one, g(x), and changes little where components explain hardly more than
 noise does. The changes of the last passes show how that goes on: of all affine combinations of their models,

@@ -81,14 +81,14 @@ MOST_NAMES = 5
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Choices that decide the numbers: functions of the request, and of shape, type and chunks of the matrix."""
+    """Choices that decide the numbers: functions of the request and of shape, type and chunks of a matrix."""
 
     view: View
     rank: int
     """Components of the model: those that are asked for, fewer than there are rows or columns."""
 
     period: int
-    """One of this many numbers of a row is held out."""
+    """Length of runs of columns: one number of each run is held out, more of rows that miss much."""
 
     exact: bool
     """True if each column has squares of its own: see ``low_rank_model.py``."""
@@ -273,8 +273,7 @@ class HeldOut(NamedTuple):
     def of(cls, by_count: Float64) -> HeldOut:
         """Weigh errors of numbers held out like missing numbers, by how many numbers of a row are there.
 
-        ``by_count`` (4, bins) holds, by that count: numbers missing, numbers held out, and the sums of
-        squared errors of the model and of column means.
+        ``by_count`` is (4, bins), as in ``RowSums``.
 
         A missing number of a row with c others is as hard to predict as one held out that left c: where
         chance decides which numbers of a row are missing, nothing else distinguishes them. Rows that miss
@@ -367,7 +366,7 @@ def _fit(run: Run, plan: Completion, tol: float) -> tuple[RowModel, State, Histo
 
 
 def _refuse(state: State, plan: Completion) -> None:
-    """Raise ``DataError`` for numbers that cannot be modeled: infinite, out of range, or columns without any."""
+    """Raise ``DataError`` for numbers that are infinite or out of range, and for columns without numbers."""
     source, rows = plan.view.source, plan.view.long
     refuse_infinite(state, source)
     if not all(np.isfinite(state[name]).all() for name in ("totals", "products", "moments")):

@@ -42,7 +42,7 @@ LEAST_SQUARES = 1e-200
 """Sum of squares below which products of squares leave the range of float64."""
 
 LEAST_SHARE = 1e-2
-"""Initial length of loadings, relative to the noise, for directions that a sample shows nothing of."""
+"""Smallest initial length of loadings, relative to the noise: for directions that a sample does not show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class RowSample:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of rows as they are stored, of three copies in float64, and of reading."""
+        """Bytes of all rows three times in float64, of one place as it is stored, and of reading."""
         view = self.view
         place = self.rows_per_place * view.short * view.source.dtype.itemsize
         return self.rows * view.short * 3 * 8 + place + view.read_bytes(self.rows_per_place)

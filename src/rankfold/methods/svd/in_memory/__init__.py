@@ -1,8 +1,8 @@
-"""The leading singular triplets of a matrix that is in memory, sparse or dense.
+"""The leading singular triplets of a sparse or dense matrix in memory.
 
 matrix       the matrix, read once: centered, scaled, and multiplied from either side
 products     the two products of a sparse matrix
-basis        an orthonormal basis that grows block by block, and starts anew from what matters
+basis        an orthonormal basis that grows block by block, with thick restarts
 repeated     search for copies of repeated values that one random block cannot see
 lanczos      block Lanczos until the leading values have settled
 triplets     from vectors of the shorter side to triplets, and the factor of the longer side

@@ -1,7 +1,7 @@
-"""An orthonormal basis that grows block by block, with the small matrix that an operator is on it.
+"""An orthonormal basis that grows block by block, with the projection of an operator on it.
 
-Memory and work are bounded: when there is no room for another block, the basis starts anew from its leading
-Ritz vectors and the block that was to come (a thick restart), which loses nothing of what matters.
+Memory and work are bounded: when there is no room for another block, the basis restarts from its leading
+Ritz vectors and the pending block (a thick restart), which loses nothing of what matters.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from rankfold.methods.random_keys import Purpose
 Float64 = npt.NDArray[np.float64]
 
 FADED = 1e-6
-"""Length of a new vector, relative to the operator, below which it is made orthogonal with all care: what is
-left of it is as much rounding as direction."""
+"""Length of a new vector, relative to the operator, below which it is orthogonalized with extra care: the
+rest of it is as much rounding as direction."""
 
 NOTHING = 1e-14
-"""Length of a new vector, relative to the operator, below which there is nothing but rounding in it."""
+"""Length of a new vector, relative to the operator, below which it is nothing but rounding."""
 
 BELOW_ZERO = 1e-10
-"""Size of a negative eigenvalue, relative to the operator, above which it is none of rounding."""
+"""Size of a negative eigenvalue, relative to the operator, above which it is not due to rounding."""
 
 NEARLY_ONE = 0.1
-"""Largest difference of the second triangular factor from unity at which two rounds have been enough."""
+"""Largest difference of the second triangular factor from the identity at which two rounds are enough."""
 
 ROWS = 2048
-"""Of the basis that are turned at a time."""
+"""Rows of the basis that a restart multiplies at a time."""
 
 SMALL_ROWS = 1024
-"""Rows of basis and block whose product BLAS makes at once, where it would arrange larger ones anew first."""
+"""Rows of basis and block per call of BLAS, which would first copy larger ones into another layout."""
 
 
 class RitzPairs(NamedTuple):
@@ -48,26 +48,26 @@ class RitzPairs(NamedTuple):
     """(count,) decreasing."""
 
     vectors: Float64
-    """(width, count), on the basis."""
+    """(width, count) coefficients on the basis."""
 
     residuals: Float64
     """(count,) length of C u - theta u."""
 
     def leading(self, count: int) -> RitzPairs:
-        """The first of them."""
+        """The first ``count`` pairs."""
         return RitzPairs(self.values[:count], self.vectors[:, :count], self.residuals[:count])
 
     def beyond(self, count: int) -> float:
-        """The first value after those; 0 if there is none."""
+        """The first value after ``count`` pairs; 0 if there is none."""
         return float(self.values[count]) if len(self.values) > count else 0.0
 
 
 @dataclass(slots=True)
 class LanczosBasis:
-    """Columns ``K[:, :width]`` that the operator C was applied to, and those that it makes of them beside.
+    """Columns ``K[:, :width]`` that the operator C was applied to, and the pending columns P of their images.
 
-    C K = K T + P G with T = K'C K, P orthonormal to K, and nothing left out: what a Ritz pair lacks is its
-    part along P.
+    C K = K T + P G with T = K'C K, and P orthonormal and orthogonal to K. Nothing is left out: the residual
+    of a Ritz pair is its part along P.
     """
 
     k: Float64
@@ -77,42 +77,44 @@ class LanczosBasis:
     """(most, most): T."""
 
     pending: Float64
-    """(short, p): P, without columns where the basis is all of the space."""
+    """(short, p): P, without columns if the basis is the whole space."""
 
     coupling: Float64
     """(p, width): G."""
 
     seed: int
-    """Key of what is drawn at random."""
+    """Key of the random vectors."""
 
     width: int = 0
+    """Number of columns of K that are in use."""
+
     parent: int = 0
     """First column of the block that was multiplied last."""
 
     aside: int = 0
-    """Pending columns that are left for later: the first ones."""
+    """Number of pending columns, the first ones, that are left for later."""
 
     fresh: bool = False
-    """Whether the next block may have large parts along all of the basis."""
+    """True if the image of the next block may have large parts along all of the basis."""
 
     size: float = 0.0
-    """Largest number of T so far."""
+    """Largest absolute value in T so far: the size of the operator."""
 
     least: float = np.inf
-    """Smallest eigenvalue of T at any look: an upper bound of the smallest of the operator."""
+    """Smallest eigenvalue of T so far: an upper bound of the smallest of the operator."""
 
     negative: int = 0
     """Most eigenvalues of T that were below zero by more than rounding: the operator has as many at least."""
 
     draws: int = 0
-    """How often random vectors were drawn."""
+    """Number of times that random vectors were drawn."""
 
     lost: Float64 = field(default_factory=lambda: np.zeros((0, 0)))
-    """(w, w) R'R of residuals R of the first columns along what was dropped: see ``narrow``."""
+    """(w, w) R'R of residuals R of the first w columns along dropped directions: see ``narrow``."""
 
     @classmethod
     def begin(cls, short: int, columns: int, most: int, seed: int) -> LanczosBasis:
-        """A basis that begins with a random block, and may have so many columns."""
+        """A basis that begins with a random block of ``columns``, and has room for ``most`` columns."""
         empty = np.zeros((short, 0)), np.zeros((0, 0))
         basis = cls(np.empty((short, most), order="F"), np.zeros((most, most)), *empty, seed)
         block = basis.draw(columns)
@@ -123,28 +125,28 @@ class LanczosBasis:
 
     @property
     def is_whole(self) -> bool:
-        """Whether there is nothing outside it."""
+        """True if there is nothing outside the basis."""
         return not self.pending.size
 
     @property
     def block_columns(self) -> int:
-        """Columns that are multiplied next."""
+        """Number of columns that are multiplied next."""
         return int(self.pending.shape[1]) - self.aside
 
     @property
     def has_room(self) -> bool:
-        """Whether they fit in."""
+        """True if the next block fits into the basis."""
         return bool(self.width + self.block_columns <= self.k.shape[1])
 
     def multiply(self, apply: Callable[[Float64], Float64]) -> None:
-        """Take in what is pending, but for what is left aside, and apply the operator to it.
+        """Add the pending block to the basis, without columns left aside, and apply the operator to it.
 
         Notes
         -----
-        Work 8 short width block flops. What is known to be large is taken off first: the parts along the
-        block itself and along the one that it was made from. What is left has small parts along all
-        others, so that one round of Gram-Schmidt against all of the basis leaves it as orthogonal as two do.
-        After a restart the block was made from all that was kept, and both rounds are against all.
+        Work 8 short width block flops. Parts known to be large are subtracted first: those along the block
+        itself and along the one that it was made from. The rest has small parts along all others, so that
+        one round of Gram-Schmidt against all of the basis leaves it as orthogonal as two do. After a restart
+        the block was made from all that was kept, and both rounds are against all.
         """
         block, rest, first = self.pending[:, self.aside :], self.pending[:, : self.aside], self.width
         width = first + block.shape[1]
@@ -168,7 +170,7 @@ class LanczosBasis:
             self.rejoin()
 
     def _orthonormal(self, z: Float64, rest: Float64) -> tuple[Float64, Float64]:
-        """Orthonormal columns that span a block outside basis and rest, and the block on them."""
+        """Orthonormal columns outside basis and ``rest`` that span a block, and its coefficients on them."""
         short, columns = len(z), min(z.shape[1], len(z) - self.width - rest.shape[1])
         if columns == z.shape[1]:
             factors = cholesky_qr(z)
@@ -185,14 +187,14 @@ class LanczosBasis:
         return q, q.T @ z
 
     def draw(self, columns: int) -> Float64:
-        """Gaussian vectors, (short, columns), never the same again."""
+        """New Gaussian vectors, (short, columns), different in each call."""
         short, place = len(self.k), self.draws
         self.draws += 1
         rows = (place * short, (place + 1) * short)
         return gaussian_rows(self.seed, Purpose.LANCZOS_VECTORS, rows, columns)
 
     def set_aside(self, columns: int) -> None:
-        """Go on with random vectors outside, along which nothing that was multiplied has a part."""
+        """Leave pending columns aside; continue with random vectors orthogonal to them and to the basis."""
         known = [self.k[:, : self.width], np.asfortranarray(self.pending)]
         drawn = np.asfortranarray(self.draw(columns))
         for basis in 2 * known:
@@ -204,16 +206,16 @@ class LanczosBasis:
         self.pending = np.hstack([self.pending, others])
 
     def outside(self, z: Float64, vectors: Float64) -> Float64:
-        """What a block has outside (width, count) orthonormal combinations of the basis."""
+        """Part of a block (short, b) outside (width, count) orthonormal combinations of the basis."""
         basis = self.k[:, : self.width]
         return np.asarray(
             dgemm(-1.0, basis, vectors @ (vectors.T @ (basis.T @ z)), 1.0, np.array(z, order="F"))
         )
 
     def narrow(self, vectors: Float64, columns: int) -> None:
-        """Keep the pending directions that some Ritz vectors need most, and the lengths of what is dropped.
+        """Keep the ``columns`` pending directions that Ritz vectors need most, and the lengths of the others.
 
-        What the operator is on the basis stays as it is: products with blocks to come tell it anew.
+        The matrix T stays as it is: products with later blocks find the dropped parts again.
         """
         self.rejoin()
         u = np.linalg.svd(self.coupling @ vectors)[0]
@@ -223,25 +225,25 @@ class LanczosBasis:
         self.fresh = True
 
     def _lost(self) -> Float64:
-        """Products of what was dropped, of all columns."""
+        """(width, width) ``lost``, with zeros for columns that were added since."""
         lost = np.zeros((self.width, self.width))
         lost[: len(self.lost), : len(self.lost)] = self.lost
         return lost
 
     def rejoin(self) -> None:
-        """Take what was left aside with the next block."""
+        """Include the columns that were left aside in the next block."""
         self.fresh, self.aside = self.fresh or self.aside > 0, 0
 
     def ritz(self, count: int) -> RitzPairs:
-        """Leading pairs."""
-        # All of them by divide and conquer take half the time of some by relatively robust representations.
+        """The ``count`` leading Ritz pairs."""
+        # All pairs by divide and conquer take half the time of some by relatively robust representations.
         pairs = np.linalg.eigh(self._symmetric())
         self.least = min(self.least, float(pairs[0][0]))
         self.negative = max(self.negative, int((pairs[0] < -BELOW_ZERO * self.size).sum()))
         return self._pairs(pairs, count)
 
     def ritz_pair(self, index: int) -> RitzPairs:
-        """The pair of that number, from 0, and the one after it: a third of the time of all."""
+        """The Ritz pair at ``index``, from 0, and the one after it: a third of the time of all."""
         last = self.width - 1 - index
         subset = (max(last - 1, 0), last)
         pairs = scipy.linalg.eigh(self._symmetric(), check_finite=False, subset_by_index=subset)
@@ -255,7 +257,7 @@ class LanczosBasis:
         return np.asarray((square + square.T) / 2)
 
     def _pairs(self, pairs: tuple[Float64, Float64], count: int) -> RitzPairs:
-        """The last of some in increasing order, from the largest."""
+        """The last ``count`` of eigenpairs in increasing order, from the largest, with their residuals."""
         values, vectors = pairs[0][::-1][:count], pairs[1][:, ::-1][:, :count]
         residuals = np.linalg.norm(self.coupling @ vectors, axis=0)
         if self.lost.size:
@@ -264,9 +266,9 @@ class LanczosBasis:
         return RitzPairs(np.maximum(values, 0.0), vectors, residuals)
 
     def restart(self, pairs: RitzPairs) -> None:
-        """Keep Ritz vectors alone.
+        """Replace the basis by Ritz vectors: a thick restart.
 
-        What couples them with the next block comes out of the next product by itself.
+        The next product finds their coupling with the next block by itself.
 
         References
         ----------
@@ -285,12 +287,12 @@ class LanczosBasis:
         self.width, self.parent, self.fresh = keep, 0, True
 
     def combine(self, vectors: Float64) -> Float64:
-        """(short, k) combinations of its columns."""
+        """(short, k) combinations of the columns of the basis, with coefficients (width, k)."""
         return np.asarray(self.k[:, : self.width] @ vectors)
 
 
 def cholesky_qr(z: Float64) -> tuple[Float64, Float64] | None:
-    """Q and R of a narrow block by two rounds of Cholesky factors, or None where these lose digits.
+    """Q and R of a narrow block by two rounds of Cholesky QR, or None if these lose digits.
 
     Notes
     -----
@@ -312,7 +314,7 @@ def cholesky_qr(z: Float64) -> tuple[Float64, Float64] | None:
 
 
 def _scaled_cholesky(products: Float64) -> Float64 | None:
-    """The triangular factor of a Gram matrix, from columns of length 1; None where there is none."""
+    """The upper triangular factor of a Gram matrix, by columns scaled to length 1; None if there is none."""
     lengths = np.sqrt(np.diag(products))
     if not (lengths > 0).all():
         return None
@@ -323,9 +325,9 @@ def _scaled_cholesky(products: Float64) -> Float64 | None:
 
 
 def _take_off(basis: Float64, z: Float64) -> tuple[Float64, Float64]:
-    """Products of a block with basis vectors, and what it has beside them, which takes its place.
+    """Products of a block with basis vectors, and the rest of the block, which overwrites it.
 
-    Columns lie together in both: BLAS would copy a block that lies by rows twice, and takes twice as long.
+    Both are in Fortran order: BLAS would copy a block in C order twice, and take twice as long.
     """
     overlap = np.zeros((basis.shape[1], z.shape[1]))
     for top in range(0, len(z), SMALL_ROWS):

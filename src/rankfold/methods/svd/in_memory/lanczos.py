@@ -1,12 +1,12 @@
 """Block Lanczos on the Gram matrix of the shorter side, until its leading values have settled.
 
-A product with one vector costs almost as much as one with eight, for most of it is waiting for numbers of the
-matrix; a wider block multiplies more vectors than are needed. Blocks of eight were the best of 1 to 64 on
-matrices of cells by genes, documents by words, and graphs.
+A product with one vector costs almost as much as one with eight, since most of it is waiting for numbers of
+the matrix; a wider block multiplies more vectors than are needed. Blocks of eight were the best of 1 to 64
+on matrices of cells by genes, documents by words, and graphs.
 
-A small residual vouches for a value, but not that no other was missed: of a value that is there more often
-than a block has columns, a Krylov space that begins with that block holds as many copies as columns. So
-before the end random vectors have a look at what the iteration cannot see, and again if they find something.
+A small residual proves that a value is right, but not that no other was missed. If a value has more copies
+than a block has columns, a Krylov space that begins with that block holds only as many copies as columns.
+So before the end random vectors probe what the iteration cannot see, and again if they find something.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ BLOCK = 8
 """Columns of a block."""
 
 MOST_PRODUCTS = 200
-"""Columns that are multiplied at most, for each column that the basis has room for."""
+"""Most columns to multiply, for each column that the basis has room for."""
 
 MOST_FOR_COPIES = 8
 """Most columns multiplied to find copies, as a multiple of those multiplied until the first was seen."""
 
 SETTLED = 0.03
-"""Residual, relative to its value, at which values beyond those wanted count as settled, to which gaps are
-measured."""
+"""Residual, relative to its value, at which values beyond those wanted count as settled: gaps are measured
+to these values."""
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
-"""Residual, relative to the largest value, below which more products tell no more."""
+"""Residual, relative to the largest value, below which more products do not improve a value."""
 
 PROBE_BLOCKS = 3
-"""Products of random vectors after which they have seen enough, unless they are on the way to more."""
+"""Products of a block of probing vectors after which the probe ends, unless a value may still rise."""
 
 MOSTLY = 0.5
-"""Share of a Ritz vector that random vectors and their products must have for it to count as theirs."""
+"""Share of a Ritz vector in the span of probing vectors from which on it counts as found by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class RitzVectors:
     """Approximate eigenpairs of the Gram matrix."""
 
     squares: Float64
-    """(k,) squared singular values, from below."""
+    """(k,) squared singular values, as lower bounds."""
 
     vectors: Float64
     """(short, k) orthonormal."""
@@ -65,21 +65,23 @@ class RitzVectors:
     """(k,) estimated relative error of each singular value, rounding left out."""
 
     outside: float
-    """Largest squared singular value beyond those, as far as the basis tells."""
+    """Largest squared singular value beyond those, as the basis estimates it."""
 
     convergence: list[float]
-    """Largest of the errors at each look."""
+    """Largest error each time that all values were estimated."""
 
     products: int
-    """Columns that were multiplied."""
+    """Number of columns that were multiplied."""
 
     least: float = 0.0
+    """Smallest eigenvalue seen: see ``LanczosBasis``."""
+
     negative: int = 0
-    """See ``LanczosBasis``: of an operator that has negative eigenvalues after all."""
+    """Number of negative eigenvalues seen, of an operator that should have none: see ``LanczosBasis``."""
 
 
 def room(rank: int, short: int) -> int:
-    """Columns that the basis has at most: four for each component, and eight blocks at least.
+    """Most columns of the basis: four for each component, and at least eight blocks beyond the rank.
 
     >>> room(50, 2700), room(10, 2700), room(10, 40)
     (200, 74, 40)
@@ -96,7 +98,7 @@ def block_lanczos(
     heard: Callable[[float], None],
     most_products: int | None = None,
 ) -> RitzVectors:
-    """The ``rank`` leading eigenpairs of a symmetric operator; 0 takes the place of values below zero.
+    """The ``rank`` leading eigenpairs of a symmetric operator; values below zero become 0.
 
     Parameters
     ----------
@@ -106,20 +108,20 @@ def block_lanczos(
     tol : float
         Estimated relative error of a singular value at which it counts as known.
     seed : int
-    heard : callable, called with the estimated error at each look
+    heard : callable, called with the largest estimated error each time it is found
     most_products : int, optional
         By default ``MOST_PRODUCTS`` columns for each of the basis.
 
     Notes
     -----
-    Products with D columns, between 2 and 5 for each component where the spectrum is not flat; work beside
-    them 4 short D (width of the basis) flops and as much again for restarts; memory 8 short (room + 3 BLOCK).
+    Products with D columns, between 2 and 5 for each component where the spectrum is not flat; other work
+    4 short D (width of the basis) flops and as much again for restarts; memory 8 short (room + 3 BLOCK).
 
     References
     ----------
     Golub, Underwood, The block Lanczos method for computing eigenvalues, in Mathematical Software III, 1977;
     Zhou, Saad, Block Krylov-Schur method for large symmetric eigenvalue problems, Numer. Algorithms 47, 2008.
-    Unlike them we orthogonalize against all of the basis once, after what is known to be large is off.
+    Unlike them we orthogonalize against all of the basis once, after subtracting the parts known to be large.
     """
     most = room(rank, short)
     basis = LanczosBasis.begin(short, BLOCK, most, seed)
@@ -141,7 +143,7 @@ def block_lanczos(
 
 @dataclass(slots=True)
 class Progress:
-    """How far the values have come, and when to look again."""
+    """Progress of the iteration: estimated errors, and decisions when to estimate again and when to stop."""
 
     rank: int
     tol: float
@@ -150,31 +152,31 @@ class Progress:
 
     probes: Probes
     products: int = 0
-    """Columns that were multiplied."""
+    """Number of columns that were multiplied."""
 
     ends: bool = False
-    """Whether there is nothing to multiply, or there has been enough."""
+    """True if nothing is left to multiply, or the allowed products are used up."""
 
     settled: bool = False
-    """Whether the values had settled at the last look."""
+    """True if the values had settled when they were last estimated."""
 
     errors: Float64 = field(default_factory=lambda: np.zeros(0))
-    """(rank,) as estimated when all values were looked at."""
+    """(rank,) relative errors when all values were last estimated."""
 
     convergence: list[float] = field(default_factory=list)
-    """Largest of them each time."""
+    """Largest error each time that all values were estimated."""
 
     searches: int = 0
     """Number of searches that found something."""
 
     may_miss: bool = False
-    """Whether a search had to end before its chance to miss a copy was small enough."""
+    """True if a search had to end before its chance to miss a copy was small enough."""
 
     lower: Float64 = field(default_factory=lambda: np.zeros(0))
-    """Lower bounds of the wanted values, where a search has seen others."""
+    """(rank,) lower bounds of the wanted values, if a search has found missing ones; else empty."""
 
     def looks_at(self, basis: LanczosBasis) -> bool:
-        """Whether all values are worth a look: the last one is, which is the last to settle."""
+        """True if all values are to be estimated, as the last wanted one, which settles last, has settled."""
         if self.ends or not basis.has_room:
             return True
         if basis.width < max(self.rank + BLOCK, 2 * self.rank):
@@ -188,7 +190,7 @@ class Progress:
         return bool(exact or self.probes.are_out or _errors_of(last, 1)[0] <= self.tol)
 
     def is_enough(self, basis: LanczosBasis, pairs: RitzPairs, apply: Callable[[Float64], Float64]) -> bool:
-        """Whether more products would bring no more, which random vectors have a say in."""
+        """Estimate all values; return True if they have settled and probing vectors found no others."""
         self.errors = _errors_of(pairs, self.rank)
         self.convergence.append(float(self.errors.max()))
         risen = self._has_risen(pairs)
@@ -211,7 +213,7 @@ class Progress:
         return False
 
     def _has_risen(self, pairs: RitzPairs) -> bool:
-        """Whether the values are as large as a search has seen that they are."""
+        """True if the values have reached the lower bounds that a search has found."""
         return bool((pairs.values[: len(self.lower)] >= self.lower).all())
 
     def _slack(self) -> float:
@@ -219,11 +221,11 @@ class Progress:
         return float(np.clip(2 * self.errors.max(initial=0.0), ROUNDING, 2 * self.tol))
 
     def _least(self, theta: Float64) -> float:
-        """Value that a square has to exceed to take the place of the last one wanted."""
+        """Value that a square has to exceed to replace the last one wanted."""
         return float(theta[-1]) * (1 + self._slack()) + ROUNDING * float(theta[0])
 
     def _repeated(self, pairs: RitzPairs) -> float:
-        """The value, above the last one wanted, of which there may be copies outside; 0 for none."""
+        """The value, above the last one wanted, that may have copies outside the basis; 0 for none."""
         theta = pairs.values[: self.rank]
         upper, lower = repeated_value(theta, BLOCK, self.tol)
         least = self._least(theta)
@@ -236,10 +238,10 @@ class Progress:
     def _misses(
         self, basis: LanczosBasis, pairs: RitzPairs, apply: Callable[[Float64], Float64], value: float
     ) -> bool:
-        """Whether a search sees copies of a repeated value that the iteration has not: see ``repeated``.
+        """True if a search finds copies of a repeated value that the basis lacks: see ``repeated``.
 
-        Those that there are come in by random vectors which join the next block. Where no more may be
-        multiplied, what a missing copy would be is claimed.
+        Random vectors then join the next block and bring the copies in. If the allowed products are used
+        up, the result is also True, and errors are raised to those that a missing copy would make.
         """
         theta = pairs.values[: self.rank]
         search = OutsideSearch.begin(basis, pairs, self.rank, value, BLOCK)
@@ -257,26 +259,26 @@ class Progress:
                 if self.searches > 2 * (2 + self.rank // BLOCK):
                     self._claim_missing(theta, float(found[0]))
                     return True
-                # Half of the way is enough to tell that they have come.
+                # Half of the way is enough to know that the basis has found them.
                 self.lower = (np.sort(np.append(theta, found))[::-1][: self.rank] + theta[-1]) / 2
                 self.probes.join(basis, pairs)
                 return True
         return False
 
     def _with_copies(self, theta: Float64) -> Float64:
-        """Errors, with those that copies which no search was made for would make."""
+        """Errors, raised to those that copies would make which no search was made for."""
         upper, _ = repeated_value(theta, BLOCK, self.tol)
         if self._least(theta) < upper <= theta[-1] * (1 + self.tol) ** 2:
             return np.asarray(np.maximum(self.errors, np.sqrt(np.maximum(upper / theta, 1.0)) - 1))
         return self.errors
 
     def _claim_missing(self, theta: Float64, value: float) -> None:
-        """Claim no less than what a missing copy would be."""
+        """Raise the errors to those that a missing copy of ``value`` would make."""
         self.errors = np.maximum(self.errors, np.sqrt(np.maximum(value / theta, 1.0)) - 1)
         self.convergence[-1], self.settled, self.may_miss = float(self.errors.max()), False, True
 
     def answer(self, basis: LanczosBasis, pairs: RitzPairs) -> RitzVectors:
-        """What has been found."""
+        """The wanted eigenpairs with their estimated errors."""
         wanted, outside = pairs.leading(self.rank), pairs.beyond(self.rank)
         u = basis.combine(wanted.vectors)
         errors = self._with_copies(wanted.values)
@@ -293,23 +295,25 @@ class Progress:
 
 @dataclass(slots=True)
 class Probes:
-    """Random vectors that are multiplied alone once all has settled, to find what no block could see."""
+    """Random vectors that are multiplied alone once all has settled, to find values that no block could."""
 
     rank: int
     tol: float
     count: int = 0
     most: Float64 = field(default_factory=lambda: np.zeros(0))
-    """(rank,) what the values may have risen to in the end if nothing new is found."""
+    """(rank,) largest values that the wanted ones may reach if nothing new is found."""
 
     end: int = 0
-    """Products of the iteration after which the last of them have seen enough."""
+    """Products of the iteration after which the current probe ends."""
 
     are_out: bool = False
+    """True while probing vectors are multiplied alone."""
+
     first: int = 0
-    """First column of the basis that is made of them alone."""
+    """First column of the basis that comes from probing vectors alone."""
 
     def begin(self, basis: LanczosBasis, pairs: RitzPairs, errors: Float64, products: int) -> None:
-        """Go on with random vectors, if there is anything outside, and room."""
+        """Continue with random vectors, if the basis has room and is not the whole space."""
         columns = self._set_aside(basis, pairs)
         self.first = basis.width
         self.count, self.are_out = self.count + 1, columns > 0
@@ -318,7 +322,7 @@ class Probes:
         self.most += ROUNDING * pairs.values[0]
 
     def _set_aside(self, basis: LanczosBasis, pairs: RitzPairs) -> int:
-        """Take random vectors outside, if there is anything, and room; how many."""
+        """Draw random vectors outside the basis, as far as there is space and room; return their number."""
         short, most = int(basis.k.shape[0]), int(basis.k.shape[1])
         outside = short - basis.width - basis.pending.shape[1]
         columns = int(max(0, min(BLOCK, outside, most - len(pairs.values))))
@@ -327,7 +331,7 @@ class Probes:
         return columns
 
     def join(self, basis: LanczosBasis, pairs: RitzPairs) -> None:
-        """Multiply random vectors alone, with room for several products, until the values have risen.
+        """Restart with random vectors, multiplied alone until the values have risen, and room for products.
 
         Blocks are twice as wide afterwards at most: see ``LanczosBasis.narrow``.
         """
@@ -339,10 +343,10 @@ class Probes:
         self.count, self.are_out = 0, False
 
     def go_on(self, pairs: RitzPairs, products: int) -> bool:
-        """Whether they are still on the way to something that may be larger than the last value wanted.
+        """True if an unconverged value of the probe may still exceed the last value wanted.
 
-        A Ritz value may rise by its residual. One that is mostly theirs and may rise so far takes another
-        block of products.
+        A Ritz value may rise by its residual. If one that lies mostly in the span of the probe may rise that
+        far, another block of products is allowed.
         """
         if not self.are_out:
             return False
@@ -354,12 +358,12 @@ class Probes:
         return rising
 
     def end_with(self, basis: LanczosBasis) -> None:
-        """Take them, and what they have found, with what comes next."""
+        """End the probe: the next block includes the vectors that were left aside."""
         basis.rejoin()
         self.are_out = False
 
     def found_nothing(self, pairs: RitzPairs) -> bool:
-        """Whether there have been some, and no value has risen by what is new."""
+        """True if a probe was made, and no wanted value has risen by new directions."""
         return self.count > 0 and not bool((pairs.values[: self.rank] > self.most).any())
 
 
@@ -370,13 +374,13 @@ def estimated_errors(theta: Float64, residuals: Float64, outside: float) -> Floa
     ----------
     theta, residuals : (k,)
     outside : float
-        The largest square that is not wanted.
+        Largest square that is not wanted.
 
     Notes
     -----
-    An eigenvalue lies within the residual r of a Ritz value, and within r^2 / gap where the gap is that to
-    the values that are not wanted (Kato and Temple; Parlett, The Symmetric Eigenvalue Problem, 1980, section
-    10.1). Of the singular value it is half of that, relatively.
+    An eigenvalue lies within the residual r of a Ritz value, and within r^2 / gap with the gap to the values
+    that are not wanted (Kato and Temple; Parlett, The Symmetric Eigenvalue Problem, 1980, section 10.1). The
+    relative error of the singular value is half of that of the eigenvalue.
     """
     gap = np.maximum(theta - outside, np.maximum(residuals, np.finfo(np.float64).tiny))
     error = np.minimum(residuals, residuals**2 / gap)
@@ -390,7 +394,7 @@ def _errors_of(pairs: RitzPairs, rank: int) -> Float64:
 
 
 def _has_settled(pairs: RitzPairs, errors: Float64, rank: int, tol: float) -> bool:
-    """Whether more products would bring no more."""
+    """True if more products would not improve the wanted values, and the next ones are known well enough."""
     values, _, residuals = pairs
     exact = residuals <= ROUNDING * values[0]
     beyond = exact[rank:] | (residuals[rank:] <= SETTLED * values[rank:])

@@ -1,11 +1,11 @@
-"""A matrix that is read once and stays: centered, scaled, and multiplied from either side.
+"""A matrix that is read once and held in memory: centered, scaled, and multiplied from either side.
 
-Zeros of a sparse matrix stay zeros. With S what is stored, D_w the weights of columns and mu the means of
-weighted columns, the matrix is S D_w - 1 mu', and the second term is taken off each product:
+Zeros of a sparse matrix stay zeros. With S the stored matrix, D_w the weights of columns and mu the means of
+weighted columns, the matrix is S D_w - 1 mu', and the second term is subtracted from each product:
 
     A q = S D_w q - 1 (mu'q),    A'w = D_w S'w - mu (1'w)
 
-A dense one is centered where it lies, which loses no digit however far the mean is from zero.
+A dense one is centered in place, which loses no digit however far the mean is from zero.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from rankfold.pipeline.engine.blocks import Cut
 
 Float64 = npt.NDArray[np.float64]
 Heard = Callable[[int], None]
-"""Called with the lines that are read so far."""
+"""Callable that is called with the number of lines read so far."""
 
 MODERATE = 200
-"""Exponents of two within which squares and their sums stay in the range of float64 without a unit."""
+"""Largest exponent of two at which squares and their sums stay in the range of float64 without a unit."""
 
 ROUNDING = 16 * float(np.finfo(np.float64).eps)
-"""Deviation of a column, relative to its mean, that may be rounding of the mean alone."""
+"""Deviation of a column, relative to its mean, up to which it may be rounding of the mean alone."""
 
 
 class MatrixInMemory(Protocol):
-    """A, centered and scaled, times a power of two; scaled columns have none."""
+    """Protocol of a matrix A in memory, centered and scaled, times a power of two, 1 for scaled columns."""
 
     @property
     def statistics(self) -> Statistics:
-        """Of its columns, in the units of the data; ``total`` is the sum of squares of A."""
+        """Statistics of its columns, in the units of the data; ``total`` is the sum of squares of A."""
 
     @property
     def unit(self) -> float:
-        """That power of two."""
+        """The power of two that A is multiplied by; 1 for scaled columns."""
 
     @property
     def rounding(self) -> float:
@@ -56,11 +56,11 @@ class MatrixInMemory(Protocol):
         """Images of (short, b) vectors: A q where rows are the longer side, else A'q."""
 
     def to_short(self, w: Float64) -> Float64:
-        """The other product, of (long, b)."""
+        """Images of (long, b) vectors: A'w where rows are the longer side, else A w."""
 
 
 def unit_of(largest: float) -> float:
-    """A power of two by which numbers come to a size whose squares are in range; 1 if they are already.
+    """A power of two that scales numbers so that their squares are in range; 1 if they are already.
 
     >>> unit_of(3.0), unit_of(0.0), unit_of(2.0**300) == 2.0**-301
     (1.0, 1.0, True)
@@ -74,21 +74,21 @@ def unit_of(largest: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DenseMatrix:
-    """See ``MatrixInMemory``."""
+    """A dense ``MatrixInMemory``."""
 
     x: Float64
-    """(rows, columns), centered, scaled, in its unit."""
+    """(rows, columns), centered, scaled, times the unit."""
 
     statistics: Statistics
     unit: float
     rounding: float
 
     def to_long(self, q: Float64) -> Float64:
-        """See the protocol."""
+        """Images of (short, b) vectors on the longer side."""
         return self.x @ q if self.x.shape[0] >= self.x.shape[1] else self.x.T @ q
 
     def to_short(self, w: Float64) -> Float64:
-        """See the protocol."""
+        """Images of (long, b) vectors on the shorter side."""
         return self.x.T @ w if self.x.shape[0] >= self.x.shape[1] else self.x @ w
 
 
@@ -128,7 +128,7 @@ def _refuse(source: Source, x: Float64) -> None:
 
 
 def _deviations(deviation: Float64, unit: float, centering: Centering) -> Float64:
-    """In the units of the data; 1 where nothing is scaled."""
+    """Standard deviations of columns in the units of the data; 1 where nothing is scaled."""
     return deviation / unit if centering.scale else deviation
 
 
@@ -137,8 +137,8 @@ def _out_of_unit(
 ) -> tuple[Float64, Float64, float]:
     """Weights and sums of squares of columns once they are scaled, and their unit, which is 1.
 
-    Columns over their deviations are the same in any unit. Constant ones are not scaled: they come back to
-    the units of the data.
+    Columns over their deviations are the same in any unit. Constant columns are not scaled: they are
+    returned to the units of the data.
 
     Raises
     ------
@@ -162,28 +162,28 @@ def _out_of_unit(
 
 @dataclass(frozen=True, slots=True)
 class SparseMatrix:
-    """See ``MatrixInMemory``."""
+    """A sparse ``MatrixInMemory``."""
 
     shape: tuple[int, int]
     rows: Csr
-    """Its rows, with columns weighted, in its unit."""
+    """Its rows, with weighted columns, times the unit; not centered."""
 
     columns: Csr
-    """Its columns, likewise."""
+    """Its columns, weighted likewise."""
 
     mean: Float64 | None
-    """Means of those columns; None where they are left where they are."""
+    """(columns,) means of the weighted columns; None where they are not centered."""
 
     statistics: Statistics
     unit: float
     rounding: float
 
     def to_long(self, q: Float64) -> Float64:
-        """See the protocol."""
+        """Images of (short, b) vectors on the longer side."""
         return self._times(q) if self.shape[0] >= self.shape[1] else self._turned_times(q)
 
     def to_short(self, w: Float64) -> Float64:
-        """See the protocol."""
+        """Images of (long, b) vectors on the shorter side."""
         return self._turned_times(w) if self.shape[0] >= self.shape[1] else self._times(w)
 
     def _times(self, q: Float64) -> Float64:
@@ -200,7 +200,7 @@ class SparseMatrix:
 
 
 def read_sparse(source: CompressedSource, centering: Centering, heard: Heard) -> SparseMatrix:
-    """Read the stored numbers of a matrix, and keep them in both orders."""
+    """Read the stored numbers of a matrix, and keep them by rows and by columns."""
     by_rows = source.by == "rows"
     lines, across = source.shape if by_rows else source.shape[::-1]
     stored = source.read_sparse((0, lines))
@@ -219,7 +219,7 @@ def read_sparse(source: CompressedSource, centering: Centering, heard: Heard) ->
 def _refuse_stored(
     source: CompressedSource, indptr: npt.NDArray[Any], indices: npt.NDArray[Any], data: npt.NDArray[Any]
 ) -> None:
-    """Raise for what is not finite, with the place of the first by rows."""
+    """Raise ``DataError`` for numbers that are not finite, with the place of the first one by rows."""
     bad = np.flatnonzero(~np.isfinite(data))
     lines = np.searchsorted(indptr, bad, side="right") - 1
     places = (lines, indices[bad]) if source.by == "rows" else (indices[bad], lines)
@@ -228,9 +228,9 @@ def _refuse_stored(
 
 
 def _conditioned(source: Source, rows: Csr, columns: Csr, unit: float, centering: Centering) -> SparseMatrix:
-    """Statistics of the columns from numbers in their order, and what they make of the matrix.
+    """Find statistics of the columns, and center and scale the matrix by them.
 
-    Squares are of differences from the mean: those of what is stored, and of the zeros together.
+    Squares are those of differences from the mean: of stored numbers one by one, of all zeros together.
     """
     count = source.shape[0]
     stored = np.diff(columns.indptr)
@@ -257,7 +257,7 @@ def _conditioned(source: Source, rows: Csr, columns: Csr, unit: float, centering
 
 
 def _sums(values: Float64, indptr: npt.NDArray[Any]) -> Float64:
-    """Sum of each line."""
+    """Sum of the values of each line, (lines,)."""
     sums, filled = np.zeros(len(indptr) - 1), indptr[1:] > indptr[:-1]
     if filled.any():
         sums[filled] = np.add.reduceat(values, indptr[:-1][filled], dtype=np.float64)

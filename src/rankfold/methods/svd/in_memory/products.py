@@ -1,4 +1,4 @@
-"""The two products of a sparse matrix in memory: one order of its numbers for each side.
+"""The two products of a sparse matrix in memory, with its numbers stored in one order for each.
 
 Both are sums over stored numbers that lie together, line by line, so that no sum depends on how lines would
 be shared out.
@@ -39,25 +39,25 @@ def multiply_lines(lines: Csr, q: Float64) -> Float64:
 
 
 def both_orders(stored: Csr, across: int, unit: float) -> tuple[Csr, Csr]:
-    """A sparse matrix by its lines and by what lies across them; duplicates are summed.
+    """A sparse matrix in both orders, by its lines and across them; duplicates are summed.
 
-    As float32 where that is what is stored and nothing is changed, else as float64.
+    Numbers stay float32 if stored as such and unchanged; else they are float64.
 
     Parameters
     ----------
     stored : Csr
         (l, across). Left untouched.
     unit : float
-        What every number is multiplied by.
+        Factor of every number.
 
     Returns
     -------
     lines, turned : Csr
-        (l, across) and (across, l). The first may be what was given.
+        (l, across) and (across, l). The first may share memory with ``stored``.
 
     Notes
     -----
-    Memory 2 nnz (8 + index) bytes at most. The turn is a counting sort.
+    Memory 2 nnz (8 + index) bytes at most. The transposition is a counting sort.
     """
     values = stored.data
     if unit != 1 or values.dtype != np.float32:

@@ -1,13 +1,14 @@
 """Search for values that an iteration from one random block cannot see: copies of repeated values.
 
-A Krylov space that begins with b random vectors holds b copies of a value at most, and the residuals of those
-say nothing of the others. Only where b values or more coincide can there be others, and only where these are
-larger than the last value wanted do they matter. There a Lanczos process of its own, from a new random block,
-runs in the space outside the basis, where a missing copy is an eigenvector. It keeps no basis: two blocks and
-a band matrix are enough for values alone.
+A Krylov space that begins with b random vectors holds at most b copies of a value, and their residuals do not
+show the others. There can be others only where b values or more coincide, and they matter only where they are
+larger than the last value wanted. There a separate Lanczos process, from a new random block, runs in the
+space outside the basis, where a missing copy is an eigenvector. It keeps no basis: two blocks and a band
+matrix are enough for values alone.
 
-How likely a search misses a copy. Let D be the operator outside the basis, of size N, x an eigenvector of
-length 1 for the value v, V_1, V_2, ... the blocks of the process, and y_j = V_j' x. The recurrence
+The probability that a search misses a copy. Let D be the operator outside the basis, of size N, x an
+eigenvector of length 1 for the value v, V_1, V_2, ... the blocks of the process, and y_j = V_j' x. The
+recurrence
 D V_j = V_j+1 B_j+1 + V_j A_j + V_j-1 B_j' gives
 
     B_j+1' y_j+1 = (v - A_j) y_j - B_j y_j-1,       so  y_j = P_j y_1  with matrices P_j that are known.
@@ -44,29 +45,29 @@ from rankfold.methods.svd.in_memory.basis import LanczosBasis, RitzPairs
 Float64 = npt.NDArray[np.float64]
 
 MISS_PROBABILITY = 1e-6
-"""Chance at most that one search misses a copy of a value that it was made for."""
+"""Largest probability that one search misses a copy of a value that it was made for."""
 
 CLUSTER = (1e-9, 1e-4)
-"""Least and most that values may differ by, relatively, and count as copies of one."""
+"""Smallest and largest limit of the relative difference between values that count as copies of one."""
 
 TOLERANCES = 32
-"""The same in tolerances: values that differ by more are told apart before they count as known."""
+"""That limit in tolerances: values that differ by more are resolved before they count as known."""
 
 KNOWN = 0.03
-"""Residual, relative to the distance of a value from the one sought, of pairs that have no part of it."""
+"""Residual, relative to the distance from the value sought, up to which a search stays outside a pair."""
 
 NEGLIGIBLE = 1e-12
 """Length of a new direction, relative to the operator, below which it is dropped."""
 
 
 def repeated_value(theta: Float64, copies: int, tol: float) -> tuple[float, float]:
-    """The lowest group of values above the last one that come so often: its ends, or zeros.
+    """The lowest group of ``copies`` nearly equal values above the last one: its ends, or zeros.
 
     Parameters
     ----------
     theta : (k,) decreasing eigenvalues that were found
     copies : int
-        As many as the iteration could find of one value.
+        Largest number of copies of one value that the iteration could find.
     tol : float
         Relative error at which a value counts as known.
 
@@ -91,7 +92,7 @@ class OutsideSearch:
 
     basis: LanczosBasis
     known: Float64
-    """(width, count) vectors of the basis that the process stays outside of."""
+    """(width, count) combinations of the basis that the process stays orthogonal to."""
 
     value: float
     """The eigenvalue that may be there."""
@@ -103,27 +104,28 @@ class OutsideSearch:
     """(short, p') the block before; without columns at first."""
 
     link: Float64
-    """(p, p') B: what the block is of the image of the one before."""
+    """(p, p') B: coefficients of the block in the image of the one before."""
 
     columns: int
     """Columns of the first block."""
 
     parts: tuple[Float64, Float64]
-    """P of the block and of the one before, (p, columns) and (p', columns)."""
+    """Matrices P of the block and of the one before, (p, columns) and (p', columns)."""
 
     squares: Float64
     """(columns, columns) M: the sum of P'P so far."""
 
     band: list[tuple[Float64, Float64]] = field(default_factory=list)
-    """Blocks of the matrix of the process: A, and B to its left."""
+    """Blocks of the band matrix of the process: A, and B to its left."""
 
     @classmethod
     def begin(
         cls, basis: LanczosBasis, pairs: RitzPairs, rank: int, value: float, columns: int
     ) -> OutsideSearch:
-        """Start from random vectors outside the wanted pairs, and others that are known well enough.
+        """Start from random vectors outside the wanted pairs and other pairs that are known well enough.
 
-        A vector of the value has no more along a Ritz vector than its residual over the difference of values.
+        The part of an eigenvector of ``value`` along a Ritz vector is at most the residual over the
+        difference of values.
         """
         far = pairs.residuals <= KNOWN * np.maximum(value - pairs.values, 0.0)
         far[:rank] = True
@@ -134,9 +136,9 @@ class OutsideSearch:
         return cls(basis, known, value, q, none, np.zeros((columns, 0)), columns, parts, one.copy())
 
     def step(self, apply: Callable[[Float64], Float64]) -> None:
-        """Multiply the block, and take in what that tells.
+        """Multiply the block, and extend the band matrix and the bound of the probability.
 
-        Work 4 short (width of the basis) p flops beside the product.
+        Work 4 short (width of the basis) p flops in addition to the product.
         """
         block = self.block
         z = self.basis.outside(apply(np.ascontiguousarray(block)), self.known)
@@ -154,7 +156,7 @@ class OutsideSearch:
         self.before, self.block, self.link = block, q[:, :count], link
 
     def ritz_values(self) -> Float64:
-        """The largest, as many as the first block has columns, decreasing."""
+        """The largest Ritz values, as many as the first block has columns, decreasing."""
         edges = np.cumsum([0, *(len(own) for own, _ in self.band)])
         size, most = int(edges[-1]), 2 * self.columns
         lower = np.zeros((most, size))  # of row i and column j what lies at [i - j, j]
@@ -174,7 +176,7 @@ class OutsideSearch:
         return np.asarray(values[::-1])
 
     def chance(self) -> float:
-        """Probability at most that the operator outside has the value, and the process did not show it."""
+        """Upper bound of the probability that the operator outside has the value but it was not found."""
         if not self.block.shape[1]:
             return 0.0  # all that the first block can reach has been seen
         size, p = len(self.basis.k) - self.known.shape[1], self.columns

@@ -1,7 +1,7 @@
 """Singular triplets of a matrix in memory, and the factor of its longer side as it is written.
 
-Squares decide directions alone. Values come from the images of these on the longer side themselves, half a
-step further, so that their errors are relative to the largest value and not to its square.
+Squares only decide directions. Values come from the images of these directions on the longer side, half a
+step further, so their errors are relative to the largest value and not to its square.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from rankfold.pipeline.storage.chunk_writer import write_long_rows
 Float64 = npt.NDArray[np.float64]
 
 STEEP = 1e-3
-"""Smallest value, relative to the largest, at which products with it leave vectors orthogonal."""
+"""Smallest singular value, relative to the largest, at which division by it leaves vectors orthogonal."""
 
 REFINEMENTS = 3
-"""Looks at residuals of the matrix itself where squares lose digits, and steps of subspace iteration."""
+"""Most checks of residuals of the matrix itself, and steps of subspace iteration, for steep spectra."""
 
 FULL_COLUMNS = 64
 """Shorter side up to which all triplets are found by one dense decomposition."""
@@ -38,13 +38,13 @@ FULL_COLUMNS = 64
 
 @dataclass(frozen=True, slots=True)
 class FactorInMemory:
-    """Vectors of the longer side: see ``LongFactor``."""
+    """A ``LongFactor`` in memory: vectors of the longer side."""
 
     vectors: Float64
     """(long, k) orthonormal."""
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
-        """Write them in chunks of the array; their Gram matrix before weights."""
+        """Write them times ``weights`` in chunks of the array; return their unweighted Gram matrix."""
         transposed, dtype = layout.view.orientation is Orientation.COLUMNS, layout.view.dtype
         for start in range(0, len(self.vectors), layout.out_chunk):
             stop = min(start + layout.out_chunk, len(self.vectors))
@@ -59,10 +59,10 @@ class TripletsInMemory:
 
     s: Float64
     short: Float64
-    """(short, k), signs fixed."""
+    """(short, k) singular vectors of the shorter side, signs fixed."""
 
     long: Float64
-    """(long, k)."""
+    """(long, k) singular vectors of the longer side."""
 
     residuals: Float64
     """(k,) norm of A v - s u, relative to the largest s, u on the shorter side and s v its image."""
@@ -72,7 +72,7 @@ class TripletsInMemory:
 
     convergence: list[float]
     products: int
-    """Columns that were multiplied by A, and by A'."""
+    """Number of columns that were multiplied by A, and by A'."""
 
 
 def leading_triplets(
@@ -83,11 +83,11 @@ def leading_triplets(
     seed: int,
     heard: Callable[[float], None] = lambda error: None,
 ) -> TripletsInMemory:
-    """The ``rank`` leading triplets.
+    """The ``rank`` leading triplets; ``heard`` is called with each estimated error.
 
     Notes
     -----
-    See ``block_lanczos``; beside it 6 long rank^2 flops, and three (long, rank) arrays.
+    See ``block_lanczos``; in addition 6 long rank^2 flops, and three (long, rank) arrays.
     """
     if is_tiny(rank, short):
         return _all_triplets(matrix, short, rank)
@@ -114,7 +114,7 @@ def leading_triplets(
 
 
 def is_tiny(rank: int, short: int) -> bool:
-    """Whether the shorter side is decomposed whole: it is short, or has no room for some blocks.
+    """True if the shorter side is decomposed whole: it is short, or has no room for two blocks and the rank.
 
     >>> is_tiny(10, 64), is_tiny(10, 100), is_tiny(95, 100)
     (True, False, True)
@@ -123,7 +123,7 @@ def is_tiny(rank: int, short: int) -> bool:
 
 
 def _all_triplets(matrix: MatrixInMemory, short: int, rank: int) -> TripletsInMemory:
-    """By a dense decomposition of the matrix, as wide as its shorter side."""
+    """The leading triplets by a dense decomposition of the matrix, as wide as its shorter side."""
     s, turn, long = _half_step(matrix.to_long(np.eye(short)))
     s, vectors, long = s[:rank], turn[:, :rank], long[:, :rank]
     signs, exact = fix_signs(vectors), np.zeros(rank)
@@ -132,10 +132,10 @@ def _all_triplets(matrix: MatrixInMemory, short: int, rank: int) -> TripletsInMe
 
 
 def _half_step(image: Float64) -> tuple[Float64, Float64, Float64]:
-    """Singular values, right vectors and left vectors of a tall matrix, in decreasing order.
+    """Singular values (k,), right vectors (k, k) and left vectors (m, k) of a tall matrix, decreasing.
 
-    From its Gram matrix where that loses no digit, as it does not of images of Ritz vectors; else by
-    reflections, which leave columns orthonormal whatever the rank.
+    They come from its Gram matrix where that loses no digits, as for images of Ritz vectors. Otherwise
+    reflections are used, which leave columns orthonormal whatever the rank.
     """
     r = r_of_gram(image.T @ image)
     if r is not None:
@@ -149,12 +149,12 @@ def _half_step(image: Float64) -> tuple[Float64, Float64, Float64]:
 
 
 def _is_steep(squares: Float64, tol: float) -> bool:
-    """Whether the smallest wanted square may be wrong by more than a tolerance allows."""
+    """True if rounding of the smallest wanted square may exceed the tolerance."""
     return bool(ROUNDING * squares[0] > tol * squares[-1])
 
 
 def _over(residuals: Float64, s: Float64) -> Float64:
-    """Residuals of a squared matrix as those of the matrix."""
+    """Residuals of the squared matrix divided by s, as residuals of the matrix; 0 where s is 0."""
     own = np.zeros_like(s)
     np.divide(residuals, s, out=own, where=s > 0)
     return own

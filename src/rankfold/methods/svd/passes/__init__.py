@@ -2,6 +2,6 @@
 
 dense         over panels, grain by grain
 sparse        over stored numbers alone
-sparse_gram   products of columns with columns, of stored numbers alone
-choice        which of them, by what a matrix is stored as
+sparse_gram   products of columns with columns, over stored numbers alone
+choice        choice of a fold by the storage of a matrix
 """

@@ -1,4 +1,4 @@
-"""The fold of a pass, by what a matrix is stored as: over dense panels, or over stored numbers alone."""
+"""Choice of the fold of a pass by the storage of a matrix: dense panels, or stored numbers alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fused_pass(
     tf32: bool = False,
     is_double: bool = False,
 ) -> PanelPass | SparsePass:
-    """A pass with a block of ``y.columns`` columns: see ``PanelPass`` and ``SparsePass``."""
+    """The fold of a pass with a block of ``y.columns`` columns: see ``PanelPass`` and ``SparsePass``."""
     seconds = strategy.row_seconds(4 * y.columns)
     shared = (centering, constants, y, columns, measures_columns, seconds, sketch_rows, seed, purpose)
     if strategy.fullest:
@@ -45,7 +45,7 @@ def fused_pass(
 def statistics_fold(
     strategy: Strategy, slots: int, shift: Float64, centering: Centering
 ) -> ColumnStatistics | SparseStatistics:
-    """A pass that measures columns alone."""
+    """The fold of a pass that only measures columns."""
     seconds = strategy.row_seconds(4)
     if strategy.fullest:
         return SparseStatistics(strategy.sparse_panels(slots), centering, shift, seconds)

@@ -36,7 +36,7 @@ class PanelPass(OverConditionedPanels):
     panels: Panels
     centering: Centering
     constants: Path
-    """A part with ``q`` (short, width), scaled by ``pow2_scale`` and by column weights, and ``shift``."""
+    """Path of a part with ``q`` (short, width), times ``pow2_scale`` and column weights, and ``shift``."""
 
     y: ScratchMatrix
     columns: ScratchMatrix | None
@@ -47,19 +47,19 @@ class PanelPass(OverConditionedPanels):
 
     seed: int = 0
     purpose: Purpose = Purpose.ROW_SIGNS
-    """Of its random numbers."""
+    """Purpose that keys the random numbers of the sketch."""
     tf32: bool = False
-    """Whether a device may round operands of products to 11 bits."""
+    """True if a device may round operands of products to 11 bits."""
 
     kernels = (measure, subtract, panel_product, add_to_buckets, draw_buckets)
 
     @property
     def shift_part(self) -> Path:
-        """See ``OverConditionedPanels``."""
+        """Path of the part that holds the shift of the columns."""
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The basis, and products of a grain, in the working type."""
+        """The basis, products of a grain and their sum with the panel, in the working type."""
         view, width = self.panels.view, self.y.columns
         return {
             **OverConditionedPanels.buffers(self),
@@ -69,7 +69,7 @@ class PanelPass(OverConditionedPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Products, and a sketch of the rows."""
+        """Products Z, statistics of columns, and a sketch of the rows."""
         short, rows = self.panels.view.short, self.sketch_rows
         sketch = (
             {"rows": Sum((rows, short), self.panels.view.dtype), "signs": Sum((rows,), on_host=True)}
@@ -79,7 +79,7 @@ class PanelPass(OverConditionedPanels):
         return {"z": Sum((short, self.y.columns)), **OverConditionedPanels.sums(self), **sketch}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Multiply a panel, grain by grain."""
+        """Multiply a panel by the basis and its transpose by the product, grain by grain."""
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             y = work.y[: last - first]
             panel_product(d, work.q, y=y, z=state["z"], work=work.z, tf32=self.tf32)

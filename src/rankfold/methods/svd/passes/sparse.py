@@ -1,8 +1,8 @@
 """The fused pass over a sparse matrix, at the cost of its stored numbers.
 
-``Y = A Q`` goes to scratch and ``Z = A'Y`` accumulates, as of ``dense.py``: both are sums over stored
-numbers that lie together, rows of Q for the first, rows of Y of the panel for the second. With lines of A as
-``sparse_panels.py`` has them,
+``Y = A Q`` goes to scratch and ``Z = A'Y`` accumulates, as in ``dense.py``. Both are sums over stored numbers
+that lie together: of rows of Q for the first, of rows of Y of the panel for the second. With lines of A as
+``sparse_panels.py`` defines them,
 
     y_i = f_i (s_i Q - c_i t'Q),      Z = sum_i f_i s_i y_i' - t (sum_i f_i c_i y_i)',
 
@@ -38,7 +38,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 WIDE_ROWS = 4096
-"""Rows of a basis that are in float64 at a time."""
+"""Rows of a basis that are converted to float64 at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SparsePass(OverSparsePanels):
     panels: SparsePanels
     centering: Centering
     constants: Path
-    """A part with ``q`` (short, width), scaled by ``pow2_scale`` and by column weights, and ``shift``."""
+    """Path of a part with ``q`` (short, width), times ``pow2_scale`` and column weights, and ``shift``."""
 
     y: ScratchMatrix
     columns: ScratchMatrix | None
@@ -59,10 +59,10 @@ class SparsePass(OverSparsePanels):
 
     seed: int = 0
     purpose: Purpose = Purpose.ROW_SIGNS
-    """Of its random numbers."""
+    """Purpose that keys the random numbers of the sketch."""
 
     is_double: bool = False
-    """Whether products are summed in float64 whatever the data: for columns far from zero."""
+    """True if products are summed in float64 whatever the data: for columns far from zero."""
 
     kernels = (order_columns, multiply_rows, add_columns, add_moments, add_rows_to_buckets, draw_buckets)
 
@@ -73,11 +73,11 @@ class SparsePass(OverSparsePanels):
 
     @property
     def shift(self) -> Buffer:
-        """See ``OverSparsePanels``."""
+        """Shift of the columns, (short,)."""
         return Constant((self.panels.view.short,), part=self.constants)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The basis, whole and in slabs, and products of a panel: all of them, and those of a slab."""
+        """The basis, whole and in slabs, and products of a panel, whole and for one slab."""
         short, rows, width = self.panels.view.short, self.cut.panel_rows, self.y.columns
         return {
             **OverSparsePanels.buffers(self),
@@ -88,7 +88,7 @@ class SparsePass(OverSparsePanels):
         }
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers; slabs begin on cache lines."""
+        """Buffers, with the basis in slabs that begin on cache lines, and the offset of the products."""
         work = OverSparsePanels.workspace(self, device)
         for name in ("slabs", "slab"):
             setattr(work, name, aligned_empty(getattr(work, name).shape, self.dtype))
@@ -104,7 +104,7 @@ class SparsePass(OverSparsePanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Vectors, what columns are shifted by in a slab, and rows of the basis in float64."""
+        """Bytes of vectors, of the shift of a slab's products, and of rows of the basis in float64."""
         slab = self.cut.panel_rows * slab_shape(1, self.y.columns, self.dtype)[2] * (not self._by_rows)
         vectors: int = OverSparsePanels.beside_bytes.__get__(self)
         return (
@@ -114,7 +114,7 @@ class SparsePass(OverSparsePanels):
         )
 
     def sums(self) -> Mapping[str, Sum]:
-        """Products of what is stored and of the lines' factors, and a sketch of the rows."""
+        """Products of stored numbers, those of the lines' factors, and a sketch of the rows."""
         width, rows = self.y.columns, self.sketch_rows
         sums = {
             "z": Sum((self.panels.view.short, width)),
@@ -173,7 +173,7 @@ class SparsePass(OverSparsePanels):
                 )
 
     def finish(self, state: State, shift: Float64) -> State:
-        """Sums as those of ``PanelPass``: with the terms of rank one, and the zeros that are not stored."""
+        """Complete sums to those of ``PanelPass``: terms of rank one, and zeros that are not stored."""
         state = OverSparsePanels.finish(self, state, shift)
         ends = shift if self._by_rows else np.ones(self.panels.view.short)
         if self.centering.center:
@@ -184,7 +184,7 @@ class SparsePass(OverSparsePanels):
 
 
 def _wide_product(vector: Float64, q: Array) -> Float64:
-    """``vector @ q`` in float64, with little of ``q`` in that type."""
+    """``vector @ q`` in float64, converting few rows of ``q`` at a time."""
     total = np.zeros(q.shape[1])
     for first in range(0, len(q), WIDE_ROWS):
         part = slice(first, first + WIDE_ROWS)

@@ -1,7 +1,7 @@
 """The Gram pass over a sparse matrix: products of columns with columns, at the cost of its stored numbers.
 
-What is stored is not centered. The scatter about the mean is what is left when count times the outer product
-of the mean is subtracted, once, in float64: that loses as many digits as the mean has beyond the deviations.
+Stored numbers are not centered. The scatter about the mean is found by subtracting count times the outer
+product of the mean, once, in float64. That loses as many digits as the mean has beyond the deviations.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ from rankfold.pipeline.storage.checkpoint import State
 Float64 = npt.NDArray[np.float64]
 
 ROOM = 32 * 2**20
-"""Rows of the fullest columns that ``add_gram`` fills in at a time, or this many bytes for each column."""
+"""Bytes of rows of the fullest columns that ``add_gram`` fills in at a time, at least."""
 
 COLUMN_ROOM = 4096
+"""Bytes of these rows for each column, where that is more."""
+
 NUMBER_ROOM = 40
+"""Bytes that ``add_gram`` works on for each stored number of a panel."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparseGramPass(OverSparsePanels):
-    """Fold of a tall sparse matrix into sums, squares and scatter of its rows, not centered."""
+    """Fold of a tall sparse matrix into sums, squares and the uncentered scatter of its rows."""
 
     panels: SparsePanels
     centering: Centering
@@ -47,12 +50,12 @@ class SparseGramPass(OverSparsePanels):
 
     @property
     def shift(self) -> Buffer:
-        """See ``OverSparsePanels``."""
+        """Provisional mean of the columns, (short,)."""
         return Given.of(self.given)
 
     @property
     def beside_bytes(self) -> int:
-        """Vectors, what ``add_gram`` works on, and stored numbers in their unit."""
+        """Bytes of vectors, of the workspace of ``add_gram``, and of stored numbers in their unit."""
         short, rows, numbers = self.panels.view.short, self.cut.panel_rows, self.panels.numbers
         vectors: int = OverSparsePanels.beside_bytes.__get__(self)
         full = max(ROOM, COLUMN_ROOM * short) + 8 * short**2 + 256 * (short + rows)
@@ -60,7 +63,7 @@ class SparseGramPass(OverSparsePanels):
 
     @property
     def longest_side(self) -> int:
-        """Rows that are filled in at a time, of some columns."""
+        """Longest side of operands of BLAS: columns, or rows that are filled in at a time."""
         return max(self.panels.view.short, COLUMN_ROOM)
 
     def sums(self) -> Mapping[str, Sum]:
@@ -69,7 +72,7 @@ class SparseGramPass(OverSparsePanels):
         return {"scatter": Sum((short, short)), **OverSparsePanels.sums(self)}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add a panel."""
+        """Add the products of columns of a panel to the scatter."""
         lines = self.take_lines(state, work, start, stop, slot, in_order=False)
         if lines is None:
             return
@@ -78,7 +81,7 @@ class SparseGramPass(OverSparsePanels):
         add_gram(stored.indptr, stored.indices, data, scatter=state["scatter"])
 
     def finish(self, state: State, shift: Float64) -> State:
-        """The scatter whole and about the mean, which is given too, in the unit of the pass."""
+        """Complete the scatter: both triangles, about the mean; add the mean, in the unit of the pass."""
         state = OverSparsePanels.finish(self, state, shift)
         scatter, count = state["scatter"], self.panels.view.long
         mirror_upper(scatter)

@@ -1,14 +1,14 @@
 """Solvers of svd, pca and qr: one file, one object in the registry.
 
-solver           what a solver says of itself, and the registry
-blocks           what solvers by blocks of vectors share
+solver           base class of solvers, and their registry
+blocks           base class of solvers by blocks of vectors
 gram             one pass into a scatter matrix, and its eigenvectors
-krylov           fused block Krylov, stopped by a free error estimate or by what it holds
+krylov           fused block Krylov, stopped by a free error estimate or by the share of the norm it holds
 subspace         fused subspace iteration, with room for one block
-sketch           a single pass into sketches, and what can be reconstructed from them
-sketch_pass      its fold: range, co-range, core and error sketches
+sketch           a single pass into sketches, and a reconstruction from them
+sketch_pass      the fold of that pass: range, co-range, core and error sketches
 tsqr             R by one pass over the matrix itself, and the long factor as a recipe
-preconditioned   its folds: R factors of panels, with the help of a sample
+preconditioned   folds of tsqr: R factors of panels, preconditioned by a sample
 whitening        a basis in which columns are orthonormal
 lanczos          block Lanczos on a matrix that is read once and stays in memory, sparse or dense
 qr               QR factorization

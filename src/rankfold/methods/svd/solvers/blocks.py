@@ -1,4 +1,4 @@
-"""What solvers by blocks of vectors share: fused passes, and sweeps over what these leave on scratch."""
+"""Base class of solvers by blocks of vectors: fused passes, and sweeps over their blocks on scratch."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from rankfold.pipeline.storage.checkpoint import State
 from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 
 LOOPS_BYTES = 48 * 2**20
-"""Memory of compiled loops over stored numbers, which no process loads before it meets some."""
+"""Memory of compiled loops over stored numbers, which a process loads when it first needs them."""
 
 STORAGE_ROUNDING = 4
-"""Units of the working type by which an approximation differs from its factors as they are stored."""
+"""Error that storing the factors adds to an approximation, in eps of the working type."""
 
 
 class BlockSolver(Solver):
-    """Passes that multiply a block by A and A', and a small problem that the blocks on scratch leave."""
+    """Solver by passes that multiply a block by A and A', and a small problem from the blocks on scratch."""
 
     multiplies_stored: ClassVar[bool] = True
     takes_complex: ClassVar[bool] = True
     keeps_blocks: ClassVar[bool] = True
-    """Whether every block stays on scratch, or the last one."""
+    """True if every block stays on scratch; False if only the last one does."""
 
     def least_passes(self, request: Request, view: View) -> int:
         """One pass, and one before it where columns are scaled."""
         return 2 if request.scale and view.orientation is Orientation.ROWS else 1
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
-        """Blocks as wide as asked; a sample gives the first where it may be better than a random one."""
+        """Blocks of ``width``; a sample gives the first one where that may be better than a random one."""
         item = view.dtype.itemsize
         grains = cut(view.grid, view.short * item, 8 * view.short * width, device=view.device)
         block = sampled_columns(width, view.short)
@@ -66,12 +66,12 @@ class BlockSolver(Solver):
         return min(strategy.view.short, strategy.width * block_count)
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """Statistics where they are needed, fused passes, and what is made of them."""
+        """The statistics pass where it is needed, fused passes, and sweeps over their blocks."""
         before = [statistics_sweep(strategy, slots)] * strategy.statistics_passes
         return [*before, *self.block_sweeps(request, strategy, slots, len(before))]
 
     def block_sweeps(self, request: Request, strategy: Strategy, slots: int, before: int) -> list[Pass]:
-        """Fused passes after some others, and sweeps over scratch."""
+        """Fused passes, numbered from ``before`` + 1, and sweeps over scratch."""
         width, free_columns = strategy.width, strategy.view.short
         centering = Centering(request.center, request.scale, 1.0, 0.0)
         numbers = float(strategy.numbers)
@@ -101,16 +101,16 @@ class BlockSolver(Solver):
         return sweeps + narrow_sweeps(request, strategy, tuple(basis_blocks), "ritz")
 
     def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
-        """The basis of a pass, with and without weights; small matrices of a basis, and short factors."""
+        """Bytes of the basis of a pass, with and without weights, or of small matrices and short factors."""
         short, basis = strategy.view.short, self.basis_columns(strategy)
         if over == "matrix":
             return 3 * 8 * short * strategy.width + LOOPS_BYTES * bool(strategy.fullest)
         return 3 * 8 * short * request.rank + 2 * 8 * basis**2
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """What is loaded of a basis and its images, their products, and what LAPACK copies of one.
+        """Bytes of loaded blocks and images, their products, and what LAPACK copies of them.
 
-        A sketch of rows is there as it was made, weighted, without what the block holds, and as that part.
+        A sketch of rows is counted as it was made, weighted, without the part in the block, and as that part.
         """
         view, short, width = strategy.view, strategy.view.short, strategy.width
         resident, small = self.resident(request, strategy)
@@ -125,19 +125,19 @@ class BlockSolver(Solver):
         return blocks, BASIS_SQUARES * self.basis_columns(strategy) ** 2
 
     def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Products with the block, and a sketch of rows."""
+        """Bytes of products with the block, and of a sketch of rows."""
         short = strategy.view.short
         return 8 * short * strategy.width + strategy.sketch_rows * short * strategy.view.dtype.itemsize
 
     def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
-        """Leading directions of the sample, or ``NO_BLOCK`` where these are of the sampled rows alone."""
+        """Leading directions of the sample, or ``NO_BLOCK`` where these only describe the sampled rows."""
         if not tells_of_others(rows, request.seed):
             return NO_BLOCK
         return leading_block(rows, strategy.vectors(strategy.width), request.seed, paired=strategy.paired)
 
 
 def statistics_sweep(strategy: Strategy, slots: int) -> Pass:
-    """The pass that scaling needs before others."""
+    """The pass that measures columns before all others, for scaling."""
     fold = statistics_fold(strategy, slots, np.zeros(0), Centering(True, True, 1.0, 0.0))
     sweep = numbers_of("statistics", fold, strategy.read_bytes, 0, 4.0 * strategy.numbers)
     return dataclasses.replace(sweep, numbers=strategy.stored_numbers)
@@ -146,7 +146,7 @@ def statistics_sweep(strategy: Strategy, slots: int) -> Pass:
 def narrow_sweeps(
     request: Request, strategy: Strategy, blocks: tuple[ScratchMatrix, ...], name: str
 ) -> list[Pass]:
-    """Sweeps over scratch: a block of directions is kept, or all of them where rounding mixes them."""
+    """Sweeps over scratch, with memory for a block of directions, or for all where rounding mixes them."""
     view, most = strategy.view, strategy.solver.basis_columns(strategy)
     by_rows, seconds = view.orientation is Orientation.ROWS, strategy.row_seconds(4)
     choices = [
@@ -179,7 +179,7 @@ def of_triplets(
     columns: Statistics,
     convergence: list[float],
 ) -> Decomposition:
-    """Triplets of the matrix times its unit, in the units of the data."""
+    """Convert triplets of the matrix times its unit to a decomposition in the units of the data."""
     return Decomposition(
         triplets.s / centering.pow2_scale,
         triplets.short,
@@ -199,7 +199,7 @@ def truncation_facts(cut: Truncation, strategy: Strategy) -> dict[str, Any]:
 
 
 def squared_norm(strategy: Strategy, total: float, pow2_scale: float) -> float:
-    """A sum of squares in the units of the data, where float64 holds it."""
+    """Convert a sum of squares to the units of the data; raise ``DataError`` if float64 does not hold it."""
     value = float(total) / pow2_scale / pow2_scale
     if not np.isfinite(value) or (value < np.finfo(np.float64).tiny and total > 0):
         raise DataError(

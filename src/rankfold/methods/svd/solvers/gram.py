@@ -1,7 +1,7 @@
 """One pass into the scatter matrix of the short side, and its leading eigenvectors.
 
-Squaring the matrix squares its condition: a singular value s below the largest, s1, is known to a
-relative error of eps (s1 / s)^2 only. Products and sums are therefore float64 whatever the data, and the
+Squaring the matrix squares its condition: a singular value s below the largest, s1, is only known to a
+relative error of eps (s1 / s)^2. Products and sums are therefore float64 whatever the data, and the
 fused pass that follows for the long factor takes the singular values from the matrix itself.
 
 The scatter matrix is centered block by block and merged exactly. Products are formed in float64 even of
@@ -52,11 +52,11 @@ Array = npt.NDArray[Any]
 class GramPass(OverColumns):
     """Fold of a matrix into count, mean and scatter of its long rows.
 
-    Scaling of a tall matrix is left to the reader of the scatter, who divides rows and columns.
+    A tall matrix is not scaled here: ``gram`` divides rows and columns of the scatter.
     """
 
     panels: Panels
-    """With one extra row and grains of their own: see ``add_rows``."""
+    """Panels; by rows with one extra row, and grains copied out of them: see ``add_rows``."""
 
     centering: Centering
     shift: npt.NDArray[np.float64]
@@ -73,7 +73,7 @@ class GramPass(OverColumns):
 
     @property
     def beside_bytes(self) -> int:
-        """Vectors along either side of a grain."""
+        """Bytes of vectors along either side of a grain."""
         return 8 * 8 * max(self.panels.view.short, self.panels.grain_rows)
 
     @property
@@ -82,7 +82,7 @@ class GramPass(OverColumns):
         return int(OverColumns.device_bytes.__get__(self)) + mirror_bytes(self.panels.view.short)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Count, mean and scatter of the rows."""
+        """Count, mean and scatter of the rows, and places of numbers that are not finite."""
         short, one = self.panels.view.short, np.dtype(np.int64)
         return {
             "count": Sum((1,), one, on_host=True),
@@ -92,13 +92,13 @@ class GramPass(OverColumns):
         }
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add a panel, grain by grain."""
+        """Add a panel to the moments, grain by grain."""
         add = self._add_rows if self.panels.view.orientation is Orientation.ROWS else self._add_columns
         for grain in self.panels.grains(work.panels, start, stop, slot):
             add(state, work, grain)
 
     def merge(self, total: State, other: State) -> None:
-        """Merge the moments."""
+        """Merge the moments of another stream into the total."""
         sum_ = _moments(total)
         merge_moments(sum_, _moments(other))
         total["count"][0] = sum_.count
@@ -155,13 +155,13 @@ class Scatter:
     """(short,) column means of a tall matrix, in the units of the data."""
 
     deviation: Float64
-    """(short,) column standard deviations of a tall matrix, 0 where constant; 1 where not scaled by."""
+    """(short,) column standard deviations of a tall matrix, 0 for constant columns; 1 if not scaled."""
 
     total: float
     """Sum of squares of the centered, scaled matrix, times pow2_scale squared."""
 
     mean_squares: float = 0.0
-    """Sum of squares of the mean, once for each row, where that was subtracted in the end."""
+    """Sum of squares of the mean, once for each row, if the mean was subtracted after the pass; else 0."""
 
 
 def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scatter:
@@ -201,10 +201,10 @@ def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scat
 def gram_fold(
     layout: Strategy, slots: int, centering: Centering, shift: Float64, columns: ScratchMatrix | None
 ) -> GramPass | SparseGramPass:
-    """The fold of the pass."""
+    """The fold of the Gram pass, over dense panels or over stored numbers alone."""
     view = layout.view
     if layout.fullest and view.orientation is Orientation.ROWS:
-        pairs = layout.numbers / view.long  # of a number with others of its row
+        pairs = layout.numbers / view.long  # of each number with the others of its row
         return SparseGramPass(layout.sparse_panels(slots), centering, shift, layout.row_seconds(10 * pairs))
     seconds = layout.row_seconds(2 * view.short)
     return GramPass(gram_panels(view, slots), centering, shift, columns, seconds)
@@ -213,7 +213,7 @@ def gram_fold(
 def gram_panels(view: View, slots: int) -> Panels:
     """Buffers of a Gram pass, whose products are float64 whatever the data.
 
-    By rows, grains leave their panel and have one row more.
+    By rows, grains are copied out of their panel and have one more row.
     """
     row_bytes, rows = view.short * view.dtype.itemsize, view.orientation is Orientation.ROWS
     # The (short, short) product is added in float64 once a grain, 24 short^2 bytes of traffic: grains
@@ -227,7 +227,7 @@ def gram_panels(view: View, slots: int) -> Panels:
 
 
 class Gram(BlockSolver):
-    """A Gram pass, then one fused pass for the long factor, from which values are taken as well."""
+    """Solver by a Gram pass, then one fused pass for the long factor, which also gives the values."""
 
     name = "gram"
     finds_rank = True
@@ -237,16 +237,16 @@ class Gram(BlockSolver):
     narrower: ClassVar[Mapping[str, str]] = {"krylov": "keeps no (n, n) matrix"}
 
     def least_passes(self, request: Request, view: View) -> int:
-        """The second is for the long factor."""
+        """One Gram pass, and a second pass if the long factor is wanted."""
         return 2 if request.rows or view.orientation is Orientation.COLUMNS else 1
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
-        """Blocks that are no wider than wanted: one column more tells the gap below the last one."""
+        """Blocks of the rank and one more column, which gives the gap below the last wanted value."""
         dimensions = super().arrange(request, view, min(request.rank + 1, view.short))
         return dataclasses.replace(dimensions, block=0, looks_beyond=False)
 
     def block_passes(self, strategy: Strategy) -> int:
-        """One, which forms the long factor."""
+        """One fused pass, which forms the long factor."""
         return 1
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
@@ -265,7 +265,7 @@ class Gram(BlockSolver):
         return [sweep, *self.block_sweeps(request, strategy, slots, 1)]
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Two squares: the scatter matrix, and what its decomposition works on."""
+        """Bytes of two squares: the scatter matrix, and the workspace of its decomposition."""
         squares = 2 * 8 * strategy.view.short**2 + strategy.long_vectors_bytes
         return max(squares, super().driver_bytes(request, strategy))
 
@@ -276,7 +276,7 @@ class Gram(BlockSolver):
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """Take triplets from the scatter matrix alone if no long factor is wanted and squares tell enough."""
+        """Find triplets; from the scatter matrix alone if no long factor is wanted and squares are enough."""
         scatter = gram(run, strategy, centering, start)
         columns = Statistics(scatter.mean, scatter.deviation, scatter.total)
         rank, facts = strategy.vectors(request.rank), {}
@@ -286,7 +286,7 @@ class Gram(BlockSolver):
         values = np.maximum(scatter.values[:rank], 0.0)
         relative = np.sqrt(values / max(values[0], np.finfo(float).tiny))
         eps = float(np.finfo(np.float64).eps)
-        # What a mean has taken from each of the squares is rounding of its own.
+        # Subtracting a mean from the squares leaves rounding of the size of what was subtracted.
         lost = 1 + scatter.mean_squares / max(values[0], np.finfo(float).tiny)
         value_errors = np.minimum(eps * lost / np.maximum(relative, eps) ** 2 / 2, 1.0)
         by_rows = strategy.view.orientation is Orientation.ROWS

@@ -1,14 +1,12 @@
 """Fused block Krylov: the fewest reads of a matrix for its leading singular triplets.
 
 Each pass multiplies a block by A and by A' while a panel is in cache, and the block joins an
-orthonormal basis of span{W, A'A W, (A'A)^2 W, ...}. Small matrices tell after each pass how far the
-singular values have come, so passes end when the answer is good enough.
+orthonormal basis of span{W, A'A W, (A'A)^2 W, ...}. Small matrices give the errors of the singular values
+after each pass, so passes end when the answer is good enough.
 
-Fused block Krylov that goes on until the basis holds all but a given share of the matrix.
-
-How many components that takes is not known before. What a basis leaves out is: |A - A Q Q'|^2 is
-|A|^2 - |A Q|^2, and a pass knows both. Nothing about it is an estimate but rounding, which the small
-matrix Q'A'A Q tells by what it lacks of symmetry.
+Without a rank, passes end when the basis holds all but a given share of the matrix (``capture``). The number
+of components that this takes is not known before, but the remainder is: |A - A Q Q'|^2 is |A|^2 - |A Q|^2,
+and a pass finds both. Only rounding is estimated, from the asymmetry of the small matrix Q'A'A Q.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ def krylov(
 ) -> tuple[Basis, Convergence]:
     """Grow the basis until the ``rank`` leading singular values are known to ``tol``.
 
-    With ``tries``, also until the errors so far say that as many passes will not be enough.
+    With ``tries`` it also ends when the errors so far show that this many passes will not be enough.
 
     Notes
     -----
@@ -76,15 +74,15 @@ class _Growth:
     width: int
     convergence: Convergence
     tries: int | None = None
-    """Passes that the tolerance has to be met in, for another method follows; None where none does."""
+    """Passes in which the tolerance has to be met, if another method follows; None if none does."""
 
     basis: Basis = field(default_factory=Basis)
     history: list[Ritz] = field(default_factory=list)
     uses_residuals: bool = False
-    """Whether blocks are not images of those before alone, so that the next is made from residuals."""
+    """True if the next block is made from residuals, as blocks are not only images of those before."""
 
     sketch: RowSketch | None = None
-    """Of all rows, and none that the basis depends on."""
+    """Sketch of all rows that the basis does not depend on; None if there is none."""
 
     def take(self, application: Application, squared_norm: float) -> bool:
         self.basis.add(application.block)
@@ -125,12 +123,12 @@ class _Growth:
 
 
 LEAST_GAIN = 0.1
-"""Share of the room for new components that images of known ones leave to what a sketch has found."""
+"""Share of the columns of a block that is kept free for new directions that a sketch has found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """A basis that holds a matrix but for a share of it."""
+    """A basis that holds all but a share of a matrix."""
 
     basis: Basis
     cut: Truncation
@@ -169,7 +167,7 @@ class _CaptureGrowth:
     truncations: list[Truncation] = field(default_factory=list)
     remainder: float = 0.0
     uses_residuals: bool = False
-    """Whether blocks are not images of those before alone, so that the next is made from residuals."""
+    """True if the next block is made from residuals, as blocks are not only images of those before."""
 
     def take(self, application: Application, squared_norm: float) -> bool:
         self.basis.add(application.block)
@@ -197,11 +195,11 @@ class _CaptureGrowth:
 
 
 FEW_PASSES = 4
-"""Residuals alone, without the history of passes that a given rank has, are trusted by so much less."""
+"""Factor on errors by residuals alone, which lack the history of passes that a given rank has."""
 
 
 class Krylov(BlockSolver):
-    """Blocks of all passes stay, and are one basis."""
+    """Solver by block Krylov: keeps the block of every pass; together they are the basis."""
 
     name = "krylov"
     finds_rank = True
@@ -210,16 +208,16 @@ class Krylov(BlockSolver):
     narrower: ClassVar[Mapping[str, str]] = {"subspace": "keeps one block, not one for each pass"}
 
     def most_components(self, request: Request, view: View, width: int) -> int:
-        """As many as all blocks have columns."""
+        """Number of columns of all blocks."""
         statistics = request.scale and view.orientation is Orientation.ROWS
         return width * max(request.passes - statistics, 1)
 
     def block_passes(self, strategy: Strategy) -> int:
-        """As many passes as fill the space, at most."""
+        """Largest number of fused passes, at most as many as fill the space."""
         return min(super().block_passes(strategy), -(-strategy.view.short // strategy.width))
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
-        """See ``expected_passes``."""
+        """Typical number of passes for the tolerance: see ``expected_passes``."""
         passes = expected_passes(request.tol, from_sample=strategy.sample.gives_block)
         return most - max(0, self.block_passes(strategy) - passes)
 

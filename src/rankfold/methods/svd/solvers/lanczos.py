@@ -1,8 +1,8 @@
-"""Block Lanczos in memory: one read, and products of what was read.
+"""Block Lanczos in memory: the matrix is read once, and multiplied in memory.
 
-For matrices that fit in half of the memory. What a sparse one takes, in memory and in work, is that of its
-stored numbers; zeros are never filled in. The process that leads does it all, and nothing of it is kept on
-disk: a run that was killed begins again, and ends with the same bytes.
+For matrices that fit in half of the memory. A sparse one takes memory and work for its stored numbers alone;
+zeros are never filled in. The leading process does all the work, and nothing of it is kept on disk: a run
+that was killed begins again, and ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from rankfold.pipeline.engine.run import Run
 from rankfold.pipeline.planning.passes import Pass
 
 LIKELY_PRODUCTS = 4
-"""Columns that are multiplied for each component, where the spectrum is not flat."""
+"""Typical number of columns multiplied for each component, where the spectrum is not flat."""
 
 PERCENT = 100
 
 
 class Lanczos(Solver):
-    """Vectors of the shorter side, eight at a time, and a matrix that stays where it is."""
+    """Solver by block Lanczos on a matrix held in memory, eight vectors of the shorter side at a time."""
 
     name = "lanczos"
     scales_first = False
@@ -43,13 +43,13 @@ class Lanczos(Solver):
     remedy = "the spectrum is flat beyond what was asked for, or {dtype} holds no smaller values. Raise tol"
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
-        """Blocks of a fixed width; panels as the store gives them."""
+        """Blocks of a fixed width; panels along the chunks of the store, to read the matrix."""
         item = view.dtype.itemsize
         panels = cut(view.grid, view.short * item, 8 * view.short * BLOCK)
         return Dimensions(min(BLOCK, view.short), panels, chunk_rows(view.long, request.rank * item))
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """One read. Work is that of the products."""
+        """One read of the matrix, with the work of all products."""
         view = strategy.view
         source, elements = view.source, view.long * view.short
         reads, numbers = elements * source.dtype.itemsize, elements
@@ -68,15 +68,15 @@ class Lanczos(Solver):
         ]
 
     def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
-        """Counted with the sweep itself."""
+        """0: the matrix is counted with the sweep itself."""
         return 0
 
     def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Nothing is left on disk."""
+        """0: nothing is written to disk."""
         return 0
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """The matrix, while it is read or with what it is multiplied by."""
+        """Bytes of the matrix, while it is read or with the vectors that it is multiplied by."""
         reading, resident = matrix_bytes(request, strategy)
         return max(reading, resident + algebra_bytes(request.rank, strategy.view))
 
@@ -121,7 +121,7 @@ class Lanczos(Solver):
 
 
 def matrix_bytes(request: Request, strategy: Strategy) -> tuple[int, int]:
-    """Memory of a matrix while it is read, and as it stays: in both orders, or dense, in float64."""
+    """Bytes of a matrix while it is read, and as it is kept: sparse in both orders, or dense in float64."""
     view, source = strategy.view, strategy.view.source
     vectors = 8 * 8 * (view.long + view.short)
     stored = compressed(source)
@@ -131,13 +131,13 @@ def matrix_bytes(request: Request, strategy: Strategy) -> tuple[int, int]:
         return resident + panel + view.read_bytes(strategy.cut.panel_rows) + vectors, resident + vectors
     index = index_dtype(*source.shape, stored.nnz).itemsize
     both = 2 * (8 + index)
-    # Beside both orders: what was read, and squares of numbers about their means; weighted copies.
+    # In addition to both orders: stored numbers, squares of numbers about their means, and weighted copies.
     reading = source.dtype.itemsize + index + both + 2 * 8 + 3 * 8 * request.scale
     return stored.nnz * reading + stored.sparse_bytes(stored.nnz) + vectors, stored.nnz * both + vectors
 
 
 def algebra_bytes(rank: int, view: View) -> int:
-    """Memory of the basis and its small matrices, or of the factor of the longer side: the larger."""
+    """Bytes of the basis and its small matrices, with blocks or the factor of the longer side."""
     if is_tiny(rank, view.short):
         return 8 * 4 * (view.long + view.short) * view.short
     columns = room(rank, view.short)

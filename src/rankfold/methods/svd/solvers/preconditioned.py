@@ -1,14 +1,13 @@
 """Products of panels with a basis that makes their columns nearly orthonormal.
 
-``Y = [(D - 1 c') W - 1 o', G]``, a grain at a time: D the matrix, c a shift, W the basis, o what the shift
-differs from the mean, and Gaussian columns where the matrix has fewer directions than columns. The product
-of such a Y with a small matrix is the long factor of a decomposition. It is formed anew in each pass: given
-the same cut, to the same bits.
+``Y = [(D - 1 c') W - 1 o', G]``, a grain at a time: D is the matrix, c a shift, W the basis, o the
+difference between mean and shift in the basis, and G Gaussian columns where the matrix has fewer directions
+than columns. The product of such a Y with a small matrix is the long factor of a decomposition. It is formed
+anew in each pass: given the same cut, to the same bits.
 
-R factor of a matrix in one pass, by Householder reflections: nothing is squared.
-
-With a column of ones before the others, what is left below the first row and right of the first column
-is the R factor of the matrix with its column means taken off, whatever it was shifted by.
+``PanelFactor`` finds the R factor of a matrix in one pass, by Householder reflections: nothing is squared.
+With a column of ones before the others, the part of R below the first row and right of the first column is
+the R factor of the matrix about its column means, whatever it was shifted by.
 """
 
 from __future__ import annotations
@@ -42,13 +41,17 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Preconditioner:
-    """The basis, and where it is kept."""
+    """A stored basis that makes columns nearly orthonormal, and random columns that complete it."""
 
     constants: Path
-    """A part with ``w`` (short, directions), ``offset`` (directions,) and ``shift`` (short,)."""
+    """Path of a part with ``w`` (short, directions), ``offset`` (directions,) and ``shift`` (short,)."""
 
     directions: int
+    """Columns of the basis W."""
+
     random: int
+    """Number of Gaussian columns of Y."""
+
     seed: int
 
     @property
@@ -58,18 +61,18 @@ class Preconditioner:
 
 
 class OverWhitenedPanels(OverConditionedPanels):
-    """What folds over such products share."""
+    """Base class of folds over grains of Y."""
 
     __slots__ = ()
     preconditioner: Preconditioner
 
     @property
     def shift_part(self) -> Path:
-        """See ``OverConditionedPanels``."""
+        """Path of the part that holds the shift of the columns."""
         return self.preconditioner.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The basis, and the products of a grain."""
+        """Basis, offset and the products of a grain."""
         short, directions, part = self.panels.view.short, self.preconditioner.directions, self.shift_part
         return {
             **super().buffers(),
@@ -85,7 +88,7 @@ class OverWhitenedPanels(OverConditionedPanels):
         return self.vectors_bytes + column_bytes
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, panels, and whether there is an offset."""
+        """Buffers, panels, and a flag that is True if the offset is not zero."""
         work = super().workspace(device)
         work.has_offset = bool(work.offset.any())
         return work
@@ -93,7 +96,7 @@ class OverWhitenedPanels(OverConditionedPanels):
     def products(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Float64]]:
-        """Grains of Y: first and last long row, and (rows, width)."""
+        """Yield grains of Y: the first long row, the row after the last, and (rows, width) numbers."""
         directions = self.preconditioner.directions
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             y = work.y[: last - first]
@@ -111,7 +114,7 @@ class OverWhitenedPanels(OverConditionedPanels):
 
 @dataclass(frozen=True, slots=True)
 class PreconditionedGram(OverWhitenedPanels):
-    """Fold of a matrix into ``Y'Y``, measured on the way."""
+    """Fold of a matrix into ``Y'Y``, which also measures its columns."""
 
     panels: Panels
     """Panels of float64."""
@@ -125,7 +128,7 @@ class PreconditionedGram(OverWhitenedPanels):
     kernels = (measure, subtract, gaussian_rows, product, add_gram)
 
     def sums(self) -> Mapping[str, Sum]:
-        """The Gram matrix of the products."""
+        """The Gram matrix of Y."""
         square = (self.preconditioner.width,) * 2
         return {"gram": Sum(square), **OverConditionedPanels.sums(self)}
 
@@ -135,14 +138,14 @@ class PreconditionedGram(OverWhitenedPanels):
         return self.random_bytes + 8 * self.preconditioner.width**2
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Multiply a panel, grain by grain."""
+        """Add the Gram matrix of a panel's Y, grain by grain."""
         for _, _, y in self.products(state, work, start, stop, slot):
             add_gram(y, total=state["gram"])
 
 
 @dataclass(frozen=True, slots=True)
 class PreconditionedFactor(OverWhitenedPanels):
-    """Fold of a matrix into the R factor of Y, for columns that may be less independent than hoped."""
+    """Fold of a matrix into the R factor of Y by reflections, for columns that may be nearly dependent."""
 
     panels: Panels
     """Panels of float64."""
@@ -165,17 +168,17 @@ class PreconditionedFactor(OverWhitenedPanels):
     kernels = (measure, subtract, gaussian_rows, product, panel_r)
 
     def sums(self) -> Mapping[str, Sum]:
-        """The R factor of the products."""
+        """The R factor of Y."""
         square = (self.preconditioner.width,) * 2
         return {"r": Sum(square, join=merge_r), **OverConditionedPanels.sums(self)}
 
     @property
     def beside_bytes(self) -> int:
-        """A grain below R, which LAPACK copies twice, besides."""
+        """Bytes of vectors, of random columns, and of a grain below R, which LAPACK copies twice."""
         return self.random_bytes + self._stack_bytes
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Factorize products, grain by grain, below what came before."""
+        """Factorize a panel's Y, grain by grain, below R of the grains before."""
         for _, _, y in self.products(state, work, start, stop, slot):
             state["r"] = panel_r(np.vstack([state["r"], y]))
 
@@ -191,7 +194,7 @@ class WritePreconditionedRows(OverWhitenedPanels):
     preconditioner: Preconditioner
     columns: ScratchMatrix | None
     constants: Path
-    """A part with ``coefficients`` (width, k) and ``weights`` (k,)."""
+    """Path of a part with ``coefficients`` (width, k) and ``weights`` (k,)."""
 
     array: Path
     """The Zarr array to write, (rows, k), or (k, rows) if ``transposed``."""
@@ -205,7 +208,7 @@ class WritePreconditionedRows(OverWhitenedPanels):
     kernels = (measure, subtract, gaussian_rows, product, add_gram, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """What products are combined by, grains of the factor, and chunks of the array."""
+        """Coefficients and weights, grains of the factor, and chunks of the array."""
         tall, width, rank = self.cut.panel_rows, self.preconditioner.width, self.rank
         return {
             **OverWhitenedPanels.buffers(self),
@@ -221,7 +224,7 @@ class WritePreconditionedRows(OverWhitenedPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """The product of a grain, and chunks that are not as they lie, which are copied."""
+        """Bytes of vectors, of random columns, of a Gram matrix, and of a copy of the chunks to write."""
         chunks = self.cut.panel_rows * self.rank * self.dtype.itemsize
         return self.random_bytes + 8 * self.rank**2 + chunks
 
@@ -258,7 +261,7 @@ class PanelFactor(OverConditionedPanels):
 
     @property
     def ones(self) -> bool:
-        """Whether the matrix has a column of ones before its own."""
+        """True if a column of ones is put before those of the matrix."""
         return self.centering.center and self.panels.view.orientation is Orientation.ROWS
 
     @property
@@ -278,7 +281,7 @@ class PanelFactor(OverConditionedPanels):
     kernels = (measure, subtract, panel_r)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """R so far, and a grain below it."""
+        """Buffer of R so far, with a grain below it."""
         stacked = Buffer((self.width + self.panels.grain_rows, self.width))
         return {**OverConditionedPanels.buffers(self), "stacked": stacked}
 
@@ -288,11 +291,11 @@ class PanelFactor(OverConditionedPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """What LAPACK copies of a grain below R, twice."""
+        """Bytes of vectors, and of two copies that LAPACK makes of a grain below R."""
         return self.vectors_bytes + 2 * self._stack_bytes
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Factorize a panel, grain by grain, below what came before."""
+        """Factorize a panel, grain by grain, below R of the grains before."""
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             stacked = work.stacked[: self.width + last - first]
             stacked[: self.width] = state["r"]

@@ -1,4 +1,4 @@
-"""QR factorization: of a tall matrix R from one pass and Q by another, of a wide one both from a square."""
+"""QR factorization: for a tall matrix R by one pass and Q by another, for a wide one both from a square."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def qr(run: Run, layout: Strategy, request: Request, fingerprint: str) -> dict[str, Any]:
-    """Carry out a request; the result is complete in ``run.result`` when this returns its facts.
+    """Carry out a request; return its facts once the result is complete in ``run.result``.
 
     Notes
     -----
@@ -51,7 +51,7 @@ def qr(run: Run, layout: Strategy, request: Request, fingerprint: str) -> dict[s
 
 
 def _tall(run: Run, layout: Strategy, request: Request, centering: Centering, start: Start) -> float | None:
-    """What Q lacks of orthogonality, if it was written."""
+    """Factorize a tall matrix; return the loss of orthogonality of Q, or None if it was not written."""
     short = layout.vectors(layout.view.short)
     factorization = tsqr(
         run, layout, centering, start, form=request.rows, passes=request.passes, seed=request.seed
@@ -66,9 +66,10 @@ def _tall(run: Run, layout: Strategy, request: Request, centering: Centering, st
 
 
 def _wide(run: Run, layout: Strategy, request: Request, centering: Centering) -> float:
-    """A = Q R with the Q of its leading square: R' is the product of A' and Q, formed by one pass.
+    """Factorize a wide matrix by the Q of its leading square; return the loss of orthogonality of Q.
 
-    Of a complex matrix A' and Q are taken without conjugation: the pass runs over the transpose of A.
+    R' is the product of A' and Q, formed by one pass. For a complex matrix A' and Q are not conjugated: the
+    pass runs over the transpose of A.
     """
     view, matrix = layout.view, matrix_of_parts(layout.view.source)
     short = layout.vectors(view.short)
@@ -77,7 +78,7 @@ def _wide(run: Run, layout: Strategy, request: Request, centering: Centering) ->
     if arrays is None:
         square = np.empty((short, short), matrix.dtype)
         matrix.read_into(square, (0, short), (0, short))
-        # What is not a number is told by the pass, with its place.
+        # Numbers that are not finite are reported by the pass, with their place.
         q, r = np.linalg.qr(np.nan_to_num(square.astype(layout.wide_dtype)) * centering.pow2_scale)
         phases, nothing = phases_to_positive(np.diag(r)), np.zeros(view.short)
         q, r = q * phases.conj(), r * phases[:, None]
@@ -97,7 +98,7 @@ def _wide(run: Run, layout: Strategy, request: Request, centering: Centering) ->
 
 
 def _overwrite_square(array: Path, r: Float64) -> None:
-    """The leading square of R as reflections left it: zeros below the diagonal."""
+    """Overwrite the leading square of R by that of reflections, with exact zeros below the diagonal."""
 
     open_to_write(array)[:, : len(r)] = np.triu(r)
 

@@ -1,7 +1,7 @@
-"""A true single pass: linear sketches of the matrix, and the best that can be made of them.
+"""A true single pass: linear sketches of the matrix, and a reconstruction from them.
 
-For data that can be read once only. It is far less accurate than a second look at the data: what it is
-off by is of the size of the part of the matrix beyond the rank, and is estimated by a sketch of its own.
+For data that can be read only once. It is far less accurate than a solver that reads them twice: its error
+is of the size of the part of the matrix beyond the rank, and is estimated by a separate sketch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 SKETCH_SAFETY = 3.0
-"""What the estimated Frobenius error is multiplied by where it bounds others.
+"""Factor on the estimated Frobenius error where it bounds other errors.
 
 The estimate squared is |E|^2 times a mean of ``q`` chi-square variables with one degree of freedom for
 each singular value of E, weighted by their squares w. Its Laplace transform at l, the product of
@@ -54,7 +54,7 @@ class Sketches:
     """Sketches of A (times pow2_scale), centered and scaled."""
 
     y: ScratchMatrix
-    """Range sketch before the true mean was known: A Omega = Y - 1 offset'."""
+    """Range sketch on scratch, shifted before the true mean was known: A Omega = Y - 1 offset'."""
 
     offset: Float64
     corange: Float64
@@ -113,7 +113,7 @@ def _pass(
     seed: int,
     columns: Statistics | None,
 ) -> tuple[Sketches, Statistics]:
-    """Sketches about the provisional shift, and what the true mean makes of them.
+    """Make sketches about the provisional shift, and correct them to the true mean.
 
     With D the shifted matrix and d = unit (mean - shift), A = unit D - 1 d', so each sketch loses the
     product of its sums of test vectors with d.
@@ -155,7 +155,7 @@ def _pass(
 def _reconstruct(
     run: Run, layout: Strategy, sketches: Sketches, sizes: SketchSizes, total: float, rank: int, seed: int
 ) -> SketchReconstruction:
-    """A as Q C P' with Q, P orthonormal bases of the sketches of range and co-range, truncated."""
+    """Truncated Q C P' for A, with Q, P orthonormal bases of the sketches of range and co-range."""
     scratch = OnScratch(run, layout, [sketches.y], sketches.offset, rank, seed)
     r = scratch.r_factor(scratch.combination(np.eye(sizes.range), "range"), "range")
     _, length, turn = leading_singular_triplets(r, sizes.range)
@@ -210,7 +210,7 @@ def _relative(bound: float, s: Float64) -> Float64:
 
 
 class Sketch(Solver):
-    """A single pass, whatever accuracy it reaches."""
+    """Solver by a single pass, whatever accuracy it reaches."""
 
     name = "sketch"
     narrower: ClassVar[Mapping[str, str]] = {
@@ -224,7 +224,7 @@ class Sketch(Solver):
         return 2 if request.scale and view.orientation is Orientation.ROWS else 1
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
-        """As wide as the range sketch. Test vectors and products of a grain stay in cache beside it."""
+        """As wide as the range sketch. Test vectors and products of a grain fit in cache with the grain."""
         item, sizes = view.dtype.itemsize, SketchSizes.of(request.rank, view.short)
         row_bytes = view.short * item + sizes.row_bytes(item)
         # A byte takes about four times as long as in a fused pass, so streams may be that much shorter.
@@ -234,7 +234,7 @@ class Sketch(Solver):
         return Dimensions(sizes.range, grains, chunk_rows(view.long, request.rank * item))
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """The pass, one before it to scale by, and sweeps over the range sketch."""
+        """The statistics pass where columns are scaled, the sketch, and sweeps over the range sketch."""
         view, sizes = strategy.view, SketchSizes.of(request.rank, strategy.view.short)
         centering = Centering(request.center, request.scale, 1.0, 0.0)
         y, products = strategy.y(NOWHERE, 1, sizes.range), 2 * (sizes.right + sizes.down)
@@ -247,13 +247,13 @@ class Sketch(Solver):
         return [*before, sweep, *narrow_sweeps(request, strategy, (y,), "range")]
 
     def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
-        """Test vectors, then what the sketch of rows has found."""
+        """Bytes of test vectors during the pass, and of the other sketches during sweeps over scratch."""
         short, sizes = strategy.view.short, SketchSizes.of(request.rank, strategy.view.short)
         sums = 8 * (short * sizes.down + sizes.across * sizes.right)
         return 8 * short * sizes.right if over == "matrix" else sums
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Test vectors, sums and what centering takes off; then a basis of the sums."""
+        """Bytes of test vectors, sums and their centering, or of a basis of the sums: the larger."""
         short, sizes = strategy.view.short, SketchSizes.of(request.rank, strategy.view.short)
         centering_size = 2 * short * (sizes.right + sizes.down)
         basis = short * (sizes.down + 5 * sizes.range)

@@ -1,8 +1,8 @@
-"""One pass into three sketches and an error sketch: all that a reconstruction takes.
+"""One pass into three sketches and an error sketch: all that a reconstruction needs.
 
 Every row of the test matrices is a function of the seed and of its index in the matrix, so sketches do
-not depend on how rows were cut. All sketches are linear: what the mean differs from the provisional shift
-is put right afterwards, from the sums of the test matrices' rows.
+not depend on how rows were cut. All sketches are linear, so the difference between the mean and the
+provisional shift is corrected afterwards, from the sums of the test matrices' rows.
 
 References
 ----------
@@ -42,14 +42,16 @@ class SketchSizes:
     """Numbers of test vectors."""
 
     range: int
-    """Of the range, and of the co-range."""
+    """Test vectors of the range sketch, and of the co-range sketch."""
 
     core: int
+    """Test vectors of the core sketch on either side."""
+
     error: int = ERROR_ROWS
 
     @classmethod
     def of(cls, rank: int, short: int) -> SketchSizes:
-        """Tropp et al. 2019 choose 4 rank + 1 and twice as many and one more for the core.
+        """Sizes of Tropp et al. 2019 for a rank: 4 rank + 1, and for the core twice as many and one more.
 
         >>> SketchSizes.of(10, 1000)
         SketchSizes(range=41, core=83, error=10)
@@ -64,12 +66,12 @@ class SketchSizes:
 
     @property
     def down(self) -> int:
-        """Those of the long side whose sketches are as long as the short side."""
+        """Test vectors of the long side whose sketches are as long as the short side."""
         return self.range + self.error
 
     @property
     def across(self) -> int:
-        """Those of the long side that are applied to the range sketch."""
+        """Test vectors of the long side that multiply products with those of the short side."""
         return self.error + self.core
 
     @property
@@ -78,11 +80,11 @@ class SketchSizes:
         return self.range + self.error + self.core
 
     def row_bytes(self, item: int) -> int:
-        """Bytes of buffers behind one row of a grain."""
+        """Bytes of buffers for one row of a grain."""
         return 8 * self.left + item * self.down + (item + 8) * self.right + item * self.range
 
     def accumulator_bytes(self, short: int) -> int:
-        """Bytes of the sketches of a stream."""
+        """Bytes of the sketches that one stream sums."""
         return 8 * (short * self.down + self.across * self.right)
 
 
@@ -93,7 +95,7 @@ class SketchPass(OverConditionedPanels):
     panels: Panels
     centering: Centering
     constants: Path
-    """A part with ``right`` (short, range + core), times ``pow2_scale`` and column weights, and ``shift``."""
+    """Path of a part with ``right`` (short, range + core), times unit and column weights, and ``shift``."""
 
     sizes: SketchSizes
     y: ScratchMatrix
@@ -108,7 +110,7 @@ class SketchPass(OverConditionedPanels):
 
     @property
     def shift_part(self) -> Path:
-        """See ``OverConditionedPanels``."""
+        """Path of the part that holds the shift of the columns."""
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
@@ -129,10 +131,10 @@ class SketchPass(OverConditionedPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Test vectors of a grain as they are drawn, and its products in float64.
+        """Bytes of test vectors of a grain as they are drawn, and of its products in float64.
 
-        Test vectors of the short side, as they are loaded, are gone before there are those of a grain and
-        sums, but may be the larger.
+        Test vectors of the short side, as they are loaded, are freed before those of a grain and the sums
+        are allocated, but may be the larger.
         """
         short, rows, sizes = self.panels.view.short, self.panels.grain_rows, self.sizes
         grain = 8 * sizes.left * (rows + TILE_ROWS) + 8 * sizes.across * sizes.right
@@ -140,7 +142,7 @@ class SketchPass(OverConditionedPanels):
         return self.vectors_bytes + 8 * rows * sizes.right + once
 
     def sums(self) -> Mapping[str, Sum]:
-        """The sketches that stay in memory, and sums of test vectors."""
+        """The sketches that are kept in memory, and sums of test vectors."""
         sizes = self.sizes
         return {
             "z": Sum((self.panels.view.short, sizes.down)),

@@ -1,9 +1,9 @@
-"""What a solver of svd, pca and qr says of itself: one object, of one file.
+"""Base class of the solvers of svd, pca and qr: each is one object in one file.
 
-It is asked for widths and cuts, for every sweep in numbers, for what it holds between them, for a way out
-where that does not fit, and to solve. Nothing else tells solvers apart, but for the choice that is ``auto``.
+A solver gives widths and cuts, the size of every sweep, the memory that it holds between sweeps, and advice
+where that does not fit; and it solves. Nothing else distinguishes solvers, except the choice of ``auto``.
 
-Other packages add theirs under the entry point ``rankfold.svd_solvers``::
+Other packages add their solvers under the entry point ``rankfold.svd_solvers``::
 
     [project.entry-points."rankfold.svd_solvers"]
     power = "their_package.power:POWER"
@@ -47,7 +47,7 @@ class Dimensions:
     """Columns of a block, of the range sketch, or of R."""
 
     cut: Cut
-    """How its passes cut the matrix."""
+    """Panels that its passes cut the matrix into."""
 
     out_chunk: int
     """Long rows in one chunk of the long factor."""
@@ -56,10 +56,10 @@ class Dimensions:
     """Columns of the block that a sample of rows gives; 0 where it gives none."""
 
     looks_beyond: bool = False
-    """Whether the first pass sketches all rows, to tell what the block of a sample misses."""
+    """True if the first pass sketches all rows, to find what the block of a sample misses."""
 
     def paired(self) -> Dimensions:
-        """With both parts of each column where the matrix is complex."""
+        """The dimensions for a complex matrix: even widths, which hold both parts of each column."""
         return dataclasses.replace(self, width=self.width + self.width % 2, block=self.block + self.block % 2)
 
 
@@ -80,13 +80,13 @@ class Decomposition:
     """(k,) estimated relative error of each of ``s``."""
 
     convergence: list[float]
-    """Largest of them after each pass, where there are several."""
+    """Largest estimated error after each pass, where there are several."""
 
     total: float
     """Sum of squares of the centered, scaled matrix."""
 
     facts: dict[str, Any] = field(default_factory=dict)
-    """What this solver alone knows."""
+    """Facts of the result that only this solver gives."""
 
 
 class Solver(ABC):
@@ -94,54 +94,54 @@ class Solver(ABC):
 
     name: ClassVar[str]
     finds_rank: ClassVar[bool] = False
-    """Whether it finds how many components a tolerance takes."""
+    """True if it finds how many components a tolerance takes."""
 
     stops_early: ClassVar[bool] = False
-    """Whether it makes passes until the tolerance is met."""
+    """True if it makes passes until the tolerance is met."""
 
     needs_long: ClassVar[bool] = False
-    """Whether it sweeps along the longer side alone."""
+    """True if it sweeps only along the longer side."""
 
     rows_from_matrix: ClassVar[bool] = False
-    """Whether the long factor is written by a sweep of the matrix, in its panels, and not from scratch."""
+    """True if the long factor is written by a sweep of the matrix, in its panels, and not from scratch."""
 
     scales_first: ClassVar[bool] = True
-    """Whether a tall matrix that is scaled has its columns measured by a pass before all others."""
+    """True if a pass before all others measures the columns of a tall matrix that is scaled."""
 
     multiplies_stored: ClassVar[bool] = False
-    """Whether its passes over a sparse matrix take the stored numbers alone."""
+    """True if its passes over a sparse matrix multiply the stored numbers alone."""
 
     keeps_square: ClassVar[bool] = False
-    """Whether it keeps a square of the short side, which is then to be the shorter one."""
+    """True if it keeps a square of the short side, which then has to be the shorter one."""
 
     takes_complex: ClassVar[bool] = False
-    """Whether it finds complex vectors of a matrix that it sweeps in its real parts."""
+    """True if it finds complex vectors of a matrix that it sweeps in its real parts."""
 
     holds_matrix: ClassVar[bool] = False
-    """Whether the process that leads reads all of the matrix, and keeps it: then in half of the memory."""
+    """True if the leading process reads all of the matrix and keeps it, in half of the memory."""
 
     loops: ClassVar[tuple[str, ...]] = ("panels",)
     """Compiled loops over columns that its passes use: see ``warm.py``."""
 
     narrower: ClassVar[Mapping[str, str]] = {}
-    """Solvers that may fit in a budget where it does not, and why."""
+    """Names of solvers that may fit in a budget where it does not, with the reason as text."""
 
     remedy: ClassVar[str] = "rounding errors of {dtype} products, as measured, hide whether they are smaller"
-    """Why the estimated error of a singular value stays above the tolerance, or what else to ask."""
+    """Text for messages: why estimated errors stay above the tolerance, or what to ask for instead."""
 
     # Numbers of a strategy ------------------------------------------------------------------------
 
     def least_passes(self, request: Request, view: View) -> int:
-        """Passes without which there is no result."""
+        """Smallest number of passes that gives a result."""
         return 1
 
     def most_components(self, request: Request, view: View, width: int) -> int:
-        """How many it may find where it finds the rank, in blocks of ``width`` columns."""
+        """Most components that it may find where it finds the rank, in blocks of ``width`` columns."""
         return view.short
 
     @abstractmethod
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
-        """Widths and cuts; ``width`` is that of a block that has the rank and some columns more."""
+        """Choose widths and cuts; ``width`` is that of a block of the rank and some more columns."""
 
     # A plan ---------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Solver(ABC):
         """Every sweep that it may make, in order, with ``slots`` buffers for panels."""
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
-        """Passes over the matrix that there will usually be, of ``most``."""
+        """Number of passes over the matrix that is usually enough, of ``most``."""
         return most
 
     def basis_columns(self, strategy: Strategy) -> int:
@@ -159,14 +159,14 @@ class Solver(ABC):
 
     @abstractmethod
     def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
-        """Memory that the leading process keeps while a sweep ``over`` the matrix or scratch is made."""
+        """Bytes that the leading process keeps during a sweep ``over`` ``"matrix"`` or ``"scratch"``."""
 
     @abstractmethod
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Memory of the algebra between sweeps: the largest of its steps."""
+        """Bytes of the algebra between sweeps: the largest of its steps."""
 
     def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Bytes of the sums that a stream of a pass leaves on disk."""
+        """Bytes of the sums that one stream of a pass writes to disk."""
         return 8 * strategy.view.short * strategy.width
 
     # A way out ------------------------------------------------------------------------------------
@@ -176,11 +176,11 @@ class Solver(ABC):
         return strategy.panels(1)
 
     def way_out(self, request: Request, strategy: Strategy) -> str:
-        """What to ask instead where it does not fit in memory, from ", or" on; empty to look for it."""
+        """Advice where it does not fit in memory, beginning with ", or"; empty to search other requests."""
         return ", or say rank= (--rank)" if request.adaptive else ""
 
     def advice(self, request: Request, strategy: Strategy, passes: int) -> str:
-        """What to change where the estimated error stays above the tolerance after ``passes``."""
+        """Advice where the estimated error is still above the tolerance after ``passes`` passes."""
         if self.stops_early and passes >= request.passes:
             exact = ", take solver='gram' (--solver gram) or tsqr" * request.adaptive
             return f"allow more with passes= (--passes){exact}, or raise tol"
@@ -191,16 +191,16 @@ class Solver(ABC):
     # The work -------------------------------------------------------------------------------------
 
     def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
-        """The part that holds the block of a sample of rows, where one is asked for."""
+        """Arrays of the part that holds a block from sampled rows, for a solver that starts from one."""
         raise TypeError(f"{self.name} starts without a block of a sample")
 
     @abstractmethod
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition | None:
-        """Make the passes; the decomposition that they give.
+        """Make the passes; return the decomposition that they give.
 
-        None where the tolerance is not met and ``strategy.otherwise`` is to be carried out instead.
+        None if the tolerance is not met and ``strategy.otherwise`` is to be carried out instead.
         """
 
 

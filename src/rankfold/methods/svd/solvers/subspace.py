@@ -4,8 +4,8 @@ It needs more passes than Krylov for the same accuracy, and room for one block o
 ``Y`` and one block in memory, however many passes it takes.
 
 The trap: the long factor is formed from the ``Y`` of the last pass. Every pass writes a file of its own
-name, and the one before is removed when the decision to go on has been made, so that neither a killed
-run nor a task of an earlier pass that some worker still runs can mix two of them.
+name, and the one before is removed only when another pass has been decided on. So neither a killed run nor
+a task of an earlier pass that some worker still runs can mix two of them.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class _Power:
     """The block of the last pass."""
 
     has_new_directions: bool = False
-    """Whether the block has directions that the one before had not."""
+    """True if the block has directions that the one before had not."""
 
     sketch: RowSketch | None = None
-    """Of all rows, and none that the block depends on."""
+    """Sketch of all rows that the block does not depend on; None if there is none."""
 
     is_coarse: bool = False
-    """Whether the images of the block were rounded more than those of the next will be."""
+    """True if the images of the block were rounded to fewer bits than the working type."""
 
     def take(self, application: Application, squared_norm: float) -> bool:
         block, missing, before = application.block, application.missing, self.basis.blocks
@@ -109,11 +109,11 @@ class _Power:
         return orthonormalize(block.load("z") if both is None else both)
 
     def _pair(self, before: Block, block: Block) -> Basis:
-        """The block with what the one before adds to it: a basis to measure by, whose ``Y`` are gone.
+        """Basis of a block and the part of the one before outside it, for error estimates only.
 
-        The images of the part that is added follow from those of both blocks. Directions that are
-        nearly in the block already are left out, since dividing by their length would bring up the
-        rounding of the pass: below the fourth root of eps, 2 % for float32.
+        The ``Y`` of the one before may be gone. Images of the added part follow from those of both blocks.
+        Directions that are nearly in the block already are left out, since dividing by their length would
+        amplify the rounding of the pass: those below the fourth root of eps, 2 % for float32.
         """
         pair = Basis()
         pair.add(block)
@@ -137,7 +137,7 @@ class _Power:
 
 
 class Subspace(BlockSolver):
-    """One block, again and again."""
+    """Solver by subspace iteration: keeps one block, and multiplies it until its values have converged."""
 
     name = "subspace"
     stops_early = True
@@ -145,19 +145,19 @@ class Subspace(BlockSolver):
     loops = ("panels", "buckets")
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
-        """See ``expected_passes``."""
+        """Typical number of passes for the tolerance: see ``expected_passes``."""
         passes = expected_passes(request.tol, self.name, from_sample=strategy.sample.gives_block)
         return most - max(0, self.block_passes(strategy) - passes)
 
     def resident(self, request: Request, strategy: Strategy) -> tuple[int, int]:
-        """The block before is set against the last one."""
+        """Blocks in memory at once, and numbers of small squares: the block before is compared with the last."""
         _, small = super().resident(request, strategy)
         return 10, max(small, 6 * min(strategy.view.short, 2 * strategy.width) ** 2)
 
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """Find triplets up to a rank."""
+        """Iterate to the tolerance, and find ``rank`` triplets on the last block."""
         rows, rank = strategy.sketch_rows, strategy.vectors(request.rank)
         tf32 = request.precision == "tf32"
         matrix = CenteredMatrix(run, strategy, centering, start, request.seed, sketch_rows=rows, tf32=tf32)

@@ -1,10 +1,10 @@
-"""R factor of a tall matrix, all of its singular values, and Q without storing anything beside it.
+"""R factor of a tall matrix, all of its singular values, and Q without storing anything else.
 
-Householder reflections of panels, as in TSQR, are right whatever the matrix, but run at a third of the
+Householder reflections of panels, as in TSQR, are accurate for every matrix, but run at a third of the
 speed of matrix products, and Q would take a tree of small factors. If instead the columns are first made
 nearly orthonormal by a basis from a sample of rows, their Gram matrix is near the identity: its Cholesky
 factor loses nothing, and the product with its inverse is Q to rounding. Where the sample misleads,
-reflections find R, and what R tells makes the basis.
+reflections find R, and the basis is made from R.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 MOST_MEAN_SHARE = 1e2
-"""Ratio of the shift's error to a variance past which their difference is left to reflections."""
+"""Ratio of the shift's squared error to a variance above which reflections replace their difference."""
 
 MILD = 30.0
-"""Condition up to which what is divided by the singular values, or by R, is orthonormal to 1e-14."""
+"""Condition number up to which division by singular values, or by R, leaves columns orthonormal to 1e-14."""
 
 MOST_ATTEMPTS = 8
-"""At Gaussian columns for a matrix of lower rank and few rows."""
+"""Most draws of Gaussian columns for a matrix of lower rank and few rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,16 @@ class Factorization:
     """``Q = Y @ inverse`` with the Y of this; None where Q was not asked for and is not known."""
 
     inverse: Float64
+    """(short, short) factor of Y in Q; empty without a preconditioner."""
 
 
 def zero(short: int) -> float:
-    """Singular values below this, relative to the largest, are rounding."""
+    """Bound of singular values, relative to the largest, below which they are rounding."""
     return max(short, 32) * float(np.finfo(np.float64).eps)
 
 
 def warn_of_rank(run: Run, layout: Strategy, factorization: Factorization, rank: int) -> None:
-    """Say which columns of a long factor the matrix does not determine."""
+    """Warn of a matrix of lower rank, which does not determine all columns of its long factor."""
     preconditioner = factorization.preconditioner
     found = rank if preconditioner is None else layout.vectors(preconditioner.directions)
     if found < rank:
@@ -103,7 +104,7 @@ def warn_of_rank(run: Run, layout: Strategy, factorization: Factorization, rank:
 def tsqr(
     run: Run, layout: Strategy, centering: Centering, start: Start, *, form: bool, passes: int, seed: int
 ) -> Factorization:
-    """R, and if ``form`` the recipe of Q.
+    """Find R, and if ``form`` a recipe of Q.
 
     Raises
     ------
@@ -165,7 +166,7 @@ def _require_passes(run: Run, layout: Strategy, need: int, passes: int, form: bo
 def _by_gram(
     run: Run, layout: Strategy, centering: Centering, start: Start, basis: ColumnBasis, seed: int
 ) -> Factorization | None:
-    """By one pass into the Gram matrix of whitened columns, or None where that loses digits."""
+    """Factorize by one pass into the Gram matrix of whitened columns; None if that loses digits."""
     view = layout.view
     w = expand(basis.weights) * centering.pow2_scale
     fold = PreconditionedGram(
@@ -193,7 +194,7 @@ def _by_gram(
 def _by_reflections(
     run: Run, layout: Strategy, centering: Centering, start: Start
 ) -> tuple[Float64, Float64, Statistics]:
-    """R, what the mean differs from the shift, and the columns."""
+    """R by one pass of reflections, the mean less the shift (short,), and statistics of the columns."""
     fold = PanelFactor(
         layout.wide_panels(run.slots),
         centering,
@@ -212,7 +213,7 @@ def _by_reflections(
 def _reflect(
     run: Run, layout: Strategy, centering: Centering, preconditioner: Preconditioner, name: str
 ) -> Float64:
-    """The R factor of whitened columns."""
+    """The R factor of whitened columns, by one pass of reflections."""
     fold = PreconditionedFactor(
         layout.wide_panels(run.slots),
         centering,
@@ -239,7 +240,7 @@ def _factorize(
 
 
 def _scale_columns(layout: Strategy, centering: Centering, factorization: Factorization) -> Factorization:
-    """With the columns of a tall matrix divided by their standard deviations."""
+    """The factorization with the columns of a tall matrix divided by their standard deviations."""
     if not (centering.scale and layout.view.orientation is Orientation.ROWS):
         return factorization
     deviation = factorization.columns.deviation[:: 1 + layout.paired]
@@ -268,7 +269,7 @@ def _condition(r: Float64) -> float:
 
 
 class Tsqr(Solver):
-    """R of the matrix itself: all singular values, and whatever a matrix that is not squared can tell."""
+    """Solver by R of the matrix itself: all singular values, to the accuracy of a matrix not squared."""
 
     name = "tsqr"
     finds_rank = True
@@ -280,17 +281,17 @@ class Tsqr(Solver):
     narrower: ClassVar[Mapping[str, str]] = {"krylov": "keeps no (n, n) matrix"}
 
     def least_passes(self, request: Request, view: View) -> int:
-        """The second writes the long factor."""
+        """One pass for R, and a second if the long factor is written."""
         if leads_qr(request, view):
             return 1
         return 2 if request.rows or view.orientation is Orientation.COLUMNS else 1
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
-        """Panels are whole chunks of the output, and the same in every pass: see ``preconditioned.py``.
+        """Cut into panels of whole output chunks, the same in every pass: see ``preconditioned.py``.
 
-        A grain in float64 and its product with the basis stay in second-level cache together, which takes
-        grains an eighth as long as in a fused pass. A stream reads 32 MiB at least: less takes less time
-        than its start.
+        A grain in float64 and its product with the basis fit into second-level cache together, so grains
+        are an eighth as long as in a fused pass. A stream reads 32 MiB at least: less takes less time than
+        its start.
         """
         short, row_bytes = view.short, 8 * view.short
         read_bytes, write_bytes = short * view.source.dtype.itemsize, request.rank * view.dtype.itemsize
@@ -302,11 +303,11 @@ class Tsqr(Solver):
         return Dimensions(short, grains, chunk, 0 if leads_qr(request, view) else short)
 
     def basis_columns(self, strategy: Strategy) -> int:
-        """Nothing is kept on scratch."""
+        """0: no block is kept on scratch."""
         return 0
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """Sweeps of a matrix that a sample helps with or that needs none, then what others take besides."""
+        """Sweeps of a matrix for which a sample works or is not needed, then those that others add."""
         return [dataclasses.replace(sweep, item=8) for sweep in _sweeps(request, strategy, slots)]
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
@@ -314,11 +315,11 @@ class Tsqr(Solver):
         return self.least_passes(request, strategy.view)
 
     def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
-        """A basis, its product with the inverse of R, and R."""
+        """Bytes of a basis, its product with the inverse of R, and R."""
         return 5 * 8 * strategy.view.short**2
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Decomposition of R, of a sample likewise: ten matrices of its size, or eleven while Q is found.
+        """Bytes of decomposing R, or a sample: ten matrices of its size, or eleven while Q is found.
 
         They are R, its inverse, and in ``gesdd`` a copy, both factors inside and outside of LAPACK, and three
         of workspace. One is for the allocator.
@@ -331,7 +332,7 @@ class Tsqr(Solver):
         return strategy.wide_panels(1)
 
     def way_out(self, request: Request, strategy: Strategy) -> str:
-        """See ``Solver``."""
+        """Advice where it does not fit in memory: fewer components, if all were asked for."""
         if request.kind == "qr":
             return ""
         if request.rank == min(strategy.view.source.shape):
@@ -339,17 +340,17 @@ class Tsqr(Solver):
         return ""
 
     def advice(self, request: Request, strategy: Strategy, passes: int) -> str:
-        """Nothing tells more: the type is too short."""
+        """No other request helps: the type holds no smaller values."""
         return f"{strategy.view.dtype.name} does not hold so small a value beside the largest"
 
     def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
-        """A basis in which the sample is orthonormal."""
+        """Arrays of the basis in which the columns of the sample are orthonormal."""
         return sampled_basis(rows, paired=strategy.paired)
 
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """All triplets, of which the leading ones are kept."""
+        """Find all triplets by R, and keep the leading ones."""
         form = request.rows or strategy.view.orientation is Orientation.COLUMNS
         factorization = tsqr(
             run, strategy, centering, start, form=form, passes=request.passes, seed=request.seed

@@ -4,7 +4,7 @@ References
 ----------
 Avron, Maymounkov, Toledo, Blendenpik: supercharging LAPACK's least-squares solver, SIAM J. Sci. Comput.
 32(3), 2010: the R factor of a sample as a preconditioner. They mix rows before they sample; here a test of
-the whole product finds samples that do not speak for the others, and reflections take their place.
+the whole product finds samples that do not represent the other rows, and reflections replace them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 LEAST_SINGULAR_VALUE = 1e-10
-"""Smallest singular value of a sample, relative to its largest, that a basis is made from."""
+"""Smallest singular value of a sample, relative to its largest, that a basis can be made from."""
 
 CONSTANT_NORM = 8 * float(np.finfo(np.float64).eps)
 """A column whose root mean square about its mean is below this share of the mean is rounding."""
 
 SAMPLE_ROWS = 1024
-"""Of a sample that are factorized at a time."""
+"""Rows of a sample that are factorized at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class ColumnBasis:
     """``W = V / s`` for a matrix whose columns were first divided by powers of two."""
 
     vectors: Float64
-    """(short, p) V / s: columns are orthogonal."""
+    """(short, p) V / s, with orthogonal columns."""
 
     scale: Float64
     """(short,) the powers of two."""
 
     @classmethod
     def of(cls, r: Float64, smallest: float) -> ColumnBasis:
-        """From an R factor, and only singular values above a share of the largest."""
+        """The basis from an R factor, without singular values below ``smallest`` times the largest."""
         lengths = np.linalg.norm(r, axis=0)
         scale = np.where(lengths > 0, np.exp2(np.frexp(lengths)[1]), 1.0)
         _, s, vt = np.linalg.svd(r / scale)
@@ -54,19 +54,19 @@ class ColumnBasis:
 
     @property
     def weights(self) -> Float64:
-        """W, by which columns as they are become orthonormal."""
+        """(short, p) W for the unscaled matrix A: the columns of A W are orthonormal."""
         return self.vectors / self.scale[:, None]
 
     def back(self) -> Float64:
-        """(p, short): ``A = A W back``, to rounding of each column."""
+        """The matrix (p, short) with ``A = A W back``, to rounding of each column."""
         squares = (np.abs(self.vectors) ** 2).sum(axis=0)
         return np.asarray(adjoint(self.vectors / squares) * self.scale)
 
 
 def sampled_basis(d: Array, *, paired: bool = False) -> State:
-    """The basis that makes the columns of some rows orthonormal; nothing in ``q`` if they depend.
+    """Arrays of the basis that makes the columns of sampled rows orthonormal; ``q`` is empty if they depend.
 
-    ``paired`` where the rows are the parts of complex ones.
+    ``paired`` is True if the rows are the parts of complex ones.
     """
     r = np.zeros((d.shape[1], d.shape[1]))
     for start in range(0, len(d), SAMPLE_ROWS):
@@ -78,10 +78,10 @@ def sampled_basis(d: Array, *, paired: bool = False) -> State:
 
 
 def is_constant(r: Float64, mean: Float64, rows: int) -> npt.NDArray[np.bool_]:
-    """Which columns are constant but for rounding: from R of what is left of them, and their means."""
+    """Mask (short,) of columns that are constant up to rounding, from R about their means, and the means."""
     return np.asarray(np.linalg.norm(r, axis=0) <= CONSTANT_NORM * np.abs(mean) * rows**0.5)
 
 
 def r_of_parts(r: Float64, *, paired: bool) -> Float64:
-    """R of a complex matrix from that of its parts, which is a product of it and orthonormal columns."""
+    """R of a complex matrix from R of its real parts; R itself for a real matrix."""
     return panel_r(numbers_of_parts(r, paired=True)) if paired else r
