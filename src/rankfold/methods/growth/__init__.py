@@ -1,10 +1,10 @@
-"""Results that go on with rows that have come since.
+"""Growing results: an earlier result is continued with rows that were appended to its matrix.
 
-growth      an earlier result and a matrix that has gained rows: go on, begin anew, or refuse
-rows        the rows behind those of an earlier result
-components  of svd and pca: an update
-lists       of neighbors: new rows meet all
-clusters    of kmeans: new rows take the nearest center, and centers follow
-factors     of nmf: new rows against H, then H against all rows by sums that are kept
-join_rows   the fold that puts rows of an earlier result before new ones
+growth      decides whether to continue an earlier result, to begin anew, or to refuse
+rows        the rows after those of an earlier result
+components  svd and pca: an update of the components
+lists       neighbors: new rows are compared with all
+clusters    kmeans: new rows take the nearest center, and centers are updated
+factors     nmf: new rows against H, then H against all rows by sums that are kept
+join_rows   the fold that writes rows of an earlier result, then new ones
 """

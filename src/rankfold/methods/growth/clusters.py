@@ -1,8 +1,8 @@
-"""Clusters of a matrix that has gained rows: these take the nearest center, and centers follow as means.
+"""Clusters of a matrix that has gained rows: new rows take the nearest center, and centers become the means.
 
-Old rows keep their labels and are not read. With the means of clusters that an earlier result keeps, the
-centers are the means of all rows by these labels, and the inertia is that of these labels and centers, both
-to rounding: nearest labels would give at most that.
+Old rows keep their labels and are not read. An earlier result keeps the means of its clusters. From these the
+centers are the means of all rows by their labels, and the inertia is that of these labels and centers, both
+up to rounding. Nearest labels would give at most that inertia.
 """
 
 from __future__ import annotations
@@ -40,21 +40,22 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class GroupMeans:
-    """Clusters of some rows: their sizes, means, and what rows are from given centers in all."""
+    """Clusters of some rows: their sizes, means, and inertia about given centers."""
 
     counts: Float64
-    """(k,)."""
+    """(k,) number of rows of each cluster."""
 
     means: Float64
-    """(k, n)."""
+    """(k, n) means of the clusters."""
 
     centers: Float64
-    """(k, n) by which the inertia goes."""
+    """(k, n) centers that ``inertia`` is measured from."""
 
     inertia: float
+    """Sum of squared distances of the rows from ``centers``."""
 
     def inertia_about(self, centers: Float64) -> float:
-        """Squared distances of the rows from other centers, under the same labels."""
+        """Sum of squared distances of the rows from other ``centers`` (k, n), under the same labels."""
         spread = self.inertia - self._between(self.centers)
         return max(spread, 0.0) + self._between(centers)
 
@@ -64,28 +65,33 @@ class GroupMeans:
 
 @dataclass(frozen=True, slots=True)
 class ClusterGrowth:
-    """A clustering of all rows, and one of new rows by its earlier centers."""
+    """Task that adds new rows to an earlier clustering."""
 
     whole: Clustering
+    """The clustering of all rows, as it was asked for."""
+
     part: Clustering
+    """One step of clustering of the new rows, from the earlier centers."""
+
     earlier: Result
     old_rows: int
+    """Number of rows that have labels in the earlier result."""
 
     @property
     def source(self) -> Source:
-        """See the protocol."""
+        """The matrix of all rows."""
         return self.whole.source
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """The request for all rows."""
         return self.whole.request()
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the result, with the means of the clusters."""
         return (*self.whole.outputs(), self.whole.means_output)
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan of one pass over the new rows, and a sweep that joins old and new labels."""
         plan, rows = self.part.plan(budget), self.source.shape[0]
         *matrix, _ = plan.passes
         join = numbers_of("labels", self._join(NOWHERE_LABELS), 4 * rows, 4 * rows, 0.0, over="scratch")
@@ -96,7 +102,7 @@ class ClusterGrowth:
         return JoinRows(self.whole.layout.label_cut, old, new, array, self.old_rows)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Label new rows, update centers and inertia, and write the result; return its facts."""
         with one_blas_thread():
             clusters = self.part.label(run)
             old, new = self._old(), _group_means(clusters)
@@ -115,7 +121,7 @@ class ClusterGrowth:
         return facts
 
     def _old(self) -> GroupMeans:
-        """Clusters of the rows that have labels."""
+        """Clusters of the old rows, from the earlier result."""
         counts = np.asarray(self.earlier.counts[...], np.float64)
         own_means = np.asarray(self.earlier["means"][...], np.float64)
         centers = np.asarray(self.earlier.centers[...], np.float64)
@@ -144,7 +150,7 @@ class ClusterGrowth:
 
 
 NOWHERE_LABELS = ScratchMatrix(NOWHERE, 0, 1, np.dtype(np.int32))
-"""Labels of new rows in a plan."""
+"""Placeholder for the labels of new rows in a plan."""
 
 
 def _group_means(clusters: Clusters) -> GroupMeans:
@@ -155,7 +161,7 @@ def _group_means(clusters: Clusters) -> GroupMeans:
 
 
 def grow_clusters(task: Task, earlier: Result | None, first: int, grows: str) -> Step:
-    """See ``Method.grow``."""
+    """Step of kmeans for a matrix that has gained rows: see ``Method.grow``."""
     assert isinstance(task, Clustering)  # noqa: S101 - that is what the registry says
     if task.weights is not None:
         raise InputError("kmeans with weights does not grow: leave out grows")

@@ -1,4 +1,4 @@
-"""Components of a matrix that has gained rows: an update by these."""
+"""Components of a matrix that has gained rows: an update by the new rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankfold.pipeline.storage.result import Result
 
 
 def grow_components(task: Task, earlier: Result | None, first: int, grows: str) -> Step:
-    """See ``Method.grow``."""
+    """Step of svd or pca for a matrix that has gained rows: see ``Method.grow``."""
     assert isinstance(task, Reduction)  # noqa: S101 - that is what the registry says
     parameters, source = task.parameters, task.source
     if grows != "rows":

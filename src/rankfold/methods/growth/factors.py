@@ -1,9 +1,9 @@
-"""Nonnegative factors of a matrix that has gained rows: W of these against H, then H against all rows.
+"""Nonnegative factors of a matrix that has gained rows: W of new rows against H, then H against all rows.
 
-H is solved from sums over all rows, ``W' W`` and ``W' X``. Those of earlier rows are kept by their result, so
-that these need not be read; those of new rows come from the one read that solves their W. W of earlier rows
-stays, so that ``relative_error`` is that of the factors as they are, over all rows, and above what a fit to
-all rows may reach. Like every error that is a difference of sums, it is told down to the root of eps.
+H is solved from sums over all rows, ``W' W`` and ``W' X``. The earlier result keeps those of its rows, which
+need not be read again; those of new rows come from the one read that solves their W. W of earlier rows stays,
+so ``relative_error`` is that of these factors over all rows, and above that of a fit to all rows. Like every
+error found as a difference of sums, it is resolved down to the root of eps.
 """
 
 from __future__ import annotations
@@ -52,34 +52,39 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FactorGrowth:
-    """Factors of all rows as they are asked for, those of the first rows, and the rows behind these."""
+    """Task that adds new rows to an earlier nonnegative factorization."""
 
     whole: Nonnegative
+    """The factorization of all rows, as it was asked for."""
+
     earlier: Result
     part: Source
+    """The matrix of new rows."""
+
     old_rows: int
+    """Number of rows that have W in the earlier result."""
 
     @property
     def source(self) -> Source:
-        """See the protocol."""
+        """The matrix of all rows."""
         return self.whole.source
 
     @property
     def view(self) -> View:
-        """New rows by rows, however few they are."""
+        """View of the new rows, swept along the rows however few they are."""
         return View(self.part, Orientation.ROWS)
 
     @property
     def rank(self) -> int:
-        """Components."""
+        """Number of components."""
         return self.whole.parameters.rank
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """The request for all rows."""
         return self.whole.request()
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Factors of all rows, and the sums that a later growth needs."""
         (rows, columns), k, dtype = self.source.shape, self.rank, self.view.dtype
         wide = np.dtype(np.float64)
         w = Output("W", (rows, k), dtype, count(rows, self._rows_cut.panel_rows))
@@ -89,7 +94,7 @@ class FactorGrowth:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan of one pass over the new rows, and a sweep that joins old and new rows of W."""
         (rows, columns), k, item = self.source.shape, self.rank, self.view.dtype.itemsize
         outline = Outline(
             kind="nmf",
@@ -125,12 +130,12 @@ class FactorGrowth:
         return NonnegativePass(panels, iteration, first_pass=True, row_seconds=seconds)
 
     def _new(self, folder: Path) -> ScratchMatrix:
-        """W of the new rows."""
+        """Scratch file for W of the new rows."""
         return ScratchMatrix(folder / "new-rows.bin", self.part.shape[0], self.rank, self.view.dtype)
 
     @property
     def _rows_cut(self) -> Cut:
-        """Rows of W by chunks of the result."""
+        """Cut of the rows of W by chunks of the result."""
         row_bytes = self.rank * self.view.dtype.itemsize
         read = self.source.shape[1] * self.source.dtype.itemsize
         chunk = matching_chunk(self.source.row_grid, read, row_bytes)
@@ -144,7 +149,7 @@ class FactorGrowth:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Solve W of new rows and then H, and write the result; return its facts."""
         with one_blas_thread():
             h = np.asarray(self.earlier.H[...], np.float64)
             state = self._solve_rows(run, h)
@@ -157,7 +162,7 @@ class FactorGrowth:
         return facts
 
     def _solve_rows(self, run: Run, h: Float64) -> State:
-        """Solve W of the new rows against H; sums over them."""
+        """Solve W of the new rows against H; return the sums over these rows."""
         k = self.rank
         arrays = {"right": h.T, "gram": h @ h.T, "linear": np.zeros(k), "diagonal": np.zeros(k)}
         constants = save_once(run.part("iteration-01", "constants.part"), arrays)
@@ -168,7 +173,7 @@ class FactorGrowth:
         return state
 
     def _solve_columns(self, h: Float64, gram: Float64, product: Float64) -> Float64:
-        """H against all rows, from their sums."""
+        """Solve H (k, n) against all rows, from their sums ``W' W`` (k, k) and ``W' X`` (k, n)."""
         columns = np.ascontiguousarray(h.T)
         Pivoting().improve(gram, product.T.copy(), np.zeros(self.rank), columns, fresh=False)
         return np.ascontiguousarray(columns.T.astype(self.view.dtype), np.float64)
@@ -218,7 +223,7 @@ def _relative(total: float, h: Float64, gram: Float64, product: Float64, floor: 
 
 
 def grow_factors(task: Task, earlier: Result | None, first: int, grows: str) -> Step:
-    """See ``Method.grow``."""
+    """Step of nmf for a matrix that has gained rows: see ``Method.grow``."""
     if type(task) is not Nonnegative or task.both is not None:
         raise InputError(
             "nmf with weights, gaps, or factors given to start from does not grow: leave out grows"
@@ -235,7 +240,7 @@ def grow_factors(task: Task, earlier: Result | None, first: int, grows: str) -> 
 
 
 def _require_sums(task: Nonnegative, grows: str) -> None:
-    """Raise for factors that sums over rows do not tell all of."""
+    """Raise ``InputError`` for a factorization that cannot grow by sums over rows."""
     parameters, (rows, columns) = task.parameters, task.source.shape
     plain = FactorRequest(parameters.rank)
     for name in ("loss", "alpha_w", "alpha_h", "constraint_w", "constraint_h"):
@@ -252,16 +257,16 @@ def _require_sums(task: Nonnegative, grows: str) -> None:
 
 
 def _by_rows(task: Nonnegative) -> bool:
-    """Whether W is the factor that sweeps leave on scratch, and H is solved from sums."""
+    """True if sweeps write W to scratch, and H is solved from sums."""
     return orientation_of(compression_of(task.parameters, task.source), task.source) is Orientation.ROWS
 
 
 def _polish(task: Nonnegative, earlier: Result) -> Nonnegative:
-    """A fit to all rows, from the factors that there are."""
+    """A fit to all rows that starts from the earlier factors."""
     h = earlier.H
     if not _by_rows(task):
         raise InputError("W of the rows that have come is not known to start from: leave out grows")
-    # W of all rows follows from H: only its shape is looked at.
+    # W of all rows follows from H: only its shape is used.
     w = np.broadcast_to(np.zeros((), h.dtype), (task.source.shape[0], task.parameters.rank))
     custom = dataclasses.replace(task.parameters, init="custom")
     return Nonnegative.of(task.source, custom, CustomStart(w, h))

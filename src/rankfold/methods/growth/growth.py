@@ -1,9 +1,9 @@
-"""An earlier result and a matrix that has gained rows since: whether to go on, to begin anew, or to refuse.
+"""An earlier result and a matrix that has gained rows since: continue, begin anew, or refuse.
 
-A result that is to grow keeps marks of the rows that it stands on: see ``pipeline.chunks.row_marks``. As long
-as the first rows of the matrix have the same marks, rows behind them are new, and the method goes on from
-what it has. Marks are taken before anything else is read, so that a change meanwhile is a change the next
-time.
+A result that is to grow keeps marks of the rows that it was made from: see ``pipeline.chunks.row_marks``. As
+long as the first rows of the matrix have the same marks, rows after them are new, and the method continues
+from the earlier result. Marks are taken before anything else is read, so a change during the run is detected
+the next time.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from rankfold.pipeline.text import suggest_name
 LOG = logging.getLogger("rankfold")
 
 GROWS = ("rows", "polish")
-"""What is read when rows have come: these alone, or then all rows, from what there is as a start."""
+"""Ways to grow: read only the new rows, or fit all rows, starting from the earlier result."""
 
 ORIGIN = "grown_from"
-"""Part of the request of a result that stands for the one before it."""
+"""Key in the request of a grown result for the digest of the result before it."""
 
 BY_SHAPE = {"svd": ("method", "passes", "oversampling"), "pca": ("method", "passes", "oversampling")}
-"""Parts of a request, by its kind, that follow from the shape of the matrix where nobody asks for them."""
+"""Fields of a request, by its kind, whose defaults follow from the shape of the matrix."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How a method takes in rows."""
+    """The work of a method to add rows to a result."""
 
     task: Task
-    """What does it."""
+    """Task that does the work."""
 
     rows_read: int
     """Rows of the matrix that it reads at least once."""
@@ -51,50 +51,50 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """A task whose result keeps which rows it stands on."""
+    """Task whose result records the rows that it was made from."""
 
     asked: Task
-    """Of all rows, as it was asked for."""
+    """Task on all rows, as it was asked for."""
 
     step: Step
     additions: tuple[tuple[int, int], ...]
-    """Rows that the result stands on, (first, one past the last) of each addition."""
+    """Rows that the result was made from, (first, one past the last) of each addition."""
 
     origin: str = ""
-    """Digest of the result that it goes on from; nothing where it begins anew."""
+    """Digest of the result that it continues; empty if it begins anew."""
 
     replaces: bool = False
-    """Whether what is there is an earlier state of it."""
+    """True if an earlier state of the result exists at its path."""
 
     @property
     def source(self) -> Source:
-        """See the protocol."""
+        """The matrix of all rows."""
         return self.asked.source
 
     @property
     def new_rows(self) -> int:
-        """Rows of the last addition."""
+        """Number of rows of the last addition."""
         first, last = self.additions[-1]
         return last - first
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """The request for all rows, with the digest of the result that it continues."""
         return {**self.asked.request(), **({ORIGIN: self.origin} if self.origin else {})}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays that the result will have."""
         return self.step.task.outputs()
 
     def loops(self) -> dict[str, Any]:
-        """What compiled loops depend on besides the request."""
+        """Facts that compiled loops depend on in addition to the request."""
         return self.step.task.loops() if hasattr(self.step.task, "loops") else {}
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """The plan of the step."""
         return self.step.task.plan(budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Record rows and their marks, then carry out the step; return the facts of the result."""
         marks = row_marks(self.source, self.source.shape[0]).as_dict()
         run.request = self.request()
         run.growth = {
@@ -106,25 +106,25 @@ class Growing:
 
 
 def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> Growing | None:
-    """What is to be done for a task whose result grows; None where that stands on all rows already.
+    """Decide what to do for a task whose result grows; None if the result includes all rows already.
 
     Parameters
     ----------
     task
-        Of all rows.
+        Task on all rows.
     grows
         One of ``GROWS``.
     out
-        Where the result is, or will be.
+        Path of the result, whether it exists or not.
     redo
-        Whether to begin anew where rows have changed that the result stands on.
+        True to begin anew if rows have changed that the result was made from.
 
     Raises
     ------
     InputError
-        The method does not grow, or nothing tells first rows of its matrix from others.
+        The method does not grow, or its matrix gives no marks of its first rows.
     OutputError
-        Rows have changed.
+        Rows of the result have changed, and ``redo`` is False.
     """
     anew = _anew(task, grows)
     earlier = _earlier(out, task, device)
@@ -156,7 +156,7 @@ def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> Growi
 
 
 def _anew(task: Task, grows: str) -> Growing:
-    """The task itself, of a method that will go on from its result."""
+    """The task on all rows, begun anew, after checks that the method and its matrix can grow."""
     if grows not in GROWS:
         raise InputError(
             f"grows must be one of {', '.join(GROWS)}, not {grows!r}{suggest_name(grows, GROWS)}"
@@ -175,7 +175,7 @@ def _kind(task: Task) -> str:
 
 
 def _earlier(out: Path, task: Task, device: str) -> Result | None:
-    """The result that is there, if it answers the same request of an earlier state of the matrix."""
+    """The result at ``out`` if it answers the same request for an earlier state of the matrix, else None."""
     try:
         result = Result(out)
     except InputError:
@@ -187,7 +187,7 @@ def _earlier(out: Path, task: Task, device: str) -> Result | None:
 
 
 def _asked(request: Mapping[str, Any], shape: Sequence[int]) -> dict[str, Any]:
-    """A request without what follows from the shape of its matrix, or from an earlier result."""
+    """The fields of a request that follow neither from the shape of its matrix nor from an earlier result."""
     kind = str(request["kind"])
     parts = (
         ORIGIN,
@@ -198,7 +198,7 @@ def _asked(request: Mapping[str, Any], shape: Sequence[int]) -> dict[str, Any]:
 
 
 def _change(source: Source, attrs: Mapping[str, Any], first: int) -> str:
-    """What has changed in the rows that a result stands on, in words; nothing if nothing has."""
+    """Text of the change in the rows that a result was made from; empty if there is none."""
     if "row_marks" not in attrs:
         return "it was made without grows, so that nothing tells whether they are the same"
     if source.shape[0] < first:
@@ -209,5 +209,5 @@ def _change(source: Source, attrs: Mapping[str, Any], first: int) -> str:
 
 
 def _origin(earlier: Result) -> str:
-    """Digest of the request of a result, those before it included, and of its matrix."""
+    """Digest of a result's request, which includes the results before it, and of its matrix."""
     return digest([earlier.attrs["request"], earlier.attrs["input"]["fingerprint"]])

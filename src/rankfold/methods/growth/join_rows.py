@@ -1,4 +1,4 @@
-"""Rows of an earlier result, and new ones behind them, as an array of a result; the matrix is not read."""
+"""Array of a result from rows of an earlier result, followed by new ones; the matrix is not read."""
 
 from __future__ import annotations
 
@@ -18,39 +18,41 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 @dataclass(frozen=True, slots=True)
 class JoinRows(DeclaredFold):
-    """Fold that writes both by whole chunks."""
+    """Fold that writes earlier rows and then new ones, by whole chunks."""
 
     cut: Cut
     earlier: Source
-    """(m0, k) rows of the earlier result, or (1, m0) where they are numbers."""
+    """(m0, k) rows of the earlier result, or (1, m0) where each row is one number."""
 
     new: ScratchMatrix
-    """(m - m0, k) rows behind them."""
+    """(m - m0, k) rows that follow them."""
 
     array: Path
+    """The array to write."""
+
     old_rows: int
-    """m0."""
+    """Number m0 of earlier rows."""
 
     slots: int = 1
     row_seconds: float = 1e-8
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The rows of a chunk."""
+        """Buffer for the rows of a panel."""
         return {"rows": Buffer((self.cut.panel_rows, self.new.columns), self.new.dtype)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that were written."""
+        """Number of rows written."""
         return {"rows": Sum((1,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """A chunk that is filled up, and what reading earlier rows takes."""
+        """Bytes of a chunk that is filled up, and of reading earlier rows."""
         rows = self.cut.panel_rows
         return rows * self.new.row_bytes + self.earlier.read_bytes(rows, self.new.columns)
 
     @property
     def _numbers(self) -> bool:
-        """Whether rows are numbers: the array is a vector."""
+        """True if each row is one number, and the array is a vector."""
         return self.earlier.shape == (1, self.old_rows) and self.new.columns == 1
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:

@@ -1,7 +1,7 @@
-"""Neighbors among rows that others have come behind: the exact lists of a search of all rows.
+"""Neighbors in a matrix that has gained rows: the exact lists of a search over all rows.
 
-Distances of a pair are one fixed sum of its two rows, and (distance, id) decides between equal ones, so that
-lists of old rows which new ones are let into are those that a search from the beginning makes, to the byte.
+The distance of a pair is one fixed sum over its two rows, and (distance, id) decides between equal ones. So
+lists of old rows that new rows are merged into equal those of a search from the beginning, to the byte.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rankfold.pipeline.storage.result import Result
 
 
 def grow_lists(task: Task, earlier: Result | None, first: int, grows: str) -> Step:
-    """See ``Method.grow``: new rows meet all, and lists of earlier ones take them in."""
+    """Step of knn, see ``Method.grow``: new rows are compared with all, and merged into earlier lists."""
     if not isinstance(task, Neighbors) or task.queries is not None or task.earlier is not None:
         raise InputError(
             "lists grow that are of rows among themselves: leave out grows, or queries and index"

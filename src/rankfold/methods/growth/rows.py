@@ -1,4 +1,4 @@
-"""The rows of a matrix behind those that an earlier result stands on."""
+"""The rows of a matrix after those that an earlier result was made from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rankfold.pipeline.prepare.prepared import PreparedSource, select_prepared
 
 
 def new_rows(source: Source, first: int) -> Source:
-    """Rows from ``first`` on, after the same steps."""
+    """The matrix of rows from ``first`` on, prepared by the same steps."""
     rows = slice(first, None)
     if isinstance(source, PreparedSource):
         return select_prepared(source, rows=rows, columns=None)

@@ -1,4 +1,4 @@
-"""What several methods share. Every fold states the memory that it allocates.
+"""Modules that several methods share. Every fold states the memory that it allocates.
 
 panels              panels of a matrix in buffers, as grains
 sparse_panels       stored numbers of a sparse matrix, and the terms of rank one that center them
@@ -6,12 +6,12 @@ conditioned         panels that are centered and scaled
 column_statistics   sums and squares of columns: the pass that scaling needs first
 finite              NaN, Inf and negative numbers: counted, then refused
 square_range        numbers whose squares leave the range of float64, refused
-row_weights         what each row counts
-sample              rows that are looked at before any pass
+row_weights         weights of rows
+sample              rows that are read before any pass
 start               provisional mean and unit, and the first block, from a few rows
 combination         combinations of blocks on scratch
 narrow              Gram matrix and R factor of such combinations
 held_blocks         blocks of rows that are held while others pass, for folds of pairs of them
-write_rows          combinations, into the chunks of the result
-outputs             arrays of results, and what their dimensions are called
+write_rows          combinations, written into the chunks of the result
+outputs             arrays and facts of results: names of axes, types and ranges
 """

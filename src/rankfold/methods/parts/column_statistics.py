@@ -1,4 +1,4 @@
-"""Means and deviations of the columns of a tall matrix: by a pass of their own, or from sums of another."""
+"""Means and deviations of the columns of a tall matrix: by a separate pass, or from sums of another."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class ColumnStatistics(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Sums of a grain."""
+        """Bytes of the sums of a grain."""
         return 2 * 8 * self.panels.view.short
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add a panel."""
+        """Add the sums of a panel, grain by grain."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             sums, squares = measure(numbers(grain.raw), work.shift, self.pow2_scale)
             if self.is_finite(state, work, grain, squares):
@@ -55,13 +55,13 @@ class ColumnStatistics(OverPanels):
 
 
 def standard_deviations(squares: Float64, count: int, mean: Float64, centering: Centering) -> Float64:
-    """Standard deviations from centered sums of squares; 0 for columns that are constant but for rounding."""
+    """Standard deviations from centered sums of squares; 0 for columns that are constant up to rounding."""
     deviation = np.sqrt(np.maximum(squares, 0.0) / max(count - 1, 1))
     return np.where(deviation > centering.constant_below * np.abs(mean), deviation, 0.0)
 
 
 def divisors(deviation: Float64) -> Float64:
-    """What columns are divided by: constant ones are left as they are."""
+    """Divisors of columns for scaling: the deviations, or 1 for constant columns."""
     return np.where(deviation > 0, deviation, 1.0)
 
 
@@ -72,13 +72,13 @@ def divisors(deviation: Float64) -> Float64:
 class Statistics:
     """Means and deviations of the columns of a tall matrix, after a pass over all rows.
 
-    Of a complex one both parts of each mean in turn, and the deviation once for either part.
+    For a complex matrix ``mean`` has both parts of each mean in turn, and ``deviation`` each deviation twice.
     """
 
     mean: Float64
     deviation: Float64
     total: float
-    """Sum of squares of the centered, scaled matrix, times pow2_scale squared; of any matrix."""
+    """Sum of squares of the centered, scaled matrix, times pow2_scale squared; also for a wide matrix."""
 
 
 def statistics(state: State, view: View, shift: Float64, centering: Centering) -> Statistics:
@@ -101,7 +101,7 @@ def scaled_statistics(state: State, view: View, shift: Float64, centering: Cente
 
 
 def deviations(squares: Float64, view: View, mean: Float64, centering: Centering) -> Float64:
-    """Standard deviations of the columns; of complex ones from both parts, once for either."""
+    """Standard deviations of the columns; for complex columns from both parts, and once for each part."""
     paired = is_complex(view.source)
     if paired:
         squares, mean = squares[::2] + squares[1::2], np.abs(numbers_of_parts(mean, paired=True))

@@ -1,4 +1,4 @@
-"""Combinations of narrow matrices on scratch: ``[Y_1 ... Y_t] C - 1 o'``, and Gaussian columns beside."""
+"""Combinations of narrow matrices on scratch: ``[Y_1 ... Y_t] C - 1 o'``, followed by Gaussian columns."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """Columns that live in the span of the ``Y``, formed again from scratch whenever they are read."""
+    """Columns in the span of the ``Y``, formed again from scratch files whenever they are read."""
 
     parts: tuple[ScratchMatrix, ...]
     constants: Path
-    """A part with ``coefficients`` (sum of widths, columns) and ``offset`` (columns,)."""
+    """Path of a part with ``coefficients`` (sum of widths, columns) and ``offset`` (columns,)."""
 
     columns: int
-    """Columns from the combination."""
+    """Number of columns from the combination."""
 
     random: int
-    """Gaussian columns that stand in for directions in which the matrix is zero."""
+    """Number of Gaussian columns that replace directions in which the matrix is zero."""
 
     seed: int
 
     @property
     def width(self) -> int:
-        """Columns in all."""
+        """Total number of columns."""
         return self.columns + self.random
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of scratch behind one row."""
+        """Bytes of scratch that one row is read from."""
         return sum(part.row_bytes for part in self.parts)
 
     @property
     def working_row_bytes(self) -> int:
-        """Bytes of buffers behind one row: as read, in float64, combined, and copied by LAPACK."""
+        """Bytes of buffers for one row: as read, in float64, combined, and copied by LAPACK."""
         widest = max(part.columns for part in self.parts)
         return max(part.row_bytes for part in self.parts) + 8 * widest + 4 * 8 * self.width
 
     def buffers(self, rows: int) -> dict[str, Buffer]:
-        """For grains of ``rows`` rows, and the constants."""
+        """Buffers for grains of ``rows`` rows, and the constants."""
         widest = max(self.parts, key=lambda part: part.columns)
         total = sum(part.columns for part in self.parts)
         return {
@@ -70,11 +70,11 @@ class Combination:
 
     @property
     def beside_bytes(self) -> int:
-        """Gaussian columns as they are drawn."""
+        """Bytes of Gaussian columns as they are drawn."""
         return 8 * 1024 * self.random
 
     def rows(self, work: Workspace, start: int, stop: int) -> Float64:
-        """Rows ``start:stop``, in a buffer of ``work``."""
+        """Form rows ``start:stop``, (rows, width), in a buffer of ``work``."""
         count = stop - start
         out: Float64 = work.combined[:count]
         out[:, : self.columns] = -work.offset
@@ -93,7 +93,7 @@ class Combination:
 
 
 class OverCombination(DeclaredFold):
-    """What folds over the rows of a combination share."""
+    """Base class of folds over the rows of a combination."""
 
     __slots__ = ()
     combination: Combination
@@ -106,12 +106,12 @@ class OverCombination(DeclaredFold):
 
     @property
     def longest_side(self) -> int:
-        """Rows of a grain and of R above them."""
+        """Longest side of operands of BLAS: rows of a grain and of R above them."""
         return self.grain_rows + self.combination.width
 
     @property
     def operand_bytes(self) -> int:
-        """Largest operand of a product: rows, those of a part, or the coefficients of all parts."""
+        """Bytes of the largest operand of a product: combined rows, rows of a part, or all coefficients."""
         columns = [part.columns for part in self.combination.parts]
         rows = self.longest_side * max(self.combination.width, *columns)
         return 8 * max(rows, sum(columns) * self.combination.columns)
@@ -122,10 +122,10 @@ class OverCombination(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes that the combination takes beside its buffers."""
+        """Bytes that the combination takes in addition to its buffers."""
         return self.combination.beside_bytes
 
     @property
     def device_bytes(self) -> int:
-        """Bytes on a device, with the squares that a Gram matrix is formed in before it is added."""
+        """Bytes on a device, with those of squares in which a Gram matrix is formed before it is added."""
         return super().device_bytes + 8 * self.combination.width**2 + mirror_bytes(self.combination.width)

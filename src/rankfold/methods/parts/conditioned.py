@@ -1,8 +1,8 @@
-"""Panels whose columns are centered and scaled on the way, and measured while they are in cache.
+"""Panels whose columns are centered and scaled when they are read, and measured while they are in cache.
 
-A tall matrix is shifted by a vector fixed before the pass; what the true mean differs from it is put
-right afterwards by whoever reads the accumulator. A wide matrix has whole columns in each panel and is
-centered exactly here.
+A tall matrix is shifted by a vector fixed before the pass; its difference from the true mean is corrected
+afterwards by whoever reads the accumulator. A wide matrix has whole columns in each panel and is centered
+exactly here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Centering:
-    """What is done to columns before they are multiplied."""
+    """Centering and scaling of columns before they are multiplied."""
 
     center: bool
     scale: bool
@@ -43,14 +43,14 @@ class Centering:
 
 @dataclass(frozen=True, slots=True)
 class LocalColumns:
-    """Mean, deviation, scale and sum of squares of some whole columns, where these are."""
+    """Mean, deviation, scale and sum of squares of some whole columns, (c,) each, on their device."""
 
     mean: Float64
     deviation: Float64
     """Standard deviation, 0 for constant columns; 1 where nothing is scaled."""
 
     scale: Float64
-    """What centered columns are multiplied by: 1, or 1 / standard deviation (1 where that is 0)."""
+    """Factors of centered columns: 1, or 1 / standard deviation (1 where that is 0)."""
 
     squares: Float64
     """Sum of squares of each column once centered and scaled, times pow2_scale squared."""
@@ -59,8 +59,8 @@ class LocalColumns:
 def local_columns(x: npt.NDArray[Any], centering: Centering) -> LocalColumns:
     """Statistics of whole columns (m, c); not finite where a column is not.
 
-    The mean is taken twice, the second time of what the first left: for float64 data of mean 1e8 and
-    standard deviation 1 a single sum leaves a residual mean of 1e-8.
+    The mean is taken twice, the second time of the differences from the first: for float64 data of mean 1e8
+    and standard deviation 1 a single sum leaves a residual mean of 1e-8.
     """
     rows, columns = x.shape
     x = numbers(x)
@@ -89,16 +89,16 @@ Array = npt.NDArray[Any]
 
 
 class OverColumns(OverPanels):
-    """What folds share that measure whole columns, where the sweep runs along them."""
+    """Base class of folds that measure whole columns, where the sweep runs along the columns."""
 
     __slots__ = ()
     panels: Panels
     centering: Centering
     columns: ScratchMatrix | None
-    """Where mean and deviation of each column go when the sweep runs along the columns."""
+    """Scratch file for mean and deviation of each column when the sweep runs along the columns, or None."""
 
     def measure_columns(self, state: State, work: Workspace, grain: Grain) -> LocalColumns | None:
-        """Statistics of the columns of a grain, which are also written down; None if not finite."""
+        """Statistics of the columns of a grain, also written to ``columns``; None if not finite."""
         columns = local_columns(grain.raw, self.centering)
         if not self.is_finite(state, work, grain, columns.squares):
             return None
@@ -109,17 +109,17 @@ class OverColumns(OverPanels):
 
 
 class OverConditionedPanels(OverColumns):
-    """What folds over centered and scaled panels share."""
+    """Base class of folds over centered and scaled panels."""
 
     __slots__ = ()
 
     measures_columns: bool
-    """Whether sums and squares are taken: the first pass over the data."""
+    """True if sums and squares of columns are taken: in the first pass over the data."""
 
     shift: Float64
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """What columns are shifted by, from ``shift_part`` if the fold does not hold it itself."""
+        """The shift of columns, from ``shift_part`` if the fold does not hold it itself, and ones."""
         short = self.panels.view.short
         buffers: dict[str, Buffer] = {"ones": Buffer((max(short, self.panels.grain_rows),))}
         if self.shift_part is not None:
@@ -130,7 +130,7 @@ class OverConditionedPanels(OverColumns):
 
     @property
     def shift_part(self) -> Path | None:
-        """Where ``shift`` (short,) is kept."""
+        """Path of the part with ``shift`` (short,); None if the fold holds it itself."""
         return None
 
     @property
@@ -157,9 +157,9 @@ class OverConditionedPanels(OverColumns):
     def condition_grains(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Array]]:
-        """Grains of the panel in a slot, ready to multiply: first and last long row, (rows, short).
+        """Yield grains of the panel in a slot, ready to multiply: first and last long row, (rows, short).
 
-        Those with NaN or Inf are counted and left out.
+        The last row is excluded. Grains with NaN or Inf are left out, and their bad elements are counted.
         """
         condition = (
             self._shift_columns if self.panels.view.orientation is Orientation.ROWS else self._center_columns

@@ -1,6 +1,6 @@
-"""NaN, Inf, and negative numbers where they have no place: counted over the whole matrix, then refused.
+"""NaN, Inf, and negative numbers where they are not allowed: counted over the whole matrix, then refused.
 
-The count is complete because a sweep goes on past them: a user who mends one cell at a time would
+The count is complete because a sweep continues past them: a user who corrected one cell at a time would
 read the matrix once per cell.
 """
 
@@ -19,21 +19,23 @@ from rankfold.pipeline.errors import DataError, NonFiniteError
 from rankfold.pipeline.storage.checkpoint import State
 
 NO_INDEX = np.iinfo(np.int64).max
+"""Row and column of the first bad element where there is none."""
 
 
 def no_bad() -> npt.NDArray[np.int64]:
-    """Count, and row and column of the first, of no bad elements."""
+    """Count of no bad elements: 0, and no row and column of the first."""
     return np.array([0, NO_INDEX, NO_INDEX], dtype=np.int64)
 
 
 Part = Callable[[], npt.NDArray[Any]]
-"""A part of the matrix as it was read, on the host, fetched when it is looked at."""
+"""Callable that returns a part of the matrix as it was read, on the host."""
 
 
 def count_bad(state: State, part: Part, row: int, column: int) -> None:
-    """Add the bad elements of a part of the matrix whose corner is ``(row, column)``.
+    """Count the bad elements of a part of the matrix whose corner is ``(row, column)``.
 
-    The part has squares that are not finite: with no bad element they overflow, and the matrix is refused.
+    The part has squares that are not finite. Without a bad element they overflow, and ``DataError`` is
+    raised.
     """
     x = part()
     bad = ~np.isfinite(x)
@@ -48,12 +50,12 @@ def count_bad(state: State, part: Part, row: int, column: int) -> None:
 
 
 def count_negative(state: State, part: Part, row: int, column: int) -> None:
-    """Add the negative elements of a part of the matrix whose corner is ``(row, column)``."""
+    """Count the negative elements of a part of the matrix whose corner is ``(row, column)``."""
     _count(state, "negative", part() < 0, row, column)
 
 
 def _count(state: State, name: str, mask: npt.NDArray[np.bool_], row: int, column: int) -> None:
-    """Add the elements that a mask marks, and where the first is."""
+    """Add the number of elements that a mask marks, and the place of the first, to a count."""
     first = np.unravel_index(int(mask.argmax()), mask.shape)
     here = np.array([mask.sum(), row + first[0], column + first[1]], dtype=np.int64)
     state[name] = join_bad(state[name], here)
@@ -66,11 +68,11 @@ def join_bad(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 BAD = Sum((3,), np.dtype(np.int64), no_bad, join_bad, on_host=True)
-"""What folds count bad elements in, and negative ones: one count, and the earlier place."""
+"""Sum of a fold that counts bad or negative elements: their count, and row and column of the first."""
 
 
 def refuse_bad(state: State, source: Source) -> None:
-    """Raise for bad elements of a matrix that a sweep counted."""
+    """Raise ``NonFiniteError`` if a sweep counted bad elements of a matrix."""
     count, row, column = (int(v) for v in state["bad"])
     if count:
         raise NonFiniteError(
@@ -80,7 +82,7 @@ def refuse_bad(state: State, source: Source) -> None:
 
 
 def refuse_infinite(state: State, source: Source) -> None:
-    """The same where NaN is what is missing, and was not counted."""
+    """Raise ``NonFiniteError`` if a sweep counted infinite elements; NaN is missing, and not counted."""
     count, row, column = (int(v) for v in state["bad"])
     if count:
         raise NonFiniteError(
@@ -90,7 +92,7 @@ def refuse_infinite(state: State, source: Source) -> None:
 
 
 def remedy(source: Source) -> str:
-    """What to do about NaN and Inf in a matrix."""
+    """Advice on NaN and Inf in a matrix."""
     if leaves_out_missing(source):
         return (
             "Columns are left out if they are missing in the first row; these are missing later. Leave out "
@@ -109,7 +111,7 @@ def remedy(source: Source) -> str:
 
 
 def refuse_negative(state: State, source: Source) -> None:
-    """Raise for negative elements of a matrix that a sweep counted."""
+    """Raise ``DataError`` if a sweep counted negative elements of a matrix."""
     count, row, column = (int(v) for v in state["negative"])
     if count:
         raise DataError(

@@ -1,5 +1,6 @@
-"""Blocks of rows that are read into new memory, some held while others pass: for folds of pairs of blocks
-that are as large as what their rows store.
+"""Blocks of rows for folds over pairs of blocks: a group is held in memory while others pass one by one.
+
+Each block is read into new memory, as its size depends on what its rows store.
 """
 
 from __future__ import annotations
@@ -17,27 +18,29 @@ Rows_co = TypeVar("Rows_co", covariant=True)
 
 
 class Reader(Protocol[Rows_co]):
-    """How rows are brought into memory."""
+    """Protocol of a reader of rows."""
 
     @property
     def bytes_to_read(self) -> int:
         """Bytes to read for a row."""
 
     def read(self, start: int, stop: int) -> Rows_co:
-        """Rows ``start:stop``."""
+        """Read rows ``start:stop`` into new memory."""
 
 
 @dataclass(slots=True)
 class HeldBlocks(Generic[Rows]):
-    """What one task has in memory."""
+    """Workspace of one task: the held group, and the block that passes."""
 
     precise: bool = False
-    """Whether products are made in float64."""
+    """True if products are made in float64."""
 
     span: tuple[int, int] = (-1, -1)
     """First block in memory, and one past the last."""
 
     blocks: dict[int, Rows] = field(default_factory=dict)
+    """Held blocks by index."""
+
     now: Rows | None = None
     """The block that passes."""
 
@@ -46,7 +49,7 @@ class HeldBlocks(Generic[Rows]):
 
 @dataclass(frozen=True, slots=True)
 class BlockFold(Generic[Rows]):
-    """What folds of such blocks share: see ``PairFold``."""
+    """Base class of folds over pairs of such blocks: a ``PairFold``."""
 
     pairs: Pairs
     left: Reader[Rows]
@@ -60,43 +63,43 @@ class BlockFold(Generic[Rows]):
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """None that run on a device."""
+        """Empty: no kernels run on a device."""
         return ()
 
     @property
     def resident(self) -> frozenset[str]:
-        """Nothing."""
+        """Empty: no sums stay on a device."""
         return frozenset()
 
     @property
     def product_bytes(self) -> int:
-        """Of the numbers that are multiplied, until these are in float64."""
+        """Bytes of each number in products, before these are made in float64."""
         return 4
 
     def device_bytes(self, rows: int) -> int:
-        """None."""
+        """0: nothing runs on a device."""
         return 0
 
     def start(self, block: int) -> State:
-        """Empty lists."""
+        """Empty lists for the rows of a block."""
         return empty_lists(self.pairs, block, self.k)
 
     def list_bytes(self, rows: int) -> int:
-        """Lists of so many rows that are held and of a block that passes; which blocks each has met."""
-        # Packed, and a byte for each.
+        """Bytes of lists of ``rows`` held rows and a passing block, and of marks of blocks that were met."""
+        # Marks are counted packed, and as a byte for each.
         met = 2 * (2 * rows * self.pairs.count // int(self.pairs.rows[-1]) + 4) * len(self.pairs.met)
         return (rows + 3 * self.pairs.tallest()) * 2 * 8 * self.k + met
 
     def workspace(self, rows: int, device: Device = HOST) -> HeldBlocks[Rows]:
-        """Nothing is allocated before it is read."""
+        """An empty workspace: memory is allocated when blocks are read."""
         return HeldBlocks()
 
     def holds(self, work: HeldBlocks[Rows], group: tuple[int, int]) -> bool:
-        """Whether a group is there."""
+        """True if the group is in memory."""
         return work.span == group
 
     def load_resident(self, work: HeldBlocks[Rows], group: tuple[int, int]) -> int:
-        """Read a group, block by block."""
+        """Read a group, block by block; return the bytes that were read."""
         if work.span == group:
             return 0
         work.span, work.blocks, work.now = (-1, -1), {}, None
@@ -107,7 +110,7 @@ class BlockFold(Generic[Rows]):
         return int(edges[group[1]] - edges[group[0]]) * self.left.bytes_to_read
 
     def load_passing(self, work: HeldBlocks[Rows], block: int, group: tuple[int, int]) -> int:
-        """Read a block, or find it in the group."""
+        """Make a block the passing one, from the group or by reading it; return the bytes that were read."""
         if self.pairs.others is None and block in work.blocks:
             work.now = work.blocks[block]
             return 0

@@ -1,5 +1,5 @@
-"""Of a tall narrow matrix on scratch: inner products of its columns in float64, and its R factor by a tree of
-Householder factorizations.
+"""Folds over a tall narrow matrix on scratch: the Gram matrix of its columns in float64, and its R factor by
+a tree of Householder factorizations.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class NarrowGram(OverCombination):
     kernels = (gaussian_rows, product, add_gram)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Products of columns."""
+        """The Gram matrix."""
         return {"gram": Sum((self.combination.width,) * 2)}
 
     @property
     def beside_bytes(self) -> int:
-        """The product of a grain, besides."""
+        """Bytes of the combination, and of the product of a grain."""
         return self.combination.beside_bytes + 8 * self.combination.width**2
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add the rows of a panel."""
+        """Add the Gram matrix of the rows of a panel, grain by grain."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             rows = self.combination.rows(work, first, last)
             add_gram(rows, total=state["gram"])
@@ -63,12 +63,12 @@ class NarrowR(OverCombination):
 
     @property
     def beside_bytes(self) -> int:
-        """LAPACK copies what it factorizes twice: the rows, then their R factor below the one before."""
+        """Bytes of two copies by LAPACK of what it factorizes: rows, then their R below the one before."""
         rows, width = self.grain_rows, self.combination.width
         copies = max(2 * 8 * rows * width, (1 + 3 * 2) * 8 * width**2)
         return self.combination.beside_bytes + copies
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add the rows of a panel."""
+        """Merge the R factor of the rows of a panel, grain by grain."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             state["r"] = merge_r(state["r"], panel_r(self.combination.rows(work, first, last)))

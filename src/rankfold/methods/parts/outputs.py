@@ -1,7 +1,8 @@
-"""Arrays and facts of results: what each is, by what it is called.
+"""Laws of the arrays and facts of results, by name: axes, types and ranges.
 
-A method names its arrays where it says all else of itself; what they may hold is said here once for all. Who
-opens a result compares it with this before anything is made of it: see ``rankfold.pipeline.law``.
+A method names its arrays in its declaration; what they may hold is declared here, once for all methods. A
+result that is opened is compared with these laws before anything is computed from it: see
+``rankfold.pipeline.law``.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from rankfold.pipeline.storage.chunk_writer import create_array
 from rankfold.pipeline.storage.result import write_small
 
 LAWS = {
-    # Numbers of orthonormal vectors are at most 1, but for rounding.
+    # Numbers of orthonormal vectors are at most 1, up to rounding.
     "U": Law(("row", "component"), NUMBER, -2, 2),
     "s": Law(("component",), REAL, 0, falling=True),
     "Vt": Law(("component", "column"), NUMBER, -2, 2),
@@ -101,7 +102,7 @@ LAWS = {
 """Law of each array by its name: axes, types and range. ``Method.laws`` overrides it for one method."""
 
 METRIC = Fact((str,), choices=(*NAMES, *SET_NAMES, HAVERSINE, "precomputed"))
-"""Words for distances that results hold; aliases are kept under the name that they stand for."""
+"""Names of distances in results; aliases are stored under the name that they stand for."""
 
 ATTRIBUTES: dict[str, Fact] = {
     **dict.fromkeys(
@@ -181,7 +182,10 @@ def law_of_results(kind: str) -> ResultLaw | None:
 
 
 def _condition(said: str) -> Condition:
-    """Whether the request of a result says ``name=value``, or anything of ``name``; always, of no words."""
+    """Parse ``name=value`` or ``name`` to a test of a result's facts: the request has that value, or any.
+
+    Empty text gives a test that is always true.
+    """
     name, _, value = said.partition("=")
     if not name:
         return lambda facts: True
@@ -195,7 +199,7 @@ def _any_of(several: list[Condition]) -> Condition:
 
 
 def _asked(parameters: tuple[Parameter, ...]) -> dict[str, Fact]:
-    """What a request holds of arguments that are numbers, or some words; others are kept in other forms."""
+    """Facts of a request for arguments that are numbers or given words; others are stored in other forms."""
     found = {}
     for each in parameters:
         types, said = each.types, each.argument
@@ -209,7 +213,7 @@ def _asked(parameters: tuple[Parameter, ...]) -> dict[str, Fact]:
 def create_output(
     group: Path, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike, chunks: tuple[int, ...]
 ) -> Path:
-    """An array that is to be written chunk by chunk; chunks that an earlier attempt wrote are kept."""
+    """Create an array to write chunk by chunk; return its path. Chunks of an earlier attempt are kept."""
     return create_array(group, name, shape, dtype, chunks, LAWS[name].axes or ())
 
 
@@ -219,7 +223,7 @@ def write_outputs(group: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     Raises
     ------
     DataError
-        Numbers overflowed.
+        A number is not finite, or below the least that its law allows.
     """
     for name, values in arrays.items():
         if (place := first_outside(values, LAWS[name].least, LARGEST)) is not None:

@@ -23,7 +23,7 @@ from rankfold.pipeline.storage.checkpoint import State
 Array = npt.NDArray[Any]
 
 RUN_ROWS = 256
-"""Rows that a device adds up before sums of columns are told."""
+"""Rows that a device adds up to one partial sum of columns."""
 Float64 = npt.NDArray[np.float64]
 
 SINGLE = np.dtype(np.float32)
@@ -32,7 +32,7 @@ SINGLE = np.dtype(np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """How a sweep holds the matrix: the view, its cut, and the number of buffers."""
+    """Panels of a sweep over a matrix: the view, its cut, and the number of buffers."""
 
     view: View
     cut: Cut
@@ -44,10 +44,10 @@ class Panels:
     """Rows that a grain buffer has beyond the grain."""
 
     borrows: bool = False
-    """Whether panels of a matrix in memory are taken where they lie: for folds that never write to them."""
+    """True if panels of a matrix in memory are used in place: for folds that never write to them."""
 
     copy_grains: bool = False
-    """Whether grains are conditioned into a buffer of their own even where the types agree."""
+    """True if grains are conditioned into a separate buffer even where the types agree."""
 
     @property
     def grain_rows(self) -> int:
@@ -65,7 +65,7 @@ class Panels:
 
     @property
     def device_bytes(self) -> int:
-        """Bytes on a device: panels, a grain that is conditioned, and sums of its columns, run by run."""
+        """Bytes on a device: panels, a conditioned grain, and partial sums of its columns."""
         view, rows = self.view, self.grain_rows + self.extra_rows
         columns = view.short if view.orientation is Orientation.ROWS else rows
         across = rows + view.short - columns
@@ -85,7 +85,7 @@ class Panels:
 
     @property
     def _has_singles(self) -> bool:
-        """Whether float16 is converted to float32 in a buffer other than that of a conditioned grain."""
+        """True if float16 is converted to float32 in a buffer other than that of a conditioned grain."""
         return self._is_half and (self.copy_grains or self.dtype != SINGLE)
 
     @property
@@ -93,7 +93,7 @@ class Panels:
         return self.borrows and self.view.lend(0, 0) is not None
 
     def buffers(self, device: Device) -> Buffers:
-        """Allocate them."""
+        """Allocate the buffers of one workspace."""
         view = self.view
         rows = 0 if self._lent else self.cut.panel_rows
         slots = [device.slot(view.panel_shape(rows), view.source.dtype) for _ in range(self.slots)]
@@ -105,13 +105,13 @@ class Panels:
         return Buffers(slots, grain, name, single if self._is_half else None)
 
     def _name(self) -> bytes | None:
-        """What tells the matrix from any other of a run; nothing of one that lies in memory."""
+        """Digest that identifies the matrix among those of a run; None for a matrix in memory."""
         if self.view.lend(0, 0) is not None:
             return None
         return blake2b(pickle.dumps(self.view), digest_size=16).digest()
 
     def read(self, buffers: Buffers, start: int, stop: int, slot: int) -> None:
-        """Read a panel into a slot, or take it as it lies."""
+        """Read a panel into a slot, or use it in place or as kept from an earlier pass."""
         room, name = buffers.slots[slot], (buffers.name, start, stop) if buffers.name else None
         if name is not None and room.recall(name):
             return
@@ -123,7 +123,7 @@ class Panels:
         room.send(name)
 
     def grains(self, buffers: Buffers, start: int, stop: int, slot: int) -> Iterator[Grain]:
-        """Grains of the panel in a slot."""
+        """Yield the grains of the panel in a slot."""
         room = buffers.slots[slot]
         panel = room.array()
         for first, last in grains(start, stop, self.cut.grain_rows):
@@ -163,31 +163,31 @@ class Grain(NamedTuple):
     """The rows of a grain in the type that loops read: as stored, or float32 for float16."""
 
     staged: Callable[[], Array]
-    """The same on the host, until ``raw`` is written to."""
+    """Callable that returns the rows as stored, on the host; valid until ``raw`` is written to."""
 
 
 @dataclass(slots=True)
 class Buffers:
-    """Allocated panels."""
+    """Allocated panels of one workspace."""
 
     slots: list[Slot]
     grain: Array | None
     name: bytes | None
-    """Of the matrix, under which panels may be kept for the next pass."""
+    """Digest of the matrix, under which a device may keep panels for the next pass."""
 
     single: Array | None = None
     """Memory for one grain of float16 rows converted to float32."""
 
 
 class OverPanels(DeclaredFold):
-    """What folds over panels of the matrix share."""
+    """Base class of folds over panels of the matrix."""
 
     __slots__ = ()
     panels: Panels
 
     @property
     def cut(self) -> Cut:
-        """How long rows are cut into panels and streams."""
+        """Cut of the long rows into panels and streams."""
         return self.panels.cut
 
     @property
@@ -201,9 +201,9 @@ class OverPanels(DeclaredFold):
         return self.panels.memory_bytes + super().memory_bytes
 
     def is_finite(self, state: State, work: Workspace, grain: Grain, squares: Array) -> bool:
-        """Whether to go on with a grain whose squares are summed: if not finite, bad elements are counted.
+        """True if a grain's sums of squares are finite; if not, its bad elements are counted.
 
-        On a device it is told when the panel is done.
+        A device does not wait: it returns True, and counts bad elements when the panel is done.
         """
         count = functools.partial(count_bad, state, grain.staged, *self.panels.corner(grain.first))
         return work.device.holds(np.isfinite(squares).all(), count)
@@ -220,26 +220,26 @@ class OverPanels(DeclaredFold):
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
+        """Read a panel into a slot."""
         self.panels.read(work.panels, start, stop, slot)
 
     def finish(self, state: State, shift: Float64) -> State:
-        """Sums of all panels as they are used: nothing is left to add where zeros were filled in."""
+        """Complete the sums of all panels: unchanged, as zeros were filled in."""
         return state
 
     @property
     def longest_side(self) -> int:
-        """Rows of a grain and, where they are factorized together, of R above them."""
+        """Longest side of operands of BLAS: rows of a grain, with R above them where they are factorized."""
         return min(self.cut.grain_rows, self.cut.panel_rows) + self.panels.view.short
 
     @property
     def operand_bytes(self) -> int:
-        """Largest operand of a product, of which no other has more columns than the short side is long."""
+        """Bytes of the largest operand of a product: none has more columns than the short side is long."""
         return 8 * self.longest_side * self.panels.view.short
 
 
 def numbers(x: Array) -> Array:
-    """The same memory in a type that compiled loops read; float16 alone is copied."""
+    """The array in a type that compiled loops read, without a copy except for float16."""
     if x.dtype == np.bool_:
         return x.view(np.uint8)
     return x.astype(np.float32) if x.dtype == np.float16 else x

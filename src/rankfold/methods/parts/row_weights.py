@@ -1,4 +1,4 @@
-"""What each row counts: one number for each, from an array, a table or a store."""
+"""Weights of rows: one number for each, from an array, a table or a store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 BLOCK_ROWS = 2**16
-"""Rows whose weights are looked at together."""
+"""Rows whose weights are read together."""
 
 SMALLEST, LARGEST = 1e-100, 1e100
 """Weights between which products with squares stay in the range of float64."""
@@ -30,19 +30,19 @@ SMALLEST, LARGEST = 1e-100, 1e100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowWeights:
-    """A number for each row."""
+    """Weights of the rows of a matrix."""
 
     source: Source
-    """(rows, 1)."""
+    """Matrix (rows, 1) of the weights."""
 
     def read(self, start: int, stop: int) -> Float64:
-        """Weights of some rows."""
+        """Weights of rows ``start:stop``."""
         out = np.empty((stop - start, 1), self.source.dtype)
         self.source.read_into(out, (start, stop), (0, 1))
         return out[:, 0].astype(np.float64)
 
     def at(self, rows: Int64) -> Float64:
-        """Weights of some rows by their numbers."""
+        """Weights of the rows with these indices."""
         order, found = np.argsort(rows, kind="stable"), np.empty(len(rows))
         edges = [*range(0, self.source.shape[0], BLOCK_ROWS), self.source.shape[0]]
         for start, stop in itertools.pairwise(edges):
@@ -52,7 +52,7 @@ class RowWeights:
         return found
 
     def total(self) -> float:
-        """Sum of all weights, looked at for what is no weight.
+        """Sum of all weights, each of which is checked.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class RowWeights:
         return total
 
     def read_bytes(self, rows: int) -> int:
-        """Memory of reading weights of so many rows."""
+        """Bytes of reading the weights of ``rows`` rows."""
         return self.source.read_bytes(rows, 1) + rows * (self.source.dtype.itemsize + 3 * 8)
 
 
@@ -87,7 +87,7 @@ NO_WEIGHT = "all rows are of weight zero: give a weight above zero to those that
 
 
 def require_weights(weights: Float64, start: int) -> None:
-    """Raise ``DataError`` for weights of rows from ``start`` on that are none."""
+    """Raise ``DataError`` for weights that are negative or not finite; ``start`` is the first row's index."""
     bad = ~((weights >= 0) & (weights < np.inf))
     if bad.any():
         first = int(bad.argmax())
@@ -98,13 +98,13 @@ def require_weights(weights: Float64, start: int) -> None:
 
 
 def open_row_weights(value: object, source: Source, argument: str) -> Source:
-    """Weights of the rows of a matrix: m of them, or a matrix of one column.
+    """Open weights of the rows of a matrix, given as m numbers or as a matrix of one column.
 
     Raises
     ------
     InputError
-        They are complex, not one for each row, or those of other rows by their names; ``argument`` is what
-        messages call them.
+        They are complex, not one for each row, or those of other rows by their names. ``argument`` is their
+        name in messages.
     """
     if isinstance(value, str | os.PathLike) and str(value).endswith(".npy"):
         value = np.load(value, mmap_mode="r") if is_regular(value) else value

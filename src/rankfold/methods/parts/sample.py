@@ -1,7 +1,6 @@
-"""Which rows are looked at before the first pass: runs of rows, spread evenly along the matrix.
+"""Sample of rows that is read before the first pass: runs of rows, spread evenly along the matrix.
 
-Where they lie depends on the shape alone and not on chunks, so that however a matrix is cut its passes
-start alike.
+Their places depend on the shape alone and not on chunks, so passes start alike however a matrix is cut.
 """
 
 from __future__ import annotations
@@ -21,37 +20,38 @@ PLACES = (8, 64)
 """Fewest and most places, one for each GiB in between: compressed chunks are decoded whole for each."""
 
 ROWS_PER_PLACE = 64
-"""Enough for a mean."""
+"""Most rows of a place without a block: enough for a mean."""
 
 PLACE_BYTES = 2**20
+"""Most bytes of a place without a block, unless one row takes more."""
 
 MANY_ROWS = 64
-"""For each column of a block: more tell little more."""
+"""Most rows for each column of a block: more add little."""
 
 BLOCK_BYTES = 32 * 2**20
-"""Of a sample that a block is taken from, unless the fewest rows take more."""
+"""Most bytes of a sample for a block, unless the fewest rows take more."""
 
 LARGEST_SHARE = 16
-"""At most one row in so many is looked at for a block, which then costs little beside a pass."""
+"""At most one row in this many is read for a block, which then costs little compared with a pass."""
 
 FEWEST_ROWS = 4
-"""For each column of a block: from fewer rows it is no better than a random one."""
+"""Fewest rows for each column of a block: from fewer it is no better than a random one."""
 
 
 def sampled_columns(width: int, short: int) -> int:
-    """Columns of the block that a sample is asked for: 0 where one of ``width`` is most of the space."""
+    """Columns of the block to find from a sample: ``width``, or 0 if that is more than half of ``short``."""
     return width if 2 * width <= short else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Places along a matrix, and how many rows are read at each."""
+    """Places along a matrix, and the number of rows that are read at each."""
 
     view: View
     places: int
     rows_per_place: int
     gives_block: bool
-    """Whether there are rows enough for a block to start from."""
+    """True if there are enough rows to find a first block from."""
 
     @classmethod
     def of(cls, view: View, width: int) -> Sample:
@@ -69,7 +69,7 @@ class Sample:
 
     @property
     def rows(self) -> int:
-        """Long rows in all."""
+        """Total number of long rows."""
         return self.places * self.rows_per_place
 
     @property
@@ -80,21 +80,21 @@ class Sample:
 
     @property
     def read_bytes(self) -> int:
-        """What reading a place takes besides its rows, which begin anywhere in a chunk."""
+        """Bytes of reading a place in addition to its rows, which may begin anywhere in a chunk."""
         return max(self.view.read_bytes(self.rows_per_place), self.view.read_bytes(1))
 
     @property
     def memory_bytes(self) -> int:
-        """As read, also in the working type if that differs, and which of the rows of a place are finite."""
+        """Bytes of the rows as read, and in the working type if that differs, and of a mask of one place."""
         dtype, working = self.view.source.dtype, self.view.dtype
         item = dtype.itemsize + (dtype != working) * working.itemsize
         place = self.rows_per_place * self.view.short + self.read_bytes
         return self.rows * self.view.short * item + place + 4 * 8 * (self.view.short + self.rows)
 
     def read(self) -> Array:
-        """The rows as they lie in the source, (rows, columns) of the matrix, with 0 for NaN and Inf.
+        """Read the rows in the orientation of the source, (rows, columns), with 0 for NaN and Inf.
 
-        In a thread of its own, with which the buffers go that chunks are decoded in.
+        A separate thread reads them, so that buffers for decoding chunks are freed when it ends.
         """
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(self._read).result()

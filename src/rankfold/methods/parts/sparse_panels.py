@@ -1,12 +1,12 @@
-"""Panels of a sparse matrix, by its stored numbers: nothing is as long as rows times columns.
+"""Panels of a sparse matrix, by its stored numbers: no array has rows times columns elements.
 
-A panel is some lines of the long side as they are stored, and the same numbers in the order of what lies
-across them. Line ``i`` of the matrix that a method sees is ``f_i (s_i - c_i t)`` with ``s_i`` what is stored:
+A panel is some lines of the long side as they are stored, and the same numbers transposed. Line ``i`` of the
+matrix that a method sees is ``f_i (s_i - c_i t)`` with ``s_i`` the stored line:
 
     a tall matrix    f = 1, c = 1, t the shift of its columns, which is known before the pass
-    a wide one       t = 1, c the mean of the line, a column, and f what it is divided by, both known here
+    a wide one       t = 1, c the mean of the line, a column, and 1 / f its divisor, both found here
 
-Products with what is stored are shifted by such a term of rank one, and nothing else is dense.
+Products with stored numbers are shifted by such a term of rank one, and nothing else is dense.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class SparsePanels:
-    """How a sweep holds a sparse matrix: the view, its cut, and the number of panels at once."""
+    """Panels of a sweep over a sparse matrix: the view, its cut, and the number of panels at once."""
 
     view: View
     """Swept along the lines that lie together in the store."""
@@ -52,22 +52,22 @@ class SparsePanels:
 
     @property
     def index(self) -> np.dtype[Any]:
-        """Type of pointers and places."""
+        """Integer type of pointers and indices."""
         source = self.view.source
         stored = compressed(source)
         return index_dtype(*source.shape, stored.nnz if stored is not None else 0)
 
     @property
     def number_bytes(self) -> int:
-        """Bytes of a stored number with its place, as it is read and in the working type."""
+        """Bytes of a stored number with its index, as it is read and in the working type."""
         source, working = self.view.source.dtype, self.view.dtype
         return self.index.itemsize + source.itemsize + (source != working) * working.itemsize
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of all panels, of what reading one takes, and of one in the other order.
+        """Bytes of all panels, of reading one, and of one transposed.
 
-        Numbers of one place are added up in copies, if there are any.
+        Copies are included in which duplicates are added up, if there are any.
         """
         stored, rows = compressed(self.view.source), self.cut.panel_rows
         reading = stored.sparse_bytes(self.numbers) if stored is not None else 0
@@ -77,40 +77,40 @@ class SparsePanels:
 
     @property
     def order_bytes(self) -> int:
-        """Bytes of a stored number in the other order."""
+        """Bytes of a stored number in a transposed panel."""
         return 4 + self.view.dtype.itemsize
 
     def read(self, start: int, stop: int) -> Csr:
-        """Lines ``start:stop`` in the working type, every place once and in order."""
+        """Read lines ``start:stop`` in the working type, with every index once and in order."""
         lines = require_compressed(self.view.source).read_sparse((start, stop))
         data = numbers(lines.data).astype(self.view.dtype, copy=False)
         return sum_places(dataclasses.replace(lines, data=data), self.view.short)
 
     def corner(self, line: int, place: int) -> tuple[int, int]:
-        """Row and column of the matrix."""
+        """Row and column of the matrix for a line and an index within it."""
         return (line, place) if self.view.orientation is Orientation.ROWS else (place, line)
 
 
 class Lines(NamedTuple):
-    """Lines of a panel, and what makes of them those of the matrix."""
+    """Stored lines of a panel, with the means and factors that center and scale them."""
 
     stored: Csr
     means: Float64 | None
-    """(lines,) of each; None where all are shifted by the same vector."""
+    """(lines,) mean of each line; None where lines have no means of their own."""
 
     scale: Float64 | None
-    """(lines,) what each is multiplied by; None for 1."""
+    """(lines,) factor of each line; None for 1."""
 
 
 class OverStoredNumbers(DeclaredFold):
-    """What all folds over panels of a sparse matrix share."""
+    """Base class of all folds over panels of a sparse matrix."""
 
     __slots__ = ()
     panels: SparsePanels
 
     @property
     def cut(self) -> Cut:
-        """How lines are cut into panels and streams."""
+        """Cut of the lines into panels and streams."""
         return self.panels.cut
 
     @property
@@ -125,11 +125,11 @@ class OverStoredNumbers(DeclaredFold):
 
     @property
     def longest_side(self) -> int:
-        """Nothing is multiplied by BLAS."""
+        """0: nothing is multiplied by BLAS."""
         return 0
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The other order of a panel."""
+        """Buffers for a transposed panel."""
         panels, short = self.panels, self.panels.view.short
         return {
             "pointers": Buffer((short + 1,), np.dtype(np.int64)),
@@ -139,12 +139,12 @@ class OverStoredNumbers(DeclaredFold):
 
     @property
     def vector_bytes(self) -> int:
-        """Vectors along either side of a panel."""
+        """Bytes of vectors along either side of a panel."""
         return 8 * 8 * max(self.panels.view.short, self.cut.panel_rows)
 
     @property
     def beside_bytes(self) -> int:
-        """See ``DeclaredFold``."""
+        """Bytes of vectors, and nothing else."""
         return self.vector_bytes
 
     def workspace(self, device: Device = HOST) -> Workspace:
@@ -154,7 +154,7 @@ class OverStoredNumbers(DeclaredFold):
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Fetch a panel."""
+        """Read a panel into a slot."""
         work.panels[slot] = self.panels.read(start, stop)
 
     def take(self, work: Workspace, slot: int) -> Csr:
@@ -164,12 +164,12 @@ class OverStoredNumbers(DeclaredFold):
         return lines
 
     def bring_in_order(self, work: Workspace, lines: Csr) -> None:
-        """The same numbers by what lies across the lines, in the buffers for those."""
+        """Transpose the panel (to CSC) into its buffers."""
         order = {"pointers": work.pointers, "rows": work.rows, "values": work.values}
         order_columns(lines.indptr, lines.indices, lines.data, **order)
 
     def count(self, state: State, name: str, lines: Csr, marks: npt.NDArray[np.bool_], start: int) -> None:
-        """Add the numbers that are marked, and where the first is."""
+        """Add the count of marked numbers, and the place of the first, to ``state[name]``."""
         chosen = np.flatnonzero(marks)
         at = np.searchsorted(lines.indptr, chosen, side="right") - 1 + start
         rows, columns = self.panels.corner(at, lines.indices[chosen])  # type: ignore[arg-type]
@@ -178,7 +178,7 @@ class OverStoredNumbers(DeclaredFold):
         state[name] = join_bad(state[name], here)
 
     def count_bad(self, state: State, lines: Csr, start: int) -> None:
-        """Add numbers that are not finite; without one, squares overflow, and the matrix is refused."""
+        """Count numbers that are not finite; if there are none, squares overflow: raise ``DataError``."""
         bad = ~np.isfinite(lines.data)
         if not bad.any():
             raise DataError(
@@ -190,36 +190,36 @@ class OverStoredNumbers(DeclaredFold):
 
 
 class OverSparsePanels(OverStoredNumbers):
-    """What folds share that center and scale what is stored."""
+    """Base class of folds that center and scale stored numbers."""
 
     __slots__ = ()
     centering: Centering
     measures_columns: bool
-    """Whether sums and squares are taken: the first pass over the data."""
+    """True if sums and squares of columns are taken: in the first pass over the data."""
 
     columns: ScratchMatrix | None
-    """Where mean and deviation of each column go when the sweep runs along the columns."""
+    """Scratch file for mean and deviation of each column when the sweep runs along the columns, or None."""
 
     @property
     def shift(self) -> Buffer:
-        """What all lines of a tall matrix are shifted by, (short,)."""
+        """Shift of all lines of a tall matrix, (short,)."""
         raise TypeError(f"{type(self).__name__} shifts nothing")
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The shift, and the other order of a panel."""
+        """The shift, and buffers for a transposed panel."""
         return {"shift": self.shift, **OverStoredNumbers.buffers(self)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of stored numbers less the shift: their count, sum and squares in each place."""
+        """Count, sum and squares of stored numbers less the shift, for each index of the short side."""
         short = (self.panels.view.short,)
         return {"counts": Sum(short), "sums": Sum(short), "squares": Sum(short), "bad": BAD}
 
     def take_lines(
         self, state: State, work: Workspace, start: int, stop: int, slot: int, *, in_order: bool
     ) -> Lines | None:
-        """The panel in a slot, measured, and brought into the other order where that is asked for.
+        """The panel in a slot, measured, and also transposed if ``in_order``.
 
-        None of one that is not finite, whose bad numbers are counted.
+        None if numbers are not finite, which are counted.
         """
         lines = self.take(work, slot)
         by_rows = self.panels.view.orientation is Orientation.ROWS
@@ -244,7 +244,7 @@ class OverSparsePanels(OverStoredNumbers):
         return True
 
     def _measure_lines(self, state: State, work: Workspace, lines: Csr, start: int) -> Lines | None:
-        """Exactly, about the mean of each line: means and squares of whole columns."""
+        """Find means and squares of lines that are whole columns, exactly, about the mean of each."""
         count, filled = self.panels.view.short, np.diff(lines.indptr)
         zeros, unit = count - filled, self.centering.pow2_scale
         mean, nothing = np.zeros((2, len(filled)))
@@ -269,7 +269,7 @@ class OverSparsePanels(OverStoredNumbers):
         return Lines(lines, mean if self.centering.center else None, factor)
 
     def finish(self, state: State, shift: Float64) -> State:
-        """Sums as those of a fold over dense panels, with the zeros that are not stored."""
+        """Complete the sums to those of a fold over dense panels, by the zeros that are not stored."""
         if self.panels.view.orientation is not Orientation.ROWS or not self.measures_columns:
             return state
         zeros, shifted = self.panels.view.long - state["counts"], shift * self.centering.pow2_scale
@@ -284,7 +284,7 @@ class SparseStatistics(OverSparsePanels):
     panels: SparsePanels
     centering: Centering
     given: Float64
-    """The shift."""
+    """Shift of the columns, (short,)."""
 
     row_seconds: float
 
@@ -294,9 +294,9 @@ class SparseStatistics(OverSparsePanels):
 
     @property
     def shift(self) -> Buffer:
-        """See ``OverSparsePanels``."""
+        """Shift of the columns, (short,)."""
         return Given.of(self.given)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add a panel."""
+        """Add the sums of a panel."""
         self.take_lines(state, work, start, stop, slot, in_order=False)

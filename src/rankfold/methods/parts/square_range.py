@@ -1,7 +1,7 @@
-"""Numbers whose squares leave the range of float64: told from rows that are equal, and refused.
+"""Numbers whose squares leave the range of float64: distinguished from equal rows, and refused.
 
-Squares of numbers below ``FAINTEST`` leave the range of float64, so that different rows seem to be equal.
-Whether they are does not follow from a sum of squares near 0, but from the numbers themselves.
+Squares of numbers below ``FAINTEST`` leave the range of float64, so different rows seem to be equal. Only the
+numbers themselves show whether they are, not a sum of squares near 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rankfold.pipeline.prepare.moments import FAINTEST
 Float64 = npt.NDArray[np.float64]
 
 POWERS = {Metric.EUCLIDEAN: 1, Metric.SQEUCLIDEAN: 2, Metric.INNER_PRODUCT: 2}
-"""Of the lengths whose squares or products are summed, as keys of a metric hold them."""
+"""Power of a length in the distances of a metric, for metrics that sum squares or products."""
 
 FAINT_NUMBERS = 2.0**-420
 """Distinct numbers above this are farther apart than ``FAINTEST``, by their last digits."""
@@ -35,12 +35,12 @@ def refuse_faint_distances(distances: Path, metric: int, *matrices: Source) -> N
     Parameters
     ----------
     distances : Path
-        Array (rows, k) of a result. Read by chunks up to the first distance that is large enough: as a rule
-        one chunk.
+        Array (rows, k) of a result. Read by chunks up to the first distance that is large enough, which is
+        usually in the first chunk.
     metric : int
         Code of the metric; others than those of ``POWERS`` have no squares.
     *matrices : Source
-        Where rows come from. A sample of each is read if all distances are small.
+        Matrices that rows come from. A sample of each is read if all distances are small.
     """
     if metric in POWERS and _are_below(FAINTEST ** POWERS[Metric(metric)], distances):
         for matrix in matrices:
@@ -48,7 +48,7 @@ def refuse_faint_distances(distances: Path, metric: int, *matrices: Source) -> N
 
 
 def _are_below(least: float, distances: Path) -> bool:
-    """Whether all distances are small; not where a chunk is damaged, which its run makes again."""
+    """True if all distances are below ``least``; False if a chunk is damaged, which its run makes again."""
     from rankfold.pipeline.chunks.regular_store import zarr_array
 
     with contextlib.suppress(RankfoldError, OSError, ValueError, RuntimeError):
@@ -59,7 +59,7 @@ def _are_below(least: float, distances: Path) -> bool:
 
 
 def refuse_faint(matrix: Source) -> None:
-    """Raise ``DataError`` where some of the rows have only numbers that are too small to be squared."""
+    """Raise ``DataError`` if a sample of the rows has only numbers that are too small to be squared."""
     sample, stored = Sample.of(View(matrix, Orientation.ROWS), 0), sparse_by_rows(matrix)
     if stored is None:
         size = float(np.abs(sample.read()).max(initial=0))
@@ -73,7 +73,7 @@ def refuse_faint(matrix: Source) -> None:
 
 
 def require_squares(box: Float64, metric: int, matrix: Source) -> None:
-    """Raise ``DataError`` where squares of points in a box, (2, d) of least and largest, leave float64."""
+    """Raise ``DataError`` if squares of points in a box, (2, d) of least and largest, leave float64."""
     size = float(np.abs(box).max(initial=0.0))
     with np.errstate(over="ignore"):
         largest = float(((box[1] - box[0]) ** 2).sum())
@@ -84,7 +84,7 @@ def require_squares(box: Float64, metric: int, matrix: Source) -> None:
 def refuse_size(
     matrix: Source, size: float, what: str = "their squares", dtype: npt.DTypeLike = np.float64
 ) -> NoReturn:
-    """Raise ``DataError`` for a matrix with numbers of a size that something cannot be made of in a type."""
+    """Raise ``DataError`` for numbers near ``size``, for which ``what`` leaves the range of ``dtype``."""
     wider = ", or as float64" if np.dtype(dtype).itemsize < 8 else ""
     raise DataError(
         f"numbers of {matrix.name} are near {size:.0e}: {what} leave the range of {np.dtype(dtype)}. Store "

@@ -1,11 +1,11 @@
-"""What a first pass must know before it starts: a shift near the mean, the size of the numbers, a block.
+"""Start of the first pass: a shift near the mean, a unit for the size of the numbers, and a block.
 
 All come from a few rows at places spread along the matrix, so that a matrix sorted by time or batch is
-centered about its middle and not about its beginning. They need not be accurate: the shift only has to
-be close enough that what is left does not drown the variance, and passes correct for it exactly; the
-block only decides how many passes there are, and the first of them tells what it has missed.
+centered about its middle and not about its beginning. They need not be accurate. The shift only has to be
+close enough that the rest does not hide the variance, and passes correct for it exactly. The block only
+decides the number of passes, and the first pass shows what it has missed.
 
-The block that passes begin with: random, or what some rows of the matrix tell of its directions.
+The block is random, or holds approximate leading directions of some rows of the matrix.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ NO_BLOCK: State = {"q": np.zeros((0, 0)), "values": np.zeros(0)}
 """What ``leading_block`` returns, empty: the sample gives no block, and passes begin with a random one."""
 
 CHECKED = 4
-"""Directions of half of a sample, whose share of the other half is measured."""
+"""Number of directions of one half of a sample, whose share of the other half is measured."""
 
 CHANCE = 0.5
-"""A sample is believed if that share is this part of what as many random directions hold, or more."""
+"""Smallest share, relative to that of as many random directions, at which a sample is trusted."""
 
 
 def random_block(short: int, width: int, seed: int, *, paired: bool = False) -> Float64:
-    """Orthonormal (short, width) block without preference; complex where ``paired``."""
+    """Random orthonormal block (short, width); complex if ``paired``."""
     parts = gaussian_rows(seed, Purpose.RANDOM_BLOCK, (0, short), width * (1 + paired))
     return orthonormalize(numbers_of_parts(parts, paired=paired))
 
 
 def leading_block(rows: Array, width: int, seed: int, *, paired: bool = False) -> State:
-    """``q``: leading right singular vectors of some rows of a matrix, roughly.
+    """Approximate leading right singular vectors ``q`` of some rows of a matrix.
 
     Parameters
     ----------
     rows : (l, n) float32 or float64
-        Centered and scaled like the matrix; (l, 2 n) of the parts of a complex one.
+        Centered and scaled like the matrix; the parts (l, 2 n) of a complex one.
     width : int, < n
     seed : int
     paired : bool
-        Whether the matrix is complex.
+        True if the matrix is complex.
 
     Returns
     -------
@@ -72,8 +72,8 @@ def leading_block(rows: Array, width: int, seed: int, *, paired: bool = False) -
 
     Notes
     -----
-    Subspace iteration in memory with half as many columns again, 6 l n width flops a round. What is wrong
-    with the vectors does not matter to the result, which passes find from whatever they begin with.
+    Subspace iteration in memory with half as many columns again, 6 l n width flops a round. Errors of the
+    vectors do not matter to the result, which passes find from any start.
     """
     short = rows.shape[1] // (1 + paired)
     q = random_block(short, min(short, width + width // 2), seed, paired=paired)
@@ -85,22 +85,22 @@ def leading_block(rows: Array, width: int, seed: int, *, paired: bool = False) -
 
 
 def tells_of_others(rows: Array, seed: int) -> bool:
-    """Whether leading directions of one half of a sample hold their share of the squares of the other half.
+    """True if leading directions of one half of a sample hold their share of the squares of the other half.
 
-    The halves are every other row. Their share is what random directions hold on average, less an allowance.
-    Where rows have nothing to do with one another, as in a graph of many components, a sample tells of its
-    own rows alone: a block from it holds singular vectors that are exact and not the leading ones, small
-    residuals, and nothing of what other rows have.
+    The halves are every other row. The share is that of random directions on average, less an allowance.
+    Where rows are unrelated, as in a graph of many components, a sample only describes its own rows. A block
+    from it holds exact singular vectors that are not the leading ones, with small residuals, and nothing of
+    the other rows.
 
     Parameters
     ----------
     rows : (l, n) float32 or float64
-        As ``leading_block`` takes them, those of a complex matrix as their parts.
+        As for ``leading_block``; the parts of a complex matrix.
     seed : int
 
     Notes
     -----
-    8 l n ``CHECKED`` flops: images of random directions under one half, and what of the other lies in them.
+    8 l n ``CHECKED`` flops: images of random directions under one half, and the share of the other in them.
     """
     half, others = rows[::2], rows[1::2]
     test = gaussian_rows(seed, Purpose.SAMPLE_CHECK, (0, rows.shape[1]), CHECKED).astype(rows.dtype)
@@ -111,7 +111,7 @@ def tells_of_others(rows: Array, seed: int) -> bool:
 
 
 def _image(rows: Array, q: Float64) -> Float64:
-    """The adjoint of the rows times the rows times q."""
+    """``adjoint(rows) @ rows @ q``, (n, width)."""
     paired, q = np.iscomplexobj(q), expand(q)
     z, work, narrow = np.zeros_like(q), np.empty(q.shape, rows.dtype), q.astype(rows.dtype)
     y = np.empty((min(GRAIN_ROWS, len(rows)), q.shape[1]), rows.dtype)
@@ -125,12 +125,12 @@ def _image(rows: Array, q: Float64) -> Float64:
 
 
 _EXPONENTS = {4: (-100, 100), 8: (-900, 900)}
-"""Units that the working type holds, with room for the basis that they multiply, by item size."""
+"""Smallest and largest exponent of the unit, by item size: units multiply a basis in the working type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Provisional centering, and where the first block is."""
+    """Provisional centering, and the path of the first block."""
 
     shift: Float64
     """(short,) provisional column means of a tall matrix; zeros where nothing is centered this way."""
@@ -139,18 +139,18 @@ class Start:
     """Power of two that brings the largest sampled element near 1."""
 
     block_path: Path
-    """A part with what ``leading_block`` made of the sample, or ``NO_BLOCK``."""
+    """Path of a part with the result of ``leading_block`` on the sample, or ``NO_BLOCK``."""
 
     @property
     def from_sample(self) -> bool:
-        """Whether ``block`` is made of sampled rows; it is random otherwise."""
+        """True if ``block`` comes from sampled rows; it is random otherwise."""
         return len(self._values) > 0
 
     def is_flat(self, rank: int, gap: float) -> bool:
-        """Whether the sample shows a flat spectrum below component ``rank``; False where it gives no block.
+        """True if the sample shows a flat spectrum below component ``rank``; False if it gives no block.
 
-        Flat is one whose squared singular value number ``rank`` is less than ``1 + gap`` times that of the
-        last column of the block.
+        A spectrum is flat if its squared singular value number ``rank`` is less than ``1 + gap`` times that
+        of the last column of the block.
         """
         values = self._values
         return bool(len(values) > rank and values[rank - 1] < (1 + gap) * values[-1])
@@ -160,7 +160,7 @@ class Start:
         return load_arrays(self.block_path, "values")["values"]
 
     def block(self, view: View, width: int, seed: int) -> Float64:
-        """The block of the first pass, of so many columns."""
+        """The block of the first pass, (short, width): from the sample, or random."""
         q: Float64 = load_arrays(self.block_path)["q"]
         paired = is_complex(view.source)
         return q if q.size else random_block(view.short // (1 + paired), width, seed, paired=paired)
@@ -169,7 +169,10 @@ class Start:
 def sample_start(
     sample: Sample, block: Callable[[Array], State], *, center: bool, scale: bool, folder: Path
 ) -> Start:
-    """Read the sample, or take what an earlier attempt found; ``block`` of its rows, if they are enough."""
+    """Find the start from a sample, or load that of an earlier attempt.
+
+    ``block`` finds a block from the conditioned rows (l, short), if there are enough.
+    """
     path, block_path = folder / "start.part", folder / "start-block.part"
     arrays = load_if_whole(path)
     if arrays is None or load_if_whole(block_path) is None:
@@ -181,7 +184,7 @@ def sample_start(
 
 
 def _condition_sample(sample: Sample, *, center: bool, scale: bool) -> tuple[Float64, float, Array]:
-    """Shift and unit, and the sample much as passes will see it, (rows, short)."""
+    """Shift and unit, and the sample (rows, short), centered and scaled nearly as in passes."""
     view = sample.view
     x = numbers(sample.read())
     columns = x.shape[1]

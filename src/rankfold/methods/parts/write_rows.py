@@ -1,4 +1,4 @@
-"""Rows of a factor into the whole chunks of the result, each written once and by one task."""
+"""Fold that writes rows of a factor as whole chunks of the result, each once and by one task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WriteRows(OverCombination):
     """Panels are whole chunks of the array."""
 
     constants: Path
-    """A part with ``rotation`` (width, k) and ``weights`` (k,)."""
+    """Path of a part with ``rotation`` (width, k) and ``weights`` (k,)."""
 
     array: Path
     """The Zarr array to write, (rows, k), or (k, rows) if ``transposed``."""
@@ -45,7 +45,7 @@ class WriteRows(OverCombination):
     kernels = (gaussian_rows, product, add_gram, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Of the combination; what turns it, grains of the factor, and chunks of the array."""
+        """Buffers of the combination, rotation and weights, grains of the factor, and chunks of the array."""
         tall, rank = self.cut.panel_rows, self.rank
         return {
             **OverCombination.buffers(self),
@@ -61,7 +61,7 @@ class WriteRows(OverCombination):
 
     @property
     def beside_bytes(self) -> int:
-        """The product of a grain, and chunks that are not as they lie, which are copied."""
+        """Bytes of the combination, of a Gram matrix, and of a copy of the chunks to write."""
         chunks = self.cut.panel_rows * self.rank * self.dtype.itemsize
         return self.combination.beside_bytes + 8 * self.rank**2 + chunks
 
