@@ -37,7 +37,7 @@ ROUNDS = 3
 GRAIN_ROWS = 1024
 
 NO_BLOCK: State = {"q": np.zeros((0, 0)), "values": np.zeros(0)}
-"""What ``leading_block`` returns, empty: the sample gives no block, and passes begin with a random one."""
+"""Empty result of ``leading_block``: the sample gives no block, and passes begin with a random one."""
 
 CHECKED = 4
 """Number of directions of one half of a sample, whose share of the other half is measured."""

@@ -132,14 +132,14 @@ def ritz_values(
     products : (p, p)
         Q'A'A Q for orthonormal Q, as computed.
     theta, w : (l,), (p, l)
-        Its leading eigenpairs. The last one stands for the part of the spectrum that is not wanted.
+        Its leading eigenpairs. The last one represents the part of the spectrum that is not wanted.
     image : (n, l)
         A'A Q w.
     residual : (l,)
         Squared norms of A'A Q w - theta Q w. Formed, not taken from small matrices: as the difference
         of squares it would be lost to rounding once the values span three orders of magnitude.
     rank : int
-        Number of leading values looked at.
+        Number of leading values wanted.
     outside : float
         Squared singular value of the part of the matrix outside the basis, if larger than the last kept.
 
@@ -257,7 +257,7 @@ def estimated_errors(history: Sequence[Ritz], bound: Float64 | None = None) -> F
     smaller error is claimed. After a single pass, with nothing to compare it with, only the bound counts.
     """
     last_pass = history[-1]
-    # What bounds the error of ``values`` bounds that of ``half_step_values`` less the rise, which is known.
+    # A bound of the error of ``values``, less the known rise, bounds that of ``half_step_values``.
     estimate = np.maximum(SAFETY * last_pass.second_order - last_pass.gain, 0.0)
     if len(history) > 2:
         before, middle, last = (ritz.half_step_values for ritz in history[-3:])

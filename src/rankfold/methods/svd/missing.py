@@ -53,7 +53,7 @@ class UnseenDirections:
 
 
 def save_missing(path: Path, rows: Array, q: Float64, remainder: float, total: float) -> None:
-    """Find and save leading directions of a sketch (l, short) outside a block (short, width), width at most.
+    """Find and save at most width leading directions of a sketch (l, short) outside a block (short, width).
 
     ``remainder`` is the sum of squares of A P and ``total`` that of A, as the pass found them.
 
@@ -109,7 +109,7 @@ class RowSketch:
     """A sketch of all rows that no basis depends on: what it shows outside a basis is really there."""
 
     path: Path
-    """A part with ``rows`` (l, short)."""
+    """Path of a part with ``rows`` (l, short)."""
 
     def look_outside(self, basis: Iterable[Float64], remainder: float, total: float, eps: float) -> Outside:
         """Bound A (I - Q Q') for a basis Q, which is given block by block.

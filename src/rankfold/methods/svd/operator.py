@@ -53,14 +53,14 @@ class Block:
     """A block of orthonormal vectors and its images."""
 
     path: Path
-    """A part with ``q`` and ``z`` (short, width) and ``offset`` (width,)."""
+    """Path of a part with ``q`` and ``z`` (short, width) and ``offset`` (width,)."""
 
     width: int
     y: ScratchMatrix
     """``A Q`` before the true mean was known, in real parts if complex: ``A Q = Y - 1 offset'``."""
 
     def load(self, name: str) -> Float64:
-        """One array of the block."""
+        """Load one array of the block by its name."""
         return load_arrays(self.path, name)[name]
 
 

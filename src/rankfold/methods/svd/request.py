@@ -26,7 +26,7 @@ COMPLETION_PASSES = 30
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One reduction: everything that decides the numbers, and nothing else."""
+    """A request for one decomposition: everything that decides the numbers, and nothing else."""
 
     kind: str
     """``"svd"``, ``"pca"`` or ``"qr"``."""

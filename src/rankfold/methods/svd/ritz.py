@@ -53,7 +53,7 @@ class Basis:
         return sum(block.width for block in self.blocks)
 
     def each(self, name: str) -> Iterator[Float64]:
-        """One array of every block, one at a time."""
+        """Yield one array of every block, one block at a time."""
         for block in self.blocks:
             yield block.load(name)
 
@@ -186,7 +186,7 @@ def rayleigh_ritz(
     Notes
     -----
     One sweep over scratch: reads m p elements, 2 m l (p + l) flops for l directions kept out of p.
-    All p are kept when the working type cannot tell the smallest wanted value from rounding in the
+    All p are kept when the working type cannot distinguish the smallest wanted value from rounding in the
     squared matrix.
 
     References
@@ -210,7 +210,7 @@ def _directions(layout: Strategy, basis: Basis, rank: int) -> Float64:
     theta, w = ritz_vectors(basis.products, basis.width)
     eps = float(np.finfo(layout.view.dtype).eps)
     keep = min(max(layout.vectors(layout.width), rank), basis.width)
-    # A basis of the whole space keeps all of it: squares, which order its directions, may order them wrongly.
+    # Of the whole space all directions are kept: squares may order them wrongly, and lose wanted ones.
     keep_all = basis.width == layout.vectors(layout.view.short) or theta[rank - 1] <= 100 * eps * theta[0]
     return w if keep_all else w[:, :keep]
 
@@ -232,7 +232,7 @@ def _half_step(
     """
     wide = max(layout.vectors(layout.width), rank)
     basis_ritz = basis.ritz(wide, wide)
-    # What a direction beyond the wanted ones brings in is its own size times its own noise.
+    # A direction beyond the wanted ones adds noise in proportion to its own size.
     last = max(basis_ritz.values[rank - 1], TINY)
     noise_level = basis_ritz.noise * (np.minimum(basis_ritz.values, last) / last)
     below_noise = (noise_level > _tolerated_noise(layout, estimate)) | (basis_ritz.noise > NOISE_LIMIT)
@@ -243,7 +243,7 @@ def _half_step(
     below_noise[:count] |= differs | (s[:count] <= ZERO * s[0])
     accurate = int(below_noise.argmax()) if below_noise.any() else len(below_noise)
     if is_whole := basis.width == layout.vectors(layout.view.short):
-        accurate = 0  # there is nowhere to step: Ritz pairs on all of the space are as exact as they get
+        accurate = 0  # no half step: Ritz pairs on the whole space are as exact as they get
     count = min(max(rank, accurate), len(s))
     image = basis.combine("z", directions @ (h[:, :count] / s[:count]))
     ritz = basis.combine("q", directions @ h[:, :rank])
@@ -255,10 +255,10 @@ def _half_step(
         short, values, turn = leading_singular_triplets(image, rank)
         rotation = (h[:, :count] / s[:count]) @ turn
         errors = estimate + np.maximum(noise, noise_level[rank:count].max(initial=0.0))
-        errors += _shortfall(values, basis_ritz.half_step_values[:rank])  # which the estimate is of
+        errors += _shortfall(values, basis_ritz.half_step_values[:rank])  # the estimate is for the latter
     else:
         errors = np.maximum(estimate, noise) + gain
-        has_estimate = estimate < 1  # where passes could not tell, the gap to what lies outside is not known
+        has_estimate = estimate < 1  # without one the gap to values outside the basis is not known
         errors[has_estimate] = np.minimum(errors, SAFETY * _second_order(residuals, s, rank, count))[
             has_estimate
         ]
@@ -300,7 +300,7 @@ def _with_zeros(
     errors = rounding(values, y.layout.view.dtype)
     if basis.width < y.layout.vectors(y.layout.view.short):
         ritz = basis.ritz(rank, max(y.layout.vectors(y.layout.width), rank))
-        # An estimate of passes is of the half step, which is not made here.
+        # An estimate of passes holds for the half step, which is not made here.
         estimate = SAFETY * ritz.second_order + ritz.noise if estimate is None else estimate + ritz.gain
     if estimate is not None:
         errors[:positive] += estimate[:positive]

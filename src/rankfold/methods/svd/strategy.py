@@ -249,7 +249,7 @@ class Strategy:
         return self.columns(folder) if local and self.view.orientation is Orientation.COLUMNS else None
 
     def for_rank(self, rank: int) -> Strategy:
-        """With output chunks for ``rank`` columns; unchanged where sweeps of the matrix write them."""
+        """Strategy with output chunks for ``rank`` columns; unchanged if sweeps of the matrix write them."""
         if self.solver.rows_from_matrix:
             return self
         row_bytes = rank * self.view.dtype.itemsize
@@ -336,7 +336,7 @@ def _sketch_rows(dimensions: Dimensions, request: Request, *, gives_block: bool)
 
 
 def check_solver(solver: Solver, request: Request, view: View) -> None:
-    """Raise ``InputError`` if a solver takes no complex matrix, more passes, or only the longer side."""
+    """Raise ``InputError`` if a solver takes no complex matrix, needs more passes, or another orientation."""
     paired = is_complex(view.source)
     if paired and not solver.takes_complex:
         others = ", ".join(name for name in SOLVERS.ours if SOLVERS[name].takes_complex)
@@ -436,7 +436,7 @@ class Weights:
             fused, statistics = (share * number_seconds(view, flops) for flops in (4 * width, 0))
             gram = statistics + min(share**2 * view.short * PAIR_SECONDS, view.short / NOMINAL_FLOPS[8])
             gram += long_factor * share * number_seconds(view, 4 * request.rank)
-            # Where few numbers are stored, the eigenproblem is what takes long, and its square what is large.
+            # If few numbers are stored, the eigenproblem takes most time, and its square most memory.
             gram = math.inf if view.short > LARGEST_SQUARE else gram
         else:
             fused, statistics = read + 4 * width * flop, read

@@ -110,7 +110,7 @@ def _write_factors(
         write_outputs(run.result, {right: np.ascontiguousarray(adjoint(decomposition.short), dtype=dtype)})
         return _sweep_rows(run, layout, request, decomposition, left, weights) if request.rows else None
     if request.rows:
-        # What is decomposed is the transpose, whose right vectors are the conjugates of these.
+        # The transpose is decomposed, whose right vectors are the conjugates of these.
         factor = decomposition.short.conj() * weights
         write_outputs(run.result, {left: np.ascontiguousarray(factor, dtype=dtype)})
     return _sweep_rows(run, layout, request, decomposition, right, np.ones(len(decomposition.s)))

@@ -130,7 +130,7 @@ def first_model(
         totals = sums["totals"]
         if i > KEEPING_ROUNDS and totals[4] <= SETTLED**2 * totals[5]:
             break
-    # Loadings of all rows will be known better than those of the sample: their spread is that for all rows.
+    # The spread of the loadings is not known yet: it is set to that for all rows.
     noise = float(model.noise[0])
     return row_model(model.mean, model.loadings, noise / sample.view.long * np.eye(rank), noise)
 

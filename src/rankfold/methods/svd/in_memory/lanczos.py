@@ -184,7 +184,7 @@ class Progress:
         if self.products < self.probes.end:
             return False
         last = basis.ritz_pair(self.rank - 1)
-        if not last.values.size:  # of values that coincide LAPACK's syevr may find none, without a word
+        if not last.values.size:  # LAPACK's syevr may find none of equal values, and give no error
             return True
         exact = last.residuals[0] <= ROUNDING * basis.size
         return bool(exact or self.probes.are_out or _errors_of(last, 1)[0] <= self.tol)
@@ -217,7 +217,7 @@ class Progress:
         return bool((pairs.values[: len(self.lower)] >= self.lower).all())
 
     def _slack(self) -> float:
-        """Relative difference of squares below which claims do not change."""
+        """Relative difference of squares that is too small to matter to the claimed errors."""
         return float(np.clip(2 * self.errors.max(initial=0.0), ROUNDING, 2 * self.tol))
 
     def _least(self, theta: Float64) -> float:
@@ -232,7 +232,7 @@ class Progress:
         if upper <= least:
             return 0.0
         if upper <= theta[-1] * (1 + self.tol) ** 2:
-            return 0.0  # the claim says all of it: see ``answer``
+            return 0.0  # the claimed errors include it: see ``answer``
         return max(lower, least)
 
     def _misses(
@@ -282,7 +282,7 @@ class Progress:
         wanted, outside = pairs.leading(self.rank), pairs.beyond(self.rank)
         u = basis.combine(wanted.vectors)
         errors = self._with_copies(wanted.values)
-        if not (self.settled or basis.is_whole):  # values beyond may rise, so gaps to them tell nothing
+        if not (self.settled or basis.is_whole):  # values beyond may rise, so gaps to them do not count
             by_residuals = np.where(wanted.residuals > 0, 1.0, 0.0)
             positive = wanted.values > 0
             np.divide(wanted.residuals, 2 * wanted.values, out=by_residuals, where=positive)

@@ -166,10 +166,10 @@ class SparseMatrix:
 
     shape: tuple[int, int]
     rows: Csr
-    """Its rows, with weighted columns, times the unit; not centered."""
+    """The matrix by rows, with weighted columns, times the unit; not centered."""
 
     columns: Csr
-    """Its columns, weighted likewise."""
+    """The same numbers by columns."""
 
     mean: Float64 | None
     """(columns,) means of the weighted columns; None where they are not centered."""

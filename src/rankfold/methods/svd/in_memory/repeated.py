@@ -51,7 +51,7 @@ CLUSTER = (1e-9, 1e-4)
 """Smallest and largest limit of the relative difference between values that count as copies of one."""
 
 TOLERANCES = 32
-"""That limit in tolerances: values that differ by more are resolved before they count as known."""
+"""The limit in multiples of the tolerance: values farther apart are resolved before they count as known."""
 
 KNOWN = 0.03
 """Residual, relative to the distance from the value sought, up to which a search stays outside a pair."""
@@ -159,7 +159,7 @@ class OutsideSearch:
         """The largest Ritz values, as many as the first block has columns, decreasing."""
         edges = np.cumsum([0, *(len(own) for own, _ in self.band)])
         size, most = int(edges[-1]), 2 * self.columns
-        lower = np.zeros((most, size))  # of row i and column j what lies at [i - j, j]
+        lower = np.zeros((most, size))  # row i and column j of the matrix are at [i - j, j]
         for (own, link), first in zip(self.band, edges[:-1], strict=True):
             for block, left in ((own, first), (link, first - link.shape[1])):
                 i, j = np.indices(block.shape).reshape(2, -1)

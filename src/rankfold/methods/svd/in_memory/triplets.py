@@ -95,7 +95,7 @@ def leading_triplets(
     s, turn, long = _half_step(matrix.to_long(ritz.vectors))
     vectors, residuals, errors = ritz.vectors @ turn, _over(ritz.residuals, s), ritz.errors
     for _ in range(REFINEMENTS * _is_steep(ritz.squares, tol)):
-        # Squares do not tell values this small from rounding: residuals of the matrix itself do.
+        # Squares do not distinguish values this small from rounding: residuals of the matrix itself do.
         image = matrix.to_short(long)
         residuals = np.linalg.norm(image - vectors * s, axis=0)
         errors = estimated_errors(s**2, s * residuals, ritz.outside)
@@ -107,7 +107,7 @@ def leading_triplets(
     signs, largest = fix_signs(vectors), max(float(s[0]), np.finfo(np.float64).tiny)
     errors = order_errors(errors + _rounding(matrix, s), s)
     errors[s == 0] = 0.0
-    long *= signs  # where it lies: it may be the largest array there is
+    long *= signs  # in place: it may be the largest array there is
     return TripletsInMemory(
         s, vectors * signs, long, residuals / largest, errors, ritz.convergence, ritz.products
     )

@@ -59,7 +59,7 @@ class PanelPass(OverConditionedPanels):
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The basis, products of a grain and their sum with the panel, in the working type."""
+        """The basis Q, and of a grain the products Y and what it adds to Z, in the working type."""
         view, width = self.panels.view, self.y.columns
         return {
             **OverConditionedPanels.buffers(self),

@@ -75,7 +75,7 @@ class SketchReconstruction:
     approximation_error: float
     """Estimated Frobenius norm of A less its approximation of the rank asked for, over that of A.
 
-    Its square is unbiased. Above 1 where the spectrum decays too slowly for sketches to tell anything.
+    Its square is unbiased. Above 1 where the spectrum decays too slowly for sketches to be of use.
     """
 
 

@@ -90,7 +90,7 @@ class Decomposition:
 
 
 class Solver(ABC):
-    """One way to the leading singular triplets of a matrix that is long by short."""
+    """Base class of solvers, which find leading singular triplets of a matrix that is long by short."""
 
     name: ClassVar[str]
     finds_rank: ClassVar[bool] = False
