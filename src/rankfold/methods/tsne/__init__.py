@@ -3,13 +3,13 @@
 arguments   types, defaults and limits of the arguments
 request     parameters, checked
 edges       edges of the graph of affinities, in memory
-start       where vertices begin
-repulsion   how hard all vertices push each other
-grid        the same in a plane, by nodes and Fourier transforms
+start       initial positions of vertices
+repulsion   repulsion between all vertices
+grid        repulsion in a plane, by nodes and Fourier transforms
 descent     steps that move all vertices
-work        in this process, or by workers that exchange positions
-settling    new rows in an embedding that stays
+work        a descent run in this process, or by workers that exchange positions
+settling    new rows placed in an embedding that stays fixed
 tsne        the task, and its plan
-tasks       from what a caller says to a task
+tasks       arguments of a caller made into a task
 warm        compiled loops, run once
 """

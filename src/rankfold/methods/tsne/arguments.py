@@ -11,16 +11,16 @@ from rankfold.methods.fuzzy_graph.arguments import Metric, Recall
 from rankfold.methods.registry import LAYOUT, Input, Method
 
 STARTS = ("pca", "umap", "tsne", "spectral", "diffusion_map", "isomap")
-"""Methods whose results vertices may begin at."""
+"""Methods whose results may be the initial positions."""
 
 
 STRONGEST = 1e6
-"""Of factors: positions are float32."""
+"""Largest factor of forces, since positions are float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class TsneArguments:
-    """See ``rankfold.tsne``."""
+    """Arguments of ``rankfold.tsne``, which describes them."""
 
     n_components: Annotated[int, Argument("dimensions of the embedding", least=1, below=1024)] = 2
     perplexity: Annotated[

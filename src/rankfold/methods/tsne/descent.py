@@ -1,11 +1,12 @@
 """Steps that move all vertices down the gradient of the divergence.
 
-All vertices move at once from where all were before, each by its own edges and by the push of all: any
-threads and processes may move any of them, to the same bytes. Each process keeps the edges, velocities and
-gains of its own vertices, and the positions of all; what all of them need to know besides is exchanged.
+All vertices move at once from the positions before the step, each by its own edges and by the push of all
+others. Results are the same bytes whichever threads and processes move which vertices. Each process keeps the
+edges, velocities and gains of its own vertices, and the positions of all. Everything else that all processes
+need is exchanged.
 
 The divergence is ``sum p log p + sum p log(1 + d^2) + log Z``, with Z the sum of ``1 / (1 + d^2)`` over all
-pairs: its first term is taken once, the second whenever it is measured, and Z every step.
+pairs. Its first term is computed once, the second whenever it is measured, and Z every step.
 """
 
 from __future__ import annotations
@@ -31,41 +32,42 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 Swap = Callable[[int, Array, Sequence[int]], None]
-"""Fills in rows of an array that others have made: number of the exchange from 1 on, and where the rows of
-each part begin and end."""
+"""Exchanges rows of an array in place: number of the exchange from 1 on, the array, and the first row of each
+part, then the end."""
 
 LONGEST = 5.0
-"""Step of a vertex, as in openTSNE."""
+"""Longest step of a vertex, as in openTSNE."""
 
 PIECE_ROWS = 2048
 """Rows that a thread takes at a time."""
 
 ROWS_OF_STEPS = 25_000_000
-"""Rows that move between two steps after which all is exchanged, velocities and gains too: some seconds."""
+"""Rows moved (rows times steps) between two full exchanges, which include velocities and gains: some
+seconds."""
 
 
 @dataclass(slots=True)
 class State:
-    """Of a descent under way; velocities and gains of other parts are as they were when all was exchanged."""
+    """State of a descent under way. Velocities and gains of other parts are as of the last full exchange."""
 
     positions: Float32
     velocities: Float32
     gains: Float32
     step: int = 0
     history: list[tuple[float, float, float]] = field(default_factory=list)
-    """Steps done, divergence, and length of the gradient."""
+    """For each measure: steps done, divergence, and length of the gradient."""
 
     over: bool = False
-    """Whether the last is measured."""
+    """True once the descent has ended and its last divergence is measured."""
 
     @classmethod
     def start(cls, positions: Float32) -> State:
-        """Of vertices at rest."""
+        """State of vertices at rest at these positions."""
         return cls(positions, np.zeros_like(positions), np.ones_like(positions))
 
     @classmethod
     def load(cls, arrays: dict[str, Array]) -> State:
-        """From a checkpoint."""
+        """State from the arrays of a checkpoint."""
         step, over = arrays["step"].tolist()
         history = [tuple(each) for each in arrays["history"].tolist()]
         motion = arrays["positions"], arrays["velocities"], arrays["gains"]
@@ -77,7 +79,7 @@ class State:
         self.gains[...] = 1
 
     def arrays(self) -> dict[str, Array]:
-        """For a checkpoint."""
+        """Arrays of a checkpoint."""
         return {
             "positions": self.positions,
             "velocities": self.velocities,
@@ -88,7 +90,7 @@ class State:
 
 
 def exchange_steps(rows: int) -> int:
-    """Steps from one after which all is exchanged to the next."""
+    """Number of steps from one full exchange to the next."""
     return max(1, min(MEASURED, ROWS_OF_STEPS // rows))
 
 
@@ -104,13 +106,15 @@ class Walk:
     """First vertices of parts, and the end; empty where there is one part."""
 
     part: int = 0
-    """Whose vertices move here."""
+    """Number of the part whose vertices move in this process."""
 
     swap: Swap | None = None
     exchanges: int = 0
 
     def run(self, told: Callable[[bool], None]) -> None:
-        """All steps that are left; ``told`` is called after each, with whether the state is that of all."""
+        """Take all steps that are left. ``told`` is called after each, with True if velocities and gains of
+        all parts are up to date.
+        """
         rows, width = self.state.positions.shape
         self.bounds = self.bounds or (0, rows)
         first, last = self.bounds[self.part : self.part + 2]
@@ -142,7 +146,7 @@ class Walk:
                 told(self.swap is None or (step + 1) % every == 0)
 
     def _push(self, repulsion: Repulsion, mover: _Mover, sums: Float64) -> float:
-        """Prepare pushes; the sum over all pairs."""
+        """Compute the pushes on own vertices; returns Z, the sum over all pairs."""
         if not np.isfinite(self.state.positions).all():
             raise InputError(
                 "forces have thrown rows out of the range of float32: ask for a smaller learning_rate, now "
@@ -156,14 +160,14 @@ class Walk:
         return total
 
     def _descent(self, total: float) -> Descent:
-        """Factors of this step."""
+        """Factors of the current step, where ``total`` is Z."""
         step, rows = self.state.step, len(self.state.positions)
         exaggeration, inverse = self.request.exaggeration_of(step), 1 / total if total > 0 else 0.0
         rate, momentum = self.request.rate_of(step, rows), self.request.momentum_of(step)
         return Descent(exaggeration, inverse, rate, momentum, LONGEST)
 
     def _measure(self, mover: _Mover, now: Descent, constant: float, total: float) -> None:
-        """Divergence and gradient, before this step."""
+        """Append the divergence and the length of the gradient before this step to the history."""
         losses = np.empty((len(self.state.positions), 2), np.float32)
         mover.measure(self.state.positions, now, losses[mover.first : mover.last])
         self._exchange(losses)
@@ -172,7 +176,7 @@ class Walk:
         self.state.history.append((self.state.step, divergence, math.sqrt(square)))
 
     def _is_flat(self) -> bool:
-        """Whether the gradient is as small as was asked for, without exaggeration."""
+        """True if the gradient is as small as was asked for, and early exaggeration is over."""
         step = self.state.step
         early = step < self.request.early_exaggeration_iter
         return not early and self.state.history[-1][2] < self.request.min_grad_norm
@@ -189,7 +193,7 @@ class Walk:
             self._exchange_all()
 
     def _exchange_all(self) -> None:
-        """Velocities and gains of all, for a checkpoint."""
+        """Exchange velocities and gains of all parts, for a checkpoint."""
         self._exchange(self.state.velocities)
         self._exchange(self.state.gains)
 
@@ -201,7 +205,7 @@ class Walk:
 
 @dataclass(slots=True)
 class _Mover:
-    """Vertices of one part, some at a time in each thread."""
+    """Moves the vertices of one part, piece by piece in each thread."""
 
     pulls: Pulls
     first: int
@@ -211,11 +215,13 @@ class _Mover:
     threads: int
 
     def push(self, repulsion: Repulsion, near: Float64) -> None:
-        """What pushes them."""
+        """Write the pushes on own vertices to ``pushes``, and their shares of Z to ``near`` if these are
+        summed.
+        """
         self._each(lambda some: repulsion.push(self.first + some.start, self.pushes[some], near[some]))
 
     def move(self, positions: Float32, now: Descent, motion: Motion, out: Float32) -> None:
-        """New positions."""
+        """Write new positions of own vertices to ``out``, and update their motion."""
 
         def move(some: slice) -> None:
             first, pulls, pushes = self.first + some.start, self._pulls(some), self.pushes[some]
@@ -225,7 +231,7 @@ class _Mover:
         self._each(move)
 
     def measure(self, positions: Float32, now: Descent, out: Float32) -> None:
-        """Losses, and squared lengths of gradients."""
+        """Write the loss and the squared length of the gradient of each own vertex to ``out``, (m, 2)."""
 
         def measure(some: slice) -> None:
             first, pulls, pushes = self.first + some.start, self._pulls(some), self.pushes[some]
@@ -245,5 +251,5 @@ class _Mover:
 
 
 def _center(positions: Float32) -> None:
-    """Take the mean from positions, as nothing else depends on it."""
+    """Subtract the mean from positions, as nothing else depends on it."""
     positions -= positions.mean(axis=0, dtype=np.float64).astype(np.float32)

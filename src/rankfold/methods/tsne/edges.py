@@ -17,31 +17,31 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 BLOCK = 2**16
-"""Edges that are looked at together: 41 bytes each."""
+"""Edges processed at a time: 41 bytes each."""
 
 
 def pulls_bytes(rows: int, vertices: int, edges: int) -> int:
-    """Memory of so many edges of some vertices."""
+    """Bytes of the edges of some vertices, in a graph of ``rows`` rows."""
     return 8 * (vertices + 1) + edges * (4 + (4 if rows < 2**31 else 8))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPulls:
-    """Where they are. Pickles."""
+    """Path of a stored affinity graph; picklable."""
 
     graph: Path
 
     @classmethod
     def of(cls, graph: Result) -> StoredPulls:
-        """Of a result."""
+        """Affinity graph of a result."""
         return cls(graph.path / NAME)
 
     def pointers(self) -> Int64:
-        """Edges before each vertex, and in all."""
+        """Number of edges before each vertex, and in all, (rows + 1,)."""
         return StoredRows(self.graph).pointers
 
     def read(self, first: int, last: int) -> Pulls:
-        """Edges of the vertices from one to another."""
+        """Edges of vertices ``first:last``, in memory."""
         stored = StoredRows(self.graph)
         ends = stored.ends(first, last)
         start, stop = int(ends[0]), int(ends[-1])
@@ -54,7 +54,7 @@ class StoredPulls:
 
 
 def entropies(pulls: Pulls) -> Float64:
-    """``sum w log w`` of each vertex."""
+    """``sum w log w`` over the edges of each vertex, (m,)."""
     count = len(pulls.pointers) - 1
     sums = np.empty(count)
     first = 0

@@ -1,15 +1,15 @@
 """Pushes of all vertices in a plane at once, by a grid of nodes and Fourier transforms.
 
-Charges of vertices go out to the nodes around them, potentials of nodes are a convolution, and those at
-vertices come from the nodes around them: work grows with the vertices and with the nodes, not with pairs.
-With cubic B-splines both ways, a potential interpolates if its waves are divided by what splines do to them,
-twice. Two things are needed of a kernel ``q = 1 / (1 + d^2)``: the forces ``q^2 d`` along both axes, each of
-which is a kernel of its own, so that one charge goes out and two potentials come back; and the sum of q over
-all pairs, which is a sum over waves (Parseval) and takes no transform.
+Charges of vertices are spread to the nodes around them, potentials of nodes are a convolution, and those at
+vertices are interpolated from the nodes around them: work grows with the vertices and with the nodes, not
+with pairs. With cubic B-splines both ways, a potential interpolates if its Fourier transform is divided by
+that of the spline, twice. Two things are needed of a kernel ``q = 1 / (1 + d^2)``: the forces ``q^2 d`` along
+both axes, each of which is a kernel of its own, so that one charge goes out and two potentials come back; and
+the sum of q over all pairs, which is a sum over waves (Parseval) and takes no transform.
 
 Nodes lie ``SPACING`` apart whatever the span is, so that kernels are transformed anew only when the grid
-grows; closer where the span is small, and farther apart where there would be more nodes than memory is
-planned for, which the result says.
+grows. They lie closer where the span is small, and farther apart where there would be more nodes than memory
+is planned for; the result then has a warning.
 
 References
 ----------
@@ -36,38 +36,39 @@ Float64 = npt.NDArray[np.float64]
 Complex64 = npt.NDArray[np.complex64]
 
 SPACING = 0.4
-"""Of nodes. Forces between vertices are off by some 1 % then, and by a fifth of that at half of it."""
+"""Distance between nodes. Forces are off by some 1 % then, and by a fifth of that at half the distance."""
 
 FEWEST_NODES = 64
-"""Along the longer axis: with fewer, nodes come closer."""
+"""Fewest nodes along the longer axis: with fewer, nodes are moved closer."""
 
 LEAST_NODES, MOST_NODES, NODES_OF_ROW = 2**19, 2**22, 8
-"""Nodes of a grid are at most so many of a row, within these limits."""
+"""Most nodes of a grid: ``NODES_OF_ROW`` for each row, but at least the first and at most the second."""
 
 MARGIN = 12
-"""Nodes beyond the grid. What is divided out of waves reaches over some nodes: 0.27 to this power of it."""
+"""Nodes of padding beyond the grid. Division by the transform of the spline spreads values over nearby nodes;
+what reaches across the margin is 0.27 to this power."""
 
 LINES, LINE_NODES = 16, 2**17
-"""Rows or columns of nodes that are transformed together, as long as they have no more nodes than this."""
+"""Most rows or columns of nodes transformed together, and most nodes that these may have."""
 
 NODE_BYTES = 96
-"""Bytes of a node that are planned."""
+"""Bytes planned for each node."""
 
 WAVE_BYTES = 80
-"""Of a node or one of the margin while kernels are transformed: 40 for each of its two waves, of which
-kernels and what they are multiplied by take 16, splines 4, waves on their way 8, and the three kept 12."""
+"""Bytes of each node, margin included, while kernels are transformed: 40 for each of its two waves. Of these,
+kernels and their factors take 16, splines 4, transforms in progress 8, and the three kept 12."""
 
 BORDER = 2
 """Nodes before the first vertex, and after the last."""
 
 
 def most_nodes(rows: int) -> int:
-    """Of a grid of so many vertices."""
+    """Most nodes of a grid for so many vertices."""
     return min(MOST_NODES, max(LEAST_NODES, NODES_OF_ROW * rows))
 
 
 def lattice_of(positions: Float32, most: int) -> tuple[Lattice, tuple[int, int]]:
-    """Where nodes are, and how many rows and columns of them."""
+    """Lattice of at most ``most`` nodes around all positions, and its rows and columns."""
     low, high = positions.min(axis=0).astype(np.float64), positions.max(axis=0).astype(np.float64)
     span, spacing = high - low, SPACING
     widest = float(span.max())
@@ -80,8 +81,8 @@ def lattice_of(positions: Float32, most: int) -> tuple[Lattice, tuple[int, int]]
 
 
 def _fits(shape: tuple[int, int], most: int) -> bool:
-    """Whether a grid has no more nodes, and takes no more memory, than is planned: narrow ones are mostly
-    margin.
+    """True if a grid has at most ``most`` nodes and takes no more memory than is planned: narrow ones are
+    mostly margin.
     """
     padded = math.prod(nodes + MARGIN for nodes in shape)
     return math.prod(shape) <= most and padded * WAVE_BYTES <= most * NODE_BYTES
@@ -100,20 +101,20 @@ def _rounded(nodes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """Kernels in waves, on a grid large enough for no images: both axes to and fro."""
+    """Fourier transforms of kernels, on a grid doubled along both axes to avoid periodic images."""
 
     spacing: float
     shape: tuple[int, int]
     size: tuple[int, int]
     near: Float32
-    """Of q."""
+    """Transform of q."""
 
     forces: tuple[Float32, Float32]
-    """Of the forces along both axes: imaginary parts, the real ones are 0."""
+    """Transforms of the forces along both axes: imaginary parts, as the real ones are 0."""
 
     @classmethod
     def of(cls, spacing: float, shape: tuple[int, int]) -> Waves:
-        """For a grid."""
+        """Transforms for a grid of ``shape`` nodes."""
         from scipy.fft import next_fast_len, rfft2
 
         rows, columns = (int(next_fast_len(2 * (nodes + MARGIN), real=True)) for nodes in shape)
@@ -127,7 +128,9 @@ class Waves:
 
 
 def _offsets(nodes: int, spacing: float) -> Float32:
-    """Distances from the first node, those of the second half before it; no node is opposite of it."""
+    """Periodic offsets from the first node: negative in the second half, and 0 for the node opposite the
+    first.
+    """
     steps = np.arange(nodes)
     steps[steps > nodes // 2] -= nodes
     steps[2 * steps == nodes] = 0
@@ -135,13 +138,13 @@ def _offsets(nodes: int, spacing: float) -> Float32:
 
 
 def _splines(nodes: int, waves: int) -> Float64:
-    """Squares of what a spline makes of waves."""
+    """Squared Fourier transform of a sampled cubic B-spline, at the first ``waves`` frequencies."""
     factor: Float64 = (4 + 2 * np.cos(2 * np.pi * np.arange(waves) / nodes)) / 6
     return factor**2
 
 
 class GridRepulsion:
-    """See ``Repulsion``; in one dimension the other is 0."""
+    """Repulsion by a grid in a plane; for one dimension, the second coordinate is 0."""
 
     def __init__(self, rows: int, pool: ThreadPoolExecutor, threads: int) -> None:
         self.most, self.pool, self.threads = most_nodes(rows), pool, threads
@@ -151,7 +154,9 @@ class GridRepulsion:
         self.nodes = np.empty((0, 0, 2), np.float32)
 
     def prepare(self, positions: Float32, *, with_near: bool = False) -> float | None:
-        """See the protocol; nodes have potentials of q, too, where these are asked for."""
+        """Compute the potentials of nodes; returns the sum over all ordered pairs. ``with_near`` adds
+        potentials of q.
+        """
         self.positions = positions
         if positions.shape[1] == 1:
             self.positions = np.concatenate([positions, np.zeros_like(positions)], axis=1)
@@ -164,7 +169,7 @@ class GridRepulsion:
         return total - len(positions)
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """See the protocol."""
+        """Write the pushes on consecutive vertices, interpolated from nodes; ``near`` stays as it is."""
         width, some = out.shape[1], self.positions[first : first + len(out)]
         pushes = out if width == 2 else np.empty((len(out), 2), np.float32)
         potentials_at(some, self.lattice, self.nodes, out=pushes)
@@ -182,7 +187,9 @@ class GridRepulsion:
         return charges
 
     def _convolve(self, charges: Float64, waves: Waves, kinds: int) -> tuple[Float32, float]:
-        """Potentials of nodes along both axes, and the sum over all pairs of charges."""
+        """Potentials of nodes, (rows, columns, kinds): forces along both axes, then q if ``kinds`` is 3. Also
+        the sum of q over all pairs of charges, each with itself included.
+        """
         from scipy.fft import fft, ifft, irfft, rfft
 
         (rows, columns), (size, width) = charges.shape, waves.size
@@ -220,7 +227,7 @@ class GridRepulsion:
         return nodes, math.fsum(sums) / (size * width)
 
     def _each(self, step: Callable[[tuple[int, int]], None], cuts: list[int]) -> None:
-        """What lies between any two cuts, by all threads."""
+        """Call ``step`` for the range between any two consecutive cuts, in all threads."""
         pairs: Any = itertools.pairwise(cuts)
         for _ in self.pool.map(step, pairs) if self.threads > 1 else map(step, pairs):
             pass

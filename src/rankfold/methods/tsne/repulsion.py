@@ -1,7 +1,7 @@
-"""How hard all vertices push each other: by a grid in a plane, a tree in space, or pair by pair.
+"""Repulsion between all vertices: by a grid in a plane, a tree in space, or pair by pair.
 
-Either way of doing it takes the positions of all vertices, and then says what pushes any of them, to the same
-bytes whichever are asked for together. It also says the sum of ``1 / (1 + d^2)`` over all pairs, which all
+Each way takes the positions of all vertices, and then computes the push on any of them, to the same bytes
+whichever are asked for together. It also returns the sum of ``1 / (1 + d^2)`` over all pairs, which all
 pushes are divided by; or, where that takes as long as the pushes do, each vertex's share of it.
 """
 
@@ -26,80 +26,87 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 FEW_ROWS = 3000
-"""Up to which pairs take less time than a grid or a tree."""
+"""Number of rows up to which pairs take less time than a grid or a tree."""
 
 WIDEST, WIDEST_TREE = 2, 3
-"""Dimensions of a grid, and of a tree."""
+"""Most dimensions for a grid, and for a tree."""
 
 OPENING, ORDER = 0.8, 2
-"""Of nodes of a tree that count as one: pushes are off by some 1 % then, as by the grid."""
+"""Opening criterion of a tree, and order of its expansions: pushes are off by some 1 % then, as by the
+grid."""
 
 PIECES = 16
-"""Parts of a tree for each thread: groups meet different numbers of others."""
+"""Parts of a tree for each thread, since groups interact with different numbers of others."""
 
 SAMPLE = 200
 """Vertices whose pushes are compared with sums over all pairs."""
 
 
 class Repulsion(Protocol):
-    """Pushes, for one place of all vertices after the other."""
+    """Pushes on vertices, for one set of positions of all of them after another."""
 
     def prepare(self, positions: Float32) -> float | None:
-        """Take positions of all; the sum over all ordered pairs, or nothing if ``near`` is to be summed."""
+        """Take positions of all vertices; returns the sum over all ordered pairs, or None if ``near`` is to
+        be summed.
+        """
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """Of consecutive vertices, what pushes them, and their sums if these were not told."""
+        """Write the pushes on consecutive vertices to ``out``, and their shares of the sum to ``near`` if
+        ``prepare`` returned None.
+        """
 
 
 def repulsion_of(rows: int, width: int, pool: ThreadPoolExecutor, threads: int) -> Repulsion:
-    """By what so many rows are pushed: it depends on nothing else."""
+    """Repulsion for so many rows and dimensions; the choice depends on nothing else."""
     if by_tree(rows, width):
         return TreeRepulsion(rows, width, pool, threads)
     return GridRepulsion(rows, pool, threads) if by_grid(rows, width) else PairRepulsion()
 
 
 def by_grid(rows: int, width: int) -> bool:
-    """Whether there is a grid."""
+    """True if repulsion is computed by a grid."""
     return rows > FEW_ROWS and width <= WIDEST
 
 
 def by_tree(rows: int, width: int) -> bool:
-    """Whether there is a tree."""
+    """True if repulsion is computed by a tree."""
     return rows > FEW_ROWS and WIDEST < width <= WIDEST_TREE
 
 
 def pushing_bytes(rows: int, width: int) -> int:
-    """Memory of a tree and of what it pushes at most, the points once more while it is made."""
+    """Most bytes of a tree and of the pushes by it, with a copy of the points while it is built."""
     return tree_bytes(rows, width) + moments_bytes(rows) + 8 * rows * (2 * width + 1)
 
 
 class PairRepulsion:
-    """All pairs."""
+    """Repulsion summed over all pairs."""
 
     def __init__(self) -> None:
         self.positions = np.empty((0, 0), np.float32)
         self.sources = self.positions
 
     def prepare(self, positions: Float32) -> float | None:
-        """See the protocol."""
+        """Take positions of all vertices; returns None, as ``push`` computes shares of the sum."""
         self.positions, self.sources = positions, np.ascontiguousarray(positions.T)
         return None
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """See the protocol; a vertex does not push itself."""
+        """Sum the pushes of all vertices on consecutive ones, and their shares; a vertex does not push
+        itself.
+        """
         push_sums(self.positions[first : first + len(out)], self.sources, push=out, near=near)
         near -= 1
 
 
 class TreeRepulsion:
-    """Nodes of a tree that lie far away, and pairs near by: all vertices at once."""
+    """Repulsion by far nodes of a tree and near pairs, computed for all vertices at once."""
 
     def __init__(self, rows: int, width: int, pool: ThreadPoolExecutor, threads: int) -> None:
         self.pool, self.threads = pool, threads
         self.pushes, self.near = np.empty((rows, width)), np.empty(rows)
 
     def prepare(self, positions: Float32) -> float | None:
-        """See the protocol."""
+        """Compute the pushes on all vertices; returns the sum over all ordered pairs."""
         sums = TreeSums.of(positions)
         pieces = 1 if self.threads == 1 else PIECES * self.threads
         edges = [sums.groups * i // pieces for i in range(pieces + 1)]
@@ -114,12 +121,12 @@ class TreeRepulsion:
         return float(self.near.sum())
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """See the protocol."""
+        """Copy the pushes on consecutive vertices to ``out``; ``near`` stays as it is."""
         out[...] = self.pushes[first : first + len(out)]
 
 
 def error_of(repulsion: Repulsion, positions: Float32, seed: int) -> float:
-    """Of pushes, relative to their size, by some vertices; 0 where they are sums over all pairs."""
+    """Relative error of pushes, measured at some vertices; 0 where pushes are sums over all pairs."""
     if isinstance(repulsion, PairRepulsion):
         return 0.0
     count = len(positions)

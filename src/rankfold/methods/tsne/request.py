@@ -14,13 +14,14 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import suggest_name
 
 NEIGHBORS_OF_PERPLEXITY = 3
-"""Beyond three times as many neighbors weights are next to nothing."""
+"""Neighbors for each unit of perplexity: beyond three times as many, weights are next to nothing."""
 
 MEASURED = 50
 """Steps from one measure of the divergence to the next."""
 
 LEAST_RATE = 200.0
-"""Of steps, unless it is given: few rows would stay where early attraction has drawn them together."""
+"""Least learning rate, unless one is given: few rows would stay where early attraction has drawn them
+together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class TsneRequest:
         return request
 
     def check(self) -> None:
-        """Raise ``InputError`` for what cannot be done."""
+        """Raise ``InputError`` if ``init`` is not known."""
         if self.init not in INITS:
             raise InputError(
                 f"init {self.init!r} is not known"
@@ -59,16 +60,16 @@ class TsneRequest:
 
     @property
     def steps(self) -> int:
-        """In all."""
+        """Number of steps in all."""
         return self.early_exaggeration_iter + self.n_iter
 
     @property
     def measures(self) -> int:
-        """Of the divergence, at most."""
+        """Most measures of the divergence."""
         return -(-self.steps // MEASURED) + 1
 
     def exaggeration_of(self, step: int) -> float:
-        """Of a step, counted from 0."""
+        """Exaggeration of attraction in a step, counted from 0."""
         return self.early_exaggeration if step < self.early_exaggeration_iter else self.exaggeration
 
     def rate_of(self, step: int, rows: int) -> float:
@@ -79,26 +80,28 @@ class TsneRequest:
         return max(LEAST_RATE, rows / exaggeration if exaggeration > 0 else float(rows))
 
     def rests_before(self, step: int, rows: int) -> bool:
-        """Whether velocities and gains are reset before a step: the first without early exaggeration.
+        """True if velocities and gains are reset before this step: at most the first without early
+        exaggeration.
 
-        Steps longer than rows over exaggeration swing from side to side, which leaves gains near their least.
-        They are reset then, as in scikit-learn; of more rows they are kept, as in openTSNE.
+        With learning rates above rows over exaggeration, steps swing from side to side, which leaves gains
+        near their least. Both are reset then, as in scikit-learn; with more rows they are kept, as in
+        openTSNE.
         """
         if not step or step != self.early_exaggeration_iter:
             return False
         return self.rate_of(step - 1, rows) * self.early_exaggeration > rows
 
     def momentum_of(self, step: int) -> float:
-        """Of a step."""
+        """Momentum of a step, counted from 0."""
         return self.initial_momentum if step < self.early_exaggeration_iter else self.final_momentum
 
     def neighbors(self, rows: int, k: int) -> int:
-        """Neighbors of each row that count, of k that there are.
+        """Number of neighbors of each row that count, of the k in the lists.
 
         Raises
         ------
         InputError
-            A perplexity is too large for them.
+            A perplexity is too large for the rows or for k.
         """
         largest = max(self.perplexities)
         wanted = max(1, min(rows - 1, int(NEIGHBORS_OF_PERPLEXITY * largest)))
@@ -115,12 +118,12 @@ class TsneRequest:
         return wanted
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Parameters as a dict, for the facts of a result and to tell requests apart."""
         return {"kind": "tsne", **dataclasses.asdict(self), "perplexities": list(self.perplexities)}
 
 
 def _perplexities(asked: object) -> tuple[float, ...]:
-    """In order, each once."""
+    """Perplexities as numbers, in ascending order, each once."""
     if isinstance(asked, str):
         asked = asked.split(",")
     each = asked if isinstance(asked, Sequence) or hasattr(asked, "__len__") else (asked,)

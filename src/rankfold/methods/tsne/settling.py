@@ -1,8 +1,10 @@
-"""New rows in an embedding that stays: each by its neighbors among the rows there, whatever its company.
+"""New rows placed in an embedding that stays fixed, each by its neighbors there and independent of the
+others.
 
-A row has affinities to its neighbors, a third of their number being the perplexity unless that of the
-embedding is less; it begins at their median, and goes down its own divergence: as in openTSNE, but that there
-all new rows are normalized together. A row at no distance from one of the embedding is that row.
+A row has affinities to its neighbors. Their perplexity is a third of the number of neighbors, or that of the
+embedding if it is less. The row begins at the median of its neighbors and descends its own divergence. This
+is as in openTSNE, except that there all new rows are normalized together. A row at distance 0 from one of the
+embedding takes its position.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
 
 SETTLING = Settling(steps=250, rate=0.1, momentum=0.8, exaggeration=1.5, longest=0.25)
-"""Those of openTSNE."""
+"""Parameters of the descent of new rows, as in openTSNE."""
 
 PIECES = 4
-"""Of a block of rows for each thread."""
+"""Pieces of a block of rows for each thread."""
 
 Settle = Callable[[Settlers, Float32], None]
 
@@ -56,14 +58,14 @@ class NewRows:
     lists: StoredLists
     embedding: Source
     perplexities: tuple[float, ...]
-    """Of the embedding."""
+    """Perplexities of the embedding."""
 
     doubt: str = ""
-    """What a caller should know of the lists."""
+    """Warning about the lists for the caller; empty if there is none."""
 
     @classmethod
     def of(cls, lists: StoredLists, embedding: Source, facts: Mapping[str, Any]) -> NewRows:
-        """Rows with some neighbors in an embedding of which these facts are known."""
+        """New rows with these neighbors in an embedding; ``facts`` are those of its result."""
         perplexities = tuple(facts["request"]["perplexities"])
         if isinstance(lists.result, ImaginedResult) or "metric" not in facts:  # what is only planned
             return cls(lists, embedding, perplexities)
@@ -72,21 +74,21 @@ class NewRows:
 
     @property
     def source(self) -> Source:
-        """Distances of new rows."""
+        """Distances of new rows to their neighbors."""
         return self.lists.distances
 
     @property
     def width(self) -> int:
-        """Dimensions."""
+        """Number of dimensions of the embedding."""
         return self.embedding.shape[1]
 
     @property
     def perplexity(self) -> float:
-        """Of new rows."""
+        """Perplexity of new rows."""
         return max(1.0, min(*self.perplexities, self.lists.k / NEIGHBORS_OF_PERPLEXITY))
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything besides the matrix that decides the positions, for JSON."""
         return {
             "kind": "transform",
             "of": "tsne",
@@ -99,16 +101,16 @@ class NewRows:
 
     @property
     def chunk_rows(self) -> int:
-        """Of the result."""
+        """Rows of a chunk of the result."""
         return min(self.lists.rows, CHUNK_ROWS)
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """The one array of the result: positions of the new rows."""
         shape, chunks = (self.lists.rows, self.width), count(self.lists.rows, CHUNK_ROWS)
         return (Output("embedding", shape, np.dtype(np.float32), chunks),)
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan of one pass over the new rows."""
         rows, k, width, vertices = self.lists.rows, self.lists.k, self.width, self.embedding.shape[0]
         by_nodes = width <= WIDEST
         positions = 4 * 4 * vertices * max(2, width)
@@ -134,7 +136,7 @@ class NewRows:
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol; what was interrupted is made again."""
+        """Place all new rows and write them; returns the facts. An interrupted run starts over."""
         rows, width = self.lists.rows, self.width
         positions = np.empty(self.embedding.shape, np.float32)
         self.embedding.read_into(positions, (0, len(positions)), (0, width))
@@ -159,13 +161,15 @@ class NewRows:
         return facts
 
     def _places(self, positions: Float32, same: list[int], settle: Settle) -> Iterator[Float32]:
-        """Places of some rows at a time; ``same`` gains how many of these are rows of the embedding."""
+        """Yield positions of new rows, a block at a time; appends to ``same`` how many are rows of the
+        embedding.
+        """
         for _, distances, indices in self.lists.blocks():
             same.append(int((distances[:, 0] == 0).sum()))
             yield self._place(positions, distances, indices, settle)
 
     def _place(self, positions: Float32, distances: Array, indices: Array, settle: Settle) -> Float32:
-        """Where rows with these neighbors come to."""
+        """Final positions of rows with these neighbors, (m, width)."""
         weights, is_there = np.empty(distances.shape, np.float32), distances[:, 0] == 0
         affinities(distances, np.array([self.perplexity]), out=weights)
         start = np.stack([np.median(line[indices], axis=1) for line in positions.T], axis=1)
@@ -177,7 +181,7 @@ class NewRows:
 
 
 def _settle_among(positions: Float32, pool: ThreadPoolExecutor, threads: int) -> Settle:
-    """What brings rows to their places among vertices at these positions."""
+    """Function that moves new rows to their positions among vertices at ``positions``."""
     width = positions.shape[1]
     grid = GridRepulsion(len(positions), pool, threads)
     if width <= WIDEST:
@@ -208,7 +212,9 @@ def _settle_among(positions: Float32, pool: ThreadPoolExecutor, threads: int) ->
 
 
 def new_rows_task(result: Result, neighbors: Result | str | Path) -> NewRows:
-    """New rows by their neighbors, checked; arguments of ``rankfold.transform`` for a result of tsne."""
+    """Task that places new rows by their neighbors, from arguments of ``rankfold.transform`` for a result of
+    tsne.
+    """
     lists = result_of("transform", neighbors, "neighbors of new rows, as of rf.knn(x, k=30, queries=new)")
     embedding = result.matrix("embedding")
     result.require_whole()

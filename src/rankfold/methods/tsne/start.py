@@ -1,4 +1,4 @@
-"""Where vertices begin: close together, as an array or a result has them, or anywhere."""
+"""Initial positions, close together: from an array, from a result, or random."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 WIDTH = 1e-4
-"""Standard deviation of the first coordinate where vertices begin: all push each other alike."""
+"""Standard deviation of the first coordinate of initial positions: so close, all push each other alike."""
 
 NOISE = 0.01
-"""Of that, what is added to coordinates that are given: vertices in one place stay together."""
+"""Noise added to given coordinates, as a share of ``WIDTH``: vertices in one place would stay together."""
 
 
 def start_positions(given: Float64 | None, rows: int, columns: int, seed: int, graph: Path) -> Float32:
-    """First positions: each a function of seed, row, and all that are given.
+    """Initial positions, (rows, columns): each a function of seed, row, and all that are given.
 
-    Those after the rows that are given begin among their neighbors in the graph.
+    Rows beyond the given ones begin among their neighbors in the graph.
     """
     noise = gaussian_rows(seed, Purpose.LAYOUT_START, (0, rows), columns)
     if given is None:
@@ -38,7 +38,7 @@ def start_positions(given: Float64 | None, rows: int, columns: int, seed: int, g
 
 
 def _unit(given: Float64) -> Float64:
-    """The same around 0, with a standard deviation of 1 of the first coordinate that has any."""
+    """Positions centered at 0 and scaled: the first coordinate that varies has a standard deviation of 1."""
     largest = float(np.abs(given).max(initial=0.0))
     centered = given / largest if largest > 0 else given.copy()
     centered -= centered.mean(axis=0)

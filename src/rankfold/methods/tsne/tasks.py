@@ -1,4 +1,4 @@
-"""From what a caller says to the task of an embedding: affinities, where it begins, and its descent."""
+"""The task of an embedding from the arguments of a caller: affinities, initial positions, and descent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def tsne_task(
     min_recall: object = None,
     **arguments: object,
 ) -> Task:
-    """Lists of neighbors that are to be laid out, checked, and perhaps measured; or a matrix."""
+    """Task that embeds lists of neighbors, or a matrix whose neighbors are found first; measures quality if
+    asked.
+    """
     if (source := matrix_in(neighbors)) is not None:
         wanted = TsneRequest.of(perplexity, **arguments).neighbors(source.shape[0], source.shape[0])
         search, seed = search_of(wanted, metric, min_recall), integer("seed", arguments.get("seed", 0))
@@ -55,7 +57,7 @@ def tsne_task(
 def _descent_task(
     result: Result, init: object, matrix: object, perplexity: object, arguments: dict[str, object]
 ) -> Task:
-    """Lists of neighbors that are to be laid out."""
+    """Task that embeds the lists of neighbors of a result."""
     if result.attrs["kind"] != "knn":
         raise InputError(
             f"{result.path} is the result of {result.attrs['kind']}: tsne is of one of knn, or of a matrix"
@@ -77,14 +79,14 @@ def _descent_task(
 
 
 def _affinities(result: Result, parameters: TsneRequest) -> FuzzyGraph:
-    """The graph of the neighbors that count."""
+    """Task that makes the affinity graph of the neighbors that count."""
     rows, most = result.matrix("indices").shape
     lists = StoredLists.of(result, parameters.neighbors(rows, most))
     return FuzzyGraph(lists, AffinitySides(parameters.perplexities, rows))
 
 
 def _chain(graph: FuzzyGraph, task: TsneTask, matrix: object) -> Chain:
-    """Lists into a graph, what it begins at where that is to be made, and its descent."""
+    """Tasks in order: lists into a graph, the start where it must be made, and the descent."""
     links, parameters = [Link("graph", graph)], task.parameters
     if parameters.init == SPECTRAL:
         start = start_task(graph, parameters.n_components, parameters.seed)

@@ -1,4 +1,4 @@
-"""Rows that go down the divergence of t-SNE, in memory: an edge takes 8 bytes, a row some more."""
+"""The task of t-SNE: gradient descent of all rows in memory. An edge takes 8 bytes, a row some more."""
 
 from __future__ import annotations
 
@@ -38,65 +38,66 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 CHUNK_ROWS = 2**18
-"""Fewest rows of a chunk of the result, of which there are ``TARGET_CHUNKS`` beyond."""
+"""Fewest rows of a chunk of the result; larger results have ``TARGET_CHUNKS`` chunks."""
 
 TARGET_CHUNKS = 8192
 
 PART_ROWS = 1000
-"""Fewest rows for each process: of fewer an exchange of positions takes longer than to move them."""
+"""Fewest rows for each process: with fewer, exchanging positions takes longer than moving them."""
 
 EDGE_FLOPS, ROW_FLOPS, NODE_FLOPS, TREE_FLOPS, PAIR_FLOPS = 45.0, 1000.0, 5000.0, 25_000.0, 6.0
-"""Operations that take as long as what a step does with each."""
+"""Operations of a step for each edge, each row, each row by a grid, each row by a tree, and each pair, in
+equivalent time."""
 
 
 @dataclass(frozen=True, slots=True)
 class TsneTask:
-    """A graph of affinities and how its vertices go down, as ``execute`` takes them."""
+    """A graph of affinities and the parameters of its descent, as ``execute`` takes them."""
 
     source: Source
     """Distances that the graph was made of."""
 
     edges: int
-    """Of the graph, at most."""
+    """Number of edges of the graph, at most."""
 
     parameters: TsneRequest
     made_by: Mapping[str, Any]
-    """What the graph is asked."""
+    """Request that the graph is made by."""
 
     given: Float64 | None = None
-    """Positions to begin at."""
+    """Initial positions given by the caller."""
 
     graph: Path | None = None
-    """Where it lies; nothing before it is made."""
+    """Path of the graph; None before it is made."""
 
     start: Path | None = None
     """A result to begin at: eigenvectors of the graph, or principal components."""
 
     matrix: str = ""
-    """Fingerprint of the matrix that these are of."""
+    """Fingerprint of the matrix of the principal components; empty without these."""
 
     @property
     def rows(self) -> int:
-        """Vertices."""
+        """Number of vertices."""
         return self.source.shape[0]
 
     @property
     def width(self) -> int:
-        """Dimensions."""
+        """Number of dimensions."""
         return self.parameters.n_components
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything besides the matrix that decides the numbers, for JSON."""
         more = {"positions": digest(self.given), "graph": dict(self.made_by), "matrix": self.matrix}
         return {**self.parameters.as_dict(), **more}
 
     @property
     def chunk_rows(self) -> int:
-        """Of the result."""
+        """Rows of a chunk of the result."""
         return min(self.rows, max(CHUNK_ROWS, self.rows // TARGET_CHUNKS))
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the result: the embedding, and the history of the divergence."""
         chunks, double = count(self.rows, self.chunk_rows), np.dtype(np.float64)
         embedding = Output("embedding", (self.rows, self.width), np.dtype(np.float32), chunks)
         return embedding, Output("history", (self.parameters.measures, 3), double)
@@ -104,7 +105,7 @@ class TsneTask:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan of the descent, for the processes that it is split among."""
         outline = Outline(
             "tsne",
             self._method,
@@ -126,7 +127,7 @@ class TsneTask:
         return "grid" if by_grid(self.rows, self.width) else "pairs"
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """Processes that share the edges, each with all of its threads."""
+        """One pass by processes that share the edges, each with all of its threads."""
         parts = self.parts(budget.workers)
         memory, lanes = self._memory_bytes(parts), budget.threads * parts
         costs = {"grid": NODE_FLOPS, "tree": TREE_FLOPS, "pairs": PAIR_FLOPS * self.rows}
@@ -151,37 +152,39 @@ class TsneTask:
         return Arrangement((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 1, 1)
 
     def parts(self, workers: int) -> int:
-        """Processes that a descent is worth, of so many."""
+        """Number of processes that the descent is split among, of ``workers`` available."""
         return max(1, min(workers, self.rows // PART_ROWS))
 
     def _memory_bytes(self, parts: int = 1) -> int:
-        """Of one of some processes."""
+        """Memory of a process, of ``parts`` that share the work."""
         chunk = chunk_length(self.edges)
         return self._edges_bytes(parts) + self._positions_bytes + self._grid_bytes + chunk * 24
 
     def _edges_bytes(self, parts: int) -> int:
-        """Edges of a part: its share, and no more than the row on its border has."""
+        """Bytes of the edges of a part: its share, and at most one more row at its border."""
         edges = min(self.edges, self.edges // parts + self.rows * (parts > 1))
         return pulls_bytes(self.rows, self.rows, edges)
 
     @property
     def _positions_bytes(self) -> int:
-        """Positions before and after, velocities, gains, pushes, those of a checkpoint, and sums of rows."""
+        """Bytes of positions before and after, velocities, gains, pushes, those of a checkpoint, and sums of
+        rows.
+        """
         return self.rows * (self.width * (4 * 9 + 8 * 4) + 48)
 
     @property
     def _grid_bytes(self) -> int:
-        """Nodes and waves, at most, or nodes of a tree."""
+        """Most bytes of the nodes and waves of a grid, or of the nodes of a tree."""
         if self._method == "tree":
             return pushing_bytes(self.rows, self.width)
         return NODE_BYTES * most_nodes(self.rows) if self._method == "grid" else 2**20
 
     def _exchange_bytes(self, parts: int) -> int:
-        """Positions that one of some processes takes from the others in a step."""
+        """Bytes of positions that a process receives from the others in a step."""
         return 4 * self.rows * self.width * (parts - 1) // parts
 
     def _details(self, parts: int) -> tuple[tuple[str, str], ...]:
-        """What fills the memory of a process, and what passes between them."""
+        """Lines of the plan: memory of a process, and bytes exchanged between processes."""
         edges, positions = format_bytes(self._edges_bytes(parts)), format_bytes(self._positions_bytes)
         share = f" in each of {parts} processes" * (parts > 1)
         memory = f"edges {edges}{share}, positions and motions of all rows {positions}"
@@ -198,7 +201,7 @@ class TsneTask:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Run the descent and write the embedding and its history; returns the facts."""
         assert self.graph is not None  # noqa: S101 - only a plan is made without
         graph = Result(self.graph)
         graph.require_whole()
@@ -224,7 +227,7 @@ class TsneTask:
         return facts
 
     def _of_pushes(self, run: Run, state: State) -> dict[str, Any]:
-        """How right they are where vertices have come to; a warning if nodes are far apart."""
+        """Facts on the error of pushes at the final positions; warns if nodes are far apart."""
         with ThreadPoolExecutor(run.concurrency, "rankfold-tsne") as pool:
             repulsion = repulsion_of(self.rows, self.width, pool, run.concurrency)
             repulsion.prepare(state.positions)
@@ -240,7 +243,7 @@ class TsneTask:
         return {"repulsion_error": error, "grid_spacing": spacing}
 
     def _first_positions(self) -> Float32:
-        """Where vertices begin."""
+        """Initial positions of all vertices, (rows, width)."""
         assert self.graph is not None  # noqa: S101 - only a plan is made without
         given, seed = self.given, self.parameters.seed
         if self.start is not None:
@@ -252,7 +255,9 @@ class TsneTask:
         return start_positions(given, self.rows, self.width, seed, self.graph / NAME)
 
     def _parts(self, run: Run) -> range:
-        """Numbers of processes that a descent is worth, and that have memory enough for their parts."""
+        """Numbers of processes to split among: from the fewest with enough memory to the most that are worth
+        it.
+        """
         most = self.parts(run.at_once // run.concurrency)
         enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
         return range(next(enough, most), most + 1)

@@ -17,7 +17,7 @@ from rankfold.methods.tsne.repulsion import OPENING, ORDER, WIDEST, by_grid, by_
 
 
 def warm_descent(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """What moves vertices of so many rows."""
+    """Compile the loops of a descent with so many rows."""
     width = int(request["n_components"])
     _warm(min(3, width), np.dtype(np.int32 if shape[0] < 2**31 else np.int64))
     _warm_pairs(min(3, width))
@@ -28,7 +28,7 @@ def warm_descent(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int
 
 
 def warm_new_rows(width: int) -> None:
-    """What settles new rows in so many dimensions, and weighs their neighbors."""
+    """Compile the loops that place new rows in ``width`` dimensions and weigh their neighbors."""
     _warm_new_rows(width)
 
 

@@ -1,7 +1,7 @@
-"""Where a descent is carried out: in this process, or by workers that each hold the edges of some vertices.
+"""Run a descent in this process, or by workers that each hold the edges of some vertices.
 
-Either leaves the same checkpoints, and goes on from those of the other. Workers hold the positions of all
-vertices, from which each makes the same grid, and hand each other those that have moved after every step.
+Both write the same checkpoints, and resume from those of the other. Workers hold the positions of all
+vertices, from which each makes the same grid, and exchange those that have moved after every step.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ FOLDER, STATE, STEP = "descent", "state", "step"
 def go_down(
     run: Run, stored: StoredPulls, request: TsneRequest, start: Callable[[], Float32], parts: range
 ) -> State:
-    """Where vertices end: from an earlier checkpoint, or from ``start``.
+    """State at the end of a descent that resumes from an earlier checkpoint, or begins at ``start()``.
 
-    ``parts`` are the numbers of processes that it may be split among, as far as there are workers.
+    ``parts`` are the numbers of processes that it may be split among, if there are workers.
     """
     part, began = run.part(FOLDER, f"{STATE}.part"), time.perf_counter()
     arrays = load_if_whole(part)
@@ -56,7 +56,7 @@ def go_down(
 
 
 def _here(run: Run, walk: Walk, part: Path) -> None:
-    """All in this process."""
+    """Run the whole descent in this process."""
     rows, last_save = len(walk.state.positions), time.monotonic()
 
     def told(is_whole: bool) -> None:
@@ -73,7 +73,9 @@ def _here(run: Run, walk: Walk, part: Path) -> None:
 def _on_workers(
     run: Run, stored: StoredPulls, request: TsneRequest, part: Path, rows: int, parts: range
 ) -> int:
-    """Most memory of a worker, which leave the last state in ``part``."""
+    """Run the descent on workers, which leave the last state in ``part``; returns the most memory of a
+    worker.
+    """
     pointers = stored.pointers()
 
     def work(count: int) -> tuple[DescentWork, list[int]]:
@@ -97,7 +99,7 @@ def _on_workers(
 
 @dataclass(frozen=True, slots=True)
 class DescentWork:
-    """See ``Work``: each part moves its own vertices, and the first leaves checkpoints."""
+    """Work of a team: each part moves its own vertices, and the first writes checkpoints."""
 
     stored: StoredPulls
     request: TsneRequest
@@ -106,7 +108,7 @@ class DescentWork:
     checkpoint_seconds: float
 
     def do_part(self, member: Member) -> None:
-        """From the last checkpoint to the end, or until this process is to stop."""
+        """Move own vertices from the last checkpoint to the end, or until this process is to stop."""
         graph = self.stored.graph
         if not graph.is_dir():
             raise ClusterError(
