@@ -3,13 +3,13 @@
 arguments   types, defaults and limits of the arguments
 request     parameters of a layout, checked; the curve that forces follow from
 edges       the edges of a graph that pull, in memory
-start       where vertices begin, and rows that are added to a layout
-apart       where components begin, side by side
-density     forces that keep apart what is so in the data
+start       initial positions of vertices, and of rows that are added to a layout
+apart       initial positions of components, side by side
+density     forces that keep rows apart that are apart in the data
 layout      epochs that move all vertices, a group after the other
-work        in this process, or by workers that exchange positions
-placement   new rows in a layout that stays
-losses      how well a layout keeps what is joined together, and what is not apart
+work        a layout run in this process, or by workers that exchange positions
+placement   new rows placed in a layout that stays fixed
+losses      losses of a layout: joined vertices that lie apart, and others that lie together
 umap        the task, and its plan
 warm        compiled loops, run once
 """

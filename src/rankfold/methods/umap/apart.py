@@ -1,7 +1,7 @@
-"""Where vertices begin by eigenvectors of their graph: each component in a box of its own.
+"""Initial positions by eigenvectors of the graph: each component in a box of its own.
 
-Eigenvectors say nothing of where components lie to each other. They get boxes side by side, as large as they
-have rows, by cutting the whole in two again and again.
+Eigenvectors say nothing about the relative positions of components. These get boxes side by side, in
+proportion to their numbers of rows, by repeated bisection of the unit box.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 INSIDE = 0.8
-"""Of a box that a component fills along each axis, where there are several."""
+"""Share of a box that a component fills along each axis, where there are several components."""
 
 
 def boxes(sizes: Int64, columns: int) -> tuple[Float64, Float64]:
@@ -48,7 +48,7 @@ def place_components(coordinates: Float64, labels: Int64, anywhere: Any) -> tupl
     Parameters
     ----------
     coordinates : (m, d) float64
-        Of each component by itself; all 0 where it has none.
+        Coordinates of each component by itself; all 0 where it has none.
     labels : (m,) int64
         Component of each row, from 0 on; -1 for rows without edges, which may be anywhere.
     anywhere : (m, d)

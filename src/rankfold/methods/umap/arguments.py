@@ -11,15 +11,15 @@ from rankfold.methods.fuzzy_graph.arguments import GRAPHS, Metric, Neighbors, Re
 from rankfold.methods.registry import LAYOUT, Input, Method
 
 STRONGEST = 1e6
-"""Of factors of forces: positions are float32."""
+"""Largest factor of forces, since positions are float32."""
 
 STEEPEST = {"a": 1e12, "b": 16.0}
-"""Of curves whose forces are numbers at all squared distances from 2^-32 to 2^32."""
+"""Largest parameters of curves whose forces are finite at all squared distances from 2^-32 to 2^32."""
 
 
 @dataclass(frozen=True, slots=True)
 class UmapArguments:
-    """See ``rankfold.umap``."""
+    """Arguments of ``rankfold.umap``, which describes them."""
 
     n_components: Annotated[int, Argument("dimensions of the embedding", least=1, below=1024)] = 2
     n_epochs: Annotated[

@@ -1,9 +1,9 @@
-"""Forces that keep rows apart in a layout which are so in the data, and together those which are near.
+"""Forces that keep rows apart in a layout that are apart in the data, and rows together that are near.
 
 The local radius of a row is the logarithm of the mean squared distance to its neighbors: in the data by their
 weights, in the layout by closeness ``phi = 1 / (1 + a d^(2 b))``. The forces are the gradient of the
 correlation of both over all rows, which is a sum over edges. With R the radius in the data, less its mean and
-over its deviation, and r that in the layout, of variance v, the correlation rises with r of a row by
+divided by its deviation, and r that in the layout, of variance v, the correlation rises with r of a row by
 
     w = (R - cov(r, R) (r - mean(r)) / v) / (sqrt(v) m)
 
@@ -13,12 +13,10 @@ edge takes both of its ends, and its share of a gradient of all edges as often a
 Radii of a vertex are measured as it moves, and all other vertices use them from then on: every move follows
 from positions and radii alone, wherever it is made.
 
-References
-----------
-Narayan, Berger, Cho, Assessing single-cell transcriptomic variability through density-preserving data
-visualization, Nature Biotechnology 39, 2021: densMAP. umap-learn is followed in that each direction of an
-edge counts one half of ``sum(phi)``, so that weights mean the same; unlike there radii are not measured of
-all vertices at the beginning of an epoch, but of each as it moves.
+References ---------- Narayan, Berger, Cho, Assessing single-cell transcriptomic variability through
+density-preserving data visualization, Nature Biotechnology 39, 2021: densMAP. umap-learn is followed in that
+each direction of an edge counts one half of ``sum(phi)``, so that weights mean the same; unlike there, radii
+of all vertices are not measured at the beginning of an epoch, but each as its vertex moves.
 """
 
 from __future__ import annotations
@@ -46,15 +44,15 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 STRONGEST = np.float32(1e12)
-"""That a push is limited to: what comes of it is a number in float32."""
+"""Limit of a push, so that all that follows from it is finite in float32."""
 
 ROW_BYTES = 128
-"""Of a row: radii in the data and the layout, pushes, and copies."""
+"""Bytes of a row: radii in the data and the layout, pushes, and copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class DensityGoal:
-    """What radii in a layout are to follow, and how strongly. Pickles."""
+    """Radii that a layout is to follow, and how strongly; picklable."""
 
     graph: Path
     """Result that has the radii of the data."""
@@ -62,14 +60,14 @@ class DensityGoal:
     weight: float
     shift: float
     first_epoch: int
-    """From 0 on, that there are forces in; radii are measured from the one before."""
+    """First epoch, from 0 on, with density forces; radii are measured from the one before."""
 
     turns: float
     """Sum of the weights of edges that pull, over the largest weight."""
 
     @classmethod
     def of(cls, graph: Path, edges: PullingEdges, request: LayoutRequest) -> DensityGoal | None:
-        """Of a layout, if it has such forces; the edges are read once."""
+        """Goal of a layout, or None if density does not count; the edges are read once."""
         if not request.density:
             return None
         first = max(1, math.floor(edges.epochs * (1 - request.density_share)))
@@ -78,7 +76,7 @@ class DensityGoal:
 
 
 class Densities:
-    """Forces of a layout under way."""
+    """Density forces of a layout under way."""
 
     def __init__(self, goal: DensityGoal, curve: tuple[float, float]) -> None:
         radii = np.asarray(Result(goal.graph)[RADII][...]).astype(np.float64)
@@ -88,7 +86,9 @@ class Densities:
         self.closeness, self.slope = closeness_of(*curve), curve[1]
 
     def now(self, spread: Float32) -> Density:
-        """What vertices push with whose mean squares and sums of closeness are these."""
+        """Density forces for the given ``spread``, (n, 2): each vertex's mean square of edge lengths, and sum
+        of closeness.
+        """
         pushes = np.zeros((len(spread), 2), np.float32)
         counts = self.is_joined & (spread[:, 1] > 0)
         squares, close = (spread[counts, column].astype(np.float64) for column in (0, 1))
@@ -107,14 +107,14 @@ class Densities:
 
 
 def _standardized(radii: Float64) -> Float64:
-    """Less their mean, over their deviation; 0 where all are the same."""
+    """Radii less their mean, divided by their deviation; 0 if all are the same."""
     apart = radii - radii.mean() if len(radii) else radii
     deviation = float(np.sqrt((apart * apart).mean())) if len(radii) else 0.0
     return apart / deviation if deviation > 0 else np.zeros(len(radii))
 
 
 def require_radii(graph: Result) -> None:
-    """Raise where a graph says nothing of how far neighbors are."""
+    """Raise ``InputError`` if a graph has no radii, the local distances to neighbors."""
     if RADII not in graph:
         raise InputError(
             f"{graph.path} says nothing of how far neighbors are, which density is of: make it by "
@@ -125,7 +125,9 @@ def require_radii(graph: Result) -> None:
 def write_radii(
     result: Path, graph: Path, positions: Float32, edges: PullingEdges, curve: tuple[float, float], rows: int
 ) -> dict[str, Any]:
-    """Write radii in the data and in the layout, some rows to a chunk; what is to be said of them."""
+    """Write radii in the data and in the layout, ``rows`` rows to a chunk; returns facts on their
+    correlation.
+    """
     copy_radii(Result(graph), result)
     of_layout = embedding_radii(positions, edges, *curve)
     path = create_output(result, "radius_embedding", of_layout.shape, np.float32, (rows,))
@@ -141,7 +143,7 @@ def write_radii(
 
 
 def embedding_radii(positions: Float32, edges: PullingEdges, a: float, b: float) -> Float64:
-    """Of all rows in a layout; NaN of those without edges. The edges are read once."""
+    """Local radii of all rows in a layout, (n,); NaN for rows without edges. The edges are read once."""
     sums = np.zeros((2, len(positions)))
     for rows, neighbors, _ in edges.some_at_a_time(BLOCK):
         if len(rows):

@@ -20,13 +20,13 @@ Int64 = npt.NDArray[np.int64]
 
 
 def edges_bytes(rows: int, edges: int) -> int:
-    """Memory of so many."""
+    """Bytes of ``edges`` edges of ``rows`` vertices."""
     return 8 * (rows + 1) + edges * (4 + (4 if rows < 2**31 else 8))
 
 
 @dataclass(frozen=True, slots=True)
 class PullingEdges:
-    """Edges that pull at least once in so many epochs: those that weigh an ``epochs``-th of the largest."""
+    """Edges that pull at least once in ``epochs`` epochs: those of weight ``largest / epochs`` or more."""
 
     graph: Path
     epochs: int
@@ -34,17 +34,17 @@ class PullingEdges:
 
     @classmethod
     def of(cls, graph: Result, epochs: int) -> PullingEdges:
-        """Of a result whose graph says how large its largest weight is."""
+        """Edges of a graph whose facts include its largest weight."""
         return cls(graph.path / NAME, epochs, float(graph.attrs["largest_weight"]))
 
     def pointers(self) -> npt.NDArray[np.int64]:
-        """Edges before each vertex, and in all, those that do not pull among them."""
+        """Number of edges before each vertex, and in all; includes edges that do not pull."""
         return StoredRows(self.graph).pointers
 
     def read(self, groups: Sequence[Int64]) -> list[Edges]:
-        """Of groups of vertices, which are all of those from one to another.
+        """Edges of each group of vertices; together, the groups must be all vertices of a consecutive range.
 
-        Edges lie in the order in which groups move, so that a move reads them one after the other.
+        Edges are stored in the order in which groups move, so that a move reads them sequentially.
         """
         order = np.concatenate(groups)
         stored = StoredRows(self.graph)
@@ -75,7 +75,9 @@ class PullingEdges:
         return [edges.part(end - len(group), end) for end, group in zip(ends, groups, strict=True)]
 
     def some_at_a_time(self, most: int) -> Iterator[tuple[Array, Array, Array]]:
-        """Vertices, their neighbors and phases: a chunk of the graph after the other, in pieces."""
+        """Yield vertices, neighbors and phases of edges that pull, from pieces of at most ``most`` stored
+        edges.
+        """
         stored = StoredRows(self.graph)
         before = stored.pointers
         for block in stored.chunks():

@@ -1,8 +1,8 @@
 """Epochs that move all vertices, a group after the other.
 
-Vertices of a group move at once, each by its own edges, from where all were before: any threads and any
-processes may move any of them, to the same bytes. Groups are drawn by a hash of the vertex, so that few
-neighbors move together; were all of them to move together, each would jump to where the other has been, and
+Vertices of a group move at once, each by its own edges, from the positions before the move. Results are the
+same bytes whichever threads and processes move which vertices. Groups are drawn by a hash of the vertex, so
+that few neighbors move together. If all moved together, each would jump to where the other has been, and
 back.
 """
 
@@ -38,16 +38,15 @@ Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 
 Swap = Callable[[int, Float32, Sequence[int]], None]
-"""Fills in positions that others have moved: number of the move from 1 on, positions of a group, beside which
-there may be two numbers of their radii, and where the share of each part of the vertices begins and ends in
-it."""
+"""Exchanges the positions of a group in place: number of the move from 1 on; positions, with two more columns
+of radii if these are measured; and the first row of each part in the group, then the end."""
 
 GROUPS = 8
-"""Of vertices. With one, neighbors move together, and trustworthiness falls; with more than eight it rises no
-further."""
+"""Number of groups of vertices. With one, neighbors move together, and trustworthiness falls; with more than
+eight it rises no further."""
 
 PIECES = 4
-"""Of a group for each thread: vertices have different numbers of edges."""
+"""Pieces of a group for each thread, since vertices have different numbers of edges."""
 
 
 @dataclass(slots=True)
@@ -63,15 +62,17 @@ class Layout:
     """First vertices of parts, and the end; empty where there is one part."""
 
     part: int = 0
-    """Whose vertices move here."""
+    """Number of the part whose vertices move in this process."""
 
     goal: DensityGoal | None = None
     spread: Float32 | None = None
-    """Of each vertex the mean square of the lengths of its edges, and the sum of their closeness, as it moved
-    last; nothing where density does not count."""
+    """For each vertex, the mean square of the lengths of its edges and the sum of their closeness, at its
+    last move; None where density does not count."""
 
     def run(self, first: int, told: Callable[[int], None], swap: Swap | None = None) -> None:
-        """All moves of groups from ``first`` on; ``told`` is called after each with how many there were."""
+        """Make all moves of groups from ``first`` on; ``told`` is called after each with the number of moves
+        made.
+        """
         curve, columns = self.request.curve(), self.positions.shape[1]
         forces = forces_of(*curve, self.request.repulsion_strength)
         densities = None if self.goal is None else Densities(self.goal, curve)
@@ -95,7 +96,7 @@ class Layout:
                 told(move + 1)
 
     def _density(self, densities: Densities | None, epoch: int) -> tuple[Density | None, Float32 | None]:
-        """Forces of it in an epoch, and the table that radii are measured by, if they are."""
+        """Density forces of an epoch, and the table to measure radii by; None for each that is not in use."""
         if densities is None or self.spread is None or epoch + 1 < densities.goal.first_epoch:
             return None, None
         is_early = epoch < densities.goal.first_epoch
@@ -116,7 +117,9 @@ class Layout:
         closeness: Float32 | None,
         pool: ThreadPoolExecutor,
     ) -> Float32:
-        """New positions of some vertices of a group, and beside them their radii where these are measured."""
+        """New positions of some vertices of a group, with their radii as two more columns where these are
+        measured.
+        """
         after = np.empty((len(group), self.positions.shape[1]), np.float32)
         radii = np.empty((len(group), 0 if closeness is None else 2), np.float32)
 
@@ -135,12 +138,12 @@ class Layout:
 
 
 def moves(rows: int, epochs: int) -> int:
-    """Of groups, in so many epochs."""
+    """Number of moves of groups in this many epochs."""
     return epochs * len(vertex_groups(min(rows, 1000)))
 
 
 def vertex_groups(rows: int) -> list[Int64]:
-    """Vertices that move together, in order; each vertex is in one group."""
+    """Vertices of each group, in ascending order; each vertex is in one group."""
     words: npt.NDArray[Any] = np.arange(1, rows + 1, dtype=np.uint64) * np.uint64(STEP)
     words ^= words >> np.uint64(30)
     words *= np.uint64(FIRST_FACTOR)

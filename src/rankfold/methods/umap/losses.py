@@ -1,4 +1,4 @@
-"""How well a layout keeps together what is joined, and apart what is not.
+"""Losses of a layout: how well it keeps joined vertices together, and others apart.
 
 Both are parts of the cross entropy that a layout lowers. ``phi = 1 / (1 + a d^(2 b))`` is how much two
 vertices belong together where they lie: the loss of edges is the mean of ``-log(phi)`` by weight, and that of
@@ -18,14 +18,14 @@ from rankfold.methods.umap.edges import PullingEdges
 Float32 = npt.NDArray[np.float32]
 
 BLOCK = 2**16
-"""Pairs that are taken at a time."""
+"""Pairs processed at a time."""
 
 NEAREST = 1e-3
-"""Squared distance that pairs which lie together are taken to have, as in the repulsion."""
+"""Least squared distance of a pair, also for those that lie together, as in the repulsion."""
 
 
 def edge_loss(positions: Float32, edges: PullingEdges, a: float, b: float) -> tuple[float, int]:
-    """Of all edges, which are read once more, and how many there are; 0 if there are none."""
+    """Loss of edges, 0 if there are none, and the number of those that pull; the edges are read once more."""
     total = weights = 0.0
     count = 0
     for rows, neighbors, phases in edges.some_at_a_time(BLOCK):
@@ -37,7 +37,7 @@ def edge_loss(positions: Float32, edges: PullingEdges, a: float, b: float) -> tu
 
 
 def pair_loss(positions: Float32, a: float, b: float, seed: int) -> float:
-    """Of pairs of a vertex and a random one."""
+    """Mean loss of pairs of each vertex and a random other one."""
     count, total = len(positions), 0.0
     key = np.array([seed, Purpose.LAYOUT_PAIRS], np.uint64)
     for block, start in enumerate(range(0, count, BLOCK)):
@@ -50,7 +50,7 @@ def pair_loss(positions: Float32, a: float, b: float, seed: int) -> float:
 
 
 def squared_distances(positions: Float32, rows: Any, others: Any) -> npt.NDArray[np.float64]:
-    """Of pairs of vertices."""
+    """Squared distances of pairs of vertices, (m,) float64."""
     difference = positions[rows].astype(np.float64) - positions[others]
     squares: npt.NDArray[np.float64] = (difference * difference).sum(axis=1)
     return squares

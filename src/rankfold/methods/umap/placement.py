@@ -1,9 +1,9 @@
-"""New rows in a layout that stays: each by its neighbors among the rows of the layout, whatever its company.
+"""New rows placed in a layout that stays fixed, each by its neighbors there and independent of the others.
 
-A row begins at the mean of its neighbors by weight, and goes through a third of the epochs of the layout at a
+A row begins at the mean of its neighbors by weight, and moves for a third of the epochs of the layout at a
 quarter of its rate, as in umap-learn. There the largest weight of a batch decides how often an edge pulls,
-and the size of a batch how many epochs there are; here neither does, so that rows come to the same places in
-any batches. A row at no distance from one of the layout is that row, and has its place.
+and the size of a batch how many epochs there are; here neither does, so that rows get the same positions in
+any batches. A row at distance 0 from one of the layout takes its position.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Array = npt.NDArray[Any]
 Float32 = npt.NDArray[np.float32]
 
 SHARE_OF_EPOCHS, SHARE_OF_RATE = 3, 4
-"""Of a layout, what its new rows have."""
+"""Divisors of the epochs and of the learning rate of a layout, which give those of its new rows."""
 
 ROW_FLOPS = 30.0
 """Operations that take as long as one force does."""
@@ -54,14 +54,14 @@ class Placement:
     neighbors: NewNeighbors
     embedding: Source
     parameters: LayoutRequest
-    """Of the layout."""
+    """Parameters of the layout."""
 
     epochs: int
-    """Of the layout."""
+    """Number of epochs of the layout."""
 
     @classmethod
     def of(cls, neighbors: NewNeighbors, embedding: Source, facts: Mapping[str, Any]) -> Placement:
-        """Rows with some neighbors in an embedding of which these facts are known."""
+        """New rows with these neighbors in an embedding; ``facts`` are those of its result."""
         names = {each.name for each in fields(LayoutRequest)}
         request = {name: value for name, value in facts["request"].items() if name in names}
         parameters = LayoutRequest(**request)
@@ -69,21 +69,21 @@ class Placement:
 
     @property
     def lists(self) -> StoredLists:
-        """Of new rows."""
+        """Neighbor lists of new rows."""
         return self.neighbors.lists
 
     @property
     def source(self) -> Source:
-        """Distances of new rows."""
+        """Distances of new rows to their neighbors."""
         return self.lists.distances
 
     @property
     def own_epochs(self) -> int:
-        """Epochs that new rows go through."""
+        """Number of epochs for new rows."""
         return max(1, self.epochs // SHARE_OF_EPOCHS)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything besides the matrix that decides the positions, for JSON."""
         return {
             "kind": "transform",
             "of": "umap",
@@ -94,12 +94,12 @@ class Placement:
         }
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """The one array of the result: positions of the new rows."""
         shape, chunks = (self.lists.rows, self.parameters.n_components), count(self.lists.rows, CHUNK_ROWS)
         return (Output("embedding", shape, np.dtype(np.float32), chunks),)
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan of one pass over the new rows."""
         rows, k, width = self.lists.rows, self.lists.k, self.parameters.n_components
         positions = 2 * 4 * self.embedding.shape[0] * width
         block = BLOCK_BYTES // 8 * 80 + (CHUNK_ROWS + BLOCK_BYTES // (8 * k)) * width * 32
@@ -124,7 +124,7 @@ class Placement:
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol; what was interrupted is made again."""
+        """Place all new rows and write them; returns the facts. An interrupted run starts over."""
         rows, width = self.lists.rows, self.parameters.n_components
         positions = np.empty(self.embedding.shape, np.float32)
         self.embedding.read_into(positions, (0, len(positions)), (0, width))
@@ -150,7 +150,9 @@ class Placement:
     def _placed(
         self, positions: Float32, same: list[int], pool: ThreadPoolExecutor, threads: int
     ) -> Iterator[Float32]:
-        """Places of some rows at a time; ``same`` gains how many of these are rows of the layout."""
+        """Yield positions of new rows, a block at a time; appends to ``same`` how many are rows of the
+        layout.
+        """
         for indices, weights, is_there in self.neighbors.blocks():
             same.append(int(is_there.sum()))
             yield self._place(positions, (indices, weights, is_there), pool, threads)
@@ -162,7 +164,7 @@ class Placement:
         pool: ThreadPoolExecutor,
         threads: int,
     ) -> Float32:
-        """Where rows with these neighbors, of these weights, come to."""
+        """Final positions of rows with these neighbors and weights, (m, d)."""
         indices, weights, is_there = block
         start, epochs = _means(positions, indices, weights), self.own_epochs
         start[is_there] = positions[indices[is_there, 0]]
@@ -186,7 +188,7 @@ class Placement:
 
 
 def _means(positions: Float32, indices: Array, weights: Float32) -> Float32:
-    """Of neighbors by weight; of those that weigh 1 alone, where there are any."""
+    """Mean positions of neighbors by weight; over neighbors of weight 1 alone, where there are any."""
     shares = weights.astype(np.float64)
     sure = weights == 1
     shares[sure.any(axis=1)] = sure[sure.any(axis=1)]
@@ -195,7 +197,9 @@ def _means(positions: Float32, indices: Array, weights: Float32) -> Float32:
 
 
 def placement_task(layout: Result, neighbors: Result | str | Path) -> Placement:
-    """New rows by their neighbors, checked; arguments of ``rankfold.transform`` for a result of umap."""
+    """Task that places new rows by their neighbors, from arguments of ``rankfold.transform`` for a result of
+    umap.
+    """
     embedding = layout.matrix("embedding")
     new = NewNeighbors.of(layout, embedding.shape[0], neighbors)
     return Placement.of(new, embedding, layout.attrs)

@@ -15,13 +15,13 @@ from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.text import suggest_name
 
 FEW_ROWS = 10_000
-"""Up to which there are more epochs, unless it is said how many."""
+"""Number of rows up to which there are more epochs by default."""
 
 EPOCHS = (500, 200)
-"""Of few rows, and of more."""
+"""Default number of epochs: for few rows, and for more."""
 
 DENSITY_EPOCHS = 200
-"""That are more where density counts."""
+"""Additional epochs by default where density counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class LayoutRequest:
         return request
 
     def check(self) -> None:
-        """Raise ``InputError`` for what cannot be done."""
+        """Raise ``InputError`` for an ``init`` that is not known, or a curve that is not possible."""
         if self.init not in INITS:
             raise InputError(
                 f"init {self.init!r} is not known"
@@ -74,7 +74,7 @@ class LayoutRequest:
                 )
 
     def epochs(self, rows: int) -> int:
-        """How many there are for so many rows."""
+        """Number of epochs for this many rows."""
         if self.n_epochs is not None:
             return self.n_epochs
         return EPOCHS[rows > FEW_ROWS] + (DENSITY_EPOCHS if self.density else 0)
@@ -91,7 +91,7 @@ class LayoutRequest:
             return self.a, self.b
         from scipy.optimize import curve_fit
 
-        # In units of spread, so that what is fitted does not depend on these.
+        # In units of spread, so that the fit does not depend on its scale.
         x, least = np.linspace(0, 3, 300), self.min_dist / self.spread
         y = np.where(x < least, 1.0, np.exp(least - x))
         try:
@@ -102,5 +102,5 @@ class LayoutRequest:
             return float(a * np.float64(self.spread) ** (-2 * b)), float(b)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Parameters as a dict, for the facts of a result and to tell requests apart."""
         return {"kind": "umap", **dataclasses.asdict(self)}

@@ -1,4 +1,5 @@
-"""Where vertices begin: anywhere, as an array or a result has them, or among neighbors that have places."""
+"""Initial positions of vertices: random, from an array or a result, or among neighbors that have
+positions."""
 
 from __future__ import annotations
 
@@ -30,19 +31,20 @@ COORDINATES = {
     "isomap": "embedding",
     "tsne": "embedding",
 }
-"""Array of a result that vertices may begin at."""
+"""Array of each kind of result that initial positions are taken from."""
 
 WIDTH = 10.0
-"""Of the box that vertices begin in."""
+"""Width of the box of initial positions."""
 
 NOISE = 1e-4
-"""Standard deviation of what is added to positions that are given: vertices in one place stay together."""
+"""Standard deviation of noise added to given positions: vertices in one place would stay together."""
 
 
 def given_positions(init: object, rows: int, columns: int, wanted: Names | None = None) -> Float64:
-    """First positions of a caller, (rows, columns) or fewer rows: an array, a result, or the path of one.
+    """Initial positions from a caller, (rows, columns) or fewer rows: an array, a result, or the path of one.
 
-    Those with names, of a frame, a DataArray or a result, are brought to the order of the rows in ``wanted``.
+    Positions with names, of a frame, a DataArray or a result, are sorted in the order of the rows in
+    ``wanted``.
     """
     own = names_along(init, 0)
     if isinstance(init, (str, Path)):
@@ -79,33 +81,33 @@ def given_positions(init: object, rows: int, columns: int, wanted: Names | None 
 
 
 def digest(positions: Float64 | None) -> str:
-    """Hash that tells one start from another."""
+    """Hash of given positions, which tells one start from another; empty for None."""
     return "" if positions is None else hashlib.blake2b(positions.data, digest_size=16).hexdigest()
 
 
 def start_positions(given: Float64 | None, rows: int, columns: int, seed: int) -> Float32:
-    """First positions, in a box of ten by ten: each a function of seed, row, and all that are given."""
+    """Initial positions, in a box of ten by ten: each a function of seed, row, and all that are given."""
     if given is None:
         return anywhere(rows, columns, seed)
     return _with_noise(_unit_box(given), seed)
 
 
 def place_added(first: Float32, anywhere: Float32, graph: Path, seed: int) -> Float32:
-    """First positions of all rows, of which the first have some.
+    """Initial positions of all rows, of which the first rows have given ones.
 
-    A row has the mean of its neighbors that have places, by weight; one whose neighbors have none waits until
-    they do, and one that no edges lead to from there is anywhere.
+    A row gets the mean of its neighbors that have positions, by weight. One whose neighbors have none waits
+    until they do. One that no path of edges joins to a placed row keeps its random position.
 
     Parameters
     ----------
     first : (n, d) float32
         Positions of the first rows.
     anywhere : (m, d) float32, n < m
-        Of all rows, where there is nothing better; those of the first are overwritten.
+        Random positions of all rows, kept where there is nothing better; changed in place and returned.
     graph : Path
-        The graph of all rows, which is read once for each edge that the longest wait takes.
+        The graph of all rows. It is read once for each edge on the longest path to a placed row.
     seed : int
-        Key of what keeps rows apart that have the same neighbors.
+        Key of the noise that separates rows with the same neighbors.
     """
     positions, rows = anywhere, len(anywhere)
     positions[: len(first)] = first
@@ -132,7 +134,9 @@ def place_added(first: Float32, anywhere: Float32, graph: Path, seed: int) -> Fl
 
 
 def spectral_positions(result: Result, seed: int) -> tuple[Float32, int]:
-    """First positions by eigenvectors, each component in a box of its own; how many rows are at random."""
+    """Initial positions by eigenvectors, each component in its own box; and the number of rows placed at
+    random.
+    """
     coordinates, labels = (np.asarray(result[name][...]) for name in ("embedding", "labels"))
     rows, columns = coordinates.shape
     places, at_random = place_components(coordinates, labels, anywhere(rows, columns, seed) / WIDTH)
@@ -149,19 +153,19 @@ def _unit_box(given: Float64) -> Float64:
 
 
 def _with_noise(unit: Float64, seed: int) -> Float32:
-    """Places in the unit box as those of a box of ten, a little apart."""
+    """Positions in the unit box, scaled to a box of ten, with noise."""
     noise = a_little_apart(seed, (0, len(unit)), unit.shape[1])
     positions: Float32 = (WIDTH * unit + noise).astype(np.float32)
     return positions
 
 
 def a_little_apart(seed: int, rows: tuple[int, int], columns: int) -> Float64:
-    """What keeps some rows apart that begin in one place."""
+    """Noise for rows ``rows[0]:rows[1]``, which separates those that begin in one place."""
     return NOISE * gaussian_rows(seed, Purpose.LAYOUT_START, rows, columns)
 
 
 def anywhere(rows: int, columns: int, seed: int) -> Float32:
-    """Positions in the box."""
+    """Random positions in the box, (rows, columns)."""
     positions = np.empty((rows, columns), np.float32)
     key = np.array([seed, Purpose.LAYOUT_START], np.uint64)
     for tile, top in enumerate(range(0, rows, TILE_ROWS)):

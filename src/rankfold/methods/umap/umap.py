@@ -1,4 +1,5 @@
-"""Rows laid out by the graph of their neighbors, in memory: an edge takes 8 bytes, a row some more."""
+"""The task of UMAP: rows laid out by the graph of their neighbors, in memory. An edge takes 8 bytes, a row
+some more."""
 
 from __future__ import annotations
 
@@ -60,78 +61,78 @@ Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 
 CHUNK_ROWS = 2**18
-"""Fewest rows of a chunk of the result, of which there are ``TARGET_CHUNKS`` beyond."""
+"""Fewest rows of a chunk of the result; larger results have ``TARGET_CHUNKS`` chunks."""
 
 TARGET_CHUNKS = 8192
 
 PART_ROWS = 1000
-"""Fewest rows for each process: of fewer an exchange of positions takes longer than to move them."""
+"""Fewest rows for each process: with fewer, exchanging positions takes longer than moving them."""
 
 PAIR_FLOPS = 150.0
-"""Operations that take as long as one force does, in an edge's share of all epochs."""
+"""Operations for each force, edge and epoch, in equivalent time."""
 
 MOST_ROWS = 2**32
-"""Rows that random numbers of 32 bits tell apart."""
+"""Number of rows that random numbers of 32 bits can tell apart."""
 
 
 TO_COME = object()
-"""Positions to begin at that a plan is made without."""
+"""Placeholder for initial positions that are not there yet when a plan is made."""
 
 
 @dataclass(frozen=True, slots=True)
 class UmapTask:
-    """A graph and how it is laid out, as ``execute`` takes them."""
+    """A graph and the parameters of its layout, as ``execute`` takes them."""
 
     source: Source
-    """What the graph was made of, or its weights."""
+    """Data that the graph was made of, or its weights."""
 
     edges: int
-    """Of the graph, at most."""
+    """Number of edges of the graph, at most."""
 
     parameters: LayoutRequest
     given: Float64 | None = None
-    """Positions to begin at."""
+    """Initial positions given by the caller."""
 
     graph: Path | None = None
-    """Where it lies; nothing before it is made."""
+    """Path of the graph; None before it is made."""
 
     made_by: Mapping[str, Any] | None = None
-    """What the graph is asked, where it is made before."""
+    """Request that the graph is made by, if it is made first."""
 
     start: Path | None = None
     """A result to begin at: eigenvectors of the graph, or principal components."""
 
     matrix: str = ""
-    """Fingerprint of the matrix that these are of."""
+    """Fingerprint of the matrix of the principal components; empty without these."""
 
     @property
     def rows(self) -> int:
-        """Vertices."""
+        """Number of vertices."""
         return self.source.shape[0]
 
     @property
     def epochs(self) -> int:
-        """Epochs."""
+        """Number of epochs."""
         return self.parameters.epochs(self.rows)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything besides the matrix that decides the numbers, for JSON."""
         made_by = None if self.made_by is None else dict(self.made_by)
         of = {"matrix": self.matrix} if self.matrix else {}
         return {**self.parameters.as_dict(), "positions": digest(self.given), "graph": made_by, **of}
 
     @property
     def chunk_rows(self) -> int:
-        """Of the result."""
+        """Rows of a chunk of the result."""
         return min(self.rows, max(CHUNK_ROWS, self.rows // TARGET_CHUNKS))
 
     @property
     def is_spectral(self) -> bool:
-        """Whether rows begin at eigenvectors: these are asked for, and rows are enough to have some."""
+        """True if rows begin at eigenvectors: these are asked for, and rows are enough to have some."""
         return self.parameters.init == SPECTRAL and self.parameters.n_components < self.rows
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the result: the embedding, and radii if density counts or is measured."""
         single, rows = np.dtype(np.float32), self.rows
         shape, chunks = (rows, self.parameters.n_components), count(rows, self.chunk_rows)
         embedding = Output("embedding", shape, single, chunks)
@@ -143,7 +144,7 @@ class UmapTask:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan of the layout, for the processes that it is split among."""
         width = self.parameters.n_components
         outline = Outline(
             "umap",
@@ -160,7 +161,7 @@ class UmapTask:
         return plan_task(outline, self, budget)
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """Processes that share the edges, each with all of its threads."""
+        """One pass by processes that share the edges, each with all of its threads."""
         parts = self.parts(budget.workers)
         memory, lanes = self._memory_bytes(parts), budget.threads * parts
         work = PAIR_FLOPS * self.edges * self.epochs * (2 + self.parameters.negative_sample_rate)
@@ -183,38 +184,38 @@ class UmapTask:
         return Arrangement((sweep,), budget.threads, *each, lanes, self.rows, self.rows, 1, 1)
 
     def parts(self, workers: int) -> int:
-        """Processes that a layout is worth, of so many."""
+        """Number of processes that the layout is split among, of ``workers`` available."""
         return max(1, min(workers, self.rows // PART_ROWS))
 
     def _memory_bytes(self, parts: int = 1) -> int:
-        """Of one of some processes."""
+        """Memory of a process, of ``parts`` that share the work."""
         rows, width = self.rows, self.parameters.n_components
         chunk = chunk_length(self.edges)
         reading = 56 * (rows + 1) + chunk * 96
         return self._edges_bytes(parts) + self._positions_bytes + reading + BLOCK * 8 * (6 * width + 12)
 
     def _edges_bytes(self, parts: int) -> int:
-        """Edges of a part: its share, and no more than the row on its border has."""
+        """Bytes of the edges of a part: its share, and at most one more row at its border."""
         return edges_bytes(self.rows, min(self.edges, self.edges // parts + self.rows * (parts > 1)))
 
     @property
     def _positions_bytes(self) -> int:
-        """Positions as given, before and after, and in a checkpoint; groups."""
+        """Bytes of positions as given, before and after, and in a checkpoint, and of groups."""
         row = self.parameters.n_components * (4 + 4 + 4 + 8 * 3) + 8 * 4 + ROW_BYTES * self._is_spread
         return self.rows * row
 
     @property
     def _is_spread(self) -> bool:
-        """Whether density counts, or is measured."""
+        """True if density counts, or is measured."""
         return self.parameters.density is not None
 
     def _exchange_bytes(self, parts: int) -> int:
-        """Positions that one of some processes takes from the others in an epoch."""
+        """Bytes of positions that a process receives from the others in an epoch."""
         columns = self.parameters.n_components + 2 * bool(self.parameters.density)
         return 4 * self.rows * columns * (parts - 1) // parts
 
     def _details(self, parts: int) -> tuple[tuple[str, str], ...]:
-        """What fills the memory of a process, and what passes between them."""
+        """Lines of the plan: memory of a process, and bytes exchanged between processes."""
         edges, positions = format_bytes(self._edges_bytes(parts)), format_bytes(self._positions_bytes)
         share = f" in each of {parts} processes" * (parts > 1)
         memory = f"edges {edges}{share}, positions and groups of all rows {positions}"
@@ -226,7 +227,7 @@ class UmapTask:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Lay out all rows and write the embedding, with radii if asked for; returns the facts."""
         assert self.graph is not None  # noqa: S101 - only a plan is made without
         stored = Result(self.graph)
         stored.require_whole()
@@ -268,7 +269,7 @@ class UmapTask:
         return facts
 
     def _first_positions(self) -> tuple[Float32, dict[str, Any]]:
-        """Where vertices begin, and what is to be said of it."""
+        """Initial positions of all vertices, and facts on them."""
         columns, seed, given = self.parameters.n_components, self.parameters.seed, self.given
         if self.start is not None and self.parameters.init == SPECTRAL:
             start = Result(self.start)
@@ -286,7 +287,9 @@ class UmapTask:
         return place_added(first, everywhere, self.graph / NAME, seed), {"rows_added": self.rows - count}
 
     def _processes(self, run: Run) -> range:
-        """Numbers of processes that a layout is worth, and that have memory enough for their parts."""
+        """Numbers of processes to split among: from the fewest with enough memory to the most that are worth
+        it.
+        """
         most = self.parts(run.at_once // run.concurrency)
         enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
         return range(next(enough, most), most + 1)
@@ -306,7 +309,9 @@ def umap_task(
     min_recall: object = None,
     **arguments: object,
 ) -> Task:
-    """A graph that is to be laid out, checked, and perhaps measured; or lists of neighbors, or a matrix."""
+    """Task that lays out a graph, lists of neighbors, or a matrix whose neighbors are found first; measures
+    quality if asked.
+    """
     if (source := matrix_in(neighbors)) is not None:
         k = NEIGHBORS if n_neighbors is None else integer("n_neighbors", n_neighbors)
         search = search_of(k - 1, metric, min_recall)
@@ -322,7 +327,7 @@ def umap_task(
 
 
 def _layout_task(result: Result, init: object, matrix: object, arguments: dict[str, object]) -> Task:
-    """A graph that is to be laid out; or lists of neighbors, which become one first."""
+    """Task that lays out a graph, or lists of neighbors, which become a graph first."""
     kind = result.attrs["kind"]
     if kind not in ("knn", *GRAPHS):
         raise InputError(
@@ -353,7 +358,7 @@ def _layout_task(result: Result, init: object, matrix: object, arguments: dict[s
 
 
 def _chain(graph: FuzzyGraph | Result, layout: UmapTask, matrix: object) -> Chain:
-    """Lists into a graph, what its layout begins at where that is to be made, and the layout."""
+    """Tasks in order: lists into a graph, the start where it must be made, and the layout."""
     links: list[Link] = [] if isinstance(graph, Result) else [Link("graph", graph)]
     if layout.is_spectral:
         start = start_task(graph, layout.parameters.n_components, layout.parameters.seed)

@@ -14,13 +14,13 @@ from rankfold.kernels.layout.vertices import move_vertices
 
 
 def warm_layout(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """What moves vertices, in a plane or elsewhere."""
+    """Compile the loops that move vertices, in a plane or elsewhere."""
     index = np.dtype(np.int32 if shape[0] < 2**31 else np.int64)
     _warm(min(3, int(request["n_components"])), index, bool(request.get("density")))
 
 
 def warm_placement(width: int) -> None:
-    """What places new rows in so many dimensions."""
+    """Compile the loops that place new rows in this many dimensions."""
     _warm_placement(min(3, width))
 
 

@@ -1,8 +1,8 @@
-"""Where a layout is carried out: in this process, or by workers that each hold the edges of some vertices.
+"""Run a layout in this process, or by workers that each hold the edges of some vertices.
 
-Either leaves the same checkpoints, and goes on from those of the other. Workers hold the positions of all
-vertices, and hand each other those that have moved after every group: a group moves from where the one before
-has come, whoever has moved that.
+Both write the same checkpoints, and resume from those of the other. Workers hold the positions of all
+vertices, and exchange those that have moved after every group: each group starts from the positions that the
+previous one has reached, whichever process has moved it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def lay_out(
     parts: range,
     goal: DensityGoal | None = None,
 ) -> Float32:
-    """Where vertices end: from an earlier checkpoint, or from ``start``.
+    """Positions at the end of a layout that resumes from an earlier checkpoint, or begins at ``start()``.
 
-    ``parts`` are the numbers of processes that it may be split among, as far as there are workers.
+    ``parts`` are the numbers of processes that it may be split among, if there are workers.
     """
     part, began = run.part(FOLDER, f"{POSITIONS}.part"), time.perf_counter()
     state = load_if_whole(part)
@@ -70,7 +70,7 @@ def _here(
     state: State,
     goal: DensityGoal | None,
 ) -> Float32:
-    """All in this process."""
+    """Run the whole layout in this process."""
     positions, first, last_save = state[POSITIONS], int(state[MOVES][0]), time.monotonic()
     rows = len(positions)
     end = moves(rows, edges.epochs)
@@ -90,7 +90,7 @@ def _here(
 
 
 def _state(layout: Layout, done: int) -> State:
-    """After so many moves."""
+    """Arrays of a checkpoint after ``done`` moves."""
     state: State = {POSITIONS: layout.positions, MOVES: np.array([done])}
     return state if layout.spread is None else {**state, SPREAD: layout.spread}
 
@@ -104,12 +104,14 @@ def _on_workers(
     parts: range,
     goal: DensityGoal | None,
 ) -> int:
-    """Most memory of a worker, which leave the last positions in ``part``."""
+    """Run the layout on workers, which leave the last positions in ``part``; returns the most memory of a
+    worker.
+    """
     pointers, end = edges.pointers(), moves(rows, edges.epochs)
 
     def work(count: int) -> tuple[LayoutWork, list[int]]:
         bounds = equal_shares(pointers, count)
-        # A group has an eighth of the vertices, but a hash decides of which.
+        # A group has an eighth of all vertices, but a hash decides how many of a part: allow for all of them.
         columns = parameters.n_components + (0 if goal is None else 2)
         most = [4 * columns * (b - a) for a, b in itertools.pairwise(bounds)]
         return LayoutWork(edges, parameters, part, bounds, sweep.SEGMENT_SECONDS, goal), most
@@ -128,7 +130,7 @@ def _on_workers(
 
 @dataclass(frozen=True, slots=True)
 class LayoutWork:
-    """See ``Work``: each part moves its own vertices, and the first leaves checkpoints."""
+    """Work of a team: each part moves its own vertices, and the first writes checkpoints."""
 
     edges: PullingEdges
     parameters: LayoutRequest
@@ -138,7 +140,7 @@ class LayoutWork:
     goal: DensityGoal | None = None
 
     def do_part(self, member: Member) -> None:
-        """From the last checkpoint to the end, or until this process is to stop."""
+        """Move own vertices from the last checkpoint to the end, or until this process is to stop."""
         graph = self.edges.graph
         if not graph.is_dir():
             raise ClusterError(
@@ -166,6 +168,7 @@ class LayoutWork:
         try:
             layout.run(first, told, member.swap)
         finally:
-            # Positions change between two moves alone: however it ends, they are those after so many.
+            # Positions only change between two moves: however the run ends, they are those after ``done``
+            # moves.
             if part == 0 and done > first:
                 member.save(self.state, _state(layout, done))
