@@ -2,7 +2,7 @@
 
 arguments    types, defaults and limits of the arguments
 request      parameters, checked
-eigenpairs   leading eigenpairs of the centered matrix of similarities: by Lanczos, or of few rows by LAPACK
-memory       what a plan counts
+eigenpairs   leading eigenpairs of the centered matrix of similarities: by Lanczos, or for few rows by LAPACK
+memory       memory and passes that a plan counts
 kernel_pca   the task, and its plan
 """

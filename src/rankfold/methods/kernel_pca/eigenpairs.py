@@ -1,11 +1,11 @@
-"""Leading eigenpairs of the centered matrix of similarities: by block Lanczos, or of few rows by LAPACK.
+"""Leading eigenpairs of the centered matrix of similarities: by block Lanczos, or for few rows by LAPACK.
 
-With H = I - 1 1'/n the matrix is H K H, and takes no other pass than K: vectors are centered, multiplied, and
-centered again. The first product has the vector of ones beside, from which follow the means that new rows are
-centered by, and how large K is: what its products leave beyond rounding of that size is none of theirs.
+With H = I - 1 1'/n the matrix is H K H, and needs no more passes than K: vectors are centered, multiplied,
+and centered again. The first product includes the vector of ones. From that follow the means that new rows
+are centered by, and the size of K; products within rounding of that size are set to 0.
 
 A kernel function that is not positive has negative eigenvalues too. Leading are the largest, not those of the
-largest magnitude; how many are below zero is counted as far as the iteration has seen them.
+largest magnitude; those below zero are counted as far as the iteration has found them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rankfold.pipeline.storage.checkpoint import State
 Float64 = npt.NDArray[np.float64]
 
 FEW_ROWS = 512
-"""Up to which all eigenvalues are computed."""
+"""Number of rows up to which all eigenvalues are computed."""
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -41,7 +41,7 @@ ROUNDING = 64 * EPS
 
 @dataclass(frozen=True, slots=True)
 class Eigenpairs:
-    """Of the centered matrix of similarities."""
+    """Leading eigenpairs of the centered matrix of similarities."""
 
     values: Float64
     """(k,) decreasing, not below zero."""
@@ -62,23 +62,23 @@ class Eigenpairs:
     """Sum of all eigenvalues."""
 
     negative: int
-    """Eigenvalues below zero that were seen: all there are if ``is_whole``, else as many as there are at
-    least."""
+    """Number of eigenvalues below zero that were found: all there are if ``is_whole``, else as many as there
+    are at least."""
 
     least: float
-    """The smallest that was seen."""
+    """Smallest eigenvalue that was found."""
 
     is_whole: bool
-    """Whether all eigenvalues were computed."""
+    """True if all eigenvalues were computed."""
 
     @property
     def largest_error(self) -> float:
-        """The largest error of a value, relative to it."""
+        """Largest error of a value, relative to the value."""
         return float(relative_errors(self.errors, self.values).max())
 
 
 def is_dense(rows: int, rank: int) -> bool:
-    """Whether so many rows are made a dense matrix for so many components."""
+    """True if so many rows are made a dense matrix for so many components."""
     return rows <= FEW_ROWS or 2 * (room(rank, rows) + BLOCK) >= rows
 
 
@@ -87,19 +87,19 @@ def is_dense(rows: int, rank: int) -> bool:
 
 @dataclass(slots=True)
 class CenteredSimilarities:
-    """H K H as an iteration multiplies it, product after product."""
+    """The operator H K H of an iteration, which stores its products."""
 
     matrix: SimilarityMatrix
     part: Callable[[int], Path] | None
-    """Where a product is kept, by its number; None where none is."""
+    """Path of a stored product, by its number; None if products are not stored."""
 
     keep: Callable[[Path, Callable[[], State]], State]
-    """What gives the arrays of a part, or makes them."""
+    """Function that loads the arrays of a part, or makes and stores them."""
 
     products: int = 0
     means: Float64 = field(default_factory=lambda: np.zeros(0))
     size: float = 0.0
-    """The longest product with a vector of length 1 so far, the first of which is that with equal numbers: no
+    """Largest length so far of a product with a vector of length 1, the first of which has equal entries: no
     more than the largest eigenvalue of K."""
 
     def __call__(self, v: Float64) -> Float64:
@@ -132,7 +132,7 @@ def pairs_by_products(
 
     Notes
     -----
-    See ``block_lanczos``: an error of a value is twice that of its root, which is what that tells.
+    ``block_lanczos`` estimates relative errors of roots of values; that of a value is twice as large.
     """
     tol, most, seed = asked
     rows = centered.matrix.blocks.rows
@@ -147,7 +147,7 @@ def pairs_by_products(
 
 
 def significant(theta: Float64, size: float, rows: int) -> Float64:
-    """Eigenvalues, zero where they are no more than rounding of the largest and of what was centered."""
+    """Eigenvalues, set to 0 within rounding of the largest and of the matrix that was centered."""
     largest = float(np.abs(theta).max(initial=0.0))
     return np.where(theta > max(rows * EPS * largest, ROUNDING * size), theta, 0.0)
 
@@ -155,8 +155,8 @@ def significant(theta: Float64, size: float, rows: int) -> Float64:
 def rounding(size: float, rows: int, similarity: Similarity, trace: float) -> float:
     """Error of any eigenvalue by rounding: of sums, and of similarities, which are independent.
 
-    Similarities of rows with themselves are 1 by functions of differences. Of others their mean, from the
-    trace of K, is the size.
+    For functions of differences, similarities of rows with themselves are 1. For others, their mean from the
+    trace of K is the size.
     """
     own = 1.0 if similarity.is_of_differences else abs(trace) / rows
     return ROUNDING * size + LOSS * own * float(np.sqrt(rows))

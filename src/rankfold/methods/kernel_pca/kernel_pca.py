@@ -1,7 +1,7 @@
-"""Principal components in the space of a kernel function: of all pairs of rows, of which none is stored.
+"""Principal components in the space of a kernel function: from all pairs of rows, none of which is stored.
 
-Each step of the iteration is a sweep over all pairs; its product is kept, so that a run which was killed
-takes finished ones from disk and goes on. Vectors are in memory, and rows if there is room for them.
+Each step of the iteration is a sweep over all pairs. Its product is stored, so that a run that was killed
+loads finished products from disk and goes on. Vectors are in memory, and rows if there is room for them.
 
 References
 ----------
@@ -53,22 +53,22 @@ DOUBLE = np.dtype(np.float64)
 
 @dataclass(frozen=True, slots=True)
 class KernelPca:
-    """A matrix and what is asked of it, as ``execute`` takes them."""
+    """A matrix and the parameters of its components, as ``execute`` takes them."""
 
     source: Source
     parameters: KernelPcaRequest
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
-        """Of rows in the result, which new ones are compared with: no digit of theirs is lost."""
+        """Dtype of the rows in the result, which new rows are compared with: they lose no digit."""
         return working_dtype(self.source.dtype)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything besides the matrix that decides the numbers, for JSON."""
         return self.parameters.as_dict()
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the result: scores, a copy of the rows, eigenvalues with errors, and means."""
         (rows, columns), rank = self.source.shape, self.parameters.rank
         return (
             Output("scores", (rows, rank), DOUBLE, count(rows, chunk_rows(rows, 8 * rank))),
@@ -79,13 +79,13 @@ class KernelPca:
 
     @property
     def _tall(self) -> int:
-        """Rows in a chunk of the copy."""
+        """Rows in a chunk of the copy of the matrix."""
         return chunk_rows(self.source.shape[0], self.source.shape[1] * self.stored_dtype.itemsize)
 
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan of the sweeps over all pairs, with rows in memory if they fit."""
         (rows, columns), rank = self.source.shape, self.parameters.rank
         copy = rows * columns * self.stored_dtype.itemsize
         outline = Outline(
@@ -108,7 +108,7 @@ class KernelPca:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Compute the eigenpairs and write the scores; returns the facts."""
         asked, (rows, _) = self.parameters, self.source.shape
         stays = run.slots == IN_MEMORY
         with one_blas_thread():
@@ -134,7 +134,7 @@ class KernelPca:
         return facts
 
     def _iterate(self, run: Run, blocks: RowBlocks, group: int) -> Eigenpairs:
-        """By sweeps over all pairs, which are kept if the run may be resumed."""
+        """Eigenpairs by sweeps over all pairs, whose products are stored if the run may be resumed."""
         asked, rows = self.parameters, self.source.shape[0]
         matrix = SimilarityMatrix(blocks, run.concurrency, group)
         part = (lambda number: run.part("products", f"{number:04d}.part")) if run.keeping.resumable else None
@@ -145,7 +145,7 @@ class KernelPca:
         return pairs
 
     def _write(self, run: Run, blocks: RowBlocks, pairs: Eigenpairs) -> None:
-        """All arrays."""
+        """Write all arrays of the result."""
         rank, (rows, columns) = self.parameters.rank, self.source.shape
         roots = np.sqrt(pairs.values)
         inverse = np.divide(1.0, roots, out=np.zeros(rank), where=roots > 0)
@@ -170,7 +170,7 @@ class KernelPca:
         write_outputs(run.result, small)
 
     def _warn(self, run: Run, pairs: Eigenpairs) -> None:
-        """What a caller should know of the kernel function, and of what was reached."""
+        """Warn about a kernel function that is not positive, and about the accuracy that was reached."""
         asked, none = self.parameters, int((pairs.values <= 0).sum())
         if pairs.negative:
             some = str(pairs.negative) if pairs.is_whole else f"at least {pairs.negative}"
@@ -192,7 +192,7 @@ class KernelPca:
 
 
 def _facts(pairs: Eigenpairs, tol: float) -> dict[str, Any]:
-    """How good the pairs are, and what they leave out."""
+    """Facts on the accuracy of the pairs, and on what they leave out."""
     total = pairs.trace
     return {
         "trace": total,
@@ -205,7 +205,9 @@ def _facts(pairs: Eigenpairs, tol: float) -> dict[str, Any]:
 
 
 def _tellers(run: Run, rows: int, tol: float) -> tuple[Callable[[float], None], Callable[[int], None]]:
-    """What hears errors, and rows of a sweep: progress is by digits, and sweeps tell that they go on."""
+    """Functions to report errors to, and rows of a sweep: progress is by digits, and sweeps only show it
+    again.
+    """
     first: list[float] = []
     done = [0]
 
@@ -233,7 +235,7 @@ def kernel_pca_task(
     passes: int = MOST_PASSES,
     seed: int = 0,
 ) -> KernelPca:
-    """A matrix of which components are wanted, checked; arguments of ``rankfold.kernel_pca``."""
+    """Task of the components of a matrix; arguments of ``rankfold.kernel_pca``."""
     source = open_source(x)
     others = {"tol": tol, "passes": passes, "seed": seed}
     return KernelPca(source, KernelPcaRequest.of(source, rank, (kernel, gamma, degree, coef0), **others))

@@ -15,13 +15,13 @@ from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.planner import Arrangement
 
 IN_MEMORY = 0
-"""``slots`` of a plan by which rows stay in memory; else it is the blocks of a group."""
+"""Value of ``slots`` in a plan with all rows in memory; others are the number of blocks of a group."""
 
 GROUP = 16
-"""Blocks of a group at most: the sums are kept when one has met all others."""
+"""Most blocks of a group: the sums are saved when a group has been compared with all others."""
 
 VECTORS = 12 * BLOCK + 40
-"""Numbers of a row besides basis and eigenvectors: blocks of vectors under way, their products, and sums."""
+"""Numbers of a row besides basis and eigenvectors: blocks of vectors in use, their products, and sums."""
 
 LIKELY_PASSES = 12
 

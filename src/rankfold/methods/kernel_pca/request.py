@@ -37,6 +37,6 @@ class KernelPcaRequest:
         return cls(rank, KernelChoice.of(columns, *choice), **others)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Parameters as a dict, for the facts of a result and to tell requests apart."""
         what = {"kind": "kernel_pca", "rank": self.rank, **self.choice.as_dict()}
         return {**what, "tol": self.tol, "passes": self.passes, "seed": self.seed}

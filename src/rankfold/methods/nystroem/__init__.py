@@ -2,8 +2,8 @@
 
 arguments   types, defaults and limits of the arguments
 request     parameters, checked
-landmarks   which rows similarities are told by: any, or each likelier the less of it is told yet
-pivots      one pass that draws them
-sampled     how far products of features are from similarities, on pairs of sampled rows
+landmarks   choice of rows as landmarks: uniform, or by randomly pivoted Cholesky
+pivots      one pass that draws rows for landmarks
+sampled     error of products of features as similarities, on pairs of sampled rows
 nystroem    the tasks, and their plan
 """

@@ -10,7 +10,7 @@ from rankfold.methods.registry import Method
 from rankfold.methods.similarity.arguments import COEF0, DEGREE, Coef0, Degree, Gamma, Kernel, Seed
 
 LANDMARKS = ("kmeans", "rpcholesky", "uniform")
-"""How landmarks are chosen."""
+"""Ways to choose landmarks."""
 
 CLUSTER_PASSES = 10
 """Most reads of the matrix that means of clusters may take."""

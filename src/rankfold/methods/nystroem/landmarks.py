@@ -1,9 +1,10 @@
-"""Landmarks among the rows: any of them, or by randomly pivoted Cholesky.
+"""Landmarks among the rows: uniform at random, or by randomly pivoted Cholesky.
 
-A row becomes a landmark with a chance that goes by what those before leave of its similarity with itself:
-rows that are like landmarks already are not taken again, and small groups of rows not missed. One by one that
-takes a pass for each. Here a pass proposes many at once, in the order in which they would come if nothing
-were told meanwhile, and each is taken by the share that is left of it after those taken before.
+A row becomes a landmark with a probability in proportion to its residual, the part of its similarity with
+itself that earlier landmarks leave. So rows like earlier landmarks are not taken again, and small groups of
+rows are not missed. One by one, that takes a pass for each landmark. Here a pass proposes many at once, in
+the order in which the residuals at its beginning would draw them. Each is accepted with the share of its
+residual that is left after those accepted before.
 
 References
 ----------
@@ -41,24 +42,24 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 SHARE = 3
-"""A pass proposes one in so many of the landmarks."""
+"""Divisor of the number of landmarks that gives the proposals of a pass."""
 
 FEWEST = 16
-"""Proposals of a pass."""
+"""Fewest proposals of a pass."""
 
 MOST_ROUNDS = 30
-"""Passes at most: each takes the first proposal at least, as long as anything is left."""
+"""Most passes: each accepts the first proposal at least, as long as any residual is left."""
 
 
 def proposals(asked: NystroemRequest) -> int:
-    """Rows that a pass proposes."""
+    """Number of rows that a pass proposes."""
     if asked.landmarks == "uniform":
         return asked.rank
     return min(asked.rank, max(FEWEST, -(-asked.rank // SHARE)))
 
 
 def rounds(asked: NystroemRequest) -> tuple[int, int]:
-    """Passes at most, and likely, before features are made."""
+    """Most passes, and likely passes, before features are computed."""
     if asked.landmarks != "rpcholesky":
         return (asked.landmarks == "uniform",) * 2
     return MOST_ROUNDS, 2 * SHARE
@@ -78,7 +79,7 @@ class Draws:
         return self.asked.choice
 
     def fold(self, run: Run | None, number: int, pivots: State, slots: int) -> DrawRows:
-        """The fold of a pass, with a part for its pivots where there is a run."""
+        """Fold of pass ``number``; its pivots are saved in a part if there is a run."""
         count, columns = pivots["pivots"].shape
         kept = KeptRows(proposals(self.asked), columns, np.dtype(np.float64))
         key = epoch_key(self.asked.seed, Purpose.LANDMARK_ROWS, number)
@@ -94,7 +95,7 @@ class Draws:
         )
 
     def choose(self, run: Run) -> tuple[Float64, Int64]:
-        """(m, d) landmarks and their numbers, or fewer where these tell all there is."""
+        """(m, d) landmarks and their row numbers; fewer than asked for if these leave no residual."""
         pivots: State = no_pivots(self.source.shape[1])
         for number in range(rounds(self.asked)[0]):
             fold = self.fold(run, number, pivots, run.slots)
@@ -123,7 +124,7 @@ class Draws:
         return pivots["pivots"], pivots["ids"]
 
     def _take(self, pivots: State, candidates: Float64, ids: Int64, number: int) -> State:
-        """Pivots with those of some proposals that are taken, in their order."""
+        """Pivots extended by the accepted ones of some proposals, in their order."""
         similarity, before = self.choice.similarity, pivots["pivots"]
         old, new = (rows_of(each, similarity, self.shift) for each in (before, candidates))
         residual = residuals_of(new, own_similarities(new, similarity), old, pivots["inverse"], self.choice)
@@ -151,7 +152,9 @@ class Draws:
 
 
 def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64, name: str) -> State:
-    """Pivots, and the transposed inverse of the factor of their similarities; raises ``DataError``."""
+    """Pivots, and the transposed inverse of the Cholesky factor of their similarities; raises
+    ``DataError``.
+    """
     rows = rows_of(pivots, choice.similarity, shift)
     gram = finite_similarities(rows, rows, choice.similarity, name)
     gram = (gram + gram.T) / 2
@@ -168,7 +171,7 @@ def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64, name: st
 
 
 def not_positive(choice: KernelChoice, name: str) -> DataError:
-    """What says that pivots have no meaning."""
+    """Error for a kernel that is not positive, for which pivots have no meaning."""
     return DataError(
         f"the kernel {choice.kernel} is not positive for rows of {name}: these are drawn by what landmarks "
         "leave of their similarities with themselves, which is less than nothing here. Take "

@@ -1,7 +1,8 @@
-"""Features of rows by their similarities to landmarks: a few passes that choose these, and one that writes.
+"""Features of rows by their similarities to landmarks: a few passes choose these, and one writes the
+features.
 
-With landmarks L and W = k(L, L), features ``k(x, L) W^-1/2`` have products ``k(x, L) W^-1 k(L, y)``: what
-similarities are as far as landmarks tell. Directions of W that are 1e-12 of the largest are left out.
+With landmarks L and W = k(L, L), features ``k(x, L) W^-1/2`` have products ``k(x, L) W^-1 k(L, y)``, which
+approximate similarities. Directions of W whose eigenvalues are below 1e-12 of the largest are left out.
 
 References
 ----------
@@ -66,24 +67,24 @@ EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, slots=True)
 class Nystroem:
-    """A matrix and what is asked of it, as ``execute`` takes them."""
+    """A matrix and the parameters of its features, as ``execute`` takes them."""
 
     source: Source
     parameters: NystroemRequest
     clusters: Result | None = None
-    """Whose centers are the landmarks; None before they are made, or where rows are."""
+    """Result whose centers are the landmarks; None before it is made, or where landmarks are rows."""
 
     def when_made(self, results: Mapping[str, Path]) -> Nystroem:
-        """The same, once its landmarks are there."""
+        """The same task, once its landmarks are made."""
         return dataclasses.replace(self, clusters=Result(results["landmarks"]))
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of features."""
+        """Dtype of the features."""
         return working_dtype(self.source.dtype)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything besides the matrix that decides the features, for JSON."""
         return self.parameters.as_dict()
 
     @property
@@ -91,7 +92,7 @@ class Nystroem:
         return row_chunk(self.source, self.parameters.rank, self.dtype.itemsize)
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the result: features, landmarks, and what features of new rows are computed by."""
         (rows, columns), rank = self.source.shape, self.parameters.rank
         return (
             Output("features", (rows, rank), self.dtype, count(rows, self._chunk)),
@@ -104,7 +105,7 @@ class Nystroem:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan of the passes that draw landmarks, and of the one that writes features."""
         rows, rank = self.source.shape[0], self.parameters.rank
         outline = Outline(
             "nystroem",
@@ -131,7 +132,7 @@ class Nystroem:
         return plan_task(outline, sweeps, budget)
 
     def _sweeps(self, slots: int) -> list[Pass]:
-        """Draws of landmarks, if rows are, and the pass that writes features."""
+        """Passes that draw landmarks, if these are rows, and the pass that writes features."""
         (rows, columns), rank = self.source.shape, self.parameters.rank
         reads = rows * columns * self.source.dtype.itemsize
         draw = Draws(self.source, self.parameters, np.zeros(columns)).fold(
@@ -146,7 +147,7 @@ class Nystroem:
         return [*draws, numbers_of("features", fold, reads, writes, rows * fold.row_flops)]
 
     def _imagined(self) -> Points:
-        """Points of the size that they will have."""
+        """Points of the final sizes, for a plan."""
         rank, columns, zeros = self.parameters.rank, self.source.shape[1], np.zeros(self.parameters.rank)
         points, square = (ShapeOnly.plain((rank, width), DOUBLE) for width in (columns, rank))
         return Points(self.parameters.choice, points, square, zeros, zeros, np.zeros(columns))
@@ -158,7 +159,7 @@ class Nystroem:
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Choose landmarks and write the features; returns the facts."""
         choice = self.parameters.choice
         with one_blas_thread():
             shift = shift_of(self.source, choice.similarity)
@@ -181,7 +182,7 @@ class Nystroem:
         return facts
 
     def _landmarks(self, run: Run, shift: Float64) -> tuple[Float64, npt.NDArray[np.int64]]:
-        """(m, d), rows of the matrix with their numbers, or means of clusters with -1."""
+        """(m, d) landmarks with (m,) numbers: rows of the matrix, or means of clusters with -1."""
         if self.clusters is not None:
             self.clusters.require_whole()
             centers = np.asarray(self.clusters["centers"][...])
@@ -189,7 +190,7 @@ class Nystroem:
         return Draws(self.source, self.parameters, shift).choose(run)
 
     def _errors(self, state: State, fold: WriteFeatures, condition: float) -> dict[str, Any]:
-        """What features leave: of the trace exactly, but for rounding; of pairs by a sample."""
+        """Facts on the error of features: of the trace, exact but for rounding; of pairs, by a sample."""
         own, captured = (float(state[name][0]) for name in ("own", "captured"))
         require_finite([own, captured], self.source.name)
         rounding = 64 * EPS * float(np.sqrt(condition))
@@ -230,14 +231,18 @@ class Nystroem:
 
 
 def _imagined(rank: int, columns: int) -> State:
-    """As many pivots as there may be in the end; numbers that are never written take no memory."""
+    """State with as many pivots as there may be, for a plan; numbers that are never written take no
+    memory.
+    """
     return {"pivots": np.empty((rank, columns)), "inverse": np.empty((rank, rank))}
 
 
 def normalize(
     landmarks: Float64, asked: NystroemRequest, shift: Float64, name: str
 ) -> tuple[Float64, dict[str, Any]]:
-    """(m, m) root of the inverse of landmarks' similarities, and what is known of these; may refuse them."""
+    """(m, m) inverse root of the landmarks' similarities, and facts on these; raises if they are not
+    finite.
+    """
     similarity = asked.choice.similarity
     rows = rows_of(landmarks, similarity, shift)
     gram = finite_similarities(rows, rows, similarity, name)
@@ -265,7 +270,7 @@ def nystroem_task(
     landmarks: str = LANDMARKS[0],
     seed: int = 0,
 ) -> Task:
-    """A matrix of which features are wanted, checked; arguments of ``rankfold.nystroem``."""
+    """Task of features of a matrix; arguments of ``rankfold.nystroem``."""
     source = open_source(x)
     asked = NystroemRequest.of(source, rank, (kernel, gamma, degree, coef0), landmarks, seed)
     task = Nystroem(source, asked)

@@ -1,4 +1,5 @@
-"""One pass that draws rows for landmarks: any of them, or each by what the landmarks so far leave of it."""
+"""One pass that draws rows for landmarks: uniformly, or in proportion to what landmarks so far leave of
+each."""
 
 from __future__ import annotations
 
@@ -28,15 +29,16 @@ from rankfold.pipeline.storage.checkpoint import State
 Float64 = npt.NDArray[np.float64]
 
 FAINT = 1e-12
-"""Share of its similarity with itself below which nothing but rounding is left of a row."""
+"""Residual of a row below which it is only rounding, relative to the row's similarity with itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawRows(OverRows):
-    """Fold that keeps rows of the smallest keys, exponential over what pivots leave of each, and sums it up.
+    """Fold that keeps the rows of the smallest keys, exponential numbers over residuals, and sums residuals.
 
-    With pivots S and their triangular factor L, K_SS = L L', a row keeps ``k(x, x) - |L^-1 k(S, x)|^2``: the
-    pivots' similarities are computed again in each pass, so that nothing is kept of rows in between.
+    With pivots S and their triangular factor L, K_SS = L L', the residual of a row is ``k(x, x) - |L^-1 k(S,
+    x)|^2``. Similarities with pivots are computed again in each pass, so that nothing is stored for rows in
+    between.
     """
 
     panels: Panels
@@ -44,14 +46,14 @@ class DrawRows(OverRows):
     shift: Float64
     kept: KeptRows
     key: int
-    """Of the random numbers of this pass."""
+    """Key of the random numbers of this pass."""
 
     constants: Path
     """A part with ``pivots`` (s, d), and ``inverse`` (s, s), L^-1 transposed."""
 
     pivots: int
     by_share: bool
-    """Whether rows are drawn by what is left of them; else any."""
+    """True if rows are drawn in proportion to their residuals; else uniformly."""
 
     @classmethod
     def of(
@@ -65,23 +67,23 @@ class DrawRows(OverRows):
         *,
         by_share: bool,
     ) -> DrawRows:
-        """Of a matrix, a kernel function with its shift, and so many pivots in a part."""
+        """Fold over a matrix, by a kernel function with its shift, and a part with so many pivots."""
         view = View(source, Orientation.ROWS)
         panels = Panels(view, rows_cut(source, 1, 8), slots, view.source.dtype, borrows=True)
         return cls(panels, *choice, kept, key, *pivots, by_share)
 
     @property
     def row_flops(self) -> float:
-        """Operations of a row."""
+        """Operations for each row."""
         return self.pivots * (2.0 * self.kept.columns + EVALUATION_FLOPS + 2 * self.pivots) + 100
 
     @property
     def row_seconds(self) -> float:
-        """Nominal time of a row."""
+        """Nominal seconds for each row."""
         return self.row_flops / NOMINAL_FLOPS[8]
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Pivots and their factor."""
+        """Constants: pivots and their factor."""
         count, part = self.pivots, self.constants
         return {
             "pivots": Constant((count, self.kept.columns), part=part),
@@ -89,19 +91,19 @@ class DrawRows(OverRows):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Rows that are kept; similarities of rows with themselves, and what is left of them, by its sign."""
+        """Rows that are kept; sums of similarities of rows with themselves, and of residuals by sign."""
         traces = {name: Sum((1,)) for name in ("own", "residual", "negative")}
         return {**traces, "bad": BAD, **self.kept.sums()}
 
     @property
     def beside_bytes(self) -> int:
-        """Pivots as they are compared, and a grain with its products."""
+        """Bytes of pivots in the form they are compared in, and of a grain with its products."""
         rows, count = self.panels.grain_rows, self.kept.count
         pivots = 2 * 8 * self.pivots * (self.kept.columns + 1)
         return pivots + self.rows_bytes(self.pivots) + 8 * (8 * rows + 4 * count * (self.kept.columns + 4))
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels, and pivots as they are compared."""
+        """Buffers and panels, and pivots in the form they are compared in."""
         work = OverPanels.workspace(self, device)
         work.rows = rows_of(work.pivots, self.choice.similarity, self.shift)
         return work
@@ -129,9 +131,10 @@ class DrawRows(OverRows):
 
 
 def residuals_of(rows: Rows, own: Float64, pivots: Rows, inverse: Float64, choice: KernelChoice) -> Float64:
-    """(m,) what pivots leave of similarities of rows with themselves, 0 where that is rounding.
+    """(m,) residuals: similarities of rows with themselves less what pivots explain, 0 where that is
+    rounding.
 
-    It is negative where the kernel function is not positive.
+    A residual is negative where the kernel function is not positive.
     """
     if not len(pivots.squares):
         return own.copy()
@@ -144,5 +147,5 @@ def residuals_of(rows: Rows, own: Float64, pivots: Rows, inverse: Float64, choic
 
 
 def no_pivots(columns: int) -> dict[str, Any]:
-    """What a first pass begins with."""
+    """State before the first pass."""
     return {"pivots": np.zeros((0, columns)), "inverse": np.zeros((0, 0)), "ids": np.zeros(0, np.int64)}

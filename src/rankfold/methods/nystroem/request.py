@@ -37,6 +37,6 @@ class NystroemRequest:
         return cls(rank, KernelChoice.of(columns, *choice), landmarks, seed)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Parameters as a dict, for the facts of a result and to tell requests apart."""
         what = {"kind": "nystroem", "rank": self.rank, **self.choice.as_dict()}
         return {**what, "landmarks": self.landmarks, "seed": self.seed}

@@ -1,7 +1,7 @@
-"""How far products of features are from similarities, on all pairs of some rows, with an interval.
+"""Error of products of features as similarities, on all pairs of sampled rows, with an interval.
 
-The trace tells what features leave of rows by themselves, exactly, since every row is visited; this is of
-pairs of different rows, of which a sample is looked at.
+The error of the trace covers similarities of rows with themselves, and is exact, since every row is visited.
+This error covers pairs of different rows, and is estimated from a sample.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy.typing as npt
 Float64 = npt.NDArray[np.float64]
 
 SAMPLE_ROWS = 256
-"""Of whose pairs similarities are looked at."""
+"""Number of rows sampled, all pairs of which are compared."""
 
 WIDTH = 1.96
 """Standard errors to either side that hold the truth in 95 of 100 samples."""
 
 
 class SampledError(NamedTuple):
-    """Root of the squares of what features leave of similarities of pairs, relative to these."""
+    """Root of the summed squares of errors on pairs, relative to those of similarities, and its interval."""
 
     value: float
     low: float
@@ -29,12 +29,12 @@ class SampledError(NamedTuple):
 
 
 def sampled_error(similarities: Float64, products: Float64, rows: int) -> SampledError:
-    """Of (s, s) similarities of a sample of so many rows, and products of their features.
+    """Error from (s, s) similarities of a sample, and (s, s) products of its features; ``rows`` are in all.
 
     References
     ----------
     Efron, Stein, The jackknife estimate of variance, Annals of Statistics 9, 1981: each row is left out in
-    turn, with all its pairs; less the share of rows that is looked at anyhow.
+    turn, with all its pairs; and corrected for the share of rows that is sampled.
     """
     count = len(similarities)
     errors, sizes = np.square(similarities - products), np.square(similarities)

@@ -3,8 +3,8 @@
 arguments    types, defaults and limits of the arguments
 request      parameters, checked
 walk         eigenvectors of the walk on a graph
-coordinates  from eigenvectors to coordinates of rows
-memory       what a plan counts
+coordinates  coordinates of rows from eigenvectors
+memory       memory and passes that a plan counts
 spectral     the tasks, and their plan
 place        new rows by Nystrom's formula
 warm         compiled loops, run once

@@ -27,7 +27,7 @@ Quality = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class SpectralArguments:
-    """See ``rankfold.spectral``."""
+    """Arguments of ``rankfold.spectral``, which describes them."""
 
     n_components: Components = 2
     tol: Tol = TOL
@@ -41,7 +41,7 @@ class SpectralArguments:
 
 @dataclass(frozen=True, slots=True)
 class DiffusionArguments:
-    """See ``rankfold.diffusion_map``."""
+    """Arguments of ``rankfold.diffusion_map``, which describes them."""
 
     n_components: Components = 2
     alpha: Annotated[

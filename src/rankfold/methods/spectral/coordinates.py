@@ -1,8 +1,8 @@
-"""From eigenvectors of a walk to coordinates of rows, those of a disconnected graph among them.
+"""Coordinates of rows from eigenvectors of a walk, also of a disconnected graph.
 
-Each component has a vector of the eigenvalue 1. Together these have one direction that says nothing, the
-constant one; the others tell components apart. Which ones they are is a matter of choice, since all have the
-same eigenvalue: here each tells a component from all that are larger.
+Each component has a vector of the eigenvalue 1. Their span has one direction that says nothing, the constant
+one; the others tell components apart. The basis is a matter of choice, since all have the same eigenvalue:
+here each vector tells a component from all that are larger.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def contrasts(vertices: Vertices, count: int) -> Float64:
-    """(m, count) eigenvectors of the eigenvalue 1 beside the constant one, orthonormal.
+    """(m, count) eigenvectors of the eigenvalue 1 other than the constant one, orthonormal.
 
     The first tells the second largest component from the largest, the next the third from both, and so on; 0
     for components that are smaller, and for vertices without edges.
@@ -38,7 +38,7 @@ def coordinates(vertices: Vertices, vectors: Float64, factors: Float64, *, unit:
     """(m, d) coordinates by orthonormal eigenvectors of the walk, each times a factor.
 
     Eigenvectors are divided by the square roots of degrees. With ``unit`` their mean square is 1 in the
-    walk's own distribution, where the constant vector is 1; else they are as long as that leaves them.
+    walk's own distribution, where the constant vector is 1; else they are not scaled further.
     """
     roots = vertices.roots
     scaled = vectors * inverse(roots)[:, None]

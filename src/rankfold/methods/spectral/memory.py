@@ -15,16 +15,16 @@ from rankfold.pipeline.planning.peak_memory import RESERVE_BYTES
 from rankfold.pipeline.planning.planner import Arrangement
 
 IN_MEMORY = 1
-"""``slots`` of a plan by which the graph stays in memory; else it is read ahead in each sweep."""
+"""Value of ``slots`` in a plan with the graph in memory; with others it is read ahead in each sweep."""
 
 VECTORS = 6
-"""Blocks of vectors at once: of a filter, or of a turn with what LAPACK copies."""
+"""Blocks of vectors at once: those of a filter, or of a Rayleigh-Ritz step with copies by LAPACK."""
 
 OF_ROW = 12
-"""Numbers of a vertex besides: degrees, factors, components, coefficients of steps."""
+"""Other numbers of a vertex: degrees, factors, components, coefficients of steps."""
 
 OF_EDGE = 48
-"""Bytes of an edge of a block while degrees are summed."""
+"""Bytes for each edge of a block while degrees are summed."""
 
 LIKELY_READS = 200
 
@@ -61,7 +61,9 @@ def arrange(source: Source, numbers: int, asked: SpectralRequest, budget: Budget
 
 
 def _graph_bytes(source: Source, numbers: int, *, stay: bool) -> int:
-    """Of a graph in memory, or of the blocks that are at once; of reading one, and of summing its degrees."""
+    """Bytes of the graph in memory, or of the blocks held at once; and of reading a block and summing its
+    degrees.
+    """
     rows = source.shape[0]
     block = min(numbers, BLOCK_NUMBERS + rows)
     item = 4 + (4 if max(rows, numbers) < 2**31 else 8)

@@ -1,8 +1,8 @@
-"""New rows among those of an embedding, where a step of the walk on the graph takes them: Nystrom's formula.
+"""New rows in a spectral embedding by Nystrom's formula: a step of the walk on the graph.
 
-An eigenvector of a walk is at every vertex the mean over its neighbors, divided by the eigenvalue. A new row
-has neighbors too, and its coordinates are that mean over them: those of a vertex that has these neighbors and
-is a neighbor of none. A row at no distance from one of the graph is that row, and has its place.
+An eigenvector of a walk is at every vertex the mean over its neighbors, divided by the eigenvalue. The
+coordinates of a new row are that mean over its neighbors: those of a vertex that has these neighbors and is a
+neighbor of none. A row at distance 0 from one of the graph takes its coordinates.
 
 References
 ----------
@@ -50,34 +50,34 @@ class Extension:
 
     @property
     def source(self) -> Source:
-        """Distances of new rows."""
+        """Distances of new rows to their neighbors."""
         return self.neighbors.lists.distances
 
     @property
     def width(self) -> int:
-        """Dimensions."""
+        """Number of dimensions of the embedding."""
         return int(self.result.attrs["request"]["n_components"])
 
     @property
     def is_divided(self) -> bool:
-        """Whether weights are divided by densities."""
+        """True if weights are divided by densities."""
         return bool(self.result.attrs["request"].get("alpha", 0))
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything besides the matrix that decides the coordinates, for JSON."""
         facts = self.result.attrs
         made_by = digest([facts["request"], facts["input"]["fingerprint"]])
         what = {"kind": "transform", "of": facts["kind"], "rank": self.width, "result": made_by}
         return {**what, **self.neighbors.request()}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """The one array of the result: coordinates of the new rows."""
         rows = self.neighbors.lists.rows
         chunks = count(rows, self.neighbors.chunk_rows)
         return (Output("embedding", (rows, self.width), np.dtype(np.float64), chunks),)
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan of one pass over the new rows."""
         rows, new, lists = (
             self.result.matrix("embedding").shape[0],
             self.source.shape[0],
@@ -105,7 +105,9 @@ class Extension:
         return plan_task(outline, FixedSweeps(arrangement), budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol; what was interrupted is made again."""
+        """Compute and write coordinates of all new rows; returns the facts. An interrupted run starts
+        over.
+        """
         rows, width, chunk_rows = self.source.shape[0], self.width, self.neighbors.chunk_rows
         embedding = np.asarray(self.result["embedding"][:], np.float64)
         density = np.asarray(self.result["density"][:]) if self.is_divided else np.ones(1)
@@ -136,15 +138,15 @@ class Extension:
         return facts
 
     def _places(self, embedding: Float64, density: Float64, spread: Float64) -> Iterator[Float64]:
-        """Coordinates of some rows at a time.
+        """Yield coordinates of new rows, a block at a time.
 
-        ``spread`` gains the sum of squares of their standard errors, as means over neighbors, and how many
-        are rows of the graph.
+        Adds to ``spread``, (2,): the sum of squares of their standard errors, as means over neighbors, and
+        the number of rows that are rows of the graph.
         """
         values = self._eigenvalues()
         for indices, weights, is_there in self.neighbors.blocks():
             shares = weights.astype(np.float64)
-            shares[shares.sum(axis=1) == 0, 0] = 1  # so far from all that the nearest alone is near
+            shares[shares.sum(axis=1) == 0, 0] = 1  # too far from all for any weight: take the nearest alone
             if self.is_divided:
                 shares /= density[indices]
             shares /= shares.sum(axis=1)[:, None]
@@ -158,7 +160,7 @@ class Extension:
             yield places
 
     def _eigenvalues(self) -> Float64:
-        """(d,) of the walk, each beyond what may be its error."""
+        """(d,) eigenvalues of the walk; raises ``InputError`` if one is no larger than its possible error."""
         facts, values = self.result.attrs, np.asarray(self.result["eigenvalues"], np.float64)
         if facts["kind"] == "spectral":
             values = 1 - values
@@ -177,6 +179,6 @@ class Extension:
 
 
 def extension_task(result: Result, neighbors: object) -> Extension:
-    """New rows by their neighbors, checked; an embedding, and the result of a search for neighbors."""
+    """Task that places new rows in an embedding by their neighbors, the result of a search."""
     rows = result.matrix("embedding").shape[0]
     return Extension(result, NewNeighbors.of(result, rows, neighbors))  # type: ignore[arg-type]

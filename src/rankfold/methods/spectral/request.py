@@ -25,10 +25,10 @@ class SpectralRequest:
     passes: int = MOST_PASSES
     seed: int = 0
     apart: bool = False
-    """Whether each component of the graph has coordinates of its own."""
+    """True if each component of the graph has coordinates of its own."""
 
     def check_rows(self, rows: int) -> None:
-        """The same, when it is known how many rows there are."""
+        """Raise ``InputError`` if so many rows have too few dimensions."""
         if self.n_components > rows - 1:
             raise InputError(
                 f"n_components {self.n_components} was asked for, but {rows} rows have at most {rows - 1} "
@@ -38,7 +38,7 @@ class SpectralRequest:
             )
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Parameters as a dict, for the facts of a result and to tell requests apart."""
         facts = {"kind": self.kind, "n_components": self.n_components}
         if self.kind == "diffusion_map":
             facts |= {"alpha": self.alpha, "t": self.t}

@@ -1,6 +1,6 @@
 """Rows in few dimensions by leading eigenvectors of a random walk on the graph of their neighbors.
 
-Vectors are in memory, and of the graph as many rows as there is room for; others are read in each sweep.
+Vectors are in memory. The graph is as well if there is room for it; else it is read in each sweep.
 """
 
 from __future__ import annotations
@@ -45,54 +45,56 @@ from rankfold.pipeline.storage.result import Result, coordinates_hint, result_of
 from rankfold.pipeline.wording import argument
 
 CHUNK_ROWS = 2**18
-"""Fewest rows of a chunk of the result, of which there are ``TARGET_CHUNKS`` beyond."""
+"""Fewest rows of a chunk of the result; larger results have ``TARGET_CHUNKS`` chunks."""
 
 TARGET_CHUNKS = 8192
 
 START_TOL = 1e-2
-"""Tolerance of eigenvectors where a layout begins: forces move all of it."""
+"""Tolerance of eigenvectors for the start of a layout: forces move all of it."""
 
 WANTED = "a result of knn or fuzzy_graph, as of rf.knn(x, k=14)"
 
 
 @dataclass(frozen=True, slots=True)
 class Spectral:
-    """A graph and what is made of it, as ``execute`` takes them."""
+    """A graph and the parameters of its embedding, as ``execute`` takes them."""
 
     source: Source
-    """The graph, or what it is made of."""
+    """The graph, or the data it is made of."""
 
     numbers: int
-    """Stored in the graph, at most."""
+    """Number of stored weights of the graph, at most."""
 
     parameters: SpectralRequest
     graph: Result | Source | None = None
-    """A result that has it, or itself; nothing before it is made."""
+    """Result that has the graph, or the graph itself; None before it is made."""
 
     made_by: Mapping[str, Any] | None = None
-    """What the graph is asked, where it is made before."""
+    """Request that the graph is made by, if it is made first."""
 
     def when_made(self, results: Mapping[str, Path]) -> Spectral:
-        """The same, once its graph is there."""
+        """The same task, once its graph is made."""
         graph = Result(results["graph"])
         return dataclasses.replace(self, graph=graph, numbers=int(graph.attrs["weights"]))
 
     @property
     def rows(self) -> int:
-        """Vertices."""
+        """Number of vertices."""
         return self.source.shape[0]
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything besides the matrix that decides the numbers, for JSON."""
         return {**self.parameters.as_dict(), "graph": None if self.made_by is None else dict(self.made_by)}
 
     @property
     def chunk_rows(self) -> int:
-        """Of the result."""
+        """Rows of a chunk of the result."""
         return min(self.rows, max(CHUNK_ROWS, self.rows // TARGET_CHUNKS))
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the result: coordinates, component labels, densities if used, and eigenvalues with
+        errors.
+        """
         width, chunks = self.parameters.n_components, count(self.rows, self.chunk_rows)
         density = (Output("density", (self.rows,), np.dtype(np.float64), chunks),) * bool(
             self.parameters.alpha
@@ -107,7 +109,7 @@ class Spectral:
     # Plan -----------------------------------------------------------------------------------------
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan of the filters, with the graph in memory if it fits."""
         kind, width = self.parameters.kind, self.parameters.n_components
         block = 8 * self.rows * block_width(width)
         subject = "a start at eigenvectors" if self.parameters.apart else kind
@@ -128,13 +130,13 @@ class Spectral:
         return plan_task(outline, self, budget, lambda: way_out)
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """One process with all of its threads, and as much of the graph in memory as fits."""
+        """One process with all of its threads, and the graph in memory if there is room for it."""
         return arrange(self.source, self.numbers, self.parameters, budget)
 
     # Run ------------------------------------------------------------------------------------------
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Compute the eigenvectors and write the embedding; returns the facts."""
         asked = self.parameters
         graph, distances = self.graph, dict[str, Any]()
         assert graph is not None  # noqa: S101 - only a plan is made without
@@ -170,7 +172,7 @@ class Spectral:
         return facts
 
     def _write(self, run: Run, vertices: Vertices, found: Eigenvectors) -> None:
-        """All arrays."""
+        """Write all arrays of the result."""
         asked, is_walk = self.parameters, self.parameters.kind == "diffusion_map"
         rows = {
             "embedding": coordinates(vertices, found.vectors, found.values**asked.t, unit=is_walk),
@@ -188,7 +190,7 @@ class Spectral:
 
 
 def _teller(run: Run, rows: int) -> Callable[[float], None]:
-    """Tells how far errors have come on their way, by digits."""
+    """Function that reports progress: digits by which the largest error has shrunk, of those needed."""
     first: list[float] = []
 
     def tell(excess: float) -> None:
@@ -200,7 +202,7 @@ def _teller(run: Run, rows: int) -> Callable[[float], None]:
 
 
 def _warnings(facts: Mapping[str, Any], asked: SpectralRequest) -> list[str]:
-    """What a caller should know of a graph, and of what was reached."""
+    """Warnings for a caller about the graph and the accuracy that was reached."""
     parts, said = facts["connected_components"], []
     if parts > 1 and not asked.apart:
         known = min(parts - 1, asked.n_components)
@@ -224,7 +226,7 @@ def _warnings(facts: Mapping[str, Any], asked: SpectralRequest) -> list[str]:
 
 
 def spectral_task(neighbors: object, *, quality: object = None, **arguments: Any) -> Task:
-    """A graph of which eigenmaps are to be made, checked; or lists of neighbors, or a matrix."""
+    """Task of eigenmaps of a graph, of lists of neighbors, or of a matrix whose neighbors are found first."""
     search, arguments = _search(arguments)
     return _task(neighbors, SpectralRequest("spectral", **arguments), search, quality)
 
@@ -237,30 +239,30 @@ def diffusion_task(
     quality: object = None,
     **arguments: Any,
 ) -> Task:
-    """The same for a diffusion map."""
+    """Task of a diffusion map of a graph, of lists of neighbors, or of a matrix."""
     search, arguments = _search(arguments)
     asked = SpectralRequest("diffusion_map", alpha=alpha, t=t, **arguments)
     return _task(neighbors, asked, search, quality)
 
 
 SEARCH = ("n_neighbors", "metric", "min_recall")
-"""Arguments of the search where a matrix is given."""
+"""Arguments of the search for neighbors, for use with a matrix of samples."""
 
 
 def _search(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Arguments of the search, and all others."""
+    """Split arguments into those of the search, and all others."""
     others = {name: value for name, value in arguments.items() if name not in SEARCH}
     return {name: arguments.get(name) for name in SEARCH}, others
 
 
 def start_task(graph: Result | FuzzyGraph, n_components: int, seed: int) -> Spectral:
-    """Where a layout begins: each component by itself, and no closer than one can see."""
+    """Task of the eigenvectors that a layout begins at: each component by itself, to a coarse tolerance."""
     asked = SpectralRequest("spectral", n_components=n_components, seed=seed, tol=START_TOL, apart=True)
     return _of_weights(graph, asked) if isinstance(graph, FuzzyGraph) else _of_graph(graph, asked)
 
 
 def _task(neighbors: object, asked: SpectralRequest, search: dict[str, object], quality: object) -> Task:
-    """Of weights, of lists, or of a matrix whose neighbors are found first."""
+    """Task for weights, for a result, or for a matrix whose neighbors are found first."""
     if (source := matrix_in(neighbors)) is not None:
         if (
             source.shape[0] == source.shape[1] and search["metric"] != PRECOMPUTED
@@ -277,7 +279,7 @@ def _task(neighbors: object, asked: SpectralRequest, search: dict[str, object], 
 
 
 def _of_result(result: Result, asked: SpectralRequest) -> Task:
-    """Of a graph, or of lists that become one first."""
+    """Task for the graph in a result, or for lists of neighbors that become a graph first."""
     kind = result.attrs["kind"]
     if kind not in ("knn", *GRAPHS):
         raise InputError(
@@ -292,7 +294,7 @@ def _of_result(result: Result, asked: SpectralRequest) -> Task:
 
 
 def _of_matrix(source: Source, asked: SpectralRequest) -> Spectral:
-    """Of weights that a caller has."""
+    """Task for a matrix of weights."""
     stored, (rows, columns) = compressed(source), source.shape
     if stored is None or rows != columns:
         what = f"{rows} x {columns}" if rows != columns else "square and dense"
@@ -310,6 +312,6 @@ def _of_graph(result: Result, asked: SpectralRequest) -> Spectral:
 
 
 def _of_weights(graph: FuzzyGraph, asked: SpectralRequest) -> Spectral:
-    """Of a graph that is to be made."""
+    """Task for a graph that is still to be made."""
     asked.check_rows(graph.lists.rows)
     return Spectral(graph.source, graph.most_edges, asked, None, graph.request())

@@ -1,14 +1,14 @@
 """Sums of kernels over all pairs of points, forces, and densities.
 
 arguments    types, defaults and limits of the arguments
-kernels      what callers name, as laws of distances
+kernels      named kernels as laws of distances
 request      parameters of a sum, checked
-points       sources in memory: read, weighed, arranged
-work         sums at some targets, by whatever was chosen
-accuracy     how wide nodes may look, from errors at sampled targets
-sweeps       targets block by block, and what they take
+points       sources in memory: coordinates, weights and tree
+work         sums at some targets, in the chosen way
+accuracy     choice of the opening of nodes, from errors at sampled targets
+sweeps       sweeps over blocks of targets, and their memory
 summing      a sum, from a request to a result
-kernel_sum   sums and forces: what is asked
-density      densities of samples: what is asked
+kernel_sum   the task of sums and forces
+density      the task of densities of samples
 warm         compiled loops, run once
 """

@@ -1,14 +1,14 @@
-"""How wide nodes may look: the widest opening whose errors, at targets drawn at random, are below ``tol``.
+"""Choice of an opening: the widest whose errors, at targets drawn at random, are below ``tol``.
 
-Sums at 1000 targets are made source by source, and over the tree, by whole groups as they will be made later.
+Sums at 1000 targets are computed source by source, and over the tree, by whole groups as in the later sweep.
 The error of a target is that of its sum or its force, whichever is larger, relative to the exact one; where
 weights have both signs, relative to the sum of the magnitudes of all contributions. What must be below
-``tol`` is not the 99th percentile of the sample but the upper end of its interval: the order statistic that
-the percentile of all targets exceeds in one of twenty samples at most, by binomial counts.
+``tol`` is not the 99th percentile of the sample but the upper end of its confidence interval: the order
+statistic that the percentile of all targets exceeds in one of twenty samples at most, by binomial counts.
 
-Of openings in steps the widest that will do is sought by halving, for either order of expansions, and of the
-two the one that meets less is taken. All of it is counted, not timed, so that it does not depend on the
-machine.
+For either order of expansions, bisection over a list of openings finds the widest that is accurate enough. Of
+the two, the one that sums fewer pairs and nodes is chosen. Work is counted, not timed, so that the choice
+does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Int64 = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 SAMPLE = 1000
-"""Targets: the upper end of the interval is then the fifth largest error."""
+"""Number of targets drawn: the upper end of the interval is then the fifth largest error."""
 
 QUANTILE, CONFIDENCE = 0.99, 0.95
 
@@ -42,16 +42,17 @@ NODE_PAIRS = {2: 2.0, 3: 4.0}
 """Pairs of targets and sources that take as long as a node, by order of expansions."""
 
 CUTOFF_SHARE = 1 / 64
-"""Of ``tol``, that kernels that decay may leave out."""
+"""Share of ``tol`` that sums of kernels that decay may leave out."""
 
 FEW_TARGETS = 2**18
-"""As many as the trials of a choice meet, eight or so of a thousand groups."""
+"""Number of targets up to which no opening is sought: as many as the trials of a choice sum, eight or so of a
+thousand groups."""
 
 PIECE = 16
 """Groups of targets that a thread takes at a time."""
 
 FEW_PAIRS = 2**34
-"""What is summed source by source where no opening will do: half a minute."""
+"""Most pairs that are summed source by source where no opening is accurate enough: half a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,46 +61,48 @@ class Sample:
 
     targets: Targets
     edges: Int64
-    """Of groups."""
+    """(g + 1,) first target of each group, and the end."""
 
     drawn: Int64
-    """Which of the targets were drawn."""
+    """Indices of the drawn targets among all ``targets``."""
 
     population: int
-    """Targets that they were drawn from."""
+    """Number of targets that they were drawn from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How sums will be made, and how well."""
+    """Chosen way of computing sums, and its accuracy."""
 
     way: Way
     error: float = 0.0
-    """At 99 of 100 targets of the sample."""
+    """Error at 99 of 100 targets of the sample."""
 
     bound: float = 0.0
-    """At 99 of 100 of all targets, at most, in 19 of 20 samples."""
+    """Largest error at 99 of 100 of all targets, in 19 of 20 samples."""
 
     pairs: float = 0.0
-    """Met by a target, each node as so many pairs."""
+    """Pairs summed for a target, where each node counts as several."""
 
     sample: int = 0
 
     def as_state(self) -> dict[str, npt.NDArray[Any]]:
-        """For a file."""
+        """Arrays for a file."""
         way = self.way
         numbers = [way.opening, way.order, way.cutoff, self.error, self.bound, self.pairs, self.sample]
         return {"choice": np.array(numbers, np.float64)}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Choice:
-        """From a file."""
+        """Choice from the arrays of a file."""
         opening, order, cutoff, error, bound, pairs, sample = state["choice"].tolist()
         return cls(Way(opening, int(order), cutoff), error, bound, pairs, int(sample))
 
 
 def choose(summation: Summation, points: SourcePoints, sample: Sample, tol: float, threads: int) -> Choice:
-    """The way that meets least; raises ``PlanError`` where none will do and there are too many pairs."""
+    """The accurate way that sums least; raises ``PlanError`` if there is none and there are too many
+    pairs.
+    """
     with ThreadPoolExecutor(threads, "rankfold-sums") as pool:
         trial = Trial.of(summation, points, sample, pool)
         trials = [trial.measure(Way(cutoff=CUTOFF_SHARE * tol))] if summation.kernel.decays else []
@@ -121,10 +124,11 @@ def choose(summation: Summation, points: SourcePoints, sample: Sample, tol: floa
 
 
 def bounded_choice(summation: Summation, targets: int, tol: float) -> Choice | None:
-    """Sums of a kernel that decays, without forces, source by source but for what certainly comes to less.
+    """Way for a kernel that decays, without forces: source by source except for what is certain to be small.
+    None if the kernel is another, or there are many targets.
 
-    Few targets take no longer than choosing an opening would. Nothing is measured: the error is what is left
-    out at most, at every target.
+    Few targets take no longer than choosing an opening would. Nothing is measured: the error is a bound on
+    what is left out, at every target.
     """
     if summation.forces or not summation.kernel.decays or targets > FEW_TARGETS:
         return None
@@ -132,20 +136,20 @@ def bounded_choice(summation: Summation, targets: int, tol: float) -> Choice | N
 
 
 def needs_choice(summation: Summation, points: SourcePoints, tol: float) -> bool:
-    """Whether there is anything to choose."""
+    """True if there is an opening to choose."""
     return tol > 0 and points.sources is not None and summation.kernel.law in SMOOTH
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Exact sums of a sample, and what errors are relative to."""
+    """Exact sums of a sample, and the sizes that errors are relative to."""
 
     summation: Summation
     points: SourcePoints
     sample: Sample
     exact: Float64
     sizes: Float64
-    """(sample, 1 or 2) of sums, and of forces."""
+    """(sample, 1 or 2) sizes of sums, and of forces."""
 
     pool: ThreadPoolExecutor
 
@@ -153,7 +157,7 @@ class Trial:
     def of(
         cls, summation: Summation, points: SourcePoints, sample: Sample, pool: ThreadPoolExecutor
     ) -> Trial:
-        """Sum source by source."""
+        """Compute exact sums at the drawn targets, source by source."""
         every, some = sample.targets, sample.drawn
         drawn = Targets(every.x[some], every.places[some], every.own[some])
         pieces = _pieces(len(drawn.x))
@@ -170,7 +174,9 @@ class Trial:
         return cls(summation, points, sample, exact, whole, pool)
 
     def widest(self, order: int, tol: float) -> list[Choice]:
-        """Trials of an order, the widest opening that will do among them; the narrowest where none does."""
+        """Trials of one order by bisection: among them the widest accurate opening, or the narrowest if none
+        is.
+        """
         trials: list[Choice] = []
         low, high = 0, len(OPENINGS)  # those from ``high`` on will do, those before ``low`` will not
         while low < high:
@@ -183,7 +189,7 @@ class Trial:
         return trials
 
     def measure(self, way: Way) -> Choice:
-        """Errors of a way."""
+        """Errors and work of one way, measured at the sample."""
         sample, edges = self.sample, self.sample.edges
         firsts = range(0, len(edges) - 1, PIECE)
 
@@ -211,7 +217,8 @@ class Trial:
 
 
 def quantile_with_bound(errors: Float64, population: int) -> tuple[float, float]:
-    """The 99th percentile of a sample, and what that of all targets exceeds in 1 of 20 samples at most.
+    """The 99th percentile of a sample, and a bound that the one of all targets exceeds in at most 1 of 20
+    samples.
 
     >>> quantile_with_bound(np.arange(1000.0), 10**6)
     (989.0, 995.0)

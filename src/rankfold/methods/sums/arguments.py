@@ -22,7 +22,7 @@ DENSITY_TOL = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class KernelSumArguments:
-    """See ``rankfold.kernel_sum``."""
+    """Arguments of ``rankfold.kernel_sum``, which describes them."""
 
     weights: Annotated[
         str | None,
@@ -49,7 +49,7 @@ class KernelSumArguments:
 
 @dataclass(frozen=True, slots=True)
 class DensityArguments:
-    """See ``rankfold.density``."""
+    """Arguments of ``rankfold.density``, which describes them."""
 
     targets: Annotated[
         str | None, Argument("rows at which densities are wanted instead", holds="matrix", metavar="STORE")

@@ -1,9 +1,9 @@
-"""Densities of samples: what is asked, checked, and looked at.
+"""The task of densities of samples, from checked arguments.
 
-A density is a sum of kernels, over its integral and over the number of samples. Sums are made over the value
-of the kernel at the nearest sample that weighs anything, and so is the logarithm: far from all samples, where
-every kernel underflows, it is right to the last digits. Where a compact kernel reaches no sample it is minus
-infinity.
+A density is a sum of kernels, divided by the integral of the kernel and by the total weight of the samples.
+Sums are computed relative to the kernel at the nearest sample with a weight, and so is the logarithm: far
+from all samples, where every kernel underflows, it is right to the last digits. Where a compact kernel
+reaches no sample it is minus infinity.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def density_task(
     tol: float = DENSITY_TOL,
     seed: int = 0,
 ) -> KernelSums:
-    """Samples, and where their density is wanted; arguments of ``rankfold.density``."""
+    """Task of densities of samples, at these or at targets; arguments of ``rankfold.density``."""
     source, others = open_points(x, targets)
     request = density_request(kernel, bandwidth, tol, seed, source.shape)
     return KernelSums(source, others, open_weights(weights, source), request)

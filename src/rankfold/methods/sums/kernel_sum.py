@@ -1,4 +1,4 @@
-"""Sums and forces: what is asked, checked, and looked at."""
+"""The task of sums and forces, from checked arguments."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def kernel_sum_task(
     tol: float = DEFAULT_TOL,
     seed: int = 0,
 ) -> KernelSums:
-    """What is to be summed; arguments of ``rankfold.kernel_sum``."""
+    """Task of sums of a kernel and of forces; arguments of ``rankfold.kernel_sum``."""
     source, others = open_points(x, targets)
     request = sum_request(kernel, softening, bandwidth, forces, tol, seed)
     return KernelSums(source, others, open_weights(weights, source), request)
 
 
 def open_points(x: object, targets: object) -> tuple[Source, Source | None]:
-    """Sources, and other rows as targets, which go through the same steps."""
+    """Sources, and other rows as targets if given, which go through the same steps."""
     source = open_source(x)
     others = None if targets is None else open_beside(targets, source)
     for matrix in (source, others):

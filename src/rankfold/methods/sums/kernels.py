@@ -1,4 +1,4 @@
-"""What callers name a kernel, as a law of distances: see ``rankfold.kernels.sums.laws``.
+"""Named kernels as laws of distances: see ``rankfold.kernels.sums.laws``.
 
 Kernels of densities are scaled to an integral of one over space. With ``V`` the volume of the unit ball in d
 dimensions and ``S = d V`` its surface:
@@ -23,12 +23,13 @@ from rankfold.kernels.sums.laws import Law
 from rankfold.methods.sums.arguments import BANDWIDTH_RULES
 
 TERMS = 12
-"""Of the series of cosine: in one dimension, where it falls slowest, the next is below 1e-20."""
+"""Number of terms of the series of cosine: in one dimension, where it falls slowest, the next is below
+1e-20."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A law, its length, and what its sums are multiplied by."""
+    """A law, its scale, and the factor that its sums are multiplied by."""
 
     law: Law
     scale: float
@@ -36,12 +37,12 @@ class Kernel:
 
     @property
     def decays(self) -> bool:
-        """Whether it falls off as an exponential does, so that what is far from all but a few is left out."""
+        """True if it decays exponentially or faster, so that sources far away may be left out."""
         return self.law in (Law.GAUSSIAN, Law.EXPONENTIAL)
 
     @property
     def is_compact(self) -> bool:
-        """Whether it is nothing beyond a radius."""
+        """True if it is 0 beyond a radius."""
         return self.law > Law.EXPONENTIAL
 
 
@@ -62,7 +63,7 @@ def force_kernel(name: str, softening: float, bandwidth: float) -> Kernel:
 
 
 def density_kernel(name: str, bandwidth: float) -> Kernel:
-    """A kernel of densities, not yet scaled."""
+    """A kernel of densities, without normalization."""
     law = Law[name.upper()]
     scale = {Law.GAUSSIAN: 0.5 / (bandwidth * bandwidth), Law.EXPONENTIAL: 1 / bandwidth}
     return Kernel(law, scale.get(law, bandwidth))
@@ -95,7 +96,8 @@ def log_integral(name: str, bandwidth: float, columns: int) -> float:
 
 
 def bandwidth_by_rule(rule: str, rows: int, columns: int) -> float:
-    """Of Scott, or of Silverman, for samples whose columns have a deviation of about one.
+    """Bandwidth by the rule of Scott, or of Silverman, for samples whose columns have a deviation of about
+    one.
 
     >>> bandwidth_by_rule("scott", 32, 1)
     0.5

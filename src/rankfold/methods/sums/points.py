@@ -1,6 +1,6 @@
-"""Sources in memory: read once, weighed, and arranged in a tree where they have up to three columns.
+"""Sources in memory: read once with their weights, and arranged in a tree if they have up to three columns.
 
-Tasks of this process take them where they lie; other processes map files of them, which the engine writes:
+Tasks of this process use them in place; other processes map files of them, which the engine writes:
 see ``rankfold.pipeline.engine.by_reference``.
 """
 
@@ -25,36 +25,36 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 TREE_COLUMNS = 3
-"""Above this all sources are met."""
+"""Most columns for a tree; with more, every target sums over all sources."""
 
 FARTHEST = 1e100
-"""Coordinate whose powers are numbers in every sum."""
+"""Largest coordinate whose powers are finite in every sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePoints:
-    """Points, and what they weigh."""
+    """Points and their weights."""
 
     rows: Float64
     """(n, d) in the order of the tree, if there is one; those that are not summed come last."""
 
     ids: Int64
-    """(n,) which row each of them was."""
+    """(n,) row of the matrix that each point is."""
 
     row_weights: Float64
-    """(n,) in that order."""
+    """(n,) weights, in the order of ``rows``."""
 
     sources: Sources | None
-    """In the tree."""
+    """Tree of the summed points with their weights; None with more than ``TREE_COLUMNS`` columns."""
 
     weightless: int = 0
-    """How many of the last rows are not summed."""
+    """Number of last rows that are not summed."""
 
     @classmethod
     def read(
         cls, reader: PointReader, weights: Source | None, *, without_weightless: bool = False
     ) -> SourcePoints:
-        """Read all rows, and arrange them; perhaps without summing those that weigh nothing."""
+        """Read all rows, and arrange them; ``without_weightless`` leaves rows of weight 0 out of the sums."""
         count, edges = reader.source.shape[0], read_edges(reader)
         x, ids = np.empty((count, reader.columns)), np.arange(count)
         for start, stop in itertools.pairwise(edges.tolist()):
@@ -62,14 +62,14 @@ class SourcePoints:
         require_near(x, reader.source.name)
         own = read_weights(weights, count)
         summed = int(np.count_nonzero(own)) if without_weightless else count
-        summed = summed or count  # which a density refuses
+        summed = summed or count  # no weights at all, which a density refuses
         if summed < count:
             ids = np.concatenate([np.flatnonzero(own), np.flatnonzero(own == 0)])
             for column in range(reader.columns):
                 x[:, column] = x[ids, column]
         if reader.columns > TREE_COLUMNS:
             return cls(x, ids, own[ids], None, count - summed)
-        if summed < count:  # targets all the same, which are to be near each other too
+        if summed < count:  # still targets: sorted here, so that near ones are together
             SumTree.of(x[summed:], ids[summed:])
         tree = SumTree.of(x[:summed], ids[:summed])
         own = own[ids]
@@ -77,28 +77,28 @@ class SourcePoints:
 
     @property
     def x(self) -> Float64:
-        """Coordinates of what is summed."""
+        """Coordinates of the summed points."""
         return self.rows[: len(self.rows) - self.weightless]
 
     @property
     def weights(self) -> Float64:
-        """Weights of what is summed."""
+        """Weights of the summed points."""
         return self.row_weights[: len(self.rows) - self.weightless]
 
     @property
     def tree(self) -> SumTree:
-        """The tree alone."""
+        """Tree of the summed points, without weights."""
         assert self.sources is not None  # noqa: S101 - there is one of few columns
         return SumTree(self.x, self.ids[: len(self.x)], self.sources.nodes, self.sources.boxes)
 
     @property
     def has_one_sign(self) -> bool:
-        """Whether no two weights are of different signs."""
+        """True if no two weights are of different signs."""
         return bool((self.weights >= 0).all() or (self.weights <= 0).all())
 
 
 def require_near(x: Float64, name: str) -> None:
-    """Raise ``DataError`` for coordinates whose powers are no numbers."""
+    """Raise ``DataError`` for coordinates whose powers overflow."""
     largest = max(float(x.max()), -float(x.min()))
     if largest > FARTHEST:
         raise DataError(
@@ -115,7 +115,7 @@ def points_bytes(reader: PointReader) -> int:
 
 
 def building_bytes(reader: PointReader) -> int:
-    """What reading them takes besides, and arranging weights."""
+    """Additional bytes while points are read and weights are arranged."""
     tallest = int(np.diff(read_edges(reader)).max())
     return max(reader.read_bytes(tallest), 2 * 8 * reader.source.shape[0])
 

@@ -16,7 +16,7 @@ from rankfold.pipeline.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class SumRequest:
-    """Parameters of either method."""
+    """Parameters of a kernel sum or of densities."""
 
     kind: str
     kernel: str
@@ -29,14 +29,14 @@ class SumRequest:
 
     @property
     def law(self) -> Kernel:
-        """The kernel as a law."""
+        """The kernel as a law of distances, with its scale and factor."""
         if self.kind == "density":
             return density_kernel(self.kernel, self.length)
         softened = self.kernel in SOFTENED
         return force_kernel(self.kernel, self.length * softened, 1.0 if softened else self.length)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the facts of a result, and what tells one request from another."""
+        """Parameters as a dict, for the facts of a result and to tell requests apart."""
         name = "softening" if self.kernel in SOFTENED else "bandwidth"
         asked = {"kind": self.kind, "kernel": self.kernel, name: self.length, "tol": self.tol}
         if self.kind == "density":
@@ -47,7 +47,7 @@ class SumRequest:
 def sum_request(
     kernel: str, softening: float, bandwidth: float | None, forces: bool, tol: float, seed: int
 ) -> SumRequest:
-    """Of a sum; raises ``InputError`` for what cannot be."""
+    """Request of a kernel sum; raises ``InputError`` for parameters that the kernel does not take."""
     if kernel in SOFTENED:
         length = softening
         if bandwidth is not None:
@@ -62,7 +62,7 @@ def sum_request(
 def density_request(
     kernel: str, bandwidth: object, tol: float, seed: int, shape: tuple[int, int]
 ) -> SumRequest:
-    """Of densities of samples of a shape."""
+    """Request of densities of samples, a matrix of this shape."""
     if isinstance(bandwidth, str) and bandwidth in BANDWIDTH_RULES:
         length = bandwidth_by_rule(bandwidth, *shape)
     else:

@@ -1,8 +1,8 @@
-"""Sums of a kernel over all sources, from a request to a result: of either method.
+"""Sums of a kernel over all sources, from a request to a result: the task of both methods.
 
-Sources are read once and held. How wide nodes may look is chosen from a sample, and kept with the run. Then
-one sweep over targets. A sum is a function of the rows, of the weights and of the request alone: groups of
-targets are fixed, and each is summed by itself.
+Sources are read once and held in memory. The opening of nodes is chosen from a sample, and stored with the
+run. One sweep over targets follows. A sum is a function of the rows, of the weights and of the request alone:
+groups of targets are fixed, and each is summed by itself.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 LIKELY_PAIRS = 4000
-"""That a target meets over a tree, in the plan."""
+"""Pairs summed for a target over a tree, as a plan assumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +68,24 @@ class KernelSums:
 
     @property
     def is_density(self) -> bool:
-        """Whether sums are densities, to which a sample counts at its own place too."""
+        """True if sums are densities, in which a sample also counts at its own place."""
         return self.parameters.kind == "density"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Arrays of the result."""
+        """Names of the arrays of the result."""
         if self.is_density:
             return ("log_density",)
         return ("sums", "forces") if self.parameters.forces else ("sums",)
 
     @property
     def summation(self) -> Summation:
-        """What is summed."""
+        """Kernel to sum, with or without forces."""
         law = self.parameters.law
         return Summation(law, self.parameters.forces, shifted=self.is_density)
 
     def request(self) -> dict[str, Any]:
-        """See the protocol."""
+        """Everything besides the matrix that decides the sums, for JSON."""
         others = {"targets": self.targets, "weights": self.weights}
         identity = {
             name: None if each is None else [each.fingerprint(), list(each.shape)]
@@ -94,7 +94,7 @@ class KernelSums:
         return {**self.parameters.as_dict(), **identity}
 
     def outputs(self) -> tuple[Output, ...]:
-        """See the protocol."""
+        """Arrays of the result: log densities, or sums and perhaps forces."""
         rows, columns = self.at.shape
         chunks = len(rows_cut(rows).panels) - 1
         shapes = ((rows,), (rows, columns))
@@ -104,7 +104,7 @@ class KernelSums:
         )
 
     def plan(self, budget: Budget) -> Plan:
-        """See the protocol."""
+        """Plan of a sweep over targets, with all sources in memory."""
         sources, width = self.source.shape[0], self.summation.width(self.source.shape[1])
         by_tree = self.source.shape[1] <= TREE_COLUMNS and self.parameters.tol > 0
         pairs = float(min(sources, LIKELY_PAIRS) if by_tree else sources)
@@ -127,7 +127,7 @@ class KernelSums:
         return plan_task(outline, sweeps, budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """See the protocol."""
+        """Compute and write the sums of all targets; returns the facts."""
         reader = PointReader(self.source, "euclidean")
         points = SourcePoints.read(reader, self.weights, without_weightless=self.is_density)
         run.passes += 1
@@ -164,7 +164,7 @@ class KernelSums:
             require_squares(box, Metric.EUCLIDEAN, self.source)
 
     def _choice(self, run: Run, points: SourcePoints) -> Choice:
-        """How wide nodes may look, or as an earlier attempt has chosen."""
+        """Choose how to compute sums, or load the choice of an earlier attempt."""
         tol, summation = self.parameters.tol, self.summation
         few = self.targets is not None and self.at.shape[0] <= SAMPLE  # a sample would be all of them
         if few or not needs_choice(summation, points, tol):
@@ -179,12 +179,12 @@ class KernelSums:
         return Choice.from_state(run.prepare(run.part("choice.part"), make))
 
     def _sample(self, points: SourcePoints) -> Sample:
-        """Targets drawn at random: in groups as they will be summed, or one by one."""
+        """Targets drawn at random: in whole groups as they will be summed, or one by one."""
         rows = self.at.shape[0]
         key = np.array([self.parameters.seed, Purpose.SUM_TARGETS], np.uint64)
         drawn = np.sort(np.random.Generator(np.random.Philox(key=key)).choice(rows, min(SAMPLE, rows), False))
         if self.targets is not None:
-            # One by one nodes are nearer to the edge of what is far, so that errors are not smaller.
+            # One by one, far nodes lie nearer to the limit of what is far, so that errors are not smaller.
             some = select(self.targets, rows=drawn, columns=None)
             x = PointReader(some, "euclidean").read(0, len(drawn))
             require_near(x, f"targets {self.targets.name}")
@@ -201,10 +201,10 @@ class KernelSums:
     def _fold(
         self, points: SourcePoints | None, way: Way, result: Path, scratch: Path
     ) -> tuple[SumAtSources | SumAtTargets, ScratchMatrix | None]:
-        """The sweep over targets, and where it writes those that are the sources."""
+        """The sweep over targets, and the scratch matrix for its sums if targets are the sources."""
         factor = self.parameters.law.factor
         if self.is_density:
-            # Of a plan the weights are not known, nor needed.
+            # In a plan, weights are neither known nor needed.
             total = 1.0 if points is None else float(points.weights.sum())
             integral = log_integral(self.parameters.kernel, self.parameters.length, self.source.shape[1])
             factor = -integral - math.log(total)
@@ -224,7 +224,7 @@ class KernelSums:
         return SumAtSources(**common, into=into, leave_out=not self.is_density), into
 
     def _write(self, run: Run, points: SourcePoints, into: ScratchMatrix) -> None:
-        """Bring sums from the order of the tree into that of rows."""
+        """Write sums in the order of rows, from scratch in the order of the tree."""
         in_order = run.load(into)
         places = np.empty(into.rows, np.int64)
         places[points.ids] = np.arange(into.rows)

@@ -1,8 +1,8 @@
-"""Targets block by block, and what a sweep over them takes.
+"""Sweeps over targets, block by block, and their memory.
 
-Targets that are the sources go in the order of the tree, where groups are near each other, and to scratch;
-the process that leads brings them into the order of rows. Others are read panel by panel, each panel sorted
-along a curve, and written as whole chunks.
+Targets that are the sources are summed in the order of the tree, where groups are near each other, and
+written to scratch; the driver brings them into the order of rows. Others are read panel by panel, each panel
+sorted along a curve, and written as whole chunks.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 PANEL_ROWS = (2**10, 2**15)
-"""Fewest and most targets of a block, a 64th of all in between, in whole groups."""
+"""Fewest and most targets of a block; in between it has a 64th of all, in whole groups."""
 
 SAMPLE_BYTES = 64 * 2**20
-"""What errors at a sample take, at most: a thousand groups of targets, their sums, and pieces of them."""
+"""Most bytes to measure errors at a sample: a thousand groups of targets, their sums, and pieces of them."""
 
 
 def rows_cut(rows: int) -> Cut:
-    """Blocks of targets, and chunks of the result."""
+    """Cut of targets into blocks, which are also chunks of the result."""
     chunk = min(max(PANEL_ROWS[0], min(rows // 64, PANEL_ROWS[1])) // GROUP * GROUP, max(rows, 1))
     return own_streams(np.append(np.arange(0, rows, chunk), rows), chunk)
 
 
 def write_rows(result: Path, names: tuple[str, ...], values: Float64, start: int) -> None:
-    """Sums of some targets, and their forces, as whole chunks."""
+    """Write sums of some targets, and their forces, as whole chunks."""
     stop = start + len(values)
     write_whole_chunks(result / names[0], np.ascontiguousarray(values[:, 0]), (start, stop))
     if len(names) > 1:
@@ -67,19 +67,19 @@ def write_rows(result: Path, names: tuple[str, ...], values: Float64, start: int
 
 @dataclass(frozen=True, slots=True)
 class SumFold(DeclaredFold):
-    """What folds over targets have in common."""
+    """Common part of the folds over targets."""
 
     cut: Cut
     summation: Summation
     points: SourcePoints | None
-    """None in a plan."""
+    """Sources; None in a plan."""
 
     reader: PointReader
-    """Of the targets."""
+    """Reader of the targets."""
 
     way: Way
     factor: float
-    """Of sums; for logarithms, what is added to them."""
+    """Factor of sums; for logarithms, a term that is added."""
 
     slots: int = 1
     row_seconds: float = 2e-5
@@ -87,19 +87,21 @@ class SumFold(DeclaredFold):
     kernels = (sum_pairs, sum_in_tree, nearest_sources)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Pairs, and nodes, that targets met."""
+        """Counts of the pairs and nodes summed for targets."""
         return {"met": Sum((2,), np.dtype(np.int64))}
 
     @property
     def beside_bytes(self) -> int:
-        """Targets in two orders, with places, weights, bounds and sums; those that are read; a group."""
+        """Bytes of targets in two orders, with places, weights, bounds and sums; of those that are read; and
+        of a group.
+        """
         rows, columns = self.cut.panel_rows, self.reader.columns
         numbers = 3 * columns + 10 + 3 * self.summation.width(columns)
         nearest = 0 if columns <= TREE_COLUMNS else 3 * 8 * 2**20
         return self.reader.read_bytes(rows) + rows * 8 * numbers + scratch_bytes(columns) + nearest
 
     def values(self, targets: Targets, state: State) -> Float64:
-        """What targets get."""
+        """Sums of targets times the factor, or their logarithms plus it, (m, width)."""
         assert self.points is not None  # noqa: S101 - there is no run without
         sums, met = self.summation.at(self.points, targets, self.way)
         state["met"] += met
@@ -116,7 +118,7 @@ class SumAtSources(SumFold):
     leave_out: bool = True
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Sum at some places."""
+        """Sum at places ``start:stop`` of the tree's order, into scratch."""
         assert self.points is not None and self.into is not None  # noqa: S101
         targets = Targets.among(self.points, np.arange(start, stop), leave_out=self.leave_out)
         self.into.write(start, np.ascontiguousarray(self.values(targets, state)))
@@ -124,13 +126,13 @@ class SumAtSources(SumFold):
 
 @dataclass(frozen=True, slots=True)
 class SumAtTargets(SumFold):
-    """Fold that sums at others, into the result."""
+    """Fold that sums at other targets, into the result."""
 
     result: Path = Path("-")
     names: tuple[str, ...] = ()
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Sum at some rows."""
+        """Sum at rows ``start:stop`` of the targets, into the result."""
         assert self.points is not None  # noqa: S101
         x = self.reader.read(start, stop)
         require_near(x, f"targets {self.reader.source.name}")
@@ -146,19 +148,19 @@ class SumAtTargets(SumFold):
 
 @dataclass(frozen=True, slots=True)
 class SumSweeps:
-    """A sweep over targets, beside sources that are held meanwhile."""
+    """A sweep over targets while sources are held in memory, for a plan."""
 
     reader: PointReader
-    """Of the sources."""
+    """Reader of the sources."""
 
     fold: SumAtSources | SumAtTargets
     pairs: float
-    """Met by a target, as is guessed."""
+    """Estimated number of pairs summed for a target."""
 
     itself: bool
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """As many threads as fit beside the sources."""
+        """As many threads as there is memory for besides the sources."""
         fold, rows = self.fold, self.fold.cut.length
         width = self.fold.summation.width(self.reader.columns)
         points, building = points_bytes(self.reader), building_bytes(self.reader)

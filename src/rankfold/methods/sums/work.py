@@ -1,4 +1,4 @@
-"""Sums at some targets, by whatever was chosen: source by source, or over the tree."""
+"""Sums at some targets in the chosen way: source by source, or over the tree."""
 
 from __future__ import annotations
 
@@ -21,51 +21,51 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 EXACT_CUTOFF = 2.0**-60
-"""Share of a sum that may be left out where it is to be exact: no bit of it changes."""
+"""Share of a sum that may be left out where it has to be exact: no bit of it changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How sums are made."""
+    """Parameters by which sums are computed."""
 
     opening: float = 0.0
-    """0 for source by source."""
+    """Opening of nodes; 0 for source by source."""
 
     order: int = 2
     cutoff: float = EXACT_CUTOFF
-    """Share that may be left out, of kernels that decay."""
+    """Share of a sum that may be left out, for kernels that decay."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is source by source, and leaves out nothing that counts."""
+        """True if sums go source by source, and leave out nothing that counts."""
         return self.opening == 0 and self.cutoff <= EXACT_CUTOFF
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Where sums are wanted, neighbors near each other."""
+    """Points where sums are wanted, in an order that keeps neighbors together."""
 
     x: Float64
     places: Int64
-    """(m,) where they are among the sources; -1 for none."""
+    """(m,) place of each target among the sources; -1 if it is none of them."""
 
     own: Float64
-    """(m,) their weights among the sources, which are left out; 0 for none."""
+    """(m,) weight of each target among the sources, which is left out; 0 for none."""
 
     @classmethod
     def among(cls, points: SourcePoints, places: Int64, *, leave_out: bool) -> Targets:
-        """Some of the sources, by places among all rows."""
+        """Targets that are some of the sources, by places among all rows."""
         if not leave_out:
             return cls.others(points.rows[places])
         return cls(points.rows[places], places, points.row_weights[places])
 
     @classmethod
     def others(cls, x: Float64) -> Targets:
-        """Any points."""
+        """Any points as targets."""
         return cls(x, np.full(len(x), -1), np.zeros(len(x)))
 
     def part(self, start: int, stop: int) -> Targets:
-        """Those of a range."""
+        """Targets of a range."""
         return Targets(self.x[start:stop], self.places[start:stop], self.own[start:stop])
 
 
@@ -76,16 +76,16 @@ class Summation:
     kernel: Kernel
     forces: bool
     shifted: bool = False
-    """Whether sums are over that of the nearest source: see ``logarithms``."""
+    """True if sums are relative to the term of the nearest source: see ``logarithms``."""
 
     def width(self, columns: int) -> int:
-        """Numbers that a target gets."""
+        """Number of columns of sums and forces for each target."""
         return 1 + columns * self.forces
 
     def at(
         self, points: SourcePoints, targets: Targets, way: Way, edges: Int64 | None = None
     ) -> tuple[Float64, Int64]:
-        """Sums and forces at targets, (m, width), and what was summed: pairs, and nodes, of targets."""
+        """Sums and forces at targets, (m, width), and how many pairs and nodes were summed, (2,)."""
         count = len(targets.x)
         out = np.empty((count, self.width(points.x.shape[1])))
         shifts, floors = self._bounds(points, targets)
@@ -103,7 +103,9 @@ class Summation:
         return out, counts[:, [PAIRS_SUMMED, NODES_SUMMED]].sum(axis=0)
 
     def exactly(self, points: SourcePoints, targets: Targets, *, magnitudes: bool = False) -> Float64:
-        """Sums source by source, or those of magnitudes: (m, 2) with the lengths of forces."""
+        """Sums source by source, (m, width); with ``magnitudes`` those of magnitudes, (m, 2) with the lengths
+        of forces.
+        """
         out = np.zeros((len(targets.x), 2 if magnitudes and self.forces else self.width(points.x.shape[1])))
         shifts, _ = self._bounds(points, targets)
         how: dict[str, Any] = {"law": int(self.kernel.law), "scale": self.kernel.scale}
@@ -118,7 +120,7 @@ class Summation:
             return np.log(sums) - self._bounds(points, targets)[0]
 
     def _bounds(self, points: SourcePoints, targets: Targets) -> tuple[Float64, Float64]:
-        """Shifts, and logarithms of what sums are at least with these left out."""
+        """Shifts of the targets, and logarithms of lower bounds of their sums without these shifts."""
         count = len(targets.x)
         if not self.kernel.decays:
             return no_shifts(count), no_shifts(count)
@@ -136,7 +138,7 @@ class Summation:
 
 
 def _nearest(x: Float64, targets: Targets, squares: Float64, places: Int64) -> None:
-    """The nearest source where no tree tells: a few sources at a time, against all targets."""
+    """Find the nearest source of each target without a tree: a few sources at a time, against all targets."""
     squares[:], places[:] = np.inf, -1
     step = max(1, 2**20 // max(1, len(targets.x)))
     rows = np.arange(len(targets.x))
@@ -153,7 +155,7 @@ def _nearest(x: Float64, targets: Targets, squares: Float64, places: Int64) -> N
 
 
 def require_numbers(values: Float64, start: int, name: str) -> None:
-    """Raise ``DataError`` where a sum is none."""
+    """Raise ``DataError`` where a sum is not finite."""
     wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
     if wrong.any():
         raise DataError(

@@ -1,4 +1,4 @@
-"""A result that is not there, or not yet: enough of it to plan what is made of it."""
+"""A result that does not exist, or not yet: enough of it to plan what is made from it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rankfold.pipeline.storage.result import Result
 
 
 class ImaginedResult(Result):
-    """A result that is to come: where it will be, shapes of its matrices, and facts that are known.
+    """A result that does not exist yet: its path, shapes of its matrices, and facts that are known.
 
-    Of its arrays it holds what was measured for the steps of its matrix.
+    Its only arrays are those that were measured for the steps of its matrix.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class ImaginedResult(Result):
         return iter(self._fitted)
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        """See ``Result``."""
+        """A known array, by its name."""
         return self._fitted[name]
 
     def matrix(self, name: str) -> Source:
@@ -42,4 +42,4 @@ class ImaginedResult(Result):
         return self._matrices[name]
 
     def require_whole(self, *, sums: bool = False) -> None:
-        """See ``Result``: there is nothing yet that could be damaged."""
+        """No-op: there is nothing yet that could be damaged."""

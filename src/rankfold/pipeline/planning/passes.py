@@ -10,7 +10,7 @@ from rankfold.pipeline.engine.device import runs_on_device
 from rankfold.pipeline.engine.sweep import SEGMENT_SECONDS, part_counts
 
 BLAS_BYTES = 24 * 2**20
-"""Packing buffers that a thread of OpenBLAS touches at most in our products."""
+"""Most bytes of packing buffers that a thread of OpenBLAS touches in our products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,38 +30,38 @@ class Pass:
     tasks: int
     streams: int
     accumulator_bytes: int = 0
-    """Of the sums of a stream, where they are worth counting."""
+    """Bytes of the sums of a stream, where they are worth counting."""
 
     merge_bytes: int = 0
-    """What a merge takes beyond a segment, besides its two accumulators."""
+    """Bytes of a merge beyond those of a segment, besides its two accumulators."""
 
     blas_bytes: int = BLAS_BYTES
-    """What a thread of BLAS packs in a segment, and keeps."""
+    """Bytes that a thread of BLAS packs in a segment, and keeps."""
 
     item: int = 0
     """Bytes of a number in its products, where they are not of the working type."""
 
     numbers: int = 0
-    """Stored numbers that it takes, where it fills in no zeros."""
+    """Count of stored numbers that it reads, if it fills in no zeros; else 0."""
 
     is_likely: bool = True
-    """Whether a method is not likely to be spared it by what it finds before."""
+    """False if a method is likely to skip it because of earlier findings."""
 
     on_device: bool = False
-    """Whether every kernel of its fold has a body for a GPU."""
+    """True if every kernel of its fold has a body for a GPU."""
 
     resident_bytes: int = 0
-    """What the process that leads keeps in memory meanwhile."""
+    """Bytes that the driver keeps in memory meanwhile."""
 
     device_bytes: int = 0
     """Most memory of a GPU, where it runs on one."""
 
     exchange_bytes: int = 0
-    """That each worker takes from others in all of it."""
+    """Bytes that each worker reads from others in the whole pass."""
 
 
 def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, over: str = "matrix") -> Pass:
-    """A sweep of a fold."""
+    """Numbers of a sweep by a fold, which reads and writes so many bytes."""
     cut: Cut = fold.cut
     segment_rows = max(1, int(SEGMENT_SECONDS / fold.row_seconds))
     segments = max(cut.stream_count, -(-cut.length // segment_rows))
@@ -82,7 +82,7 @@ def numbers_of(name: str, fold: Any, reads: int, writes: int, flops: float, *, o
 
 
 def blas_bytes(longest_side: int, operand_bytes: int = BLAS_BYTES) -> int:
-    """What a thread of OpenBLAS packs at most of operands whose sides are no longer, and that are no larger.
+    """Most bytes that a thread of OpenBLAS packs of operands with at most these sides and bytes.
 
     Of one operand a block of at most 2 MiB, of the other at most 512 rows of 8 bytes, as long as it is up
     to some thousand columns (parameters P, Q and R of its products; Q is 256 to 384 on common processors),

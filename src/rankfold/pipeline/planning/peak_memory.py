@@ -1,8 +1,8 @@
 """Most memory of a process in a sweep, and how many segments fit at once.
 
 Memory of different phases is not added up: segments hold their workspaces and one accumulator each, merges
-two accumulators beside the workspaces that lie idle, and the process that leads does its algebra when
-neither is there. A sweep of two streams never has more than two segments, however many threads there are.
+hold two accumulators besides the idle workspaces, and the driver does its algebra when there are neither. A
+sweep of two streams never has more than two segments, however many threads there are.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from rankfold.pipeline.engine.sweep import FAN_IN
 from rankfold.pipeline.planning.passes import BLAS_BYTES, Pass
 
 RESERVE_BYTES = 12 * 2**20
-"""Graphs, tables, small vectors, and what the allocator keeps."""
+"""Bytes reserved for graphs, tables, small vectors, and memory that the allocator keeps."""
 
 SAVED_BYTES = 16 * 2**20
-"""Of an accumulator that are copied at a time where a checkpoint is written."""
+"""Bytes of an accumulator that are copied at a time while a checkpoint is written."""
 
 
 def sweep_bytes(sweep: Pass, concurrency: int) -> int:
-    """Most memory that a sweep takes in a process which runs so many segments at once, but for BLAS.
+    """Most memory of a sweep, without BLAS, in a process that runs so many segments at once.
 
-    No more segments than streams. Merges begin when all streams have ended, as many at once as there are
-    groups of ``FAN_IN`` streams; one stream is not merged.
+    There are no more segments than streams. Merges begin when all streams have ended, as many at once as
+    there are groups of ``FAN_IN`` streams; one stream is not merged.
     """
     segments, each = min(concurrency, sweep.streams), sweep.accumulator_bytes
     accumulators = segments * (each + min(each, SAVED_BYTES))
@@ -40,7 +40,7 @@ def sweep_bytes(sweep: Pass, concurrency: int) -> int:
 def peak_bytes(sweeps: Sequence[Pass], concurrency: int, driver_bytes: int) -> int:
     """Most memory of a process: in one of its sweeps, or in the algebra between them.
 
-    What BLAS has packed once it keeps, for as many threads as ever called it at once.
+    BLAS keeps its packing buffers, for as many threads as ever called it at once.
     """
     concurrency = max(concurrency, 1)
     most = max(sweep_bytes(sweep, concurrency) for sweep in sweeps)
@@ -58,16 +58,16 @@ def _is_above(sweeps: Sequence[Pass], memory_bytes: int, concurrency: int) -> bo
 def fit(
     sweeps_of: Callable[[int], Sequence[Pass]], driver_bytes: int, budget: Budget
 ) -> tuple[int, int, int]:
-    """Segments at once (0 if not even one fits), buffers for panels of each, and the peak they come to.
+    """Segments at once (0 if not even one fits), buffers for panels of each, and the peak in bytes.
 
-    ``sweeps_of`` a number of buffers. As many threads as fit come first: reading ahead gains less than a
-    second thread does.
+    ``sweeps_of`` gives the sweeps for a number of buffers. Threads go before buffers: reading ahead gains
+    less than a second thread does.
     """
     options = []
     for slots in (2, 1) if budget.device == "cpu" else range(budget.readers + 2, 2, -1):
         sweeps = sweeps_of(slots)
         most = min(budget.threads, max(sweep.streams for sweep in sweeps))
-        # More at once never take less.
+        # More segments at once never take less memory.
         is_above = functools.partial(_is_above, sweeps, budget.memory_bytes)
         concurrency = bisect.bisect_left(range(1, most + 1), True, key=is_above)
         options.append((concurrency, slots, peak_bytes(sweeps, concurrency, driver_bytes)))

@@ -1,7 +1,7 @@
-"""Numbers before tasks: passes, bytes, flops, memory, scratch, tasks, and whether they fit.
+"""The plan of a task: passes, bytes, flops, memory, scratch, tasks, and whether they fit.
 
-A plan is computed from shapes alone, by the same formulas that the folds allocate by. It refuses what
-does not fit with the number that is missing and the change that would do.
+A plan is computed from shapes alone, by the same formulas that the folds allocate by. What does not fit is
+refused, with the number that is missing and a change that would do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Plan:
     orientation: str
     rank: int
     adaptive: bool
-    """Whether that is the most that the tolerance may take."""
+    """True if ``rank`` is the most that the tolerance may take."""
 
     width: int
     grain_rows: int
@@ -61,42 +61,43 @@ class Plan:
     scratch_bytes: int
     result_bytes: int
     checkpoint_bytes: int
-    """Checkpoints and results of links of a chain: they lie beside the result until it is complete."""
+    """Bytes of checkpoints and of results of links of a chain: they are kept next to the result until it is
+    complete."""
 
     useful_workers: int
-    """Most that have something to do; see also ``scaling``."""
+    """Most workers that have something to do; see also ``scaling``."""
 
     seconds: float | None
     decided_by: str = ""
-    """What of the data decides how many passes are made; empty where the request does."""
+    """Property of the data that decides the number of passes; empty where the request does."""
 
     groups: int = 0
-    """Runs of blocks that tasks hold, in a sweep over pairs."""
+    """Number of groups, the runs of blocks that tasks hold, in a sweep over pairs; else 0."""
 
     device: str = "cpu"
-    """Where sweeps run that have code for it."""
+    """Device of the sweeps that have code for it."""
 
     comparison: str = ""
-    """Operations, where they decided between two ways, of both."""
+    """Operations of both ways, where these decided between two."""
 
     traffic: Traffic | None = None
-    """Between workers, where a matrix product decides it."""
+    """Traffic between workers, where a matrix product decides it."""
 
     shares: Seconds | None = None
-    """Where those seconds go."""
+    """Parts of ``seconds``: start, reading, decoding and computing."""
 
     details: tuple[tuple[str, str], ...] = ()
-    """Lines of its table that take the place of the width of blocks."""
+    """Lines of its table that replace those on passes over the matrix and on blocks."""
 
     notes: tuple[str, ...] = ()
-    """What is worth knowing of the matrix before it is read."""
+    """Facts on the matrix that are worth knowing before it is read."""
 
     bandwidth: float = 0.0
-    """Bytes per second that the file system gives all workers together; 0 where nobody said."""
+    """Bytes per second that the file system gives all workers together; 0 if that is not known."""
 
     @property
     def tasks(self) -> int:
-        """Dask tasks in all."""
+        """Number of Dask tasks in all."""
         return sum(p.tasks for p in self.passes)
 
     @property
@@ -106,7 +107,7 @@ class Plan:
 
     @property
     def device_bytes(self) -> int:
-        """Most memory of a GPU, beside what its libraries take."""
+        """Most memory of a GPU, without what its libraries take."""
         return max((p.device_bytes for p in self.passes), default=0) if self.device != "cpu" else 0
 
     @property
@@ -116,7 +117,7 @@ class Plan:
 
     @property
     def likely_sweeps(self) -> list[Pass]:
-        """Sweeps without those over the matrix that a method is likely to be spared."""
+        """Sweeps without those over the matrix that a method can probably skip."""
         matrix = [p for p in self.passes if p.over == "matrix"]
         if self.likely_passes < self.most_passes:
             matrix = sorted(matrix, key=lambda p: not p.is_likely)[: self.likely_passes]
@@ -128,9 +129,9 @@ class Plan:
         return scaling_of(self)
 
     def with_seconds(self, rates: Rates, source: Source, workers: int) -> Plan:
-        """With predicted seconds; one panel of the matrix is read to learn how fast that is.
+        """This plan with predicted seconds; one panel of the matrix is read to measure its speed.
 
-        Not of a GPU: rates are those of a core.
+        A plan for a GPU stays as it is: rates are those of a core.
         """
         if self.device != "cpu":
             return self
@@ -138,7 +139,7 @@ class Plan:
         return dataclasses.replace(self, seconds=shares.total, shares=shares)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The plan as a dict, for JSON."""
         sums: dict[str, Any] = {"tasks": self.tasks, "reads_bytes": self.reads_bytes}
         if self.device != "cpu":
             sums |= {"device_bytes": self.device_bytes, "upload_bytes": self.upload_bytes}
@@ -196,7 +197,7 @@ def check_disk(plan: Plan, scratch: Path, run: Path) -> None:
 def _missing_bytes(need: int, *folders: Path) -> int:
     """Bytes by which a need exceeds the room for folders of one file system; 0 where it fits."""
     missing = need - free_bytes(folders[0])
-    if missing > 0:  # a look at every file, only where it matters
+    if missing > 0:  # counts every file, so only where it matters
         missing -= sum(map(bytes_under, folders))
     return max(0, missing)
 
@@ -206,7 +207,7 @@ def _room(folder: Path) -> str:
 
 
 def _narrower(plan: Plan, missing: int) -> str:
-    """The method that would do with the disk there is, as a way out."""
+    """Text that proposes the method whose scratch fits on the disk; empty where there is none."""
     long = plan.shape[0 if plan.orientation == "rows" else 1]
     scratch = long * (plan.width * np.dtype(plan.working_dtype).itemsize + 16)
     if plan.method != "krylov" or plan.scratch_bytes - scratch < missing:

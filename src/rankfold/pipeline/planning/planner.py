@@ -1,7 +1,7 @@
-"""The one planner: what a task is, and sweeps that arrange themselves in a budget, make a plan or a refusal.
+"""The one planner: it makes a plan, or a refusal, from the outline of a task and its sweeps within a budget.
 
-Sweeps over panels are arranged here. Those of other shapes, pairs of blocks or rows that are held, lie with
-their method.
+Sweeps over panels are arranged here. Others, over pairs of blocks or with rows held in memory, are arranged
+by their methods.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ class Outline:
     kind: str
     method: str
     source: Source
-    """What is swept."""
+    """Matrix that is swept."""
 
     dtype: np.dtype[Any]
-    """In which it is computed, or of the output."""
+    """Dtype of the computation, or of the output."""
 
     orientation: Orientation | str
     rank: int
     result_bytes: int
     scratch_bytes: int = 0
     width: int = 0
-    """Columns of a block, or whatever takes their place; the rank if there is nothing."""
+    """Columns of a block, or a number in their place; 0 for the rank."""
 
     adaptive: bool = False
     decided_by: str = ""
-    """See ``Plan``."""
+    """See ``Plan.decided_by``."""
 
     subject: str = ""
-    """What it is called where it is refused, if not by its kind."""
+    """Name of the task in a refusal; empty for its kind."""
 
     details: tuple[tuple[str, str], ...] = ()
-    """See ``Plan``."""
+    """See ``Plan.details``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """What a budget makes of the sweeps of a task."""
+    """Sweeps of a task within a budget: passes, concurrency and memory."""
 
     passes: tuple[Pass, ...]
     concurrency: int
@@ -80,10 +80,10 @@ class Arrangement:
 
 
 class Sweeps(Protocol):
-    """What a task sweeps."""
+    """Sweeps of a task that can be arranged in any budget."""
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """In a budget, or in the least memory there can be if that is more."""
+        """Arrange the sweeps in a budget, or in the least memory possible if that is more."""
 
 
 def plan_task(
@@ -95,13 +95,9 @@ def plan_task(
 ) -> Plan:
     """Plan a task within a budget.
 
-    Parameters
-    ----------
-    outline, sweeps, budget
-        The task, and what it is given.
-    way_out, smaller : function, optional
-        What besides memory could be changed so that it fits, from ", or" on; and which argument of the task,
-        see ``smaller_argument``.
+    Parameters ---------- outline, sweeps, budget The task, and the memory, threads and workers it is given.
+    way_out, smaller : function, optional Text on what besides memory could be changed so that it fits, from
+    ", or" on; and on which argument of the task, see ``smaller_argument``.
 
     Raises
     ------
@@ -160,7 +156,7 @@ def _has_room(arrangement: Arrangement, budget: Budget) -> bool:
 
 
 def fits(sweeps: Sweeps, budget: Budget) -> bool:
-    """Whether the sweeps of a task have room."""
+    """True if the sweeps of a task fit in a budget."""
     return _has_room(sweeps.arrange(budget), budget)
 
 
@@ -191,11 +187,11 @@ def cut_store(what: str, sweeps: Sweeps, budget: Budget) -> str:
     Parameters
     ----------
     what : str
-        What its chunks do, as "of 900 rows must be held whole".
+        What is wrong with its chunks, as "of 900 rows must be held whole".
     sweeps : Sweeps
-        Of the same task over a store with small chunks, as of ``ShapeOnly.plain``.
+        Sweeps of the same task over a store with small chunks, as of ``ShapeOnly.plain``.
     budget : Budget
-        That they are to fit in.
+        Budget that they are to fit in.
     """
     if not fits(sweeps, budget):
         return ""
@@ -207,12 +203,12 @@ def cut_store(what: str, sweeps: Sweeps, budget: Budget) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FixedSweeps:
-    """Sweeps that take what they take, whatever the budget."""
+    """Sweeps whose arrangement does not depend on the budget."""
 
     arrangement: Arrangement
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """See the protocol."""
+        """The given arrangement, for any budget."""
         return self.arrangement
 
 
@@ -224,18 +220,18 @@ class PanelSweeps:
     """Sweeps whose segments hold panels: as many threads as fit, reading ahead if that fits too."""
 
     sweeps_of: Callable[[int], Sequence[Pass]]
-    """With so many buffers for panels."""
+    """Sweeps for a number of buffers for panels."""
 
     cut: Cut
     driver_bytes: int
     accumulator_bytes: int
-    """Of the sums of a stream, which are left on disk."""
+    """Bytes of the sums of a stream, which are left on disk."""
 
     likely: Callable[[int], int] = lambda most: most
-    """Passes over the matrix that are likely, of so many."""
+    """Number of likely passes over the matrix, given the most."""
 
     def arrange(self, budget: Budget) -> Arrangement:
-        """See the protocol."""
+        """Arrange as many segments as fit in the budget, with two buffers if these fit."""
         sweeps_of = functools.cache(self.sweeps_of)
         concurrency, slots, peak = fit(sweeps_of, self.driver_bytes, budget)
         passes = tuple(sweeps_of(slots))
@@ -259,7 +255,7 @@ class PanelSweeps:
 
 
 class PlannedFold(Fold, Protocol):
-    """A fold that says what it allocates."""
+    """A fold that reports the memory it allocates."""
 
     @property
     def memory_bytes(self) -> int:
@@ -279,8 +275,8 @@ def one_sweep(
 ) -> PanelSweeps:
     """A single pass over the matrix, by a fold with the given number of buffers for panels.
 
-    ``stored`` are the numbers of a sparse one, and their bytes, where no others are taken; ``beside_bytes``
-    are read besides the matrix.
+    ``stored`` are the count of stored numbers of a sparse matrix, and their bytes, where only these are read;
+    ``beside_bytes`` are read besides the matrix.
     """
     source = outline.source
     reads = beside_bytes + (stored[1] or source.shape[0] * source.shape[1] * source.dtype.itemsize)

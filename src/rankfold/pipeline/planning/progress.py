@@ -1,8 +1,8 @@
 """Progress of sweeps on stderr: a live bar with rate and time left, or plain lines where nobody watches.
 
-A sweep is told in plain words, and where the plan is known, as one of about so many passes, counted in what
-is swept (rows, or columns), with the time that is left over all. What happens to workers (waiting, lost,
-replaced), where to watch them, and that kernels are compiled, is said in lines of its own.
+A sweep is named in plain words and, where the plan is known, as one of about so many passes. It is counted in
+what is swept (rows, or columns), with the time that is left over all. Events of workers (waiting, lost,
+replaced), where to watch them, and the compilation of kernels have lines of their own.
 """
 
 from __future__ import annotations
@@ -33,46 +33,46 @@ if TYPE_CHECKING:
     from rankfold.pipeline.planning.plan import Plan
 
 LINE_SECONDS = 30.0
-"""Between two plain lines of one sweep."""
+"""Seconds between two plain lines of one sweep."""
 
 QUIET_SECONDS = 1.0
-"""Of a call in Python that shows nothing."""
+"""Seconds at the beginning of a call in Python in which nothing is shown."""
 
 AT_ONCE_SECONDS = 0.05
-"""A sweep that is complete so soon after the one before was done by an earlier attempt."""
+"""Seconds after the last report within which a complete sweep counts as done by an earlier attempt."""
 
 LOG = logging.getLogger("rankfold")
 
 SILENCE = ContextVar("SILENCE", default=False)
-"""Whether ``SweepProgress`` shows no sweeps, and of news only what goes wrong."""
+"""True if ``SweepProgress`` shows no sweeps, and of log records only warnings and errors."""
 
 COUNT_METHODS = ("svd", "pca", "qr", "nmf")
-"""Requests whose sweeps over the matrix are told by number."""
+"""Requests whose sweeps over the matrix are shown by number."""
 
 
 class _News(logging.Handler):
-    """Lines above the bar; whoever has listened before is told as before."""
+    """Log handler that prints lines above the bar; earlier handlers get their records as before."""
 
     def __init__(self, progress: SweepProgress) -> None:
         super().__init__(logging.WARNING if SILENCE.get() else logging.INFO)
         self._progress, self._before, self._level = progress, logging.NOTSET, logging.WARNING
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line; nobody may be listening any more."""
+        """Print a record; a stream that is closed is no error."""
         with contextlib.suppress(OSError, ValueError):
             self._progress.console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
         if LOG.parent is not None and LOG.parent.handlers and record.levelno >= self._level:
             LOG.parent.callHandlers(record)
 
     def begin(self) -> None:
-        """Listen, down to what is not a warning."""
+        """Attach to the logger, for records of level INFO and above."""
         self._before, self._level = LOG.level, LOG.getEffectiveLevel()
         LOG.addHandler(self)
         LOG.setLevel(logging.INFO)
         LOG.propagate = False
 
     def end(self) -> None:
-        """Leave everything as it was."""
+        """Detach from the logger, and restore its level."""
         LOG.removeHandler(self)
         LOG.setLevel(self._before)
         LOG.propagate = True
@@ -80,21 +80,21 @@ class _News(logging.Handler):
 
 @dataclass(slots=True)
 class Forecast:
-    """Where a run stands among all sweeps of its plan."""
+    """Position of a run among all sweeps of its plan."""
 
     plan: Plan | None = None
     began: float = field(default_factory=time.monotonic)
     last_report: float = field(default_factory=time.monotonic)
     shares: dict[str, float] = field(default_factory=dict)
-    """What is done of each sweep."""
+    """Share of each sweep that is done."""
 
     before: dict[str, float] = field(default_factory=dict)
-    """What an earlier attempt had done of each."""
+    """Share of each sweep that an earlier attempt had done."""
 
     def hear(self, name: str, done: int, total: int) -> None:
-        """A sweep stands there."""
+        """Record that ``done`` of ``total`` of a sweep are done."""
         now, share = time.monotonic(), done / total if total else 1.0
-        if not self.shares:  # what came before, such as compiling, tells nothing of sweeps
+        if not self.shares:  # time before, such as for compiling, says nothing about sweeps
             self.began, self.before[name] = now, share
         elif name not in self.shares:
             at_once = done < total or now - self.last_report < AT_ONCE_SECONDS
@@ -102,7 +102,7 @@ class Forecast:
         self.shares[name], self.last_report = share, now
 
     def title(self, name: str) -> str:
-        """A sweep in words: which pass of about how many, if it is one."""
+        """A sweep in words: which pass of about how many, if it is one over the matrix."""
         if self.plan is not None and (self.plan.kind, name) == ("update", "rows"):
             return "adding rows"
         if self.plan is None or self.plan.kind not in COUNT_METHODS or not self._reads(name):
@@ -114,7 +114,9 @@ class Forecast:
         return f"pass {number} of{' at most' * bool(self.plan.decided_by)} {most}"
 
     def seconds_left(self) -> float | None:
-        """Of the whole run, if the plan is right about its passes; None where that is not known."""
+        """Seconds left of the whole run, if the plan is right about its passes; None where that is not
+        known.
+        """
         if self.plan is None:
             return None
         order = [each.name for each in self.plan.passes]
@@ -128,7 +130,7 @@ class Forecast:
         return (sum(durations.values()) - now) * duration / own if own > 0 and duration > 0 else None
 
     def _reads(self, name: str) -> bool:
-        """Whether a sweep reads the matrix."""
+        """True if a sweep reads the matrix."""
         if self.plan is not None:
             for each in self.plan.passes:
                 if each.name == name:
@@ -137,13 +139,13 @@ class Forecast:
 
 
 def _nominal_seconds(sweep: Pass) -> float:
-    """On a nominal core: only the shares of sweeps among each other matter."""
+    """Seconds on a nominal core; only ratios between sweeps matter."""
     speed = NOMINAL_FLOPS[4] if sweep.over == "matrix" else NOMINAL_FLOPS[8] / 2
     return sweep.flops / speed + (sweep.reads_bytes + sweep.writes_bytes) / NOMINAL_READ
 
 
 class SweepProgress:
-    """Called with the name of a sweep, what is done, and what there is in all."""
+    """Progress function: called with the name of a sweep, the number done, and the total."""
 
     def __init__(self, unit: str = "rows", *, quiet_seconds: float = 0.0) -> None:
         self._unit, self._quiet = unit, math.inf if SILENCE.get() else quiet_seconds
@@ -151,7 +153,7 @@ class SweepProgress:
         self._tasks: dict[str, Any] = {}
         self._reports: dict[str, float] = {}
         self._began: dict[str, tuple[float, int]] = {}
-        """When each sweep was first heard of, and what an earlier attempt had done of it by then."""
+        """Time of the first report of each sweep, and the number that an earlier attempt had done by then."""
 
         self._plan: Callable[[], Plan] | None = None
         self._forecast = Forecast()
@@ -160,13 +162,13 @@ class SweepProgress:
 
     @cached_property
     def console(self) -> Console:
-        """Where it is shown. Loaded when first needed: a call in Python may never show anything."""
+        """Console on stderr. Loaded when first needed: a call in Python may never show anything."""
         from rich.console import Console
 
         return Console(stderr=True)
 
     def expect(self, plan: Callable[[], Plan]) -> None:
-        """Sweeps from now on are those of a plan, which is asked for when one is shown."""
+        """Expect the sweeps of a plan from now on; ``plan`` is called when one is first shown."""
         self._plan, self._forecast = plan, Forecast()
         self._tasks.clear()
         self._began.clear()
@@ -184,7 +186,7 @@ class SweepProgress:
         self._news.end()
 
     def __call__(self, name: str, done: int, total: int) -> None:
-        """Show where a sweep stands; ``name`` may have that of a stage before it."""
+        """Show how much of a sweep is done; ``name`` may begin with that of a stage, "stage: sweep"."""
         stage, _, sweep = name.rpartition(": ")
         now = time.monotonic()
         began, before = self._began.setdefault(name, (now, done if done < total else 0))
@@ -211,7 +213,7 @@ class SweepProgress:
 
     @cached_property
     def _live(self) -> bool:
-        """Whether a bar can be drawn: on a terminal, or in a notebook that has what it takes."""
+        """True if a bar can be drawn: on a terminal, or in a notebook with widgets."""
         return self.console.is_terminal or (self.console.is_jupyter and _has_widgets())
 
     def _draw(self, name: str, title: str, done: int, total: int, rate: str, left: str) -> None:
@@ -236,7 +238,7 @@ class SweepProgress:
         self._bar.update(self._tasks[name], completed=done, rate=rate, left=left)
 
     def _time_left(self, done: int, total: int, speed: float) -> str:
-        """The time that is left, over all sweeps if the plan is known."""
+        """Text on the time that is left, over all sweeps if the plan is known."""
         seconds = self._forecast.seconds_left()
         if seconds is not None:
             return f"about {about(seconds)} left in all" if seconds >= 1 else ""
@@ -245,7 +247,7 @@ class SweepProgress:
 
 @contextlib.contextmanager
 def listener(progress: Progress | bool | None, plan: Callable[[], Plan]) -> Iterator[Progress | None]:
-    """What sweeps of a call in Python are told to.
+    """Context with the function that sweeps of a call in Python report to, or None.
 
     Parameters
     ----------
@@ -253,7 +255,7 @@ def listener(progress: Progress | bool | None, plan: Callable[[], Plan]) -> Iter
         A function; True to show progress, False not to; None to show it where somebody watches: on a
         terminal or in a notebook, once the call has taken a second.
     plan
-        Of the sweeps to come; asked for when it is needed.
+        Function that gives the plan of the sweeps to come; called when it is needed.
     """
     if isinstance(progress, SweepProgress):
         progress.expect(plan)
@@ -272,7 +274,7 @@ def listener(progress: Progress | bool | None, plan: Callable[[], Plan]) -> Iter
 
 
 def somebody_watches() -> bool:
-    """Whether stderr is a terminal, or this is a notebook."""
+    """True if stderr is a terminal, or this is a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return bool(sys.stderr is not None and sys.stderr.isatty()) or hasattr(shell, "kernel")
 
@@ -286,17 +288,17 @@ def _has_widgets() -> bool:
 
 
 def _lines_of(plan: Plan) -> str:
-    """Along what the sweeps of a plan go."""
+    """Lines that the sweeps of a plan go along: rows or columns."""
     return plan.orientation if plan.orientation in ("rows", "columns") else "rows"
 
 
 def _position(done: int, total: int, unit: str) -> str:
-    """How much of a sweep is done."""
+    """Text on how much of a sweep is done."""
     if unit == "%":
         return f"{100 * done / total if total else 100:.0f} %"
     return f"{format_bytes(done) if unit == 'bytes' else f'{done:,.0f}'} of {_amount(total, unit)}"
 
 
 def _amount(count: float, unit: str) -> str:
-    """A number of what is counted, with its unit."""
+    """Text of a count with its unit."""
     return format_bytes(count) if unit == "bytes" else f"{count:,.0f} {unit}"

@@ -1,10 +1,10 @@
-"""How many workers help, and what ends it: streams, reading, merges, or an exchange.
+"""Number of workers that help, and what limits it: streams, reading, merges, or an exchange.
 
-A sweep folds its streams side by side, so workers without a stream are idle. Segments ask a file system for
-bytes as fast as they fold them; one that gives no more makes them wait for each other. And while streams are
-folded side by side, the merges that follow the last of them come one after the other. Where each worker reads
-what all others wrote, as in a layout, every further worker reads that once more. Rates are those of a nominal
-core, by which segments are cut as well: nothing that decides numbers sees any of this.
+A sweep folds its streams in parallel, so workers without a stream are idle. Segments read bytes as fast as
+they fold them; at the limit of the file system they wait for each other. Streams are folded in parallel, but
+the merges that follow the last of them run one after the other. Where each worker reads what all others
+wrote, as in a layout, every additional worker reads that once more. Rates are those of a nominal core, by
+which segments are cut as well: results do not depend on any of this.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ if TYPE_CHECKING:
     from rankfold.pipeline.planning.plan import Plan
 
 NOMINAL = Rates(NOMINAL_FLOPS[4], NOMINAL_FLOPS[8], NOMINAL_READ)
-"""Of one core."""
+"""Rates of a nominal core."""
 
 MERGE_BYTE_SECONDS = 4e-9
-"""To write, read and add a byte of an accumulator: see ``blocks.READS_PER_BYTE``."""
+"""Seconds to write, read and add a byte of an accumulator: see ``blocks.READS_PER_BYTE``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Workers beyond which more do not help."""
+    """Number of workers beyond which more do not help, and why."""
 
     workers: int
     reason: str
     """``"streams"``, ``"reading"``, ``"merges"`` or ``"exchange"``."""
 
     streams: int
-    """Workers that have a stream each for all that they run at once."""
+    """Number of workers that have a stream each for all that they run at once."""
 
     reading: int | None
-    """Workers that take all that the file system gives; None where nobody said how much that is."""
+    """Number of workers that take all that the file system gives; None where that is not known."""
 
     merges: int | None
-    """Workers with which merging takes as long as folding; None where nothing is merged."""
+    """Number of workers with which merging takes as long as folding; None where nothing is merged."""
 
     bandwidth: float = 0.0
     """Bytes per second of the file system."""
 
     exchange: int | None = None
-    """Workers with which the time is least where each reads what all others wrote; None where none does, or
-    nobody said how much the file system gives."""
+    """Number of workers with which the time is least where each reads what all others wrote; None where none
+    does, or the bandwidth of the file system is not known."""
 
     def __str__(self) -> str:
         if self.reason == "reading":
@@ -69,10 +69,10 @@ class Scaling:
 
 
 def scaling_of(plan: Plan) -> Scaling:
-    """Of the sweep that takes the longest.
+    """Scaling of the sweep that takes the longest.
 
-    What is known of the file system is ``plan.bandwidth``. On a device, whose rates are not those of a core,
-    streams alone count.
+    The file system is described by ``plan.bandwidth``. On a device, whose rates are not those of a core, only
+    streams count.
     """
     sweeps = [sweep for sweep in plan.likely_sweeps if sweep.tasks]
     if plan.device != "cpu" or not sweeps:
@@ -86,7 +86,7 @@ def _work(plan: Plan, sweep: Pass) -> float:
 
 
 def _of_sweep(plan: Plan, sweep: Pass) -> Scaling:
-    # Pairs of blocks are counted as if each block were a group.
+    # Streams of pairs of blocks are counted as if each block were a group.
     streams = plan.useful_workers if plan.groups else max(1, -(-sweep.streams // max(1, plan.concurrency)))
     worker_seconds, moved = (
         _work(plan, sweep) / max(1, plan.concurrency),
@@ -114,7 +114,7 @@ def _of_sweep(plan: Plan, sweep: Pass) -> Scaling:
 
 
 def tail_seconds(sweep: Pass) -> float:
-    """Merges that come one after the other when the last stream has ended: one of each level of the tree.
+    """Seconds of merges that run one after the other once the last stream has ended: one of each tree level.
 
     >>> from rankfold.pipeline.planning.passes import Pass
     >>> tail_seconds(Pass("pass-01", "matrix", 0, 0, 0.0, 0, 9363, 8192, accumulator_bytes=10**6))
@@ -124,5 +124,5 @@ def tail_seconds(sweep: Pass) -> float:
 
 
 def merge_seconds(sweep: Pass) -> float:
-    """One merge of as many streams as it takes at most."""
+    """Seconds of one merge of as many streams as it takes at most."""
     return min(FAN_IN, sweep.streams) * sweep.accumulator_bytes * MERGE_BYTE_SECONDS * (sweep.streams > 1)

@@ -1,8 +1,8 @@
-"""Predicted seconds of a plan: what starts, what reads, what decodes or spreads, what multiplies.
+"""Predicted seconds of a plan: to start, to read, to decode or put numbers in place, and to multiply.
 
-Rates of the machine are measured once and kept. How fast a store is read depends on its codec, its chunks
-and how sparse it is, so one panel of it is read, as a sweep would read it, when somebody asks for a time.
-Nothing that decides numbers ever sees any of this.
+Rates of the machine are measured once and kept. How fast a store is read depends on its codec, its chunks and
+how sparse it is, so one panel of it is read, as a sweep would read it, when somebody asks for a time. Results
+do not depend on any of this.
 
 The trap: reading a sparse matrix holds the interpreter's lock, so threads do not share that work.
 """
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from rankfold.pipeline.planning.plan import Plan
 
 PROBE_BYTES = 32 * 2**20
-"""Most bytes of a panel that is read to learn how fast that is; native chunks are read whole up to twice
-that, and nothing is read of stores with larger ones."""
+"""Most bytes of a panel that is read to measure its speed; native chunks are read whole up to twice that, and
+nothing is read of stores with larger ones."""
 
 PROBE_SECONDS = 0.1
-"""A panel that took longer is not read again; one that did not is, since the first time its pages are new."""
+"""Seconds above which a panel is not read again; a faster one is, since its pages are new the first time."""
 
 ELEMENT_SECONDS = 0.5e-9
-"""To measure, center and convert one number of a panel on the way."""
+"""Seconds to measure, center and convert one number of a panel."""
 
 SWEEP_SECONDS = 0.03
-"""Graph, constants, checkpoints and algebra of a sweep, whatever the matrix."""
+"""Seconds of a sweep for graph, constants, checkpoints and algebra, whatever the matrix."""
 
 TASK_SECONDS = 0.003
-"""A task of it."""
+"""Seconds of overhead for each task of a sweep."""
 
 DRIVER_PRODUCTS = 30
 """Products of blocks of the short side with themselves between two passes: bases, Ritz vectors."""
@@ -52,23 +52,24 @@ class Rates:
     flops_float64: float
     read_bytes: float
     start_seconds: float = 0.0
-    """Of a run of next to no numbers, from its start to its end: interpreter, imports, compiled kernels."""
+    """Seconds of a whole run of next to no numbers: interpreter, imports, compiled kernels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Where the time of a plan goes."""
+    """Parts of the predicted time of a plan, in seconds."""
 
     start: float
     read: float
     decode: float
-    """Beyond what reading as many plain bytes takes: decompression, or putting stored numbers in place."""
+    """Seconds beyond those of reading as many plain bytes: decompression, or putting stored numbers in
+    place."""
 
     compute: float
 
     @property
     def total(self) -> float:
-        """One after the other."""
+        """Sum of all phases, none overlapping."""
         return self.start + self.read + self.decode + self.compute
 
     def __str__(self) -> str:
@@ -78,23 +79,23 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How long it takes to read a matrix."""
+    """Measured speed of reading a matrix."""
 
     byte_seconds: float
-    """For each byte of the dense matrix, or of the stored numbers with their places."""
+    """Seconds for each byte of the dense matrix, or of the stored numbers with their places."""
 
     alone: bool
-    """Whether threads of a process wait for one another meanwhile."""
+    """True if threads of a process wait for one another while they read."""
 
 
 def measured_reading(source: Source, orientation: Orientation, panel_rows: int) -> Reading | None:
-    """Read one panel from the middle of a matrix, twice if that is quick.
+    """Measure reading by one panel from the middle of a matrix, read twice if that is quick.
 
-    Takes at most about 0.2 s and ``2 * PROBE_BYTES``; None where chunks are larger, or cannot be read:
-    whoever runs the plan is told why.
+    Takes at most about 0.2 s and ``2 * PROBE_BYTES``; None where chunks are larger, or cannot be read: the
+    run reports why.
     """
     if isinstance(source, ShapeOnly):
-        return None  # what an earlier stage will leave
+        return None  # an earlier stage has yet to write it
     view, sparse = View(source, orientation), source.row_grid.scattered or source.column_grid.scattered
     rows = _probed_rows(view, panel_rows)
     if not rows:
@@ -109,7 +110,7 @@ def measured_reading(source: Source, orientation: Orientation, panel_rows: int) 
         for _ in range(2):
             began = time.perf_counter(), time.process_time()
             view.read(panel, start, stop)
-            # Without what it waited for others: predictions are of data in page cache.
+            # Without time spent waiting: predictions are for data in page cache.
             seconds = min(time.perf_counter() - began[0], time.process_time() - began[1])
             if seconds > PROBE_SECONDS:
                 break
@@ -119,7 +120,7 @@ def measured_reading(source: Source, orientation: Orientation, panel_rows: int) 
 
 
 def measured_stored_reading(source: CompressedSource, lines: int) -> Reading | None:
-    """The same of the stored numbers of some lines, with their places."""
+    """Measure reading by the stored numbers of some lines, with their places; None as above."""
     if isinstance(source, ShapeOnly) or not source.nnz:
         return None
     long = source.shape[0 if source.by == "rows" else 1]
@@ -148,7 +149,9 @@ _READINGS: dict[tuple[object, ...], Reading | None] = {}
 def _known_reading(
     source: Source, orientation: Orientation, panel_rows: int, *, takes_stored: bool
 ) -> Reading | None:
-    """Read once in a process: a table names the time of a stage more than once, and adds it up."""
+    """Measured reading, once in a process: a table names the time of a stage more than once, and adds it
+    up.
+    """
     version = getattr(source, "version", "")
     key = (source.name, version, source.shape, source.dtype.str, orientation, panel_rows, takes_stored)
     if key not in _READINGS:
@@ -161,7 +164,7 @@ def _known_reading(
 
 
 def _probed_rows(view: View, panel_rows: int) -> int:
-    """Long rows of a panel that is worth reading for its time; 0 where that would take too much."""
+    """Number of long rows of a panel to measure reading by; 0 where that would take too much."""
     row_bytes = max(1, view.short * view.source.dtype.itemsize)
     rows = min(panel_rows, view.long, max(1, PROBE_BYTES // row_bytes))
     if not view.grid.splittable:
@@ -171,7 +174,7 @@ def _probed_rows(view: View, panel_rows: int) -> int:
 
 
 def predicted_seconds(plan: Plan, rates: Rates, source: Source, workers: int) -> Seconds:
-    """Time of the passes that are likely, with the data in page cache."""
+    """Predicted time of the passes that are likely, with the data in page cache."""
     # Pairs of blocks are read by rows.
     orientation = Orientation.COLUMNS if plan.orientation == "columns" else Orientation.ROWS
     takes_stored = any(sweep.numbers for sweep in plan.passes)
@@ -189,7 +192,7 @@ def predicted_seconds(plan: Plan, rates: Rates, source: Source, workers: int) ->
 
 
 def work_seconds(plan: Plan, sweep: Pass, rates: Rates, reading: Reading) -> Seconds:
-    """What the segments of a sweep would take one after the other."""
+    """Time of all segments of a sweep, one after the other."""
     plain = (sweep.reads_bytes + sweep.writes_bytes) / rates.read_bytes
     beyond = 0.0
     if sweep.over == "matrix":
@@ -212,7 +215,7 @@ def _speed(plan: Plan, sweep: Pass, rates: Rates) -> float:
 
 
 def _driver_seconds(plan: Plan, rates: Rates) -> float:
-    """Algebra on blocks of the short side, which one thread does."""
+    """Seconds of algebra on blocks of the short side, in one thread."""
     if plan.groups:
         return 0.0
     short = plan.shape[1 if plan.orientation == "rows" else 0]
@@ -228,10 +231,10 @@ NOMINAL_FLOPS = {4: 80e9, 8: 35e9}
 """Sustained GEMM rate of one core by item size, to weigh methods and cut segments; not measured here."""
 
 NOMINAL_GATHERED_FLOPS = {4: 20e9, 8: 10e9}
-"""The same of stored numbers, with rows of a block that are gathered."""
+"""Such rates for stored numbers, times rows of a block that are gathered."""
 
 ORDER_SECONDS = 10e-9
-"""Of a stored number that is brought into the order of columns, or checked and measured."""
+"""Seconds for a stored number that is brought into the order of columns, or checked and measured."""
 
 NOMINAL_READ = 1.5e9
 """Bytes per second that one core reads and touches."""

@@ -1,4 +1,4 @@
-"""A matrix that is not there, or not yet: enough of it to plan with."""
+"""A matrix that does not exist, or not yet: enough of it to plan with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankfold.pipeline.formats.csr import entry_bytes, spread_bytes
 from rankfold.pipeline.formats.zarr.source import OVERHEAD_BYTES
 
 VECTOR_BYTES = OVERHEAD_BYTES + SCRATCH_BYTES
-"""What reading a vector of plain numbers takes."""
+"""Bytes to read a vector of plain numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class ShapeOnly:
     column_grid: Grid
     name: str = ""
     decoded: bool = True
-    """Whether reading takes memory besides the buffer that is read into."""
+    """True if reading takes memory besides the buffer that is read into."""
 
     @classmethod
     def plain(
         cls, shape: tuple[int, int], dtype: np.dtype[Any], name: str = "", *, decoded: bool = True
     ) -> ShapeOnly:
-        """As it would be without compression, or with small chunks: readable at any place."""
+        """A matrix without compression, or with small chunks: readable at any place."""
         rows, columns = (Grid.regular(length, length, splittable=True) for length in shape)
         return cls(shape, dtype, rows, columns, name, decoded)
 
@@ -43,7 +43,7 @@ class ShapeOnly:
     def with_chunks(
         cls, shape: tuple[int, int], dtype: np.dtype[Any], chunks: tuple[int, int], name: str = ""
     ) -> ShapeOnly:
-        """As it would be in chunks that are decoded whole."""
+        """A matrix in chunks that are decoded whole."""
         rows, columns = (
             Grid.regular(length, chunk, splittable=False) for length, chunk in zip(shape, chunks, strict=True)
         )
@@ -53,24 +53,24 @@ class ShapeOnly:
     def sparse(
         cls, shape: tuple[int, int], dtype: np.dtype[Any], name: str = "", *, decoded: bool = True
     ) -> ShapeOnly:
-        """As it would be stored by rows (CSR), where nobody knows how many numbers are."""
+        """A matrix stored by rows (CSR), where the count of stored numbers is not known."""
         return cls(shape, dtype, *_grids_by_rows(shape), name, decoded)
 
     def read_bytes(self, rows: int, columns: int) -> int:
-        """See ``Source``."""
+        """Bytes that reading a block of this size would take besides its buffer."""
         if self.column_grid.scattered:
             return VECTOR_BYTES + CODEC_BYTES * self.decoded + spread_bytes(rows)
         return 2 * rows * columns * self.dtype.itemsize if self.decoded else 0
 
     def read_into(self, out: Any, rows: Any, columns: Any) -> None:
-        """See ``Source``."""
+        """Raise ``TypeError``: a plan reads nothing."""
         raise TypeError("a plan reads nothing")
 
     def check(self) -> None:
-        """Nothing to check."""
+        """No-op: there is nothing to check."""
 
     def fingerprint(self) -> str:
-        """None: it has no contents."""
+        """Empty: it has no contents."""
         return ""
 
 
@@ -85,20 +85,20 @@ class StoredOnly(ShapeOnly):
     def of(
         cls, shape: tuple[int, int], dtype: np.dtype[Any], nnz: int, name: str = "", *, decoded: bool = True
     ) -> StoredOnly:
-        """As it would be with so many numbers."""
+        """A sparse matrix stored by rows with at most ``nnz`` numbers."""
         return cls(shape, dtype, *_grids_by_rows(shape), name, decoded, nnz)
 
     def pointers(self, top: int, bottom: int) -> npt.NDArray[np.int64]:
-        """As if all lines were equally full."""
+        """Pointers of lines ``top`` to ``bottom``, as if all lines were equally full."""
         lines = np.arange(top, bottom + 1, dtype=np.float64)
         return (lines * (self.nnz / self.shape[0])).round().astype(np.int64)
 
     def read_sparse(self, lines: Any) -> Any:
-        """See ``CompressedSource``."""
+        """Raise ``TypeError``: a plan reads nothing."""
         raise TypeError("a plan reads nothing")
 
     def sparse_bytes(self, numbers: int) -> int:
-        """See ``CompressedSource``."""
+        """Bytes that reading so many stored numbers would take."""
         own = decoder_bytes("blosc", self.nnz * self.dtype.itemsize) if self.decoded else 0
         return VECTOR_BYTES + own + entry_bytes(self.shape[0], numbers)
 

@@ -1,17 +1,17 @@
-"""What sweeps are called before people: names of sweeps are those of their checkpoints."""
+"""Plain words for sweeps, to show to people: their names are those of their checkpoints."""
 
 from __future__ import annotations
 
 import re
 
 PASS = re.compile(r"(?:pass|iteration)-0*(\d+)")
-"""Sweeps over the matrix that are counted already."""
+"""Names of sweeps over the matrix that have a number."""
 
 COMPLETION = re.compile(r"completion-0*(\d+)")
-"""Sweeps that complete what is missing."""
+"""Names of sweeps that complete what is missing."""
 
 ROUND = re.compile(r"(assign|search|merge|visit|meet|join)-0*(\d+)")
-"""Sweeps of one round of partitions."""
+"""Names of sweeps of one round of partitions."""
 
 ROUND_WORDS = {
     "assign": "filling partitions",
@@ -26,7 +26,7 @@ OVER_MATRIX = re.compile(
     r"(?:pass|iteration|completion)-\d+|gram|statistics|sketch|reflections(?:[- ].*)?|ranks-.*|update|"
     r"transform|check|reconstruct|whole|sample|pairs|trustworthiness|continuity|assign(?:-\d+)?|visit-\d+|complete-.*|queries"
 )
-"""Sweeps that read the matrix, whatever the method."""
+"""Names of sweeps that read the matrix, whatever the method."""
 
 WORDS = {
     "gram": "products of columns",
@@ -61,10 +61,10 @@ WORDS = {
     "truth": "their true neighbors",
     "queries": "neighbors of queries",
 }
-"""By name of a sweep."""
+"""Plain words by the name of a sweep."""
 
 SHARES = ("lanczos", "filters")
-"""Sweeps that tell which share is done, in no unit: how many steps there will be is not known."""
+"""Sweeps that report the share done, in no unit, since the number of their steps is not known."""
 
 STEMS = {
     "reflections": "triangular factor again",
@@ -76,7 +76,7 @@ STEMS = {
     "ranks": "counting nearer rows",
     "thresholds": "distances of neighbors",
 }
-"""By the beginning of names that go on with a number or a word."""
+"""Plain words by the beginning of names that go on with a number or a word."""
 
 
 def words_of(name: str) -> str:
@@ -105,5 +105,5 @@ def unit_of(name: str, lines: str) -> str:
 
 
 def over_matrix(name: str) -> bool:
-    """Whether a sweep reads the matrix, as far as its name tells."""
+    """True if a sweep reads the matrix, judged by its name alone."""
     return OVER_MATRIX.fullmatch(name) is not None

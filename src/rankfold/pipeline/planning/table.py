@@ -62,7 +62,7 @@ def _reading(plan: Plan) -> str:
 
 
 def _device(plan: Plan) -> tuple[str, ...]:
-    """What a GPU does, and how much of it is taken."""
+    """Line on the use of a GPU and its memory; empty without one."""
     if plan.device == "cpu":
         return ()
     others = sorted({p.name for p in plan.passes if not p.on_device})
@@ -82,7 +82,7 @@ def _rank_words(plan: Plan) -> str:
 
 
 def passes_note(plan: Plan) -> str:
-    """How many passes there will be, and what that depends on."""
+    """Text on the number of passes, and what it depends on."""
     likely, most = plan.likely_passes, plan.most_passes
     if plan.decided_by:
         typical = f", typically {likely}" * (likely < most)
@@ -112,7 +112,7 @@ def _pairs(plan: Plan) -> tuple[str, ...]:
 
 
 def _groups(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
-    """Sweeps that come again and cost the same, under one name and with the cost of each."""
+    """Sweeps that repeat at the same cost, under one name and with the cost of each."""
     groups: list[tuple[Pass, ...]] = []
     while passes:
         period, times = _repetition(passes)
@@ -126,7 +126,9 @@ def _groups(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
 
 
 def _repetition(passes: tuple[Pass, ...]) -> tuple[int, int]:
-    """How many sweeps come again at once, one or the two of a round, and how many times they come."""
+    """Number of sweeps at the beginning that repeat, one or the two of a round, and how many times they
+    occur.
+    """
     for period in (1, 2):
         times = 1
         while _comes_again(passes[:period], passes[period * times : period * (times + 1)]):
@@ -137,7 +139,7 @@ def _repetition(passes: tuple[Pass, ...]) -> tuple[int, int]:
 
 
 def _comes_again(first: tuple[Pass, ...], other: tuple[Pass, ...]) -> bool:
-    """Whether sweeps are others by their names alone; those of a round by its number."""
+    """True if sweeps differ by their names alone, and those of a round by its number alone."""
     return len(first) == len(other) and all(
         dataclasses.replace(one, name=two.name) == two
         and (len(first) == 1 or _without_number(one.name) == _without_number(two.name) != "")
@@ -146,6 +148,6 @@ def _comes_again(first: tuple[Pass, ...], other: tuple[Pass, ...]) -> bool:
 
 
 def _without_number(name: str) -> str:
-    """The words of a sweep before its number; nothing of one that has none."""
+    """The words of a sweep before its number; empty if it has no number."""
     words, _, number = words_of(name).rpartition(" ")
     return words if number.isdecimal() else ""

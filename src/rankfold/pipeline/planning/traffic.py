@@ -1,7 +1,7 @@
-"""What workers must send each other for a product of matrices, and what ours send.
+"""Bytes that workers must exchange for a product of matrices, and bytes that ours send.
 
-Of a product of dimensions a >= b >= c on P workers each must receive, beyond its share of the operands and of
-the result, at least
+For a product of dimensions a >= b >= c on P workers, each must receive, beyond its share of the operands and
+of the result, at least
 
     D - (ab + ac + bc) / P words,  D = (ab + ac) / P + bc            up to P = a / b       (1-D)
                                        2 (a b c^2 / P)^(1/2) + ab / P    up to P = ab / c^2    (2-D)
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Of one worker in one pass."""
+    """Traffic of one worker in one pass."""
 
     regime: str
     """``"1-D"``, ``"2-D"`` or ``"3-D"``: the grid of workers that would send least."""
@@ -52,7 +52,9 @@ def least_words(dimensions: tuple[int, int, int], workers: int) -> tuple[str, fl
 
 
 def panel_traffic(long: int, short: int, rank: int, workers: int) -> Traffic:
-    """Of a pass over panels: the short factor goes to every worker, and sums of its size come back."""
+    """Traffic of a pass over panels: the short factor goes to every worker, and sums of its size come
+    back.
+    """
     regime, words = least_words((long, short, rank), workers)
     message_bytes = short * rank if workers > 1 else 0
     return Traffic(regime, 2 * 8 * message_bytes, int(2 * 8 * words))

@@ -20,13 +20,13 @@ from rankfold.pipeline.errors import DataError
 Array = npt.NDArray[Any]
 
 BLOCK_NUMBERS = 2**20
-"""Stored numbers of a block, or of a single row that has more."""
+"""Most stored numbers of a block, unless a single row has more."""
 
 POINTERS = 2**18
 """Rows whose pointers are read at a time."""
 
 AHEAD = 2
-"""Blocks in memory at once where none stays: the one that is multiplied, and the next."""
+"""Blocks in memory at once if none stays: the one that is multiplied, and the next."""
 
 
 @dataclass(slots=True)
@@ -35,16 +35,16 @@ class GraphBlocks:
 
     source: CompressedSource
     stay: bool
-    """Whether blocks stay in memory."""
+    """True if blocks stay in memory."""
 
     edges: Array
-    """(blocks + 1,) first row of each, and the number of rows."""
+    """(blocks + 1,) first row of each block, and the number of rows."""
 
     resident: dict[int, Csr] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: CompressedSource, *, stay: bool) -> GraphBlocks:
-        """Cut a graph where its numbers fill a block."""
+        """Cut a graph into blocks of up to ``BLOCK_NUMBERS`` stored numbers."""
         rows, edges, first = source.shape[0], [0], 0
         for top in range(0, rows, POINTERS):
             ends = source.pointers(top, min(rows, top + POINTERS))
@@ -57,11 +57,11 @@ class GraphBlocks:
 
     @property
     def count(self) -> int:
-        """Blocks in all."""
+        """Number of blocks."""
         return len(self.edges) - 1
 
     def __iter__(self) -> Iterator[tuple[int, Csr]]:
-        """The first row of each block, and its rows; the next one is read meanwhile."""
+        """Yield the first row of each block, and its rows; the next block is read meanwhile."""
         with ThreadPoolExecutor(1, "rankfold-graph") as reader:
             future = None if 0 in self.resident else reader.submit(self._read, 0)
             for index in range(self.count):

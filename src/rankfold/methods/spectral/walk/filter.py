@@ -1,17 +1,15 @@
-"""Leading eigenvectors of a walk by filters of many steps, each one read of the graph.
+"""Leading eigenvectors of a walk by filters of many steps, where each step is one read of the graph.
 
-A Chebyshev polynomial of the walk stays within -1 and 1 on what is not wanted, and grows fast beyond: a block
-of random vectors to which it is applied turns to the leading ones. That takes three blocks of vectors and no
-products between them; only between filters are vectors made orthonormal, which tells where the next filter
-has to begin, and whether there has to be one.
+A Chebyshev polynomial of the walk stays within -1 and 1 on unwanted eigenvalues, and grows fast beyond: a
+block of random vectors to which it is applied turns to the leading eigenvectors. That takes three blocks of
+vectors and no products between them. Vectors are made orthonormal only between filters, which shows where the
+next filter has to begin, and whether one is needed.
 
-References
-----------
-Zhou, Saad, Tiago, Chelikowsky, Self-consistent-field calculations using Chebyshev-filtered subspace
-iteration, Journal of Computational Physics 219, 2006: a filter begins at the least Ritz value of the block.
-Unlike there the other end is known, -1; vectors of the eigenvalue 1 are known and taken out; and steps of a
-filter are as many as the largest error needs, but no more than make it so many times smaller that values have
-to be seen anew. That is in design note 30.
+References ---------- Zhou, Saad, Tiago, Chelikowsky, Self-consistent-field calculations using
+Chebyshev-filtered subspace iteration, Journal of Computational Physics 219, 2006: a filter begins at the
+least Ritz value of the block. Unlike there the other end is known, -1; vectors of the eigenvalue 1 are known
+and projected out; and a filter has as many steps as the largest error needs, but its growth is limited, after
+which Ritz values are computed anew. See design note 30.
 """
 
 from __future__ import annotations
@@ -40,16 +38,17 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 SPARE = 6
-"""Vectors of a block beyond those wanted, at least: filters begin at the last of them."""
+"""Fewest vectors of a block beyond those wanted: filters begin at the last of them."""
 
 NARROWEST, WIDEST = 8, 32
-"""Columns of blocks that are powers of two: whole cache lines, up to those that are multiplied at a time."""
+"""Fewest columns of a block, and most that are a power of two: whole cache lines, up to as many columns as
+are multiplied at a time."""
 
 GROWTH = 10.0
-"""By how much a filter lengthens the last vector wanted, at most, against those that are not wanted."""
+"""Most growth of the last wanted vector by a filter, relative to unwanted ones."""
 
 LONGEST = 1e8
-"""By how much it lengthens the vector of the eigenvalue 1, of which rounding leaves a trace."""
+"""Most growth by a filter of vectors of the eigenvalue 1, of which rounding leaves a trace."""
 
 LEAST_STEPS = 2
 MOST_STEPS = 2000
@@ -68,27 +67,27 @@ def block_width(wanted: int) -> int:
 
 @dataclass(slots=True)
 class Filter:
-    """A block of vectors under way to the leading ones."""
+    """A block of vectors that filters turn to the leading eigenvectors."""
 
     walk: Walk
     vertices: Vertices
     groups: tuple[Int64 | slice, ...]
-    """Rows that eigenvectors are sought in, each group by itself; others have 0."""
+    """Rows in which eigenvectors are sought, each group by itself; other rows have 0."""
 
     wanted: int
-    """Eigenvectors of each group."""
+    """Number of eigenvectors of each group."""
 
     tol: float
     most_reads: int
 
     x: Float64
-    """(m, b) orthonormal in each group, of leading Ritz vectors."""
+    """(m, b) leading Ritz vectors, orthonormal in each group."""
 
     y: Float64
-    """(m, b) N x."""
+    """(m, b) N x, where N is the symmetric matrix of the walk."""
 
     pairs: list[RitzPairs]
-    """Of each group."""
+    """Ritz pairs of each group."""
 
     @classmethod
     def begin(
@@ -99,7 +98,7 @@ class Filter:
         wanted: int,
         asked: tuple[float, int, int],
     ) -> Filter:
-        """A random block; ``asked`` are tol, reads and seed."""
+        """Filter that begins at a random block; ``asked`` are tol, most reads and seed."""
         tol, most_reads, seed = asked
         rows, width = len(vertices.scale), block_width(wanted)
         x = gaussian_rows(seed, Purpose.WALK_VECTORS, (0, rows), width)
@@ -110,9 +109,10 @@ class Filter:
         return cls(walk, vertices, groups, wanted, tol, most_reads, x, np.empty(0), [])
 
     def run(self, part: Path | None, tell: Callable[[float], None]) -> None:
-        """Filter until errors are small enough; ``tell`` hears by how much they are too large.
+        """Filter until errors are small enough or all reads are used; ``tell`` is called with ``excess`` each
+        time.
 
-        ``part`` is where the block is kept meanwhile, if it is.
+        ``part`` is the path where the block is saved meanwhile, or None.
         """
         last_save = time.monotonic()
         if part is None or not self._resume(part):
@@ -135,7 +135,7 @@ class Filter:
         save_arrays(part, {**arrays, "reads": np.array([self.walk.reads])})
 
     def _resume(self, part: Path) -> bool:
-        """Whether an earlier attempt has left a block."""
+        """Load the block that an earlier attempt has left; False if there is none."""
         state = load_if_whole(part)
         if state is None:
             return False
@@ -144,7 +144,7 @@ class Filter:
         return True
 
     def _step_count(self) -> int:
-        """Steps of the next filter, for the group that needs most."""
+        """Number of steps of the next filter, for the group that needs most."""
         steps = [LEAST_STEPS]
         for pairs in self.pairs:
             needed = min(2 * pairs.needed(self.wanted, self.tol), GROWTH)
@@ -156,7 +156,7 @@ class Filter:
         return max(LEAST_STEPS, min(max(steps), most, MOST_STEPS, self.most_reads - self.walk.reads))
 
     def _filtered(self, steps: int) -> Float64:
-        """The block after a filter of so many steps, the first of which has been done."""
+        """The block after a filter of so many steps; ``y`` holds the product of the first."""
         ends = np.ones(len(self.vertices.scale)), np.ones(len(self.vertices.scale))
         for group, pairs in zip(self.groups, self.pairs, strict=True):
             ends[0][group], ends[1][group] = _interval(pairs.values[-1])
@@ -173,7 +173,7 @@ class Filter:
         return now
 
     def _turn(self, z: Float64) -> None:
-        """Leading Ritz vectors of the span of a block, which is overwritten."""
+        """Rayleigh-Ritz step: leading Ritz vectors of the span of a block, which is overwritten."""
         self._take_out(z)
         for group in self.groups:
             some = z[group]
@@ -193,7 +193,7 @@ class Filter:
         self.x, self.y = z, y
 
     def _take_out(self, z: Float64) -> None:
-        """Take out what a block has of the vectors of the eigenvalue 1."""
+        """Project the vectors of the eigenvalue 1 out of a block, in place."""
         constants, labels = self.vertices.constants(), self.vertices.labels + 1
         for column in z.T:
             sums = np.bincount(labels, constants * column, len(self.vertices.sizes) + 1)
@@ -201,12 +201,16 @@ class Filter:
 
 
 def _interval(least: float) -> tuple[float, float]:
-    """Middle and half of the length of what a filter keeps small, from -1 on."""
+    """Center and half-width of the interval of eigenvalues that a filter keeps small, from -1 to
+    ``least``.
+    """
     half = max((least + 1) / 2, 1e-6)
     return half - 1, half
 
 
 def _rate(value: float, least: float) -> float:
-    """Logarithm of what a step multiplies a vector of some eigenvalue with, in the long run."""
+    """Logarithm of the factor by which a step multiplies a vector of eigenvalue ``value``, in the long
+    run.
+    """
     center, half = _interval(least)
     return math.acosh(max((value - center) / half, 1 + 1e-12))

@@ -1,9 +1,9 @@
-"""Ritz pairs of the walk, and how far off they may be.
+"""Ritz pairs of the walk, and estimates of their errors.
 
 An eigenvalue lies within the residual r of a Ritz value, and within r^2 / gap where the gap is that to what
-lies outside the block. All columns of a block are made together, so that a residual is orthogonal to each of
-them: the gap is to what the block does not hold, not to the next value. Of values that lie within their
-residuals of each other any may have the error of any, and residuals are taken together.
+lies outside the block. All columns of a block come from one Rayleigh-Ritz step, so that a residual is
+orthogonal to each of them: the gap is to values outside the block, not to the next value. Where values lie
+within their residuals of each other, any may have the error of any other, and their residuals are combined.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ ROUNDING = 64 * float(np.finfo(np.float64).eps)
 """Error of an eigenvalue, between -1 and 1, that more steps do not lower."""
 
 SAFETY = 4.0
-"""Of estimates that take residuals to be small beside gaps."""
+"""Factor of estimates that take residuals to be small relative to gaps."""
 
 
 class RitzPairs(NamedTuple):
-    """Of a block of vectors in some rows, from the largest value."""
+    """Ritz pairs of a block of vectors in some rows, from the largest value."""
 
     values: Float64
-    """(b,)"""
+    """(b,) Ritz values."""
 
     residuals: Float64
     """(b,) length of N x - theta x."""
@@ -58,7 +58,7 @@ class RitzPairs(NamedTuple):
         return float((self.errors(wanted) / self.targets(wanted, tol)).max())
 
     def needed(self, wanted: int, tol: float) -> float:
-        """How many times shorter residuals have to be, at most, for the errors to be small enough."""
+        """Largest factor by which a residual has to shrink for the errors to be small enough."""
         outside = float(self.values[wanted]) if len(self.values) > wanted else -1.0
         target = self.targets(wanted, tol)
         gap = np.maximum(self.values[:wanted] - outside, 0.0)

@@ -1,4 +1,5 @@
-"""Leading eigenvectors of a graph: those that are known, and others by filters or, of few rows, by LAPACK."""
+"""Leading eigenvectors of a graph: those that are known, and others by filters or, for few rows, by
+LAPACK."""
 
 from __future__ import annotations
 
@@ -22,30 +23,30 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 FEW_ROWS = 512
-"""Up to which all eigenvectors are computed."""
+"""Number of rows up to which all eigenvectors are computed."""
 
 BESIDE = -3.0
-"""Added to the eigenvalue 1 of vectors that are known: below all others, which are at least -1."""
+"""Shift of the eigenvalue 1 of known vectors, to below all others, which are at least -1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Eigenvectors:
-    """Of a walk, from the largest eigenvalue on, the constant one left out."""
+    """Eigenvectors of a walk from the largest eigenvalue on, without the constant one."""
 
     vectors: Float64
-    """(m, d) orthonormal; of each component by itself where these are apart."""
+    """(m, d) orthonormal; of each component by itself if components are apart."""
 
     values: Float64
-    """(d,) of the walk; of the largest component where these are apart."""
+    """(d,) eigenvalues of the walk; those of the largest component if components are apart."""
 
     residuals: Float64
-    """(d,) the largest of any component."""
+    """(d,) norms of residuals: the largest of any component."""
 
     errors: Float64
-    """(d,) of eigenvalues, estimated: the largest of any component."""
+    """(d,) estimated errors of eigenvalues: the largest of any component."""
 
     reads: int
-    """Of the graph."""
+    """Number of reads of the graph."""
 
     def largest_error(self, tol: float) -> float:
         """The largest error of an eigenvalue of the Laplacian, 1 minus that of the walk, relative to it.
@@ -64,7 +65,7 @@ def leading_eigenvectors(
     part: Path | None,
     tell: Callable[[float], None],
 ) -> Eigenvectors:
-    """As many as are asked for; see ``Filter.run`` for ``part`` and ``tell``."""
+    """Compute as many eigenvectors as are asked for; see ``Filter.run`` for ``part`` and ``tell``."""
     apart = asked.apart and len(vertices.sizes) != 1
     known = 0 if apart else min(asked.n_components, len(vertices.sizes) - 1)
     wanted, rows = asked.n_components - known, len(vertices.scale)
@@ -83,7 +84,7 @@ def leading_eigenvectors(
 
 
 def _joined(known: Float64, vectors: Float64, pairs: Sequence[RitzPairs], reads: int) -> Eigenvectors:
-    """Eigenvectors that are known, and those of pairs."""
+    """Known eigenvectors, followed by those of Ritz pairs."""
     wanted, zeros = vectors.shape[1], np.zeros(known.shape[1])
     values, none = pairs[0].values[:wanted] if pairs else np.zeros(wanted), np.zeros(wanted)
     return Eigenvectors(
@@ -96,7 +97,7 @@ def _joined(known: Float64, vectors: Float64, pairs: Sequence[RitzPairs], reads:
 
 
 def _groups(vertices: Vertices, wanted: int) -> tuple[Int64, ...]:
-    """Rows of each component that has more than a block of vectors has columns."""
+    """Rows of each component that has more rows than a block of vectors has columns."""
     order = np.argsort(vertices.labels, kind="stable")
     ends = vertices.isolated + np.concatenate([[0], np.cumsum(vertices.sizes)])
     enough = int((vertices.sizes > block_width(wanted)).sum())
@@ -107,7 +108,7 @@ def _groups(vertices: Vertices, wanted: int) -> tuple[Int64, ...]:
 
 
 def is_dense(rows: int, wanted: int) -> bool:
-    """Whether a graph of so many rows is made dense for so many eigenvectors."""
+    """True if a graph of so many rows is made dense for so many eigenvectors."""
     return rows <= FEW_ROWS or 3 * block_width(wanted) >= rows
 
 
@@ -117,7 +118,7 @@ def dense_bytes(rows: int) -> int:
 
 
 def dense_pairs(blocks: GraphBlocks, vertices: Vertices, wanted: int) -> tuple[Float64, RitzPairs]:
-    """(m, wanted) leading eigenvectors beside those of the eigenvalue 1, and their pairs."""
+    """(m, wanted) leading eigenvectors other than those of the eigenvalue 1, and their Ritz pairs."""
     rows = len(vertices.scale)
     matrix = np.zeros((rows, rows))
     for first, block in blocks:

@@ -17,7 +17,7 @@ from rankfold.pipeline.data.source import Csr
 Float64 = npt.NDArray[np.float64]
 
 PIECES = 4
-"""Of a block for each thread: rows have different numbers of edges."""
+"""Pieces of a block for each thread, since rows have different numbers of edges."""
 
 
 class Walk:
@@ -40,7 +40,7 @@ class Walk:
     def step(self, u: Float64, before: Float64 | None, steps: Steps, out: Float64 | None = None) -> Float64:
         """``walk * (W @ u) + stay * u + back * before`` at all vertices, (m, b): see ``step_rows``.
 
-        ``before`` may be none where it does not count, and ``out`` is made where it is not given.
+        ``before`` may be None where it does not count; ``out`` is allocated if it is not given.
         """
         into = np.empty(u.shape) if out is None else out
         then = u if before is None else before

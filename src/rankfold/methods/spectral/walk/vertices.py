@@ -1,8 +1,8 @@
-"""Degrees and components of a graph: what of its walks is known without any eigenvalue.
+"""Degrees and components of a graph: facts of its walks that need no eigenvalue solver.
 
 A walk stays in its component. So each component has a distribution of its own that no step changes, and the
-matrix of the walk the eigenvalue 1 for each: these vectors are known, and taken out before others are sought.
-A vertex without edges is part of no component, and has no place in an embedding.
+matrix of the walk the eigenvalue 1 for each: these vectors are known, and projected out before others are
+sought. A vertex without edges is part of no component, and has no place in an embedding.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 
 ASYMMETRY = 1e-5
-"""Difference of sums along a row and a column, relative to the largest that they may come to, above which a
-graph is not symmetric: weights may be rounded to float32."""
+"""Difference of sums along a row and a column above which a graph is not symmetric, relative to the largest
+possible sum. It allows for weights rounded to float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vertices:
-    """What is known of the vertices of a graph."""
+    """Degrees, components and scale factors of the vertices of a graph."""
 
     scale: Float64
     """(m,) s, with which ``s W s`` is the symmetric matrix of the walk; 0 where there are no edges."""
 
     density: Float64
-    """(m,) what weights are divided by at either end: a power of sums of rows, 1 where there are no edges."""
+    """(m,) divisor of weights at either end: a power of row sums, 1 where there are no edges."""
 
     labels: Int64
     """(m,) component of each, the largest first, by number of vertices; -1 where there are no edges."""
 
     sizes: Int64
-    """(c,) vertices of each."""
+    """(c,) number of vertices of each component."""
 
     reads: int
-    """Of the graph."""
+    """Number of reads of the graph."""
 
     @property
     def isolated(self) -> int:
-        """Vertices without edges."""
+        """Number of vertices without edges."""
         return len(self.labels) - int(self.sizes.sum())
 
     @property
@@ -59,14 +59,14 @@ class Vertices:
         return inverse(self.scale) / self.density
 
     def constants(self) -> Float64:
-        """(m,) the same, of length 1 in each component."""
+        """(m,) ``roots`` scaled to length 1 in each component."""
         roots = self.roots
         squares = np.bincount(self.labels + 1, roots * roots, len(self.sizes) + 1)
         return roots * inverse(np.sqrt(squares))[self.labels + 1]
 
 
 def read_vertices(blocks: GraphBlocks, alpha: float, seed: int, threads: int) -> Vertices:
-    """From one read of a graph, or two where weights are divided by densities.
+    """Vertices from one read of a graph, or two where weights are divided by densities.
 
     Raises
     ------
@@ -89,7 +89,9 @@ def read_vertices(blocks: GraphBlocks, alpha: float, seed: int, threads: int) ->
 
 
 def _degrees(blocks: GraphBlocks, seed: int) -> tuple[Float64, Int64]:
-    """Sums of rows, and parents of components; sums along columns, of random multiples, have to agree."""
+    """Row sums, and parents of components. Sums along rows and columns, with random factors, have to
+    agree.
+    """
     rows = blocks.source.shape[0]
     degrees, parents = np.empty(rows), np.arange(rows)
     factors = gaussian_rows(seed, Purpose.GRAPH_FACTORS, (0, rows), 1)[:, 0]
@@ -112,7 +114,9 @@ def _degrees(blocks: GraphBlocks, seed: int) -> tuple[Float64, Int64]:
 
 
 def _by_size(least: Int64) -> tuple[Int64, Int64]:
-    """Labels from the least vertex of each component, the largest component first, and sizes."""
+    """Label of each vertex, the largest component first, from the least vertex of its component; and
+    sizes.
+    """
     names, labels, sizes = np.unique(least, return_inverse=True, return_counts=True)
     first = int(names[0] == -1)
     order = np.argsort(-sizes[first:], kind="stable")
@@ -122,7 +126,7 @@ def _by_size(least: Int64) -> tuple[Int64, Int64]:
 
 
 def inverse(values: Float64) -> Float64:
-    """One over each, and 0 of 0."""
+    """One over each value, and 0 for 0."""
     inverse = np.zeros(len(values))
     np.divide(1.0, values, out=inverse, where=values > 0)
     return inverse
