@@ -1,17 +1,17 @@
-"""What runs: sweeps, and what a process holds for them.
+"""Running sweeps, and the state that a process holds for them.
 
 blocks          grains, panels, streams
-fold            what a sweep over rows does with a panel, and what follows from what it holds
+fold            steps of a sweep over rows on a panel, and the memory of its buffers and sums
 device          where the arrays of a segment live, host or device
 sweep           a sweep over rows
 pairs           blocks that are compared, and in what order
 pair_sweep      a sweep over pairs of blocks
-attempt         what a process holds for a sweep
-by_reference    what tasks share, read once by a process
+attempt         workspaces and progress that a process holds for a sweep
+by_reference    data that tasks share, read once by a process
 run             the sweeps of one request, and their tallies
-keeping         how durable a run is
-scheduler       what a sweep needs of where it runs
-memory          what a process really holds
+keeping         durability of the files of a run
+scheduler       interface to the place where sweeps run, and its budget
+memory          memory that a process really holds
 control_groups  memory that the groups of a process leave to it
 team            processes that work at the same time, and exchange what they have
 """

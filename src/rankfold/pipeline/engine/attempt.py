@@ -1,8 +1,8 @@
-"""What one process holds while it works on one attempt at a sweep: workspaces, progress, the wish to stop.
+"""State of one process during one attempt at a sweep: workspaces, progress, and a request to stop.
 
 Buffers outlive segments, since fresh ones would cost a page fault for every 4 KiB. They do not outlive the
-attempt: each has a lease of its own, so a worker that lives on cannot hand the constants of one request
-to the next.
+attempt: each has a lease of its own, so a worker that lives on cannot use the constants of one request for
+the next.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Attempt:
     def workspace(
         self, make: Callable[[], Any], prefer: Callable[[Any], bool] = lambda work: True
     ) -> Iterator[Any]:
-        """A workspace that an earlier segment left, or a new one; no more at once than were planned.
+        """A workspace that an earlier segment left, or a new one; at most as many at once as were planned.
 
-        Of several that lie idle one that is preferred, for what it holds.
+        Of several idle ones, one that ``prefer`` accepts is taken first, for what it holds.
         """
         with self._gate:
             with _LOCK:
@@ -68,7 +68,7 @@ class Attempt:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Be active without waiting for a place: for tasks that wait for each other."""
+        """Count as active without waiting for a place: for tasks that wait for each other."""
         with _LOCK:
             self.active += 1
         try:
@@ -78,18 +78,18 @@ class Attempt:
                 self.active -= 1
 
     def reach(self, stream: int, rows: int) -> None:
-        """Note how far a stream has come: a segment that is run again counts once."""
+        """Record the rows of a stream that are folded: a segment that is run again counts once."""
         with _LOCK:
             self.reached[stream] = rows
 
     def end_if_stopped(self) -> None:
-        """Raise if segments are to end; a checkpoint stands by now."""
+        """Raise ``ending`` if segments are to end; call this after a checkpoint."""
         if self.stopped:
             raise self.ending("stopped on request; the same command goes on from here")
 
     @property
     def rows_done(self) -> int:
-        """Rows of all streams."""
+        """Number of rows of all streams that are folded."""
         with _LOCK:
             return sum(self.reached.values())
 
@@ -100,7 +100,7 @@ def new_lease(folder: object) -> str:
 
 
 def attempt(lease: str, limit: int) -> Attempt:
-    """The attempt of a lease; buffers that others left idle in this process are dropped."""
+    """The attempt of a lease; idle buffers of other attempts in this process are freed."""
     with _LOCK:
         for name, other in _ATTEMPTS.items():
             if name != lease:
@@ -109,15 +109,15 @@ def attempt(lease: str, limit: int) -> Attempt:
 
 
 def drop_idle() -> None:
-    """Let go of buffers that no segment uses."""
+    """Free buffers that no segment uses."""
     with _LOCK:
         for each in _ATTEMPTS.values():
             each.idle.clear()
 
 
 def stop_all(ending: type[Exception] = Interrupted) -> bool:
-    """Ask every segment of this process to leave a checkpoint after its panel and end with ``ending``;
-    whether none is left.
+    """Ask every segment of this process to save a checkpoint after its panel and end with ``ending``; returns
+    True if none is left.
     """
     with _LOCK:
         for each in _ATTEMPTS.values():
@@ -127,7 +127,7 @@ def stop_all(ending: type[Exception] = Interrupted) -> bool:
 
 
 def note_progress(lease: str, rows: dict[int, int]) -> None:
-    """Take in how far streams have come in another process; attempts that have ended are past that."""
+    """Record the progress of streams in another process; attempts that have ended ignore it."""
     with _LOCK:
         own = _ATTEMPTS.get(lease)
         if own is not None:
@@ -135,13 +135,15 @@ def note_progress(lease: str, rows: dict[int, int]) -> None:
 
 
 def progress_of_all() -> dict[str, dict[int, int]]:
-    """How far the streams of every attempt have come in this process."""
+    """Number of rows folded of each stream, for every attempt in this process."""
     with _LOCK:
         return {lease: dict(own.reached) for lease, own in _ATTEMPTS.items() if own.reached}
 
 
 def stop_attempt(lease: str) -> bool:
-    """Ask segments to leave a checkpoint after their panel and end; whether none is left in this process."""
+    """Ask segments to save a checkpoint after their panel and end; returns True if none is left in this
+    process.
+    """
     with _LOCK:
         own = _ATTEMPTS.get(lease)
         if own is not None:
@@ -150,6 +152,6 @@ def stop_attempt(lease: str) -> bool:
 
 
 def end_attempt(lease: str) -> None:
-    """Let go of what an attempt holds in this process."""
+    """Free what an attempt holds in this process."""
     with _LOCK:
         _ATTEMPTS.pop(lease, None)

@@ -21,16 +21,18 @@ from rankfold.pipeline.data.grid import GRAIN_BYTES_CEILING, Even, Grid, require
 Int64 = npt.NDArray[np.int64]
 
 GRAIN_BYTES = {"cpu": 8 * 2**20, "gpu": 64 * 2**20}
-"""By kind of device. On a host a grain and its basis stay in the last-level cache between the two products of
-a fused pass. On a device that takes a few dozen microseconds for 64 MiB, less than asking for it: there a
-grain is as large as pinned memory for a few panels allows."""
+"""Bytes of a grain by kind of device. On a host a grain and its basis stay in the last-level cache between
+the two products of a fused pass. On a device that takes a few dozen microseconds for 64 MiB, less than asking
+for it: there a grain is as large as pinned memory for a few panels allows."""
 
 GRAIN_ROWS_FLOOR = 256
-"""Fewer rows make the update Z += D'Y wait for memory: it moves 16 bytes of Z per 2 rows flops."""
+"""Fewest rows of a grain: fewer make the update Z += D'Y wait for memory, as it moves 16 bytes of Z per 2
+rows flops."""
 
 
 READ_SPEED = {"cpu": 1, "gpu": 16}
-"""How many times faster a byte is read and multiplied by kind of device; accumulators are written as ever."""
+"""Factor by which reading and multiplying a byte is faster, by kind of device; accumulators are written at
+the same speed."""
 
 READS_PER_BYTE = 64
 """Bytes that a stream reads for each byte of its accumulator, where a pass is bound by reading: writing
@@ -54,7 +56,7 @@ class Cut:
     """Rows of the tallest panel."""
 
     def __post_init__(self) -> None:
-        """Look at all panels once: they may be millions."""
+        """Compute ``panel_rows`` once: panels may be millions."""
         object.__setattr__(self, "panel_rows", int(np.diff(self.panels).max()))
 
     @property
@@ -78,11 +80,13 @@ class Cut:
 
 
 MOST_STREAMS = 256
-"""Of panels that work, where sums are small."""
+"""Most streams of panels that take much computing, where sums are small."""
 
 
 def own_streams(panels: npt.NDArray[np.int64], rows: int) -> Cut:
-    """Panels with these edges in as many streams as there may be: for small sums, and panels that work."""
+    """Panels with these edges in as many streams as allowed: for small sums, and panels with much
+    computing.
+    """
     count = min(len(panels) - 1, MOST_STREAMS)
     return Cut(panels, np.arange(count + 1, dtype=np.int64) * (len(panels) - 1) // count, rows)
 
@@ -137,7 +141,7 @@ def panel_edges(grid: Grid, rows: int) -> npt.NDArray[np.int64]:
 
 
 def _even_panels(length: int, chunk: int, rows: int, *, splittable: bool) -> Int64:
-    """Edges of the panels of chunks of one length, without those of the chunks that are joined."""
+    """Edges of the panels for chunks of one length, without listing the edges of chunks that are joined."""
     count, chunk = -(-length // chunk), min(chunk, length)
     last = length - (count - 1) * chunk
     if count == 1 or (chunk + last > rows and (count == 2 or 2 * chunk > rows)):
@@ -160,7 +164,7 @@ def _even_panels(length: int, chunk: int, rows: int, *, splittable: bool) -> Int
 
 
 def _split(edges: Int64, lengths: Int64, rows: int) -> Int64:
-    """Edges of chunks, no two of which are joined, and of the pieces that ``grains`` makes: maybe many."""
+    """Edges of chunks, of which no two are joined, and of the pieces that ``grains`` makes: maybe many."""
     pieces = -(-lengths // rows)
     whole, rest = np.divmod(lengths, pieces)
     chunk = np.repeat(np.arange(len(lengths)), pieces)
@@ -238,19 +242,20 @@ Pointers = Callable[[int, int], npt.NDArray[np.int64]]
 """Stored numbers before each of lines ``top:bottom``, and before the next one."""
 
 PANEL_NUMBERS = 2**20
-"""Stored numbers of a panel: what is made of them line by line, and of them in another order, is in cache."""
+"""Most stored numbers of a panel: results by line, and the numbers in another order, stay in cache."""
 
 PANEL_LINES = 2**14, 2**16
 """Most lines of a panel; more, up to the second, while it has fewer numbers than ``NUMBERS_PER_PLACE``."""
 
 NUMBERS_PER_PLACE = 2
-"""Of the short side, each of which costs a look in every panel."""
+"""Stored numbers for each place of the short side, each of which costs a look in every panel."""
 
 GRAINS_PER_PANEL = 4
-"""Of dense numbers, that take as long as a panel of stored ones: a byte of these takes four times as long."""
+"""Grains of dense numbers that take as long as a panel of stored ones: a stored byte takes four times as
+long."""
 
 POINTER_SLICE = 2**16
-"""Pointers that are looked at together."""
+"""Pointers processed at a time."""
 
 
 def cut_by_numbers(
@@ -272,13 +277,13 @@ def cut_by_numbers(
     grid : Grid
         Native chunks along the lines.
     places : int
-        Of each line.
+        Places of each line: the length of the short side.
     numbers : int
         Stored numbers in all.
     number_bytes : int
-        Bytes of one, with its place.
+        Bytes of a stored number, with its place.
     accumulator_bytes : int
-        Of a stream.
+        Bytes of the sums of a stream.
 
     Returns
     -------
@@ -346,7 +351,7 @@ def _chunk_edges(pointers: Pointers, grid: Grid, most_lines: int) -> tuple[npt.N
 
 
 def _number_edges(pointers: Pointers, lines: int, most_lines: int) -> tuple[npt.NDArray[np.int64], int]:
-    """Edges of the panels, each with as many lines as it may have, and most numbers of one."""
+    """Edges of the panels, each with as many lines as allowed, and most numbers of one."""
     edges, start, before, fullest = [0], 0, 0, 0
     for top in range(0, lines, POINTER_SLICE):
         bottom = min(top + POINTER_SLICE, lines)

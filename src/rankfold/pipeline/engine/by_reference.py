@@ -1,11 +1,11 @@
-"""What tasks have in common: itself in this process, a file that each other process reads once.
+"""Data that tasks have in common: an object in this process, a file that each other process reads once.
 
-Tables of grains and arrays in memory may be large, tasks are many, and what a scheduler holds for each of
-them must be small. Large arrays get files of their own, which other processes map: mapped pages are the
-kernel's to take back.
+Tables of grains and arrays in memory may be large, and tasks are many, but a scheduler must hold little for
+each of them. Large arrays get files of their own, which other processes map: the kernel can reclaim mapped
+pages.
 
-Loading a pickle runs what it says, so the digest of the file travels with the task: no worker loads what this
-driver has not written, whoever may write in the folder of the run.
+Loading a pickle can run any code, so the digest of the file travels with the task: no worker loads a file
+that this driver has not written, whoever may write in the folder of the run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ByReference(Generic[T]):
         self._seal, self._lock = seal, threading.Lock()
 
     def __reduce__(self) -> tuple[Callable[[str, str], ByReference[T]], tuple[str, str]]:
-        # A scheduler pickles it with every task: it asks the file system nothing.
+        # A scheduler pickles it with every task: only the first time touches the file system.
         with self._lock:
             if not self._seal:
                 buffer = io.BytesIO()
@@ -76,19 +76,21 @@ def _seal_of(data: bytes | memoryview) -> str:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes large arrays beside, under the name of their content: once for all sweeps of a run."""
+    """Pickler that writes large arrays to files named by their content: once for all sweeps of a run."""
 
     def __init__(self, file: Any, folder: Path) -> None:
         super().__init__(file)
         self._folder = folder
 
     def reducer_override(self, value: Any) -> Any:
-        """See ``pickle``."""
+        """Replace a large array by its file, which is mapped on loading; other values are pickled as
+        usual.
+        """
         if not isinstance(value, np.ndarray) or value.nbytes < LARGE_BYTES or value.dtype.hasobject:
             return NotImplemented
         path = self._folder / f"array-{_digest(value)}.npy"
         if path not in _FILES or not path.exists():
-            # One that an earlier attempt left may not be whole any more.
+            # A file that an earlier attempt left may be damaged: it is written again.
             with atomic_file(path, durable=False) as file:
                 np.save(file, value)
             _FILES.add(path)

@@ -2,10 +2,10 @@
 
 Groups form a tree, and a process may take no more than each group on its path leaves. The kernel says in
 ``/proc/self/cgroup`` where a process is, and in ``/proc/self/mountinfo`` where the tree is mounted: version 2
-has one tree, version 1 one for each controller. Groups above the root of a mount are out of sight.
+has one tree, version 1 one for each controller. Groups above the root of a mount cannot be seen.
 
-Page cache counts as usage of a group, but the kernel takes back what of it is inactive, before it refuses
-memory. So that much of the usage is counted as room.
+Page cache counts as usage of a group, but the kernel reclaims its inactive part before it refuses memory. So
+this part of the usage is counted as room.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ USAGE = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """What a control group may hold, and what it still may take."""
+    """Bytes that a control group may hold, and bytes that it still may take."""
 
     limit_bytes: int
     room_bytes: int
@@ -69,7 +69,9 @@ def _room(limit: int, limit_file: str) -> int:
 
 @functools.lru_cache(maxsize=8)
 def _limit_files(proc: Path, groups: bytes) -> tuple[str, ...]:
-    """Files with limits on memory of all groups on the path of a process, by what its ``cgroup`` holds."""
+    """Files with limits on memory of all groups on the path of a process, from the text of its ``cgroup``
+    file.
+    """
     mounts = _mounts(proc)
     files = list[str]()
     for line in os.fsdecode(groups).splitlines():
@@ -87,11 +89,11 @@ def _limit_files(proc: Path, groups: bytes) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Mount:
-    """Where a tree of groups that may limit memory is mounted."""
+    """Mount of a tree of groups that may limit memory."""
 
     is_v2: bool
     root: PurePosixPath
-    """The group that the folder of the mount stands for."""
+    """Group that the folder of the mount stands for."""
 
     folder: Path
 
@@ -129,7 +131,7 @@ def _unescaped(path: str) -> str:
 
 
 def _content(path: str | Path) -> bytes:
-    """What a file of the kernel holds; nothing where there is none, or it may not be read."""
+    """Content of a file of the kernel; empty where there is none, or it may not be read."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read()

@@ -1,9 +1,9 @@
-"""Where the arrays of a segment live, host or device: the only place that decides, and the only mover.
+"""Placement of the arrays of a segment on host or device: only this module decides it, and moves arrays.
 
-A fold is written once. It asks its device for buffers, hands over what is to be written, and says what is to
-be done where a check fails. On the host all of that happens at once, and nothing moves. On a device panels
-come from pinned memory over a stream of their own, sums stay until a checkpoint asks for them, and what a
-panel sends to the host arrives when the panel is done: one wait a panel, however many grains it has.
+A fold is written once. It asks its device for buffers, hands over what is to be written, and gives a function
+to call where a check fails. On the host all of that happens at once, and nothing moves. On a device panels
+are copied from pinned memory on a separate stream, sums stay until a checkpoint asks for them, and what a
+panel sends to the host arrives when the panel is done: one wait for each panel, however many grains it has.
 """
 
 from __future__ import annotations
@@ -29,29 +29,31 @@ Kernel = Callable[..., Any]
 
 
 class Slot(Protocol):
-    """Room for one panel: threads read into it on the host, and kernels find it where they compute."""
+    """Buffer for one panel: threads read into it on the host, and kernels find it where they compute."""
 
     @property
     def staged(self) -> Array:
-        """As it was read, on the host."""
+        """The panel as it was read, on the host."""
 
     def recall(self, name: Hashable) -> bool:
-        """Take the panel that was kept under a name, if there is one."""
+        """Take the panel that was kept under a name; False if there is none."""
 
     def room(self, shape: tuple[int, ...]) -> Array:
-        """Where a panel of that shape is to be read, as soon as nobody needs the one before."""
+        """Host buffer to read a panel of that shape into, once nobody needs the panel before."""
 
     def lend(self, panel: Array) -> None:
-        """Take a panel as it lies in the memory of somebody else."""
+        """Use a panel in the memory of somebody else, without a copy."""
 
     def send(self, name: Hashable = None) -> None:
-        """Have what was read brought to where it is computed with; kept under a name, if there is room."""
+        """Move the panel that was read to where it is computed with; it is kept under a name if there is
+        room.
+        """
 
     def array(self) -> Array:
         """The panel where it is computed with."""
 
     def release(self) -> None:
-        """Let go of the panel: what has been asked for so far is the last that needs it."""
+        """Give up the panel: only operations that were started so far need it."""
 
 
 class Device(Protocol):
@@ -59,57 +61,57 @@ class Device(Protocol):
 
     name: str
     writes_over_panels: bool
-    """Whether a panel that was read is nobody else's: where it is kept for the next pass, it is not."""
+    """True if steps may overwrite a panel that was read; False where it is kept for the next pass."""
 
     def core_type(self) -> str:
-        """What the last bits of its results depend on."""
+        """Name of the property that the last bits of its results depend on."""
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """A buffer whose contents mean nothing yet."""
+        """A buffer that is not initialized."""
 
     def place(self, array: Array, dtype: npt.DTypeLike) -> Array:
-        """An array of the host where buffers are, in the type that it is computed with."""
+        """An array of the host as a buffer of the device, in the type that it is computed with."""
 
     def bring(self, array: Array) -> Array:
-        """An array of the host, as it lies there, or a copy where buffers are."""
+        """An array of the host as it is, or a copy on the device."""
 
     def slot(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Slot:
-        """Room for a panel."""
+        """A slot for a panel."""
 
     def fill(self, array: Array, read: Callable[[Array], None]) -> None:
-        """Fill an array with what ``read`` reads into one of the host."""
+        """Fill an array with what ``read`` writes into an array of the host."""
 
     def send(self, array: Array, receive: Callable[[Array], None]) -> None:
-        """Call ``receive`` with the array on the host, as it is now; what it is given it must not keep.
+        """Call ``receive`` with the array on the host, as it is now; ``receive`` must not keep that array.
 
-        On the host that is now, on a device when the panel is done.
+        On the host the call is immediate, on a device it is made when the panel is done.
         """
 
     def holds(self, flag: Any, otherwise: Callable[[], None]) -> bool:
-        """Whether to go on, where something must hold; ``otherwise`` is called if it does not.
+        """True if the caller is to go on, where ``flag`` must hold; ``otherwise`` is called if it does not.
 
-        On the host that is known. A device is not waited for: it goes on, and ``otherwise`` is called when
-        the panel is done.
+        On the host the flag is known. A device is not waited for: the caller goes on, and ``otherwise`` is
+        called when the panel is done.
         """
 
     def settle(self) -> None:
-        """Have all that was sent arrive."""
+        """Wait until all that was sent has arrived."""
 
     def limit(self, nbytes: int, run: Hashable) -> None:
-        """Hold arrays to what was planned, from here on; panels of other runs are let go."""
+        """Limit arrays to the planned bytes from here on; panels of other runs are freed."""
 
     def forget(self) -> None:
-        """Let go of all panels that are kept."""
+        """Free all panels that are kept."""
 
     def load(self, state: State, resident: Collection[str]) -> State:
-        """Sums of a stream, with those that are computed with where buffers are."""
+        """Sums of a stream, with the resident ones on the device."""
 
     def unload(self, state: State) -> State:
         """Sums of a stream, all of them on the host."""
 
 
 def runs_on_device(kernels: Iterable[Kernel]) -> bool:
-    """Whether every kernel of a fold has a body for a device; one that names none stays on the host."""
+    """True if every kernel of a fold has a body for a device; False if it names no kernels."""
     kernels = tuple(kernels)
     return bool(kernels) and all(
         getattr(each, "portable", False) or has_body(str(each.__module__), str(each.__name__), "gpu")
@@ -126,7 +128,7 @@ def device_of(name: str) -> Device:
 
 
 class HostSlot:
-    """A buffer, or the memory of somebody else."""
+    """Slot on the host: a buffer, or the memory of somebody else."""
 
     __slots__ = ("staged",)
 
@@ -134,26 +136,26 @@ class HostSlot:
         self.staged = staged
 
     def recall(self, name: Hashable) -> bool:
-        """Nothing is kept."""
+        """False, as no panel is kept."""
         return False
 
     def room(self, shape: tuple[int, ...]) -> Array:
-        """See ``Slot``."""
+        """The buffer of this slot."""
         return self.staged
 
     def lend(self, panel: Array) -> None:
-        """See ``Slot``."""
+        """Use a panel in the memory of somebody else, in place."""
         self.staged = panel
 
     def send(self, name: Hashable = None) -> None:
-        """Nothing moves."""
+        """No-op: nothing moves."""
 
     def array(self) -> Array:
-        """See ``Slot``."""
+        """The panel, in place."""
         return self.staged
 
     def release(self) -> None:
-        """What was asked for is done."""
+        """No-op: all operations are done."""
 
 
 class Host:
@@ -163,54 +165,54 @@ class Host:
     writes_over_panels = True
 
     def core_type(self) -> str:
-        """See ``Device``."""
+        """Core type that BLAS uses in this process."""
         return core_type()
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """A buffer on a cache line."""
+        """A buffer that starts on a cache line, not initialized."""
         return aligned_empty(shape, dtype)
 
     def place(self, array: Array, dtype: npt.DTypeLike) -> Array:
-        """See ``Device``."""
+        """The array, contiguous and in the type that it is computed with."""
         return np.ascontiguousarray(array, dtype)
 
     def bring(self, array: Array) -> Array:
-        """See ``Device``."""
+        """The array itself."""
         return array
 
     def slot(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Slot:
-        """See ``Device``."""
+        """A slot with a buffer that starts on a cache line."""
         return HostSlot(aligned_empty(shape, dtype))
 
     def fill(self, array: Array, read: Callable[[Array], None]) -> None:
-        """See ``Device``."""
+        """Read into the array itself."""
         read(array)
 
     def send(self, array: Array, receive: Callable[[Array], None]) -> None:
-        """See ``Device``."""
+        """Call ``receive`` at once, with the array itself."""
         receive(array)
 
     def holds(self, flag: Any, otherwise: Callable[[], None]) -> bool:
-        """See ``Device``."""
+        """True if the flag holds; calls ``otherwise`` at once if it does not."""
         if not flag:
             otherwise()
         return bool(flag)
 
     def settle(self) -> None:
-        """All has arrived."""
+        """No-op: all has arrived."""
 
     def limit(self, nbytes: int, run: Hashable) -> None:
-        """Memory of the host is watched elsewhere."""
+        """No-op: memory of the host is watched elsewhere."""
 
     def forget(self) -> None:
-        """Nothing is kept."""
+        """No-op: no panel is kept."""
 
     def load(self, state: State, resident: Collection[str]) -> State:
-        """See ``Device``."""
+        """The sums as they are."""
         return state
 
     def unload(self, state: State) -> State:
-        """See ``Device``."""
+        """The sums as they are."""
         return state
 
 
@@ -229,10 +231,10 @@ def cuda() -> Device:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What tasks say of the processes they ran in."""
+    """Cores and memory of the processes that tasks ran in, as the tasks report them."""
 
     cores: frozenset[tuple[str, str]]
-    """Kinds of devices, and what the last bits on each depend on."""
+    """Pairs of the kind of device, and what its last bits depend on."""
 
     peak_bytes: int
 
@@ -241,12 +243,12 @@ class Report:
 
     @staticmethod
     def of(reports: Iterable[Report]) -> Report:
-        """Of all that they tell of."""
+        """One report for all of these."""
         return functools.reduce(operator.or_, reports)
 
 
 def refuse_mixed(report: Report) -> None:
-    """Raise where cores differ in the last bits that they give."""
+    """Raise ``PlanError`` where cores differ in the last bits that they give."""
     for kind in {kind for kind, _ in report.cores}:
         cores = sorted(core for each, core in report.cores if each == kind)
         if len(cores) > 1:

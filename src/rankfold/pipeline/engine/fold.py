@@ -1,10 +1,10 @@
-"""What a sweep over rows does with each panel: the contract that all folds fulfill.
+"""Folds: the contract for what a sweep over rows does with each panel.
 
-A declared fold says once what it holds: its buffers by name, shape and type, the constants that it loads,
-the sums of a stream and how those of two are joined, and the kernels that it calls. Memory, workspace,
-accumulator and merge follow. Where buffers live is decided in ``device.py``.
+A declared fold lists what it holds: its buffers by name, shape and type, the constants that it loads, the
+sums of a stream and how those of two are joined, and the kernels that it calls. Memory, workspace,
+accumulator and merge follow from these. ``device.py`` decides where buffers live.
 
-Panels of a segment come one after the other: the next is read while the caller works, if reads wait.
+Panels of a segment are handled in order: the next is read while the caller works, if reads have to wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rankfold.pipeline.storage.scratch import ScratchMatrix
 
 
 class Fold(Protocol):
-    """What a sweep does with each panel. Pickles; holds paths and small arrays, never an open store."""
+    """Steps of a sweep on each panel. Picklable: holds paths and small arrays, never an open store."""
 
     @property
     def cut(self) -> Cut:
@@ -41,7 +41,7 @@ class Fold(Protocol):
 
     @property
     def row_seconds(self) -> float:
-        """Nominal time of one row of one panel, to cut segments by."""
+        """Nominal seconds of one row of one panel, which decide where segments are cut."""
 
     def start(self) -> State:
         """Accumulator of no rows."""
@@ -60,11 +60,11 @@ class Fold(Protocol):
 
     @property
     def resident(self) -> frozenset[str]:
-        """Names of sums that lie where they are computed with."""
+        """Names of sums that stay on the device they are computed on."""
 
     @property
     def device_bytes(self) -> int:
-        """Most memory of a device, if it has code for one."""
+        """Most memory of a device, if the fold has code for one."""
 
 
 # Declared folds ---------------------------------------------------------------------------------
@@ -76,20 +76,20 @@ Float64 = np.dtype(np.float64)
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Room for what a step forms."""
+    """A working array of a step."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any] = Float64
 
     @property
     def nbytes(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class Constant(Buffer):
-    """An array of a part that the process which leads has written, in the type that it is needed in."""
+    """An array of a part that the driver has written, in the type that it is needed in."""
 
     part: Path = Path("-")
 
@@ -102,12 +102,12 @@ class Given(Buffer):
 
     @classmethod
     def of(cls, array: Array) -> Given:
-        """All of it, in its type."""
+        """A buffer that holds this array, in its type."""
         return cls(array.shape, array.dtype, array)
 
     @property
     def nbytes(self) -> int:
-        """None on the host, where it is taken as it is."""
+        """0, as the array is used in place on the host."""
         return 0
 
 
@@ -119,29 +119,29 @@ class ScratchConstant(Buffer):
 
     @classmethod
     def of(cls, matrix: ScratchMatrix) -> ScratchConstant:
-        """All of it."""
+        """A buffer for all of a matrix."""
         return cls((matrix.rows, matrix.columns), matrix.dtype, matrix)
 
 
 @dataclass(frozen=True, slots=True)
 class Sum(Buffer):
-    """An array that a stream accumulates; those of two streams are added up unless it says otherwise."""
+    """An array that a stream accumulates; those of two streams are added up unless ``join`` is given."""
 
     empty: Callable[[], Array] | None = None
-    """Of no rows, where that is not zero."""
+    """Function that gives the sum of no rows, where that is not zero."""
 
     join: Callable[[Array, Array], Array] | None = None
-    """What two become, where that is not their sum."""
+    """Function that combines the arrays of two streams, where that is not their sum."""
 
     on_host: bool = False
-    """Whether it stays there: counts, which are looked at."""
+    """True if it stays on the host, as counts that are looked at do."""
 
     def of_no_rows(self) -> Array:
-        """What a stream starts with."""
+        """Value that a stream starts with."""
         return np.zeros(self.shape, self.dtype) if self.empty is None else self.empty()
 
     def combine(self, total: Array, other: Array) -> Array:
-        """What two streams come to; in place where they are added."""
+        """Array of two streams together; in place if they are added."""
         if self.join is not None:
             return self.join(total, other)
         total += other
@@ -149,7 +149,7 @@ class Sum(Buffer):
 
 
 class Workspace(SimpleNamespace):
-    """Buffers and constants of one segment, by the names that the fold gave them, and where they are."""
+    """Buffers and constants of one segment, by the names that the fold gave them, and their device."""
 
     device: Device
 
@@ -159,26 +159,26 @@ class Workspace(SimpleNamespace):
 
 
 class DeclaredFold:
-    """What follows from what a fold declares: see ``fold.Fold``."""
+    """Base of folds that declare their buffers and sums, from which the rest of ``Fold`` follows."""
 
     __slots__ = ()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """All that its steps call: on a device it runs if each of them has a body there."""
+        """All kernels that its steps call: it runs on a device if each of them has a body there."""
         return ()
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers and constants."""
+        """Buffers and constants by name."""
         return {}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Of a stream."""
+        """Sums of a stream by name."""
         raise TypeError(f"{type(self).__name__} adds nothing up")
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes that a step takes besides: results of expressions, copies of LAPACK, panels."""
+        """Additional bytes of a step: results of expressions, copies of LAPACK, panels."""
         return 0
 
     @property
@@ -194,7 +194,7 @@ class DeclaredFold:
 
     @property
     def device_bytes(self) -> int:
-        """Most memory of a device: buffers, what steps take besides, and one set of sums."""
+        """Most memory of a device: buffers, additional bytes of steps, and one set of sums."""
         rooms = [*self.buffers().values(), *(each for each in self.sums().values() if not each.on_host)]
         return sum(math.prod(each.shape) * each.dtype.itemsize for each in rooms) + self.beside_bytes
 
@@ -204,7 +204,7 @@ class DeclaredFold:
 
     @property
     def resident(self) -> frozenset[str]:
-        """See ``Fold``."""
+        """Names of sums that stay on the device: all but those on the host."""
         return frozenset(name for name, each in self.sums().items() if not each.on_host)
 
     def workspace(self, device: Device = HOST) -> Workspace:
@@ -225,7 +225,7 @@ class DeclaredFold:
         return buffers
 
     def read(self, work: Any, start: int, stop: int, slot: int) -> None:
-        """Nothing to read ahead, unless the fold is over a matrix."""
+        """No-op; folds over a matrix prefetch a panel here."""
 
     def merge(self, total: State, other: State) -> None:
         """Join the sums of two streams."""
@@ -237,13 +237,15 @@ class DeclaredFold:
 
 
 def panels_of(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
-    """Panels of a segment in order, as they come in: start and stop of each, and the slot that it is in."""
+    """Yield the panels of a segment in order, as they are read: index, start, stop and slot of each."""
     by_many = fold.slots > 2
     return _read_by_many(fold, work, first, until) if by_many else _read_by_one(fold, work, first, until)
 
 
 def _read_by_many(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
-    """Panels that threads read into all slots but the one in use; two are full while others are read into."""
+    """Yield panels that threads read into all slots but the one in use; two are full while others are
+    filled.
+    """
     readers = fold.slots - 2
     with ThreadPoolExecutor(readers, "rankfold-read") as pool:
         coming: deque[Future[float]] = deque()
@@ -264,11 +266,11 @@ LOOK_ANEW = 64
 
 
 def _read_by_one(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
-    """Panels as they come in; the next one is read while the caller works, if reads wait for anything.
+    """Yield panels as they are read; the next one is read while the caller works, if reads wait for anything.
 
-    A read from the page cache is a copy: a thread for it would only compete with the products for the
-    same cores (measured: a pass takes 1.4 times as long). A read that waits for a disk or a network is
-    told by its wall time beyond its processor time, and looked at anew every so often.
+    A read from the page cache is a copy: a thread for it would only compete with the products for the same
+    cores (measured: a pass takes 1.4 times as long). A read that waits for a disk or a network is recognized
+    by its wall time beyond its processor time, which is measured again every ``LOOK_ANEW`` panels.
     """
     read_wait, work_time = 0.0, 0.0
     pending: Future[float] | None = None
@@ -287,7 +289,7 @@ def _read_by_one(fold: Fold, work: Any, first: int, until: int) -> Generator[tup
 
 
 def _read(fold: Fold, work: Any, start: int, stop: int, slot: int) -> float:
-    """Read a panel; seconds spent waiting rather than working."""
+    """Read a panel; returns the seconds spent waiting rather than working."""
     wall, cpu = time.perf_counter(), time.thread_time()
     fold.read(work, start, stop, slot)
     return time.perf_counter() - wall - (time.thread_time() - cpu)

@@ -1,8 +1,9 @@
-"""What becomes of the files of a run: who may need them again, and when they have to be on the disk.
+"""Durability of the files of a run: which are recorded, and when they are flushed to the disk.
 
-A run whose result is temporary cannot be resumed by anybody: nothing is recorded, nothing flushed. Any other
-records what it writes, and flushes in a thread of its own while the next sweep is under way: first what a
-sweep wrote, then its total, which says that it is there. What the total makes superfluous goes after that.
+A run whose result is temporary cannot be resumed: nothing is recorded or flushed. Any other run records what
+it writes, and flushes it in a separate thread while the next sweep is under way: first the files that a sweep
+wrote, then its total, which says that they are there. Files that the total makes superfluous are removed
+after that.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from rankfold.pipeline.storage.ledger import Ledger, damaged_block
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """How the files of a run are kept. Pickles without the thread: workers have no use for it."""
+    """Durability of the files of a run. It is pickled without the thread, which workers do not use."""
 
     resumable: bool = True
-    """Whether the same command may go on from what is on disk."""
+    """True if the same command may go on from what is on disk."""
 
     is_remote: bool = False
-    """Whether machines other than the driver's write, which may be lost while the driver goes on."""
+    """True if machines other than the driver's write, which may be lost while the driver goes on."""
 
     folders: tuple[Path, ...] = ()
-    """State, scratch and growing result."""
+    """Folders of state, scratch and growing result."""
 
     background: Background | None = field(default=None, compare=False)
 
@@ -37,15 +38,15 @@ class Keeping:
 
     @property
     def durable(self) -> bool:
-        """Whether totals are on the disk before they are trusted: where there is a thread that sees to it."""
+        """True if totals are flushed to the disk before they are trusted, which takes a thread for it."""
         return self.resumable and self.background is not None
 
     def paths(self, ledger: Ledger) -> list[Path]:
-        """The files of a ledger."""
+        """Paths of the files of a ledger."""
         return [self.path_of(name) for name in ledger.blocks]
 
     def path_of(self, name: str) -> Path:
-        """A file by its name within the run."""
+        """Path of a file by its name within the run."""
         first, _, rest = name.partition("/")
         for folder in self.folders:
             if folder.name == first:
@@ -53,7 +54,7 @@ class Keeping:
         return Path(name)
 
     def damage(self, ledger: Ledger) -> DamagedStateError | None:
-        """What is wrong with the files of a ledger, which are read; None if nothing is."""
+        """Compare the files of a ledger with the disk; returns the first damage, or None."""
         for name, blocks in ledger.blocks.items():
             path = self.path_of(name)
             reason = damaged_block(path, blocks.items())
@@ -62,7 +63,7 @@ class Keeping:
         return None
 
     def after_settling(self, work: Callable[[], None]) -> None:
-        """Do something once all totals so far are trusted."""
+        """Call ``work`` once all totals so far are trusted."""
         if self.resumable and self.background is not None:
             self.background.put(work)
         else:
@@ -70,7 +71,7 @@ class Keeping:
 
 
 class Background:
-    """One thread that does what it is given, in that order; what fails there fails the run."""
+    """One thread that runs functions in the order they are given; an error there fails the run."""
 
     def __init__(self) -> None:
         self._work: queue.Queue[Callable[[], None] | None] = queue.Queue()
@@ -78,7 +79,9 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def put(self, work: Callable[[], None]) -> None:
-        """Have something done when all that came before is; raises what failed since the last call."""
+        """Queue a function to run after all earlier ones; raises an error that occurred since the last
+        call.
+        """
         self._raise()
         if self._thread is None:
             thread = threading.Thread(target=self._loop, name="rankfold-settle", daemon=True)
@@ -87,12 +90,12 @@ class Background:
         self._work.put(work)
 
     def finish(self) -> None:
-        """Wait until everything is done; raises what failed."""
+        """Wait until all functions have run; raises an error of one."""
         self.stop()
         self._raise()
 
     def stop(self) -> None:
-        """Wait until everything is done, and end the thread."""
+        """Wait until all functions have run, and end the thread."""
         if self._thread is not None:
             self._work.put(None)
             self._thread.join()

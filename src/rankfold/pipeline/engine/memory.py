@@ -1,7 +1,7 @@
-"""What a process really holds: anonymous resident memory, sampled while work is done.
+"""Memory that a process really holds: anonymous resident memory, sampled while work is done.
 
 RssAnon leaves out page cache and mapped files, which the kernel takes back at will. Reading it costs
-some ten microseconds. Linux only: elsewhere there is no such number and ``None`` says so.
+some ten microseconds. Linux only: elsewhere there is no such number, and it is ``None``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rankfold.pipeline.engine.control_groups import MemoryLimit, tightest_limit
 _STATUS = Path("/proc/self/status")
 _MEMINFO = Path("/proc/meminfo")
 FIELDS_BYTES = 2**16
-"""Of such files, which are some thousand bytes long."""
+"""Most bytes that are read of such files, which are some thousand bytes long."""
 
 
 def anonymous_bytes() -> int | None:
@@ -32,18 +32,18 @@ _baseline: list[int] = []
 
 
 def note_baseline() -> None:
-    """Take what this process holds now as what it holds without any work."""
+    """Record the memory that this process holds now as its baseline, without any work."""
     _baseline[:] = [anonymous_bytes() or 0]
 
 
 def renew_baseline() -> None:
-    """The same where a baseline was noted: something has come that stays, and is no work."""
+    """Record the baseline again, if one was noted, for new memory that stays and is no work."""
     if _baseline:
         note_baseline()
 
 
 def forget_baseline() -> None:
-    """Let what comes be measured from nowhere: the process may live on, and hold what is no work of ours."""
+    """Forget the baseline: the process may live on, and hold memory that is not from work of ours."""
     _baseline.clear()
 
 
@@ -62,7 +62,7 @@ def available_bytes() -> int:
 
 
 def memory_limit() -> MemoryLimit | None:
-    """What the control groups of this process allow, as a SLURM job's do; None where they limit nothing."""
+    """Limit of the control groups of this process, as of a SLURM job; None where there is none."""
     return tightest_limit(_machine_bytes())
 
 
@@ -75,17 +75,17 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Numbers of the options of ``mallopt`` in glibc's malloc.h."""
 
 HEAP_BLOCK_BYTES = 4 * 2**20
-"""Blocks from this size on are mapped, and are no memory once they are freed. NumPy asks for huge pages from
-there on, so that fresh ones cost few faults."""
+"""Size from which blocks are mapped, and returned to the system when they are freed. NumPy asks for huge
+pages from this size on, so that fresh ones cost few faults."""
 
 
 @functools.cache
 def bound_heaps() -> None:
-    """Have the C library of this process keep no freed memory to speak of, where it can be told to.
+    """Make the C library of this process keep little freed memory, where it has options for that.
 
-    By itself glibc gives each thread a heap, and keeps what was freed in it: after the first block of 8 MiB
-    is freed, all that are as large come from heaps, so a process keeps the largest temporary of every thread
-    that it ever had, those that have ended included. Here there is one heap, blocks of
+    By default glibc gives each thread a heap, and keeps freed memory in it: after the first block of 8 MiB is
+    freed, all that are as large come from heaps. So a process keeps the largest temporary of every thread
+    that it ever had, including threads that have ended. Here there is one heap, blocks of
     ``HEAP_BLOCK_BYTES`` lie outside it, and twice that much is kept at its end.
     """
     with contextlib.suppress(OSError, AttributeError):
@@ -103,12 +103,14 @@ def return_freed_memory() -> None:
 
 @functools.cache
 def _c_library() -> ctypes.CDLL:
-    """That of this process: opening it anew takes longer than what it is asked for."""
+    """C library of this process, cached: opening it takes longer than the calls to it."""
     return ctypes.CDLL(None)
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Bytes that a file of ``/proc`` says; few operations, since it is read a hundred times a second."""
+    """Bytes by the named line of a file of ``/proc``; few operations, since it is read a hundred times a
+    second.
+    """
     try:
         with open(path, "rb", buffering=0) as file:
             text = b"\n" + file.read(FIELDS_BYTES)
@@ -123,10 +125,10 @@ class PeakMemory:
     """Anonymous memory of a process over a stretch of time."""
 
     baseline: int | None
-    """Before the work: interpreter, imports and compiled kernels."""
+    """Bytes before the work: interpreter, imports and compiled kernels."""
 
     peak: int | None
-    """Largest value seen."""
+    """Largest number of bytes sampled."""
 
     @property
     def above_baseline(self) -> int | None:

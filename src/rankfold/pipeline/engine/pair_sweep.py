@@ -1,13 +1,13 @@
 """One sweep over pairs of rows: the only maker of Dask tasks besides ``sweep``.
 
-A task is a meeting of ``pairs``: it holds one group of blocks in memory and lets others pass, pair of
-blocks by pair of blocks. Accumulators are files, one for each block, in which a bit for every other block
-says whether the two have met. A task reads those it needs, goes on with the pairs that are missing, and
-leaves the files behind; nothing passes through Dask but the order of tasks. What a fold does with a pair
-must be idempotent: after a kill one of the two files of a pair may know of it and the other not, and then
-it is done again.
+A task is a ``Meeting`` of ``pairs``: it holds one group of blocks in memory while others pass, one pair of
+blocks at a time. Accumulators are files, one for each block, in which a bit for every other block says
+whether the two have met, that is, were compared. A task reads those it needs, goes on with the pairs that are
+missing, and saves the files; nothing passes through Dask but the order of tasks. The work of a fold on a pair
+must be idempotent: after a kill, one of the two files of a pair may have it and the other not, and then it is
+done again.
 
-The trap: a bit is only true of the file that it stands in. A pair is done when both have it.
+The trap: a bit is only true of the file that contains it. A pair is done when both files have the bit.
 """
 
 from __future__ import annotations
@@ -42,54 +42,57 @@ Tell = Callable[[str, int, int], None]
 Meetings = Sequence[tuple[Meeting, tuple[Any, ...]]]
 
 GRAPH_TASKS, GRAPH_ROUNDS = 4096, 16
-"""Tasks of a graph, or that many for each at once: what a driver holds does not grow with the rows."""
+"""Tasks of a graph: the first number, or the second times the tasks at once if that is more. So the memory of
+a driver does not grow with the rows."""
 
 _MEETINGS = "done"
 
 
 class PairFold(Protocol):
-    """What a sweep over pairs does with two blocks. Pickles; holds paths and small arrays."""
+    """Steps of a sweep over pairs on two blocks. Picklable: holds paths and small arrays."""
 
     @property
     def pairs(self) -> Pairs:
-        """The blocks that meet."""
+        """Blocks that are compared."""
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """All that it calls: see ``runs_on_device``."""
+        """All kernels that it calls: see ``runs_on_device``."""
 
     @property
     def resident(self) -> frozenset[str]:
-        """See ``fold.Fold``."""
+        """Names of sums that stay on the device they are computed on."""
 
     def device_bytes(self, rows: int) -> int:
         """Most memory of a device in a task that holds so many rows."""
 
     def start(self, block: int) -> State:
-        """Accumulator of a block that has met none."""
+        """Accumulator of a block that has not been compared with any."""
 
     def workspace(self, rows: int, device: Device = HOST) -> Any:
-        """Everything a task needs to allocate that holds so many rows."""
+        """Allocate everything for a task that holds so many rows."""
 
     def load_resident(self, work: Any, group: tuple[int, int]) -> int:
-        """Have the blocks of a group in memory; bytes that were read for it."""
+        """Load the blocks of a group into memory if they are not there; returns the bytes that were read."""
 
     def holds(self, work: Any, group: tuple[int, int]) -> bool:
-        """Whether that takes no reading."""
+        """True if the blocks of a group are in memory, so that loading them takes no reading."""
 
     def load_passing(self, work: Any, block: int, group: tuple[int, int]) -> int:
-        """Have a block beside the group in memory, unless it is of it; bytes that were read for it."""
+        """Load a block in addition to the group, unless it is one of the group; returns the bytes that were
+        read.
+        """
 
     def accumulate(self, work: Any, block: int, state: State, other: int, other_state: State | None) -> None:
-        """Fold the pairs of a block of the group with the one that passes, in place.
+        """Fold the pairs of a block of the group and the passing block, in place.
 
-        ``other_state`` is None where those that pass have no accumulators, or where both are the same block.
+        ``other_state`` is None where passing blocks have no accumulators, or where both are the same block.
         """
 
 
 @dataclass(slots=True)
 class PairReport:
-    """What tasks say of what they did."""
+    """Memory and bytes read of tasks, as they report them."""
 
     peak_bytes: int = 0
     read_bytes: int = 0
@@ -108,19 +111,20 @@ class PairSweep:
     groups: npt.NDArray[np.int64]
     concurrency: int
     at_once: int = 1
-    """Tasks in all processes."""
+    """Number of tasks at once in all processes."""
 
     journal: Journal = field(default_factory=Journal)
     device: str = "cpu"
-    """Where folds run that have code for it."""
+    """Device of the folds that have code for it."""
 
     def run(self, scheduler: Scheduler, progress: Tell | None = None) -> PairReport:
-        """Let all pairs meet that have not yet, in this or in an earlier run."""
+        """Compare all pairs that were not compared before, in this or in an earlier run."""
         make_folder(self.folder)
         report, rows = PairReport(), int(self.fold.pairs.rows[-1])
         tell = _Progress(self.name, self.fold.pairs.row_pairs, rows, progress)
         for turn in range(TURNS):
-            # Nobody writes here now: a worker that was thought dead must not set back what is complete.
+            # No task runs now: without a lease, a worker that was thought dead cannot set back what is
+            # complete.
             save_json(self.folder / LEASE, None, durable=False)
             met, begun = self._met(), False
             left = sum(map(self._row_pairs, self._graphs(met)))
@@ -136,7 +140,9 @@ class PairSweep:
         return report
 
     def _met(self) -> Bools:
-        """Which groups have met each other, or all blocks of an accumulator."""
+        """True for groups that have met each other entirely, (groups, groups); or, with other blocks, for
+        groups that have met all blocks of an accumulator, (groups, accumulators).
+        """
         pairs, starts = self.fold.pairs, self.groups[:-1]
         own = pairs.others is None
         met = np.ones((len(starts), len(starts) if own else pairs.accumulators), np.bool_)
@@ -151,7 +157,9 @@ class PairSweep:
         return met & met.T if own else met
 
     def _graphs(self, met: Bools) -> Iterator[Meetings]:
-        """Meetings with pairs that are not done, those of one graph at a time: all may be millions."""
+        """Yield the meetings with pairs that are not done, as many as one graph takes: all may be
+        millions.
+        """
         missing = (
             (meeting, alone)
             for meeting, alone in schedule(self.fold.pairs, self.groups, self.at_once)
@@ -189,9 +197,10 @@ class PairSweep:
         return total
 
     def graph(self, missing: Meetings, lease: str) -> Delayed:
-        """Tasks of the meetings, each after the ones before it that had the same groups.
+        """Tasks of the meetings, each after earlier ones with the same groups.
 
-        One dictionary: made of ``delayed`` calls each task would hold a table of all that come before it.
+        The graph is one dictionary: with ``delayed`` calls, each task would hold a table of all earlier
+        tasks.
         """
         fold = ByReference[PairFold](self.fold, self.folder / f"fold-{short(lease)}.pickle")
         group_rows = int(np.diff(self.fold.pairs.rows[self.groups]).max())
@@ -222,14 +231,14 @@ class PairSweep:
 
 
 class _Progress:
-    """Progress in rows, which never goes back."""
+    """Progress in rows, which never decreases."""
 
     def __init__(self, name: str, row_pairs: int, rows: int, progress: Tell | None) -> None:
         self.name, self.row_pairs, self.rows, self.progress = name, max(1, row_pairs), rows, progress
         self.most = 0
 
     def __call__(self, left: int, done: int) -> None:
-        """Of so many pairs of rows that were left, so many are done."""
+        """Report that ``done`` of the ``left`` pairs of rows that were missing are done."""
         if self.progress:
             rows = int((self.row_pairs - max(0, left - done)) * self.rows // self.row_pairs)
             self.most = max(self.most, rows)
@@ -237,12 +246,12 @@ class _Progress:
 
 
 def load_lists(folder: Path, block: int, accumulator: int = 0) -> State | None:
-    """The accumulator of a block, or None if it has met none."""
+    """Accumulator of a block; None if there is none on disk that is whole."""
     return load_if_whole(_part(folder, block, accumulator))
 
 
 def finished_lists(folder: Path, pairs: Pairs, block: int, accumulator: int = 0) -> State:
-    """The accumulator of a block that has met all others; a damaged one is removed, to be made anew."""
+    """Accumulator of a block that has met all others; raises ``DamagedStateError`` if it has not."""
     state, path = load_lists(folder, block, accumulator), _part(folder, block, accumulator)
     first, last = (0, pairs.count) if pairs.others is None else pairs.accumulator(accumulator)
     if state is None or not _bits(state.pop(_MEETINGS), pairs)[first:last].all():
@@ -251,12 +260,12 @@ def finished_lists(folder: Path, pairs: Pairs, block: int, accumulator: int = 0)
 
 
 def has_lists(folder: Path, block: int, accumulator: int = 0) -> bool:
-    """Whether a block has an accumulator on disk that is whole."""
+    """True if a block has an accumulator on disk that is whole."""
     return load_if_whole(_part(folder, block, accumulator), _MEETINGS) is not None
 
 
 def save_lists(folder: Path, block: int, state: State, met: Bools, accumulator: int = 0) -> None:
-    """Leave the accumulator of a block that has met some others."""
+    """Save the accumulator of a block, with a bit for each block that it has met."""
     save_arrays(_part(folder, block, accumulator), {**state, _MEETINGS: np.packbits(met)})
 
 
@@ -265,7 +274,9 @@ def _part(folder: Path, block: int, accumulator: int) -> Path:
 
 
 def _bits(bytes_of: npt.NDArray[np.uint8] | None, pairs: Pairs) -> Bools:
-    """Which blocks a block has met, as its accumulator has it; none without one."""
+    """(blocks,) True for blocks that a block has met, from the bits of its accumulator; all False without
+    one.
+    """
     count = len(pairs.met) - 1
     return np.zeros(count, np.bool_) if bytes_of is None else np.unpackbits(bytes_of, count=count) > 0
 
@@ -295,11 +306,11 @@ class _Accumulators:
         return self.states[block]
 
     def have_met(self, block: int, other: int, *, both: bool) -> bool:
-        """Whether a pair is done, as far as loaded accumulators know."""
+        """True if a pair is done, as far as loaded accumulators show."""
         return bool(self.met[block][other] and (not both or self.met[other][block]))
 
     def note(self, block: int, other: int) -> None:
-        """A pair is done, for its first block."""
+        """Mark a pair as done in the accumulator of its first block."""
         self.met[block][other] = True
         self.changed.add(block)
 
@@ -312,7 +323,7 @@ class _Accumulators:
             self.changed.discard(block)
 
     def drop(self, block: int) -> None:
-        """Save the accumulator of a block, and let go of it."""
+        """Save the accumulator of a block, and free it."""
         self.save(block)
         del self.states[block], self.met[block]
 
@@ -329,7 +340,7 @@ def _meet(
     journal: Journal,
     device: str,
 ) -> PairReport:
-    """Let the blocks of a meeting meet that have not yet; ``before`` only says after what."""
+    """Compare the blocks of a meeting that have not met yet; ``before`` only orders the tasks."""
     this, fold = attempt(lease, limit), reference.value
     own, place = fold.pairs.others is None, device_of(device)
     place.limit(fold.device_bytes(rows), folder.parent)
@@ -359,7 +370,7 @@ def _meet(
 def _passing(
     fold: PairFold, work: Any, accumulators: _Accumulators, meeting: Meeting, this: Attempt, lease: str
 ) -> Iterator[int]:
-    """Let blocks pass one by one; bytes that each was read by."""
+    """Load passing blocks one by one and fold them with the group; yields the bytes read for each."""
     own, last_save = fold.pairs.others is None, time.monotonic()
     together = own and meeting.group == meeting.passing
     blocks = range(*meeting.group)

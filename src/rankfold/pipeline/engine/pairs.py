@@ -28,28 +28,29 @@ from rankfold.pipeline.engine.blocks import panel_edges
 Int64 = npt.NDArray[np.int64]
 
 BLOCK_BYTES = 16 * 2**20
-"""Of a block in float32: large enough for products at full speed, small enough to be redone."""
+"""Bytes of a block in float32: large enough for products at full speed, small enough to be redone."""
 
 BLOCK_ROWS = (512, 8192)
 """Fewest and most rows of a block, wherever chunks allow."""
 
 TARGET_BLOCKS = 16
-"""Of a matrix that has rows enough: two of them leave a second thread with nothing to do."""
+"""Least number of blocks of a matrix with enough rows: with two, a second thread has nothing to do."""
 
 MOST_BLOCKS = 8192
-"""Files of accumulators."""
+"""Most blocks, and so files of accumulators."""
 
 TARGET_TASKS = 64
-"""Lanes are made until there are so many, if there are blocks for them."""
+"""Number of tasks up to which blocks get more accumulators, if there are blocks for them."""
 
 FEW = 8
-"""Groups for each task at once, up to which they meet in a tournament."""
+"""Most groups for each task at once with which groups meet in a tournament."""
 
 GROUPS_PER_THREAD = 2, 4
-"""With twice as many groups as threads all are busy; with more of them the last round is short."""
+"""Groups for each thread, at least and if possible: with twice as many as threads all are busy; with more of
+them the last round is short."""
 
 MOST_TASKS = 100_000
-"""Of a sweep, as far as twice as many groups as threads allow: each pair of groups is one."""
+"""Most tasks of a sweep, one for each pair of groups, as far as twice as many groups as threads allow."""
 
 
 def block_edges(grid: Grid, columns: int) -> Int64:
@@ -60,17 +61,17 @@ def block_edges(grid: Grid, columns: int) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The blocks that are to meet."""
+    """Blocks that are to be compared."""
 
     rows: Int64
     """Edges of the blocks that have accumulators."""
 
     others: Int64 | None = None
-    """Edges of the blocks that they meet, if these are of another set."""
+    """Edges of the blocks that they meet, if these are of another set; else None."""
 
     @property
     def count(self) -> int:
-        """Blocks with accumulators."""
+        """Number of blocks with accumulators."""
         return len(self.rows) - 1
 
     @property
@@ -80,7 +81,7 @@ class Pairs:
 
     @property
     def accumulators(self) -> int:
-        """Accumulators of each block."""
+        """Number of accumulators of each block."""
         return 1 if self.others is None else min(len(self.met) - 1, -(-TARGET_TASKS // self.count))
 
     def accumulator(self, index: int) -> tuple[int, int]:
@@ -90,7 +91,7 @@ class Pairs:
 
     @property
     def row_pairs(self) -> int:
-        """Pairs of rows in all."""
+        """Number of pairs of rows in all."""
         rows, others = int(self.rows[-1]), int(self.met[-1])
         return rows * (rows - 1) // 2 if self.others is None else rows * others
 
@@ -99,7 +100,7 @@ class Pairs:
         return np.arange(count + 1, dtype=np.int64) * self.count // count
 
     def group_target(self, threads: int) -> int:
-        """Groups that keep so many threads busy."""
+        """Number of groups that keep so many threads busy."""
         fewest, many = (each * threads for each in GROUPS_PER_THREAD)
         if self.others is None:
             return max(fewest, min(many, math.isqrt(2 * MOST_TASKS)))
@@ -107,17 +108,17 @@ class Pairs:
 
     @property
     def most_at_once(self) -> int:
-        """Tasks that could run at once if every block were a group."""
+        """Number of tasks that could run at once if every block were a group."""
         return -(-self.count // 2) if self.others is None else self.count * self.accumulators
 
     def tallest(self) -> int:
-        """Rows of the tallest block that is held or met."""
+        """Number of rows of the tallest block that is held or passes."""
         return max(int(np.diff(self.rows).max()), int(np.diff(self.met).max()))
 
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """What one task does: hold a group, and let blocks of an accumulator or of another group pass."""
+    """Work of one task: hold a group, and let blocks of an accumulator or of another group pass."""
 
     group: tuple[int, int]
     """Blocks with accumulators, first and one past the last."""
@@ -127,7 +128,9 @@ class Meeting:
 
 
 def schedule(pairs: Pairs, groups: Int64, at_once: int = 1) -> Iterator[tuple[Meeting, tuple[Any, ...]]]:
-    """All meetings in an order that keeps so many tasks busy; with each, what it must have for itself."""
+    """All meetings in an order that keeps ``at_once`` tasks busy; with each, keys of what it needs
+    exclusively.
+    """
     spans = [(int(a), int(b)) for a, b in itertools.pairwise(groups)]
     if pairs.others is not None:
         for group, span in enumerate(spans):
@@ -141,9 +144,9 @@ def schedule(pairs: Pairs, groups: Int64, at_once: int = 1) -> Iterator[tuple[Me
 def order(count: int, at_once: int) -> Iterator[tuple[int, int]]:
     """Every pair of ``count`` groups, and every group with itself, for so many tasks at once.
 
-    As many groups are held as there are tasks, until all that come after have passed each of them: so a
-    group is read once to be held, and once for each that is held before it. Tasks wait for each other when
-    those that are held change; where there are few groups a tournament is sooner done.
+    As many groups are held as there are tasks, until all later groups have passed each of them. So a group is
+    read once to be held, and once for each group that is held before it. Tasks wait for each other when the
+    groups that are held change; with few groups a tournament takes less time.
 
     >>> list(order(4, 1))
     [(0, 0), (0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 3)]
@@ -167,7 +170,9 @@ def order(count: int, at_once: int) -> Iterator[tuple[int, int]]:
 
 
 def in_order(count: int, at_once: int) -> int:
-    """How far behind the first unfinished meeting one may begin, for groups to stay held; 0 for any."""
+    """Number of meetings between one and the earlier one it waits for, so that groups stay held; 0 for no
+    waiting.
+    """
     if at_once == 1:
         return 1
     return 0 if count <= FEW * at_once else 2 * at_once

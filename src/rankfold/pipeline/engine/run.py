@@ -1,4 +1,4 @@
-"""One run of one request: where its files are, where its tasks go, and what it has read so far."""
+"""One run of one request: its files, its scheduler, and what it has read so far."""
 
 from __future__ import annotations
 
@@ -48,36 +48,37 @@ class Run:
     """Files, scheduler and tallies of a run."""
 
     folder: Path
-    """State of finished and unfinished sweeps."""
+    """Folder of the state of finished and unfinished sweeps."""
 
     scratch: Path
-    """Narrow intermediates; on a file system that all workers see."""
+    """Folder of narrow intermediates; on a file system that all workers see."""
 
     result: Path
-    """The growing result."""
+    """Path of the growing result."""
 
     scheduler: Scheduler
     concurrency: int
     slots: int
     progress: Progress | None = None
     groups: int = 0
-    """Runs of blocks that tasks of a sweep over pairs hold."""
+    """Number of groups, the runs of blocks that tasks hold, in a sweep over pairs."""
 
     at_once: int = 1
-    """Tasks that run at once, in all processes."""
+    """Number of tasks that run at once, in all processes."""
 
     memory_bytes: int = 0
-    """Working memory of each of these."""
+    """Working memory of each process."""
 
     keeping: Keeping = field(default_factory=Keeping)
     edition: int = 1
-    """Of the method that runs."""
+    """Edition of the method that runs."""
 
     device: str = "cpu"
-    """Where folds run that have code for it."""
+    """Device of folds that have code for it."""
 
     require_held: Callable[[], None] = lambda: None
-    """Raises where another process works on the same run, before sweeps write and facts are written."""
+    """Raises where another process works on the same run; called before sweeps write and facts are
+    written."""
 
     passes: int = 0
     """Sweeps over the matrix so far, those of earlier attempts included."""
@@ -90,7 +91,7 @@ class Run:
     """Wall time of each sweep of this attempt."""
 
     notes: dict[str, Any] = field(default_factory=dict)
-    """What is worth knowing of this attempt besides."""
+    """Additional facts on this attempt."""
 
     worker_bytes: int = 0
     """Most memory that a worker process held above its baseline, in this attempt."""
@@ -99,30 +100,30 @@ class Run:
     """What sweeps wrote to scratch and into the result."""
 
     makers: dict[str, Path] = field(default_factory=dict)
-    """The total of the sweep that wrote each file of the ledger."""
+    """Path of the total of the sweep that wrote a file, for each file of the ledger."""
 
     earlier: set[str] = field(default_factory=set)
     """Files of the ledger that an earlier attempt wrote, and nobody has read since."""
 
     fitted: dict[str, Any] = field(default_factory=dict)
-    """What was measured for the steps that the matrix goes through, which the result keeps."""
+    """Values that were measured for the steps that the matrix goes through, which the result keeps."""
 
     request: dict[str, Any] | None = None
-    """What was asked, where that is not what is carried out."""
+    """Request of the caller, where that is not what is carried out."""
 
     matrix: Source | None = None
-    """What the result is of, where what is carried out is of something made of it."""
+    """Matrix that the result is of, where the work is on something made of it."""
 
     missing_chunks: dict[str, Any] = field(default_factory=dict)
-    """Chunks of the matrix that its store does not hold; nothing where it holds all."""
+    """Chunks of the matrix that its store does not hold; empty where it holds all."""
 
     growth: dict[str, Any] | None = None
-    """What a result says of the rows that it stands on, where it is to grow; nothing elsewhere."""
+    """Facts of a result on the rows that it is based on, where it is to grow; else None."""
 
     def describe(self, facts: Mapping[str, Any]) -> None:
-        """Make the result a group with facts about it, when all arrays are written.
+        """Write facts into the result, which make it a group; call this when all arrays are written.
 
-        A small one that is temporary goes to the caller as it is, with no need to be opened.
+        A small temporary result gets none on disk, as the caller gets its arrays without opening it.
         """
         self.require_held()
         for name, (values, axes) in self.fitted.items():
@@ -138,11 +139,11 @@ class Run:
         return path
 
     def journal(self, sweep: str) -> Journal:
-        """Where segments of a sweep note when they ran."""
+        """Journal in which segments of a sweep note when they ran."""
         return Journal(self.folder / FOLDER, sweep)
 
     def sweep(self, name: str, fold: Fold) -> State:
-        """Run a sweep, or take its accumulator from disk."""
+        """Run a sweep, or take its accumulator from disk; returns the accumulator of all rows."""
         self.require_held()
         place = self.concurrency, self.journal(name), self.keeping, self.device
         sweep = Sweep(name, fold, self.folder / name, *place)
@@ -164,12 +165,12 @@ class Run:
             (self.earlier.add if earlier else self.earlier.discard)(name)
 
     def require(self, path: Path) -> None:
-        """Have what an earlier attempt wrote to a file, or into a folder, compared before it is used.
+        """Compare with the disk what an earlier attempt wrote to a file, or into a folder, before it is used.
 
         Raises
         ------
         DamagedStateError
-            It is not what was written.
+            A file is not as it was written.
         """
         text = name_in_run(path) or str(path)
         names = [name for name in self.earlier if name == text or name.startswith(text + "/")]
@@ -180,7 +181,7 @@ class Run:
             self.earlier.discard(name)
 
     def make_again(self, error: DamagedStateError) -> bool:
-        """Set aside what has to be made again because a file is damaged; whether there was anything."""
+        """Set aside the part that led to a damaged file, so that it is made again; False if there is none."""
         if self.keeping.background is not None:
             self.keeping.background.finish()
         maker = self.makers.get(name_in_run(error.path) or str(error.path), error.path)
@@ -192,7 +193,9 @@ class Run:
         return True
 
     def prepare(self, path: Path, make: Callable[[], State]) -> State:
-        """Arrays that ``make`` gives, or as an earlier attempt kept them, with what it wrote to scratch."""
+        """Arrays that ``make`` gives, or that an earlier attempt saved if what it wrote to scratch is
+        whole.
+        """
         state = load_if_whole(path)
         if state is not None:
             damage = self.keeping.damage(Ledger.taken_from(state))
@@ -207,12 +210,12 @@ class Run:
         return arrays
 
     def load(self, narrow: ScratchMatrix) -> npt.NDArray[Any]:
-        """The whole of an intermediate."""
+        """Load an intermediate as a whole; what an earlier attempt wrote is compared first."""
         self.require(narrow.path)
         return narrow.load()
 
     def forget(self, array: Path) -> None:
-        """Forget what is known of an array of the result, which the driver has written to since."""
+        """Forget what is recorded of an array of the result, which the driver has written to since."""
         start = (name_in_run(array) or str(array)) + "/"
         for name in [name for name in self.written.blocks if name.startswith(start)]:
             del self.written.blocks[name], self.makers[name]
@@ -232,17 +235,17 @@ class Run:
         }
 
     def drop(self, narrow: ScratchMatrix) -> None:
-        """Free what an intermediate takes on scratch, from which nothing is made."""
+        """Free the scratch of an intermediate from which nothing is made."""
         self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
         narrow.remove()
 
     def release(self, narrow: ScratchMatrix) -> None:
-        """Free what an intermediate takes on scratch, once what was made from it is on the disk."""
+        """Free the scratch of an intermediate, once what was made from it is on the disk."""
         self.earlier.discard(name_in_run(narrow.path) or str(narrow.path))
         self.keeping.after_settling(narrow.remove)
 
     def pair_sweep(self, name: str, fold: PairFold, folder: Path) -> None:
-        """Let all pairs of rows meet; accumulators are in ``folder``."""
+        """Run a sweep over all pairs of rows; accumulators are in ``folder``."""
         self.require_held()
         self.passes += 1
         groups, journal = fold.pairs.groups(self.groups), self.journal(name)
@@ -254,19 +257,19 @@ class Run:
         self.notes["read_bytes"] = report.read_bytes
 
     def pass_over_data(self, name: str, fold: Fold) -> State:
-        """A sweep that reads the matrix."""
+        """Run a sweep that reads the matrix, and count it."""
         self.passes += 1
         return self.sweep(name, fold)
 
     @property
     def device_facts(self) -> dict[str, str]:
-        """What a result says of where it was computed: nothing, if that was the host."""
+        """Facts of a result on the device it was computed on; empty for the host."""
         return {} if self.device == "cpu" else {"device": self.device}
 
     def facts(
         self, request: Mapping[str, Any], method: str, source: Source, fingerprint: str
     ) -> dict[str, Any]:
-        """What was asked and of what, whoever answered: facts that a result of any kind has."""
+        """Facts that a result of any kind has: what was asked, by which method, and of which matrix."""
         source = source if self.matrix is None else self.matrix
         columns = {1: "one", source.shape[1]: "column"}
         self.fitted = {
@@ -297,12 +300,12 @@ class Run:
 
 
 _LEAVES = (str, bytes, int, float, complex, type(None), Path, np.ndarray, np.generic, np.dtype)
-"""What holds no other values, and is none that anybody looks for."""
+"""Types that hold no other values, and that nobody looks for."""
 
 
 def values_in(value: object, kind: type[T]) -> Iterator[T]:
-    """What is of a type in data: itself, or in its fields and items, however deep."""
-    if isinstance(value, _LEAVES):  # most values are, and to ask a protocol takes longer
+    """Yield all values of a type in data: itself, or in its fields and items, however deep."""
+    if isinstance(value, _LEAVES):  # most values are, and a check against a protocol takes longer
         return
     if isinstance(value, kind):
         yield value

@@ -1,7 +1,6 @@
-"""What a sweep needs of the place where it runs.
+"""Interface of sweeps to the place where they run.
 
-The pipeline builds graphs and hands them over; it never makes a pool or a client. Who does lives in
-``rankfold.cluster``.
+The pipeline builds graphs and hands them over. It never makes a pool or a client: ``rankfold.cluster`` does.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one worker process may use."""
+    """Memory, threads and devices that one worker process may use, and the number of processes."""
 
     memory_bytes: int
     """Working memory above the baseline of the process, shared by its threads."""
@@ -25,25 +24,25 @@ class Budget:
     """Tasks that one process runs at once, at most."""
 
     workers: int = 1
-    """Processes."""
+    """Number of worker processes."""
 
     gpus: int = 0
-    """Of each process, which the place reserves for it."""
+    """Number of GPUs reserved for each process."""
 
     readers: int = 1
     """Threads that read panels for a segment on a GPU."""
 
     bandwidth: float = 0.0
-    """Bytes per second that the file system gives all processes together; 0 where nobody said."""
+    """Bytes per second that the file system gives all processes together; 0 if that is not known."""
 
     @property
     def device(self) -> str:
-        """Where folds run that have code for it."""
+        """Device of folds that have code for it: ``"gpu"`` or ``"cpu"``."""
         return "gpu" if self.gpus else "cpu"
 
 
 class Warmup(Protocol):
-    """What a process does once before it computes for a run; workers are sent it."""
+    """Preparation that a process does once before it computes for a run; it is sent to workers."""
 
     def warm(self) -> None:
         """Compile and load what the run uses."""
@@ -54,15 +53,15 @@ class Scheduler(Protocol):
 
     @property
     def has_workers(self) -> bool:
-        """Whether other processes take tasks, and not this one."""
+        """True if other processes take tasks, and this one does not."""
 
     def members(self) -> tuple[str, ...]:
-        """Addresses of those that do now, of which some may go and others come.
+        """Addresses of the processes that take tasks now, of which some may go and others join.
 
         Raises
         ------
         ClusterError
-            None will come any more.
+            No process will join any more.
         """
 
     def compute(
@@ -70,7 +69,7 @@ class Scheduler(Protocol):
     ) -> Any:
         """Value of ``root``, with at most ``concurrency`` tasks at a time in one process.
 
-        ``watch`` is called a few times a second while the graph runs. When it or the graph raises, or
-        the user interrupts, ``stop`` is called in every process that works for it, until it says that no
-        task is left there; only then does the error leave. ``stop`` pickles.
+        ``watch`` is called a few times a second while the graph runs. When it or the graph raises, or the
+        user interrupts, ``stop`` is called in every process that works for it, until it returns True, as no
+        task is left there. Only then is the error raised. ``stop`` is picklable.
         """

@@ -1,10 +1,10 @@
 """One sweep over the long axis: the only maker of Dask tasks.
 
-A *stream* folds its panels in order into one accumulator; streams merge in a fixed tree. A stream is
-cut into *segments*, one Dask task each: the task finds the stream's last checkpoint, folds on from
-there and leaves a new one. A segment therefore never passes arrays to the next through Dask, may be
-run again or cut elsewhere without changing a bit, and a killed run goes on where its files end. What a
-segment writes besides, to scratch or into the result, is recorded in the same checkpoint (see ``ledger``).
+A *stream* folds its panels in order into one accumulator; streams merge in a fixed tree. A stream is cut into
+*segments*, one Dask task each: the task finds the stream's last checkpoint, continues from there and saves a
+new one. A segment therefore never passes arrays to the next through Dask, may be run again or cut elsewhere
+without changing a bit, and a killed run goes on where its files end. What a segment writes besides, to
+scratch or into the result, is recorded in the same checkpoint (see ``ledger``).
 
 The trap: nothing here may depend on how many tasks run at once, or on which ended first.
 """
@@ -72,14 +72,14 @@ _LED_TO_TOTAL = re.compile(r".*-.*\.part|fold-.*\.pickle", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What a sweep over all rows leaves."""
+    """Result of a sweep over all rows."""
 
     state: State
     ledger: Ledger
-    """Of all that it wrote besides."""
+    """Ledger of all files that it wrote besides."""
 
     earlier: bool
-    """Whether an earlier attempt made it."""
+    """True if an earlier attempt made it."""
 
     peak_bytes: int = 0
     """Most memory that a worker process held above its baseline."""
@@ -96,16 +96,16 @@ class Sweep:
     journal: Journal = field(default_factory=Journal)
     keeping: Keeping = field(default_factory=Keeping)
     device: str = "cpu"
-    """Where folds run that have code for it."""
+    """Device of folds that have code for it."""
 
     def run(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None) -> Total:
-        """The accumulator of all rows, from disk if a former run got that far."""
+        """Total of all rows, from disk if an earlier run got that far."""
         return self.load_total(progress) or self.make_total(scheduler, progress)
 
     def make_total(
         self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None = None
     ) -> Total:
-        """The accumulator of all rows, where no former run got that far."""
+        """Compute the total of all rows, where no earlier run got that far."""
         state, peak = self._all_turns(scheduler, progress)
         total = Total(state, Ledger.taken_from(state), earlier=False, peak_bytes=peak)
         self._settle(total)
@@ -113,7 +113,7 @@ class Sweep:
         return total
 
     def load_total(self, progress: Callable[[str, int, int], None] | None = None) -> Total | None:
-        """What an earlier attempt left, if it got to the end."""
+        """Total that an earlier attempt left; None if it did not get to the end."""
         state = load_if_whole(self.folder / TOTAL)
         if state is None:
             return None
@@ -127,7 +127,7 @@ class Sweep:
     def _all_turns(
         self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None
     ) -> tuple[State, int]:
-        """Turns until every stream has come to its end, and all are merged."""
+        """Run turns until every stream is at its end and all are merged; returns state and peak memory."""
         make_folder(self.folder)
         self._set_aside_damage()
         peak = 0
@@ -143,11 +143,11 @@ class Sweep:
         raise AssertionError("the last turn returns or raises")
 
     def _settle(self, total: Total) -> None:
-        """Have the total on disk, then let go of what led to it."""
+        """Save the total, then remove the files that led to it."""
         if not self.keeping.resumable:
             self._drop_parts()
             return
-        # The caller may change the state while the rest is under way.
+        # Saved at once: the caller may change the state while the rest is under way.
         path, draft = self.folder / TOTAL, self.folder / f".{TOTAL}"
         save_arrays(draft, {**total.state, **total.ledger.as_arrays()}, name=path)
         paths = self.keeping.paths(total.ledger)
@@ -169,7 +169,9 @@ class Sweep:
                 remove(self.folder / name)
 
     def _set_aside_damage(self) -> None:
-        """Let streams start over of which what an earlier attempt wrote is not whole."""
+        """Set aside checkpoints of streams whose files from an earlier attempt are damaged, so that they
+        start over.
+        """
         for stream in self._begun():
             part = self.part(0, stream)
             state = load_if_whole(part)
@@ -179,9 +181,11 @@ class Sweep:
                     set_aside(part, f"led to {damage.path}, which {damage.reason}")
 
     def _carry_out(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None) -> int:
-        """From where the streams stand to their ends, and level by level from there to the root."""
+        """Fold streams from their checkpoints to their ends, and merge them level by level; returns the peak
+        memory.
+        """
         lease = new_lease(self.folder)
-        # Segments of an attempt whose driver is gone see that it is not theirs any more, and end.
+        # Segments of an attempt whose driver is gone see that the folder is not theirs any more, and end.
         save_json(self.folder / LEASE, lease, durable=False)
         own = attempt(lease, self.concurrency)
         for stream, panel in enumerate(self._next_panels()):
@@ -204,19 +208,19 @@ class Sweep:
         return report.peak_bytes
 
     def _root_state(self) -> State:
-        """What the graph leaves: the last merge, or the one stream there is."""
+        """State at the end of the graphs: of the last merge, or of the only stream."""
         level = len(part_counts(self.fold.cut.stream_count)) - 1
         return _load_part(self.part(level, 0), None if level else int(self.fold.cut.streams[1]))
 
     def graphs(self, lease: str = "", members: tuple[str, ...] = ()) -> list[Delayed]:
-        """What is carried out one after the other: segments from where streams stand, and levels of merges.
+        """Graphs to run one after the other: segments from the checkpoints of streams, and levels of merges.
 
-        A merge that waited for others would fetch their reports, one by one: a scheduler takes more for that
-        than for the merge. All that a merge needs is in files.
+        A merge that depended on other tasks would fetch their reports, one by one, which takes a scheduler
+        more time than the merge. All that a merge needs is in files.
         """
         reference = ByReference(self, self.folder / f"fold-{short(lease)}.pickle")
         advance, merge = (functools.partial(each, reference, lease=lease) for each in (_advance, _merge))
-        # Dictionaries: made of ``delayed`` calls each task would hold a table of all that come before it.
+        # Dictionaries: with ``delayed`` calls, each task would hold a table of all earlier tasks.
         tasks, ends = self._chains(advance, lease)
         graphs = [self._graph(0, tasks, ends, lease, members)]
         for level, count in enumerate(part_counts(self.fold.cut.stream_count)[1:], 1):
@@ -228,9 +232,10 @@ class Sweep:
     def _graph(
         self, level: int, tasks: dict[Any, Any], ends: list[Any], lease: str, members: tuple[str, ...]
     ) -> Delayed:
-        """Reports of the last tasks go to one more, on the first of ``members`` if it is still there.
+        """Graph of tasks and one that joins the last reports, on the first of ``members`` if it is still
+        there.
 
-        Dask would choose a worker for it by what each of all had to fetch.
+        Otherwise Dask would compare all workers by what each had to fetch, to choose one.
         """
         if len(ends) == 1:
             return Delayed(ends[0], tasks)  # type: ignore[no-untyped-call]  # as Dask has it
@@ -241,7 +246,7 @@ class Sweep:
         return Delayed(root, graph)  # type: ignore[no-untyped-call]
 
     def _chains(self, advance: Callable[..., Report], lease: str) -> tuple[dict[Any, Any], list[Any]]:
-        """Segments of all streams; the last one of each."""
+        """Tasks of the segments of all streams, and the key of the last one of each."""
         cut, tasks, ends = self.fold.cut, dict[Any, Any](), list[Any]()
         step = max(1, int(max(1.0, SEGMENT_SECONDS / self.fold.row_seconds) // cut.panel_rows))
         for stream, panel in enumerate(self._next_panels()):
@@ -253,14 +258,14 @@ class Sweep:
         return tasks, ends
 
     def _next_panels(self) -> list[int]:
-        """The next panel of each stream."""
+        """Index of the next panel of each stream."""
         panels: list[int] = self.fold.cut.streams[:-1].tolist()
         for stream in self._begun():
             panels[stream] = _next_panel(self.part(0, stream)) or panels[stream]
         return panels
 
     def _begun(self) -> list[int]:
-        """Streams that have a checkpoint: the folder is looked into once, and not for each of them."""
+        """Streams that have a checkpoint; the folder is listed once, rather than each file looked up."""
         try:
             parts = [match for name in os.listdir(self.folder) if (match := _STREAM.fullmatch(name))]
         except FileNotFoundError:
@@ -270,7 +275,7 @@ class Sweep:
 
     @property
     def place(self) -> str:
-        """What segments run on: the host, unless the fold has code for the device."""
+        """Device of its segments: the host, unless the fold has code for the device."""
         there = self.device != "cpu" and runs_on_device(getattr(self.fold, "kernels", ()))
         return self.device if there else "cpu"
 
@@ -281,11 +286,11 @@ class Sweep:
         return f"{self.name}-{kind}-{level}-{short(lease)}"
 
     def part(self, level: int, index: int) -> Path:
-        """Where a stream leaves its checkpoints (level 0), or a merge its sum."""
+        """Path of the checkpoint of a stream (level 0), or of the sum of a merge."""
         return self.folder / (f"stream-{index:05d}.part" if level == 0 else f"merge-{level}-{index:05d}.part")
 
     def parts_below(self, level: int, index: int) -> list[tuple[Path, int | None]]:
-        """What a merge takes, and the last panel of each that is a stream."""
+        """Paths of the parts that a merge takes, each with its last panel if it is a stream."""
         count = part_counts(self.fold.cut.stream_count)[level - 1]
         ends = self.fold.cut.streams[1:].tolist() if level == 1 else [None] * count
         group = range(index * FAN_IN, min(count, (index + 1) * FAN_IN))
@@ -293,24 +298,24 @@ class Sweep:
 
     def _watch(self, lease: str, progress: Callable[[str, int, int], None] | None) -> Callable[[], None]:
         own, rows = attempt(lease, self.concurrency), self.fold.cut.length
-        # All rows are told once, by ``_tell_end``, and not as long as their streams are merged.
+        # The end is reported once, by ``_tell_end``, and not while streams are merged.
         return lambda: progress(self.name, at, rows) if progress and (at := own.rows_done) < rows else None
 
 
 class SetBack(Interrupted):
-    """A stream stands short of its end: a writer that was thought dead has put an older part in place."""
+    """A stream is short of its end: a writer that was thought dead has put an older part in place."""
 
 
 def _advance(
     reference: ByReference[Sweep], stream: int, until: int, before: Report | None, *, lease: str
 ) -> Report:
-    """Fold a stream on to panel ``until``, from wherever its last checkpoint stands."""
+    """Fold a stream from its last checkpoint, wherever that is, to panel ``until``."""
     sweep, last_save = reference.value, time.monotonic()
     fold, keeping, path = sweep.fold, sweep.keeping, sweep.part(0, stream)
     own, place = attempt(lease, sweep.concurrency), device_of(sweep.place)
     at, first = _next_panel(path), int(fold.cut.streams[stream])
     if at is not None and at >= until and (core := load_if_whole(path, _CORE)):
-        # A worker is gone that had said so.
+        # The worker that had reported this is gone.
         cores = frozenset({(place.name, str(core[_CORE])), (place.name, place.core_type())})
         return Report.of([Report(cores, 0), *filter(None, [before])])
     place.limit(fold.device_bytes, path.parent.parent)
@@ -339,7 +344,7 @@ def _advance(
                     save_arrays(path, {**sums, **where}, durable=keeping.is_remote)
                     last_save = time.monotonic()
                 own.end_if_stopped()
-        # Workspace and accumulator are still held: this is as much as the segment ever had.
+        # Workspace and accumulator are still held: the segment never had more memory than now.
         peak = bytes_above_baseline()
     report = Report(frozenset({(place.name, place.core_type())}), peak)
     return report if before is None else before | report
@@ -358,13 +363,13 @@ def short(lease: str) -> str:
 
 
 def require_ours(folder: Path, lease: str) -> None:
-    """Raise unless the attempt is still the one that the folder belongs to."""
+    """Raise ``Interrupted`` unless the folder still belongs to this attempt."""
     if lease and load_json(folder / LEASE, str) != lease:
         raise Interrupted(f"another run has taken over {folder}, or its result is complete")
 
 
 def _next_panel(path: Path) -> int | None:
-    """Where a stream stands, if it has a checkpoint."""
+    """Index of the next panel of a stream, by its checkpoint; None if it has none."""
     state = load_if_whole(path, _NEXT)
     return int(state[_NEXT]) if state else None
 
@@ -396,7 +401,7 @@ def _load_part(path: Path, end: int | None) -> State:
 
 
 def _merge(reference: ByReference[Sweep], level: int, index: int, *, lease: str) -> Report:
-    """Merge finished parts in order, one in memory at a time beside the sum."""
+    """Merge finished parts in order, with one in memory at a time besides the sum."""
     sweep = reference.value
     parts, into = sweep.parts_below(level, index), sweep.part(level, index)
     own = attempt(lease, sweep.concurrency)

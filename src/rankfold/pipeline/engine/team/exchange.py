@@ -1,13 +1,13 @@
-"""Arrays that each of some processes hands to all others, message by message, through files that all see.
+"""Exchange of arrays between processes, each to all others, message by message, through files that all see.
 
-Each process has a file with two slots. Message n goes into slot ``n mod 2``, and begins with its number and
-a checksum: others look until both are right. A process writes message n + 2 only when it has message n + 1 of
+Each process has a file with two slots. Message n goes into slot ``n mod 2``, and begins with its number and a
+checksum: others poll until both are right. A process writes message n + 2 only when it has message n + 1 of
 all others, which they have written after they had read its message n: nothing is overwritten that anybody
-wants.
+still needs.
 
-Files have their full length before anybody begins, and are written in place. A file system of a network looks
-at a file again whenever it is opened, but may remember for a minute that there was no such name, or which
-file a name stood for before it was replaced: files that come, go or are renamed would be seen late.
+Files have their full length before anybody begins, and are written in place. A network file system checks a
+file again whenever it is opened. But it may cache for a minute that a name did not exist, or which file a
+name stood for before it was replaced: files that are created, removed or renamed would be seen late.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from rankfold.pipeline.storage.checkpoint import disk_errors, make_folder
 from rankfold.pipeline.storage.checksum import checksum, flat_bytes
 
 HEAD = struct.Struct("<QII")
-"""Number of a message, its checksum, and none."""
+"""Header of a message: its number, its checksum, and 0."""
 
 FIRST_SLOT = 64
-"""Bytes before the first slot; the first of them says whether the process has left."""
+"""Bytes before the first slot; the first byte says whether the process has left."""
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 1e-4, 5e-3
-"""Between two looks at a message that has not come."""
+"""Shortest and longest pause between two looks at a message that has not arrived."""
 
 Array = npt.NDArray[Any]
 
 
 class PeerLeft(Exception):
-    """Another process has ended before it has sent what was waited for."""
+    """Another process has ended before it sent a message that was waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One process among some. Pickles."""
+    """One of the processes that exchange arrays; picklable."""
 
     folder: Path
     part: int
@@ -55,7 +55,9 @@ class Exchange:
 
     @classmethod
     def create(cls, folder: Path, capacities: Sequence[int]) -> tuple[Exchange, ...]:
-        """Files for processes with messages of at most so many bytes, and what each of them takes."""
+        """Create files for messages of at most ``capacities`` bytes; returns one exchange for each
+        process.
+        """
         make_folder(folder)
         parts = tuple(cls(folder, part, tuple(capacities)) for part in range(len(capacities)))
         for each in parts:
@@ -66,7 +68,7 @@ class Exchange:
         return parts
 
     def path(self, part: int) -> Path:
-        """The file that a process writes."""
+        """Path of the file that a process writes."""
         return self.folder / f"part-{part:05d}"
 
     def swap(
@@ -81,7 +83,7 @@ class Exchange:
         array : (n, ...)
             Rows ``ends[p] : ends[p + 1]`` are those of process p.
         watch : function
-            Is called while others are waited for, and may raise.
+            Called while others are waited for; may raise.
         """
         own = array[ends[self.part] : ends[self.part + 1]]
         self._send(number, own)
@@ -90,7 +92,7 @@ class Exchange:
                 self._receive(number, part, array[ends[part] : ends[part + 1]], watch)
 
     def leave(self) -> None:
-        """Say that no more messages will come."""
+        """Announce that no more messages will be sent."""
         with self._opened(self.part, os.O_WRONLY) as file:
             os.pwrite(file, b"\1", 0)
 
@@ -104,7 +106,7 @@ class Exchange:
     def _receive(self, number: int, part: int, out: Array, watch: Callable[[], None]) -> None:
         pause, data, start = SHORTEST_SECONDS, flat_bytes(out), self._start(part, number % 2)
         while True:
-            # Opened again for each look: that is when a file system of a network asks whether it has changed.
+            # Opened again for each look: only then does a network file system check whether it has changed.
             with self._opened(part, os.O_RDONLY) as file:
                 sent, own_sum, _ = HEAD.unpack(os.pread(file, HEAD.size, start))
                 if sent == number:

@@ -1,14 +1,14 @@
-"""Tasks that run at the same time, one in each process, and wait for each other: makers of Dask tasks too.
+"""Tasks that run at the same time, one in each process, and wait for each other; Dask tasks as well.
 
-Any other task of ours runs whenever a thread is free. Those of a team need each other, so that each is
-bound to a process that is there, and all of them end as soon as one of these is not: the driver looks every
-second. Whatever ends a turn, the next one goes on from the last checkpoint, in the processes that are there
-then: as many as are wanted, or after a while as few as the memory allows. The work must not depend on how
-many those are.
+Any other task of ours runs whenever a thread is free. Those of a team need each other. So each is bound to a
+process that is present, and all of them end as soon as one process is gone: the driver checks every second.
+Whatever ends a turn, the next one goes on from the last checkpoint, in the processes that are present then:
+as many as are wanted, or after a while as few as the memory allows. Results must not depend on how many these
+are.
 
-The trap: a task of Dask that waits for another may wait for ever. None of these does: each looks, while it
-waits, whether it is told to stop, whether the attempt is still the one that the folder belongs to, and
-whether the other has left.
+The trap: a task of Dask that waits for another may wait forever. None of these does: while it waits, each
+checks whether it was asked to stop, whether the folder still belongs to its attempt, and whether the other
+has left.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from rankfold.pipeline.storage.checkpoint import State, make_folder, save_arrays
 from rankfold.pipeline.storage.journal import Journal
 
 LOOK_SECONDS = 1.0
-"""Between two looks who is there, and whether the attempt is still ours."""
+"""Seconds between two checks of which processes are present, and whether the attempt is still ours."""
 
 GRACE_SECONDS = 20.0
-"""How long to wait for all processes that are wanted, once there are enough of them."""
+"""Seconds to wait for all processes that are wanted, once there are enough of them."""
 
 REGROUP_SECONDS = 60.0
-"""After which a team that is too small begins again with those that have come."""
+"""Seconds after which a team that is too small begins again with processes that have joined."""
 
 PATIENCE_SECONDS = 1800.0
-"""How long a task waits for one message. Only where nobody is left to tell it that none will come."""
+"""Most seconds that a task waits for one message. Reached only where nobody is left to stop it."""
 
 
 class Work(Protocol):
-    """What each process of a team does. Pickles; holds paths and small arrays."""
+    """Work of each process of a team. Picklable; holds paths and small arrays."""
 
     def do_part(self, member: Member) -> None:
-        """The part of one process, until all is done, or ``member.look`` or its exchange raises."""
+        """Do the part of one process, until all is done, or ``member.look`` or its exchange raises."""
 
 
 @dataclass(slots=True)
@@ -74,11 +74,11 @@ class Member:
 
     @property
     def part(self) -> int:
-        """Which of the parts is its own."""
+        """Number of its own part."""
         return self.exchange.part
 
     def swap(self, number: int, array: Any, ends: Sequence[int]) -> None:
-        """See ``Exchange.swap``; raises if there is no use in waiting."""
+        """Exchange rows of an array, see ``Exchange.swap``; raises if there is no use in waiting."""
         self.last_message = time.monotonic()
         self.exchange.swap(number, array, ends, self.look)
 
@@ -93,14 +93,14 @@ class Member:
                 raise PeerLeft(f"no message came for {PATIENCE_SECONDS:.0f} s")
 
     def save(self, path: Path, arrays: State) -> None:
-        """Leave a checkpoint, if this attempt is the one that does."""
+        """Save a checkpoint; raises if the folder belongs to another attempt."""
         require_ours(self.folder, self.lease)
         save_arrays(path, arrays, durable=self.keeping.is_remote)
 
 
 @dataclass(frozen=True, slots=True)
 class TeamReport:
-    """What tasks say of the processes they ran in."""
+    """Memory and error of the processes that tasks ran in, as the tasks report them."""
 
     peak_bytes: int = 0
     error: Exception | None = None
@@ -110,11 +110,11 @@ class TeamReport:
 
 
 class Disbanded(Exception):
-    """A process of the team is not there any more, or more have come."""
+    """A process of the team has gone, or more have joined."""
 
 
 def equal_shares(pointers: npt.NDArray[np.int64], parts: int) -> tuple[int, ...]:
-    """Where each part begins, and the rows in all: about as many numbers are stored for each.
+    """First row of each part, and the number of rows: parts have about equally many stored numbers.
 
     ``pointers`` are the numbers stored before each row, and in all.
     """
@@ -124,27 +124,27 @@ def equal_shares(pointers: npt.NDArray[np.int64], parts: int) -> tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """Who works together, on what, and where that stands."""
+    """Processes that work together, their work, and how far its last checkpoint is."""
 
     name: str
     folder: Path
-    """State."""
+    """Folder of the state."""
 
     scratch: Path
     most: int
-    """Processes that are wanted."""
+    """Number of processes that are wanted."""
 
     least: int
-    """Fewest whose memory is enough."""
+    """Fewest processes whose memory is enough."""
 
     threads: int
     keeping: Keeping
     journal: Journal
     work: Callable[[int], tuple[Work, Sequence[int]]]
-    """For so many processes: the work, and the most bytes of a message of each."""
+    """For a number of processes: the work, and the most bytes of a message of each."""
 
     standing: Callable[[], int]
-    """How far the last checkpoint is."""
+    """Function that returns how far the last checkpoint is."""
 
     @classmethod
     def of(
@@ -155,13 +155,13 @@ class Team:
         work: Callable[[int], tuple[Work, Sequence[int]]],
         standing: Callable[[], int],
     ) -> Team:
-        """Of a run, named as the folder of the checkpoint ``state``; ``parts`` are sizes it may have."""
+        """Team of a run, named as the folder of the checkpoint ``state``; ``parts`` are sizes it may have."""
         name, most, least = state.parent.name, parts.stop - 1, parts.start
         how = run.concurrency, run.keeping, run.journal(name)
         return cls(name, state.parent, run.scratch, most, least, *how, work, standing)
 
     def run(self, end: int, scheduler: Scheduler, watch: Callable[[int], None]) -> int:
-        """Work until the last checkpoint is at the end; most memory of a process."""
+        """Work until the last checkpoint is at the end; returns the most memory of a process."""
         make_folder(self.folder)
         peak, idle, before = 0, 0, self.standing()
         while before < end:
@@ -180,7 +180,7 @@ class Team:
         return peak
 
     def _gather(self, scheduler: Scheduler) -> tuple[str, ...]:
-        """Processes that are there: all that are wanted, or after a while as few as do."""
+        """Processes that are present: all that are wanted, or after a while as few as are enough."""
         began = time.monotonic()
         while True:
             here = scheduler.members()
@@ -192,7 +192,7 @@ class Team:
     def _turn(
         self, members: tuple[str, ...], scheduler: Scheduler, watch: Callable[[int], None]
     ) -> TeamReport:
-        """One attempt with those that are there, which ends when one of them does."""
+        """Make one attempt with the given members, which ends when one of them is gone."""
         lease = new_lease(self.folder)
         save_json(self.folder / LEASE, lease, durable=False)
         exchange = self.scratch / f"exchange-{short(lease)}"
@@ -227,7 +227,7 @@ class Team:
             remove(exchange)
 
     def _graph(self, members: Sequence[str], folder: Path, lease: str) -> Delayed:
-        """A task in each process, and one that joins what they say."""
+        """Graph with a task in each process, and one that joins their reports."""
         work, capacities = self.work(len(members))
         reports = []
         for address, exchange in zip(members, Exchange.create(folder, capacities), strict=True):
@@ -257,7 +257,7 @@ def _take_part(
     keeping: Keeping,
     journal: Journal,
 ) -> TeamReport:
-    """One part. It never fails, since a task that fails would be given again while others are far ahead."""
+    """Do one part. It never fails, since Dask would run a failed task again while others are far ahead."""
     own = attempt(lease, threads)
     error: Exception | None = None
     with own.working(), one_blas_thread(), journal.segment(exchange.part):
