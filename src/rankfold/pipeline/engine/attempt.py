@@ -27,11 +27,11 @@ class Attempt:
 
     def __init__(self, limit: int) -> None:
         self.reached: dict[int, int] = {}
-        """Rows of each stream that are folded, in whatever process that was."""
+        """Number of rows of each stream that are folded, in whatever process that was."""
 
         self.stopped = False
         self.ending: type[Exception] = Interrupted
-        """What a segment raises that was stopped."""
+        """Exception that a stopped segment raises."""
 
         self.active = 0
         self.idle: list[Any] = []

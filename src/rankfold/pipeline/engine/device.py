@@ -165,7 +165,7 @@ class Host:
     writes_over_panels = True
 
     def core_type(self) -> str:
-        """Core type that BLAS uses in this process."""
+        """BLAS library of this process, and the processor family of its kernels."""
         return core_type()
 
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:

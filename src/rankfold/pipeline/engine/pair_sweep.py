@@ -251,7 +251,9 @@ def load_lists(folder: Path, block: int, accumulator: int = 0) -> State | None:
 
 
 def finished_lists(folder: Path, pairs: Pairs, block: int, accumulator: int = 0) -> State:
-    """Accumulator of a block that has met all others; raises ``DamagedStateError`` if it has not."""
+    """Accumulator of a block that has met all others. One that is damaged is set aside, to be made again, and
+    raises ``DamagedStateError``; so does one that was set back.
+    """
     state, path = load_lists(folder, block, accumulator), _part(folder, block, accumulator)
     first, last = (0, pairs.count) if pairs.others is None else pairs.accumulator(accumulator)
     if state is None or not _bits(state.pop(_MEETINGS), pairs)[first:last].all():
