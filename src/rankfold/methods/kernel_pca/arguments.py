@@ -15,7 +15,7 @@ MOST_PASSES = 200
 
 @dataclass(frozen=True, slots=True)
 class KernelPcaArguments:
-    """See ``rankfold.kernel_pca``."""
+    """Arguments of ``rankfold.kernel_pca``, which describes them."""
 
     rank: Annotated[int, Argument("components", least=1)]
     kernel: Kernel = "rbf"

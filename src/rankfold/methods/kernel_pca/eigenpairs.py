@@ -62,8 +62,7 @@ class Eigenpairs:
     """Sum of all eigenvalues."""
 
     negative: int
-    """Number of eigenvalues below zero that were found: all there are if ``is_whole``, else as many as there
-    are at least."""
+    """Number of eigenvalues below zero that were found: all there are if ``is_whole``, else a lower bound."""
 
     least: float
     """Smallest eigenvalue that was found."""

@@ -205,9 +205,7 @@ def _facts(pairs: Eigenpairs, tol: float) -> dict[str, Any]:
 
 
 def _tellers(run: Run, rows: int, tol: float) -> tuple[Callable[[float], None], Callable[[int], None]]:
-    """Functions to report errors to, and rows of a sweep: progress is by digits, and sweeps only show it
-    again.
-    """
+    """Two callbacks: for errors, from which progress is computed by digits; and for sweeps, which show it."""
     first: list[float] = []
     done = [0]
 

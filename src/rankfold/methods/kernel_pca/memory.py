@@ -39,7 +39,7 @@ def arrange(source: Source, asked: KernelPcaRequest, budget: Budget) -> Arrangem
     fits = (t for t in range(budget.threads, 1, -1) if _passing(source, kind, t) + block <= available)
     threads = next(fits, 1)
     passing, beside = (_passing(source, kind, threads, stays=stays) for stays in (False, True))
-    # Where rows that stay take no more than rows that pass, they stay whatever there is.
+    # If all rows take no more memory than blocks that pass, they stay whatever the budget is.
     stays = whole + beside <= max(available, passing + block)
     group = max(1, min(GROUP, count, (available - passing) // block))
     memory = vectors + (beside + whole if stays else passing + group * block)

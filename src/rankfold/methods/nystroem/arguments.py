@@ -18,7 +18,7 @@ CLUSTER_PASSES = 10
 
 @dataclass(frozen=True, slots=True)
 class NystroemArguments:
-    """See ``rankfold.nystroem``."""
+    """Arguments of ``rankfold.nystroem``, which describes them."""
 
     rank: Annotated[int, Argument("landmarks, and features of each row", least=1)] = 100
     kernel: Kernel = "rbf"

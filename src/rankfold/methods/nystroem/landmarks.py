@@ -152,9 +152,7 @@ class Draws:
 
 
 def with_inverse(pivots: Float64, choice: KernelChoice, shift: Float64, name: str) -> State:
-    """Pivots, and the transposed inverse of the Cholesky factor of their similarities; raises
-    ``DataError``.
-    """
+    """Pivots, and the transposed inverse of the factor of their similarities; raises ``DataError``."""
     rows = rows_of(pivots, choice.similarity, shift)
     gram = finite_similarities(rows, rows, choice.similarity, name)
     gram = (gram + gram.T) / 2

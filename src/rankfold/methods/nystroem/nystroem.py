@@ -1,5 +1,4 @@
-"""Features of rows by their similarities to landmarks: a few passes choose these, and one writes the
-features.
+"""Features of rows by their similarities to landmarks: some passes choose these, and one writes features.
 
 With landmarks L and W = k(L, L), features ``k(x, L) W^-1/2`` have products ``k(x, L) W^-1 k(L, y)``, which
 approximate similarities. Directions of W whose eigenvalues are below 1e-12 of the largest are left out.
@@ -231,18 +230,14 @@ class Nystroem:
 
 
 def _imagined(rank: int, columns: int) -> State:
-    """State with as many pivots as there may be, for a plan; numbers that are never written take no
-    memory.
-    """
+    """State with as many pivots as there may be; numbers that are never written take no memory."""
     return {"pivots": np.empty((rank, columns)), "inverse": np.empty((rank, rank))}
 
 
 def normalize(
     landmarks: Float64, asked: NystroemRequest, shift: Float64, name: str
 ) -> tuple[Float64, dict[str, Any]]:
-    """(m, m) inverse root of the landmarks' similarities, and facts on these; raises if they are not
-    finite.
-    """
+    """(m, m) inverse root of the landmarks' similarities, and facts on these; raises ``DataError``."""
     similarity = asked.choice.similarity
     rows = rows_of(landmarks, similarity, shift)
     gram = finite_similarities(rows, rows, similarity, name)

@@ -1,5 +1,4 @@
-"""One pass that draws rows for landmarks: uniformly, or in proportion to what landmarks so far leave of
-each."""
+"""One pass that draws rows for landmarks: uniformly, or in proportion to what earlier ones leave of each."""
 
 from __future__ import annotations
 
@@ -36,9 +35,9 @@ FAINT = 1e-12
 class DrawRows(OverRows):
     """Fold that keeps the rows of the smallest keys, exponential numbers over residuals, and sums residuals.
 
-    With pivots S and their triangular factor L, K_SS = L L', the residual of a row is ``k(x, x) - |L^-1 k(S,
-    x)|^2``. Similarities with pivots are computed again in each pass, so that nothing is stored for rows in
-    between.
+    With pivots S and their triangular factor L, K_SS = L L', a row has the residual
+    ``k(x, x) - |L^-1 k(S, x)|^2``. Similarities with pivots are computed again in each pass, so that nothing
+    is stored for rows in between.
     """
 
     panels: Panels

@@ -61,7 +61,7 @@ def arrange(source: Source, numbers: int, asked: SpectralRequest, budget: Budget
 
 
 def _graph_bytes(source: Source, numbers: int, *, stay: bool) -> int:
-    """Bytes of the graph in memory, or of the blocks held at once; and of reading a block and summing its
+    """Bytes of the graph in memory, or of the blocks held at once; of reading one, and summing its
     degrees.
     """
     rows = source.shape[0]

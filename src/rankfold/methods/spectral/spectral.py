@@ -92,9 +92,7 @@ class Spectral:
         return min(self.rows, max(CHUNK_ROWS, self.rows // TARGET_CHUNKS))
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: coordinates, component labels, densities if used, and eigenvalues with
-        errors.
-        """
+        """Arrays of the result: coordinates, labels of components, perhaps densities, and eigenvalues."""
         width, chunks = self.parameters.n_components, count(self.rows, self.chunk_rows)
         density = (Output("density", (self.rows,), np.dtype(np.float64), chunks),) * bool(
             self.parameters.alpha
@@ -266,7 +264,7 @@ def _task(neighbors: object, asked: SpectralRequest, search: dict[str, object], 
     if (source := matrix_in(neighbors)) is not None:
         if (
             source.shape[0] == source.shape[1] and search["metric"] != PRECOMPUTED
-        ):  # weights, and where they are dense perhaps samples
+        ):  # weights; if they are dense, perhaps samples
             require_unsaid(source.name, **search)
             return measured_task(_of_matrix(source, asked), None, quality)
         count, metric, min_recall = search.values()

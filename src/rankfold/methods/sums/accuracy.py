@@ -100,9 +100,7 @@ class Choice:
 
 
 def choose(summation: Summation, points: SourcePoints, sample: Sample, tol: float, threads: int) -> Choice:
-    """The accurate way that sums least; raises ``PlanError`` if there is none and there are too many
-    pairs.
-    """
+    """The accurate way that sums least; raises ``PlanError`` if there is none and pairs are too many."""
     with ThreadPoolExecutor(threads, "rankfold-sums") as pool:
         trial = Trial.of(summation, points, sample, pool)
         trials = [trial.measure(Way(cutoff=CUTOFF_SHARE * tol))] if summation.kernel.decays else []
@@ -174,9 +172,7 @@ class Trial:
         return cls(summation, points, sample, exact, whole, pool)
 
     def widest(self, order: int, tol: float) -> list[Choice]:
-        """Trials of one order by bisection: among them the widest accurate opening, or the narrowest if none
-        is.
-        """
+        """Trials of an order by bisection, among them the widest accurate opening, or else the narrowest."""
         trials: list[Choice] = []
         low, high = 0, len(OPENINGS)  # those from ``high`` on will do, those before ``low`` will not
         while low < high:

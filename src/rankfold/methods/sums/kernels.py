@@ -23,8 +23,7 @@ from rankfold.kernels.sums.laws import Law
 from rankfold.methods.sums.arguments import BANDWIDTH_RULES
 
 TERMS = 12
-"""Number of terms of the series of cosine: in one dimension, where it falls slowest, the next is below
-1e-20."""
+"""Terms of the series of cosine: in one dimension, where it falls slowest, the next is below 1e-20."""
 
 
 @dataclass(frozen=True, slots=True)

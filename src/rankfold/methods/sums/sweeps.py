@@ -92,8 +92,8 @@ class SumFold(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of targets in two orders, with places, weights, bounds and sums; of those that are read; and
-        of a group.
+        """Bytes of targets in two orders, with places, weights, bounds and sums; of reading them; of a
+        group.
         """
         rows, columns = self.cut.panel_rows, self.reader.columns
         numbers = 3 * columns + 10 + 3 * self.summation.width(columns)

@@ -103,9 +103,7 @@ class Summation:
         return out, counts[:, [PAIRS_SUMMED, NODES_SUMMED]].sum(axis=0)
 
     def exactly(self, points: SourcePoints, targets: Targets, *, magnitudes: bool = False) -> Float64:
-        """Sums source by source, (m, width); with ``magnitudes`` those of magnitudes, (m, 2) with the lengths
-        of forces.
-        """
+        """Sums source by source, (m, width); or sums of magnitudes, (m, 2) with the lengths of forces."""
         out = np.zeros((len(targets.x), 2 if magnitudes and self.forces else self.width(points.x.shape[1])))
         shifts, _ = self._bounds(points, targets)
         how: dict[str, Any] = {"law": int(self.kernel.law), "scale": self.kernel.scale}

@@ -66,6 +66,6 @@ TSNE = Method(
     inputs=(Input("neighbors", ("knn",), matrix_key="input"),),
     matrices=("embedding",),
     arrays=("embedding", "history"),
-    edition=3,  # of few rows the descent begins anew after early steps
+    edition=3,  # with few rows, velocities and gains are reset after early steps
     loops="rankfold.methods.tsne.warm:warm_descent",
 )

@@ -42,8 +42,7 @@ PIECE_ROWS = 2048
 """Rows that a thread takes at a time."""
 
 ROWS_OF_STEPS = 25_000_000
-"""Rows moved (rows times steps) between two full exchanges, which include velocities and gains: some
-seconds."""
+"""Rows times steps between two full exchanges, which include velocities and gains: some seconds."""
 
 
 @dataclass(slots=True)
@@ -215,9 +214,7 @@ class _Mover:
     threads: int
 
     def push(self, repulsion: Repulsion, near: Float64) -> None:
-        """Write the pushes on own vertices to ``pushes``, and their shares of Z to ``near`` if these are
-        summed.
-        """
+        """Write the pushes on own vertices to ``pushes``, and their shares of Z to ``near`` if summed."""
         self._each(lambda some: repulsion.push(self.first + some.start, self.pushes[some], near[some]))
 
     def move(self, positions: Float32, now: Descent, motion: Motion, out: Float32) -> None:

@@ -81,15 +81,17 @@ def lattice_of(positions: Float32, most: int) -> tuple[Lattice, tuple[int, int]]
 
 
 def _fits(shape: tuple[int, int], most: int) -> bool:
-    """True if a grid has at most ``most`` nodes and takes no more memory than is planned: narrow ones are
-    mostly margin.
+    """True if a grid fits in ``most`` nodes and in the memory planned for them: narrow ones are mostly
+    margin.
     """
     padded = math.prod(nodes + MARGIN for nodes in shape)
     return math.prod(shape) <= most and padded * WAVE_BYTES <= most * NODE_BYTES
 
 
 def _shape(span: Float64, spacing: float) -> tuple[int, int]:
-    """Nodes along both axes, in steps of up to a sixteenth so that kernels last for some time."""
+    """Nodes along both axes, in steps of up to a sixteenth so that transformed kernels can be used for some
+    time.
+    """
     rows, columns = (int(length / spacing) + 2 * BORDER + 2 for length in span)
     return _rounded(rows), _rounded(columns)
 
@@ -128,9 +130,7 @@ class Waves:
 
 
 def _offsets(nodes: int, spacing: float) -> Float32:
-    """Periodic offsets from the first node: negative in the second half, and 0 for the node opposite the
-    first.
-    """
+    """Periodic offsets from the first node: negative in the second half, 0 at the node opposite the first."""
     steps = np.arange(nodes)
     steps[steps > nodes // 2] -= nodes
     steps[2 * steps == nodes] = 0
@@ -154,8 +154,8 @@ class GridRepulsion:
         self.nodes = np.empty((0, 0, 2), np.float32)
 
     def prepare(self, positions: Float32, *, with_near: bool = False) -> float | None:
-        """Compute the potentials of nodes; returns the sum over all ordered pairs. ``with_near`` adds
-        potentials of q.
+        """Compute potentials of nodes; returns the sum over all ordered pairs. ``with_near`` adds those of
+        q.
         """
         self.positions = positions
         if positions.shape[1] == 1:
@@ -163,7 +163,7 @@ class GridRepulsion:
         self.lattice, shape = lattice_of(self.positions, self.most)
         waves = self.waves
         if waves is None or (waves.spacing, waves.shape) != (self.lattice.spacing, shape):
-            self.waves = waves = None  # one at a time
+            self.waves = waves = None  # frees the old transforms before new ones are made
             self.waves = waves = Waves.of(self.lattice.spacing, shape)
         self.nodes, total = self._convolve(self._charges(shape), waves, 2 + with_near)
         return total - len(positions)

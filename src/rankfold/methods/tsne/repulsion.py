@@ -32,8 +32,7 @@ WIDEST, WIDEST_TREE = 2, 3
 """Most dimensions for a grid, and for a tree."""
 
 OPENING, ORDER = 0.8, 2
-"""Opening criterion of a tree, and order of its expansions: pushes are off by some 1 % then, as by the
-grid."""
+"""Opening and order of expansions of a tree: pushes are off by some 1 % then, as by the grid."""
 
 PIECES = 16
 """Parts of a tree for each thread, since groups interact with different numbers of others."""
@@ -46,14 +45,12 @@ class Repulsion(Protocol):
     """Pushes on vertices, for one set of positions of all of them after another."""
 
     def prepare(self, positions: Float32) -> float | None:
-        """Take positions of all vertices; returns the sum over all ordered pairs, or None if ``near`` is to
-        be summed.
+        """Take positions of all; returns the sum over all ordered pairs, or None if ``near`` is to be
+        summed.
         """
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """Write the pushes on consecutive vertices to ``out``, and their shares of the sum to ``near`` if
-        ``prepare`` returned None.
-        """
+        """Write the pushes on consecutive vertices, and their shares of the sum if ``prepare`` gave None."""
 
 
 def repulsion_of(rows: int, width: int, pool: ThreadPoolExecutor, threads: int) -> Repulsion:
@@ -91,9 +88,7 @@ class PairRepulsion:
         return None
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
-        """Sum the pushes of all vertices on consecutive ones, and their shares; a vertex does not push
-        itself.
-        """
+        """Sum the pushes on consecutive vertices, and their shares; a vertex does not push itself."""
         push_sums(self.positions[first : first + len(out)], self.sources, push=out, near=near)
         near -= 1
 

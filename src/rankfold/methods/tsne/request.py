@@ -20,8 +20,7 @@ MEASURED = 50
 """Steps from one measure of the divergence to the next."""
 
 LEAST_RATE = 200.0
-"""Least learning rate, unless one is given: few rows would stay where early attraction has drawn them
-together."""
+"""Least default learning rate: few rows would stay where early attraction has drawn them together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +83,8 @@ class TsneRequest:
         exaggeration.
 
         With learning rates above rows over exaggeration, steps swing from side to side, which leaves gains
-        near their least. Both are reset then, as in scikit-learn; with more rows they are kept, as in
-        openTSNE.
+        near their least. Both are reset then, as in scikit-learn; for more rows they are kept, as openTSNE
+        does.
         """
         if not step or step != self.early_exaggeration_iter:
             return False

@@ -1,5 +1,4 @@
-"""New rows placed in an embedding that stays fixed, each by its neighbors there and independent of the
-others.
+"""New rows in an embedding that stays fixed, each placed by its neighbors there, whatever other rows are new.
 
 A row has affinities to its neighbors. Their perplexity is a third of the number of neighbors, or that of the
 embedding if it is less. The row begins at the median of its neighbors and descends its own divergence. This
@@ -67,7 +66,7 @@ class NewRows:
     def of(cls, lists: StoredLists, embedding: Source, facts: Mapping[str, Any]) -> NewRows:
         """New rows with these neighbors in an embedding; ``facts`` are those of its result."""
         perplexities = tuple(facts["request"]["perplexities"])
-        if isinstance(lists.result, ImaginedResult) or "metric" not in facts:  # what is only planned
+        if isinstance(lists.result, ImaginedResult) or "metric" not in facts:  # only planned so far
             return cls(lists, embedding, perplexities)
         doubt = mismatch(lists.result, facts["metric"], facts.get("matrix"))
         return cls(lists, embedding, perplexities, doubt)
@@ -161,9 +160,7 @@ class NewRows:
         return facts
 
     def _places(self, positions: Float32, same: list[int], settle: Settle) -> Iterator[Float32]:
-        """Yield positions of new rows, a block at a time; appends to ``same`` how many are rows of the
-        embedding.
-        """
+        """Yield positions of new rows by blocks; appends to ``same`` how many are rows of the embedding."""
         for _, distances, indices in self.lists.blocks():
             same.append(int((distances[:, 0] == 0).sum()))
             yield self._place(positions, distances, indices, settle)
@@ -212,7 +209,7 @@ def _settle_among(positions: Float32, pool: ThreadPoolExecutor, threads: int) ->
 
 
 def new_rows_task(result: Result, neighbors: Result | str | Path) -> NewRows:
-    """Task that places new rows by their neighbors, from arguments of ``rankfold.transform`` for a result of
+    """Task that places new rows by their neighbors; arguments of ``rankfold.transform`` for a result of
     tsne.
     """
     lists = result_of("transform", neighbors, "neighbors of new rows, as of rf.knn(x, k=30, queries=new)")

@@ -37,9 +37,7 @@ def tsne_task(
     min_recall: object = None,
     **arguments: object,
 ) -> Task:
-    """Task that embeds lists of neighbors, or a matrix whose neighbors are found first; measures quality if
-    asked.
-    """
+    """Task that embeds lists of neighbors, or a matrix whose neighbors are found first; perhaps measured."""
     if (source := matrix_in(neighbors)) is not None:
         wanted = TsneRequest.of(perplexity, **arguments).neighbors(source.shape[0], source.shape[0])
         search, seed = search_of(wanted, metric, min_recall), integer("seed", arguments.get("seed", 0))

@@ -167,9 +167,7 @@ class TsneTask:
 
     @property
     def _positions_bytes(self) -> int:
-        """Bytes of positions before and after, velocities, gains, pushes, those of a checkpoint, and sums of
-        rows.
-        """
+        """Bytes of positions before and after, velocities, gains, pushes, a checkpoint, and sums of rows."""
         return self.rows * (self.width * (4 * 9 + 8 * 4) + 48)
 
     @property
@@ -255,9 +253,7 @@ class TsneTask:
         return start_positions(given, self.rows, self.width, seed, self.graph / NAME)
 
     def _parts(self, run: Run) -> range:
-        """Numbers of processes to split among: from the fewest with enough memory to the most that are worth
-        it.
-        """
+        """Numbers of processes to split among: from the fewest with enough memory to the most of any use."""
         most = self.parts(run.at_once // run.concurrency)
         enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
         return range(next(enough, most), most + 1)

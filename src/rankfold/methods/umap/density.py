@@ -13,10 +13,12 @@ edge takes both of its ends, and its share of a gradient of all edges as often a
 Radii of a vertex are measured as it moves, and all other vertices use them from then on: every move follows
 from positions and radii alone, wherever it is made.
 
-References ---------- Narayan, Berger, Cho, Assessing single-cell transcriptomic variability through
-density-preserving data visualization, Nature Biotechnology 39, 2021: densMAP. umap-learn is followed in that
-each direction of an edge counts one half of ``sum(phi)``, so that weights mean the same; unlike there, radii
-of all vertices are not measured at the beginning of an epoch, but each as its vertex moves.
+References
+----------
+Narayan, Berger, Cho, Assessing single-cell transcriptomic variability through density-preserving data
+visualization, Nature Biotechnology 39, 2021: densMAP. umap-learn is followed in that each direction of an
+edge counts one half of ``sum(phi)``, so that weights mean the same. Unlike there, radii are measured for each
+vertex as it moves, and not for all at the beginning of an epoch.
 """
 
 from __future__ import annotations
@@ -86,8 +88,8 @@ class Densities:
         self.closeness, self.slope = closeness_of(*curve), curve[1]
 
     def now(self, spread: Float32) -> Density:
-        """Density forces for the given ``spread``, (n, 2): each vertex's mean square of edge lengths, and sum
-        of closeness.
+        """Density forces for ``spread``, (n, 2): mean squared edge length and sum of closeness of each
+        vertex.
         """
         pushes = np.zeros((len(spread), 2), np.float32)
         counts = self.is_joined & (spread[:, 1] > 0)
@@ -114,7 +116,7 @@ def _standardized(radii: Float64) -> Float64:
 
 
 def require_radii(graph: Result) -> None:
-    """Raise ``InputError`` if a graph has no radii, the local distances to neighbors."""
+    """Raise ``InputError`` if a graph has no local radii."""
     if RADII not in graph:
         raise InputError(
             f"{graph.path} says nothing of how far neighbors are, which density is of: make it by "
@@ -125,9 +127,7 @@ def require_radii(graph: Result) -> None:
 def write_radii(
     result: Path, graph: Path, positions: Float32, edges: PullingEdges, curve: tuple[float, float], rows: int
 ) -> dict[str, Any]:
-    """Write radii in the data and in the layout, ``rows`` rows to a chunk; returns facts on their
-    correlation.
-    """
+    """Write radii in the data and in the layout, ``rows`` to a chunk; returns facts on their correlation."""
     copy_radii(Result(graph), result)
     of_layout = embedding_radii(positions, edges, *curve)
     path = create_output(result, "radius_embedding", of_layout.shape, np.float32, (rows,))

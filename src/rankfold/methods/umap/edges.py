@@ -59,7 +59,7 @@ class PullingEdges:
             kept[top + 1 : bottom + 2] += np.diff(np.searchsorted(places, before[top : bottom + 2]))
         pointers = np.concatenate([[0], np.cumsum(kept[1:][order])])
         np.cumsum(kept, out=kept)
-        # By how much the edges of a vertex are moved.
+        # Offset by which the edges of each vertex are moved.
         moved = np.empty(len(order), np.int64)
         moved[order] = pointers[:-1] - kept[order]
         neighbors, phases = np.empty(kept[-1], stored.column_dtype), np.empty(kept[-1], np.uint32)
@@ -75,8 +75,8 @@ class PullingEdges:
         return [edges.part(end - len(group), end) for end, group in zip(ends, groups, strict=True)]
 
     def some_at_a_time(self, most: int) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield vertices, neighbors and phases of edges that pull, from pieces of at most ``most`` stored
-        edges.
+        """Yield vertices, neighbors and phases of pulling edges, from at most ``most`` stored edges at a
+        time.
         """
         stored = StoredRows(self.graph)
         before = stored.pointers

@@ -150,9 +150,7 @@ class Placement:
     def _placed(
         self, positions: Float32, same: list[int], pool: ThreadPoolExecutor, threads: int
     ) -> Iterator[Float32]:
-        """Yield positions of new rows, a block at a time; appends to ``same`` how many are rows of the
-        layout.
-        """
+        """Yield positions of new rows by blocks; appends to ``same`` how many are rows of the layout."""
         for indices, weights, is_there in self.neighbors.blocks():
             same.append(int(is_there.sum()))
             yield self._place(positions, (indices, weights, is_there), pool, threads)
@@ -197,7 +195,7 @@ def _means(positions: Float32, indices: Array, weights: Float32) -> Float32:
 
 
 def placement_task(layout: Result, neighbors: Result | str | Path) -> Placement:
-    """Task that places new rows by their neighbors, from arguments of ``rankfold.transform`` for a result of
+    """Task that places new rows by their neighbors; arguments of ``rankfold.transform`` for a result of
     umap.
     """
     embedding = layout.matrix("embedding")

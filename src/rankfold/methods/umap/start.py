@@ -1,5 +1,4 @@
-"""Initial positions of vertices: random, from an array or a result, or among neighbors that have
-positions."""
+"""Initial positions of vertices: random, from an array or a result, or among neighbors with positions."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ NOISE = 1e-4
 def given_positions(init: object, rows: int, columns: int, wanted: Names | None = None) -> Float64:
     """Initial positions from a caller, (rows, columns) or fewer rows: an array, a result, or the path of one.
 
-    Positions with names, of a frame, a DataArray or a result, are sorted in the order of the rows in
-    ``wanted``.
+    Positions with names, of a frame, a DataArray or a result, are sorted like the rows in ``wanted``.
     """
     own = names_along(init, 0)
     if isinstance(init, (str, Path)):
@@ -134,9 +132,7 @@ def place_added(first: Float32, anywhere: Float32, graph: Path, seed: int) -> Fl
 
 
 def spectral_positions(result: Result, seed: int) -> tuple[Float32, int]:
-    """Initial positions by eigenvectors, each component in its own box; and the number of rows placed at
-    random.
-    """
+    """Initial positions by eigenvectors, each component in its own box; and how many rows are at random."""
     coordinates, labels = (np.asarray(result[name][...]) for name in ("embedding", "labels"))
     rows, columns = coordinates.shape
     places, at_random = place_components(coordinates, labels, anywhere(rows, columns, seed) / WIDTH)

@@ -1,5 +1,5 @@
-"""The task of UMAP: rows laid out by the graph of their neighbors, in memory. An edge takes 8 bytes, a row
-some more."""
+"""The task of UMAP: rows laid out by the graph of their neighbors. An edge takes 8 bytes of memory, a row
+more."""
 
 from __future__ import annotations
 
@@ -287,9 +287,7 @@ class UmapTask:
         return place_added(first, everywhere, self.graph / NAME, seed), {"rows_added": self.rows - count}
 
     def _processes(self, run: Run) -> range:
-        """Numbers of processes to split among: from the fewest with enough memory to the most that are worth
-        it.
-        """
+        """Numbers of processes to split among: from the fewest with enough memory to the most of any use."""
         most = self.parts(run.at_once // run.concurrency)
         enough = (n for n in range(1, most) if RESERVE_BYTES + self._memory_bytes(n) <= run.memory_bytes)
         return range(next(enough, most), most + 1)
@@ -309,9 +307,7 @@ def umap_task(
     min_recall: object = None,
     **arguments: object,
 ) -> Task:
-    """Task that lays out a graph, lists of neighbors, or a matrix whose neighbors are found first; measures
-    quality if asked.
-    """
+    """Task that lays out a graph, lists of neighbors, or a matrix; its quality is measured if asked for."""
     if (source := matrix_in(neighbors)) is not None:
         k = NEIGHBORS if n_neighbors is None else integer("n_neighbors", n_neighbors)
         search = search_of(k - 1, metric, min_recall)

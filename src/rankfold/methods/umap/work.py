@@ -104,8 +104,8 @@ def _on_workers(
     parts: range,
     goal: DensityGoal | None,
 ) -> int:
-    """Run the layout on workers, which leave the last positions in ``part``; returns the most memory of a
-    worker.
+    """Run the layout on workers, which leave the last positions in ``part``; returns a worker's most
+    memory.
     """
     pointers, end = edges.pointers(), moves(rows, edges.epochs)
 

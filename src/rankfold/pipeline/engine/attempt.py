@@ -141,9 +141,7 @@ def progress_of_all() -> dict[str, dict[int, int]]:
 
 
 def stop_attempt(lease: str) -> bool:
-    """Ask segments to save a checkpoint after their panel and end; returns True if none is left in this
-    process.
-    """
+    """Ask segments to save a checkpoint after their panel and end; True if none is left in this process."""
     with _LOCK:
         own = _ATTEMPTS.get(lease)
         if own is not None:

@@ -84,7 +84,7 @@ MOST_STREAMS = 256
 
 
 def own_streams(panels: npt.NDArray[np.int64], rows: int) -> Cut:
-    """Panels with these edges in as many streams as allowed: for small sums, and panels with much
+    """Panels with these edges in as many streams as allowed: for small sums, and panels that take
     computing.
     """
     count = min(len(panels) - 1, MOST_STREAMS)
@@ -251,7 +251,7 @@ NUMBERS_PER_PLACE = 2
 """Stored numbers for each place of the short side, each of which costs a look in every panel."""
 
 GRAINS_PER_PANEL = 4
-"""Grains of dense numbers that take as long as a panel of stored ones: a stored byte takes four times as
+"""Grains of dense numbers that take as long as a panel of stored ones: a byte of these takes four times as
 long."""
 
 POINTER_SLICE = 2**16

@@ -83,9 +83,7 @@ class _Pickler(pickle.Pickler):
         self._folder = folder
 
     def reducer_override(self, value: Any) -> Any:
-        """Replace a large array by its file, which is mapped on loading; other values are pickled as
-        usual.
-        """
+        """Replace a large array by its file, which is mapped when loaded; others are pickled as usual."""
         if not isinstance(value, np.ndarray) or value.nbytes < LARGE_BYTES or value.dtype.hasobject:
             return NotImplemented
         path = self._folder / f"array-{_digest(value)}.npy"

@@ -69,9 +69,7 @@ def _room(limit: int, limit_file: str) -> int:
 
 @functools.lru_cache(maxsize=8)
 def _limit_files(proc: Path, groups: bytes) -> tuple[str, ...]:
-    """Files with limits on memory of all groups on the path of a process, from the text of its ``cgroup``
-    file.
-    """
+    """Files with limits on memory of all groups on the path of a process, by its ``cgroup`` file."""
     mounts = _mounts(proc)
     files = list[str]()
     for line in os.fsdecode(groups).splitlines():

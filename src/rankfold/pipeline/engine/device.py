@@ -45,9 +45,7 @@ class Slot(Protocol):
         """Use a panel in the memory of somebody else, without a copy."""
 
     def send(self, name: Hashable = None) -> None:
-        """Move the panel that was read to where it is computed with; it is kept under a name if there is
-        room.
-        """
+        """Move the panel to where it is computed with; it is kept under a name if there is room."""
 
     def array(self) -> Array:
         """The panel where it is computed with."""

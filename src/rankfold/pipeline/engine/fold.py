@@ -243,9 +243,7 @@ def panels_of(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[
 
 
 def _read_by_many(fold: Fold, work: Any, first: int, until: int) -> Generator[tuple[int, int, int, int]]:
-    """Yield panels that threads read into all slots but the one in use; two are full while others are
-    filled.
-    """
+    """Yield panels that threads read into slots not in use; two are full while others are filled."""
     readers = fold.slots - 2
     with ThreadPoolExecutor(readers, "rankfold-read") as pool:
         coming: deque[Future[float]] = deque()

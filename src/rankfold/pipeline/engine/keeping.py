@@ -79,9 +79,7 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def put(self, work: Callable[[], None]) -> None:
-        """Queue a function to run after all earlier ones; raises an error that occurred since the last
-        call.
-        """
+        """Queue a function to run after all earlier ones; raises an error since the last call."""
         self._raise()
         if self._thread is None:
             thread = threading.Thread(target=self._loop, name="rankfold-settle", daemon=True)

@@ -108,7 +108,7 @@ def _c_library() -> ctypes.CDLL:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Bytes by the named line of a file of ``/proc``; few operations, since it is read a hundred times a
+    """Bytes by a named line of a file of ``/proc``; few operations, as it is read a hundred times a
     second.
     """
     try:

@@ -79,9 +79,7 @@ class PairFold(Protocol):
         """True if the blocks of a group are in memory, so that loading them takes no reading."""
 
     def load_passing(self, work: Any, block: int, group: tuple[int, int]) -> int:
-        """Load a block in addition to the group, unless it is one of the group; returns the bytes that were
-        read.
-        """
+        """Load a block in addition to the group, unless it is one of the group; returns the bytes read."""
 
     def accumulate(self, work: Any, block: int, state: State, other: int, other_state: State | None) -> None:
         """Fold the pairs of a block of the group and the passing block, in place.
@@ -157,7 +155,7 @@ class PairSweep:
         return met & met.T if own else met
 
     def _graphs(self, met: Bools) -> Iterator[Meetings]:
-        """Yield the meetings with pairs that are not done, as many as one graph takes: all may be
+        """Yield the meetings with pairs that are not done, those of one graph at a time: all may be
         millions.
         """
         missing = (
@@ -199,8 +197,7 @@ class PairSweep:
     def graph(self, missing: Meetings, lease: str) -> Delayed:
         """Tasks of the meetings, each after earlier ones with the same groups.
 
-        The graph is one dictionary: with ``delayed`` calls, each task would hold a table of all earlier
-        tasks.
+        One dictionary: with ``delayed`` calls, each task would hold a table of all earlier tasks.
         """
         fold = ByReference[PairFold](self.fold, self.folder / f"fold-{short(lease)}.pickle")
         group_rows = int(np.diff(self.fold.pairs.rows[self.groups]).max())
@@ -276,9 +273,7 @@ def _part(folder: Path, block: int, accumulator: int) -> Path:
 
 
 def _bits(bytes_of: npt.NDArray[np.uint8] | None, pairs: Pairs) -> Bools:
-    """(blocks,) True for blocks that a block has met, from the bits of its accumulator; all False without
-    one.
-    """
+    """(blocks,) True for blocks that a block has met, by the bits of its accumulator; all False for None."""
     count = len(pairs.met) - 1
     return np.zeros(count, np.bool_) if bytes_of is None else np.unpackbits(bytes_of, count=count) > 0
 

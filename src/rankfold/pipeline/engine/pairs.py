@@ -1,14 +1,14 @@
 """Pure arithmetic of a sweep over pairs of rows: blocks, groups of them, and the order in which groups meet.
 
-A *block* of rows has one accumulator and is the unit of what is done: a bit for every pair of blocks. A
+A *block* of rows has one accumulator and is the unit of progress: a bit for every pair of blocks. A
 *group* is a run of blocks that a task holds in memory while the blocks of another pass by. Blocks follow
 from shape and chunks, groups from memory and workers: a run that was killed goes on under any other memory.
 
-Within one set of rows every pair of groups meets once. No two tasks may have a group at the same time,
-since both would write its accumulators: few groups meet in the rounds of a tournament, of many some are held
-while all others pass them, each at another distance. Between two sets (queries and rows) accumulators belong
-to queries alone; an *accumulator* is the lists of a run of row blocks, so that few queries give work
-to many workers.
+Within one set of rows every pair of groups meets once. No two tasks may have a group at the same time, since
+both would write its accumulators: few groups meet in the rounds of a tournament; of many groups, some are
+held while all others pass them, each at another distance. Between two sets (queries and rows) accumulators
+belong to queries alone. There an *accumulator* has the lists for a run of row blocks, so that few queries
+give work to many workers.
 """
 
 from __future__ import annotations
@@ -128,9 +128,7 @@ class Meeting:
 
 
 def schedule(pairs: Pairs, groups: Int64, at_once: int = 1) -> Iterator[tuple[Meeting, tuple[Any, ...]]]:
-    """All meetings in an order that keeps ``at_once`` tasks busy; with each, keys of what it needs
-    exclusively.
-    """
+    """All meetings in an order that keeps ``at_once`` tasks busy, with keys of what each needs for itself."""
     spans = [(int(a), int(b)) for a, b in itertools.pairwise(groups)]
     if pairs.others is not None:
         for group, span in enumerate(spans):
@@ -170,9 +168,7 @@ def order(count: int, at_once: int) -> Iterator[tuple[int, int]]:
 
 
 def in_order(count: int, at_once: int) -> int:
-    """Number of meetings between one and the earlier one it waits for, so that groups stay held; 0 for no
-    waiting.
-    """
+    """Distance between a meeting and the earlier one it waits for, so that groups stay held; 0 for none."""
     if at_once == 1:
         return 1
     return 0 if count <= FEW * at_once else 2 * at_once

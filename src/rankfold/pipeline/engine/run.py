@@ -77,8 +77,7 @@ class Run:
     """Device of folds that have code for it."""
 
     require_held: Callable[[], None] = lambda: None
-    """Raises where another process works on the same run; called before sweeps write and facts are
-    written."""
+    """Raises where another process works on the same run; called before sweeps and facts are written."""
 
     passes: int = 0
     """Sweeps over the matrix so far, those of earlier attempts included."""
@@ -193,9 +192,7 @@ class Run:
         return True
 
     def prepare(self, path: Path, make: Callable[[], State]) -> State:
-        """Arrays that ``make`` gives, or that an earlier attempt saved if what it wrote to scratch is
-        whole.
-        """
+        """Arrays that ``make`` gives, or that an earlier attempt saved, if its files on scratch are whole."""
         state = load_if_whole(path)
         if state is not None:
             damage = self.keeping.damage(Ledger.taken_from(state))

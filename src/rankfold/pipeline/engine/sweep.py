@@ -136,7 +136,7 @@ class Sweep:
                 peak = max(peak, self._carry_out(scheduler, progress))
                 return self._root_state(), peak
             except (SetBack, DamagedStateError) as error:
-                # What another sweep left is not made again here.
+                # Files of another sweep are not made again here.
                 own = isinstance(error, SetBack) or self.folder in error.path.parents
                 if turn + 1 == TURNS or not own:
                     raise
@@ -169,8 +169,8 @@ class Sweep:
                 remove(self.folder / name)
 
     def _set_aside_damage(self) -> None:
-        """Set aside checkpoints of streams whose files from an earlier attempt are damaged, so that they
-        start over.
+        """Set aside checkpoints of streams with damaged files of an earlier attempt, so that they start
+        over.
         """
         for stream in self._begun():
             part = self.part(0, stream)
@@ -181,7 +181,7 @@ class Sweep:
                     set_aside(part, f"led to {damage.path}, which {damage.reason}")
 
     def _carry_out(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None) -> int:
-        """Fold streams from their checkpoints to their ends, and merge them level by level; returns the peak
+        """Fold streams from their checkpoints to their ends, and merge them by levels; returns the peak
         memory.
         """
         lease = new_lease(self.folder)
@@ -282,7 +282,7 @@ class Sweep:
     def _key(self, kind: str, level: int, lease: str) -> str:
         # Keys of different attempts must differ, or a scheduler that still remembers one of them answers the
         # other with its result. Every link of the chains has a name of its own: Dask holds tasks back until a
-        # worker is free only where their like depends on few.
+        # worker is free only where tasks of that name depend on few.
         return f"{self.name}-{kind}-{level}-{short(lease)}"
 
     def part(self, level: int, index: int) -> Path:

@@ -71,7 +71,7 @@ def fit(
         is_above = functools.partial(_is_above, sweeps, budget.memory_bytes)
         concurrency = bisect.bisect_left(range(1, most + 1), True, key=is_above)
         options.append((concurrency, slots, peak_bytes(sweeps, concurrency, driver_bytes)))
-        if concurrency == budget.threads:  # and no fewer buffers let more fit
+        if concurrency == budget.threads:  # fewer buffers cannot let more fit
             break
     best = max(options, key=lambda option: option[0])
     return best if best[0] else options[-1]

@@ -61,8 +61,7 @@ class Plan:
     scratch_bytes: int
     result_bytes: int
     checkpoint_bytes: int
-    """Bytes of checkpoints and of results of links of a chain: they are kept next to the result until it is
-    complete."""
+    """Bytes of checkpoints and results of links of a chain, which stay until the result is complete."""
 
     useful_workers: int
     """Most workers that have something to do; see also ``scaling``."""
@@ -87,7 +86,7 @@ class Plan:
     """Parts of ``seconds``: start, reading, decoding and computing."""
 
     details: tuple[tuple[str, str], ...] = ()
-    """Lines of its table that replace those on passes over the matrix and on blocks."""
+    """Lines of its table that take the place of the one on the width of blocks."""
 
     notes: tuple[str, ...] = ()
     """Facts on the matrix that are worth knowing before it is read."""

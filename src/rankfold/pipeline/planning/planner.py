@@ -95,9 +95,13 @@ def plan_task(
 ) -> Plan:
     """Plan a task within a budget.
 
-    Parameters ---------- outline, sweeps, budget The task, and the memory, threads and workers it is given.
-    way_out, smaller : function, optional Text on what besides memory could be changed so that it fits, from
-    ", or" on; and on which argument of the task, see ``smaller_argument``.
+    Parameters
+    ----------
+    outline, sweeps, budget
+        The task, and the memory, threads and workers it is given.
+    way_out, smaller : function, optional
+        Texts of a refusal, from ", or" on: what besides memory could be changed so that it fits; and which
+        argument of the task, see ``smaller_argument``.
 
     Raises
     ------

@@ -114,14 +114,12 @@ class Forecast:
         return f"pass {number} of{' at most' * bool(self.plan.decided_by)} {most}"
 
     def seconds_left(self) -> float | None:
-        """Seconds left of the whole run, if the plan is right about its passes; None where that is not
-        known.
-        """
+        """Seconds left of the whole run, if the plan is right about its passes; None if that is not known."""
         if self.plan is None:
             return None
         order = [each.name for each in self.plan.passes]
         last = max((order.index(name) for name in self.shares if name in order), default=-1)
-        to_come = {*self.shares, *order[last + 1 :]}  # a method may be done before it has made all
+        to_come = {*self.shares, *order[last + 1 :]}  # a method may end before it has made all of them
         likely = {p.name: _nominal_seconds(p) for p in self.plan.likely_sweeps if p.name in to_come}
         durations = likely | {p.name: _nominal_seconds(p) for p in self.plan.passes if p.name in self.shares}
         now = sum(durations.get(name, 0.0) * share for name, share in self.shares.items())

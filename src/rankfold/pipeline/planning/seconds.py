@@ -62,8 +62,7 @@ class Seconds:
     start: float
     read: float
     decode: float
-    """Seconds beyond those of reading as many plain bytes: decompression, or putting stored numbers in
-    place."""
+    """Seconds beyond reading as many plain bytes: decompression, or putting stored numbers in place."""
 
     compute: float
 
@@ -149,9 +148,7 @@ _READINGS: dict[tuple[object, ...], Reading | None] = {}
 def _known_reading(
     source: Source, orientation: Orientation, panel_rows: int, *, takes_stored: bool
 ) -> Reading | None:
-    """Measured reading, once in a process: a table names the time of a stage more than once, and adds it
-    up.
-    """
+    """Measured reading, once in a process: a table names the time of a stage twice, and adds it up."""
     version = getattr(source, "version", "")
     key = (source.name, version, source.shape, source.dtype.str, orientation, panel_rows, takes_stored)
     if key not in _READINGS:

@@ -126,9 +126,7 @@ def _groups(passes: tuple[Pass, ...]) -> list[tuple[str, Pass]]:
 
 
 def _repetition(passes: tuple[Pass, ...]) -> tuple[int, int]:
-    """Number of sweeps at the beginning that repeat, one or the two of a round, and how many times they
-    occur.
-    """
+    """Number of sweeps that repeat at the beginning, one or the two of a round, and how often they occur."""
     for period in (1, 2):
         times = 1
         while _comes_again(passes[:period], passes[period * times : period * (times + 1)]):

@@ -52,9 +52,7 @@ def least_words(dimensions: tuple[int, int, int], workers: int) -> tuple[str, fl
 
 
 def panel_traffic(long: int, short: int, rank: int, workers: int) -> Traffic:
-    """Traffic of a pass over panels: the short factor goes to every worker, and sums of its size come
-    back.
-    """
+    """Traffic of a pass over panels: the short factor goes to every worker, sums of its size come back."""
     regime, words = least_words((long, short, rank), workers)
     message_bytes = short * rank if workers > 1 else 0
     return Traffic(regime, 2 * 8 * message_bytes, int(2 * 8 * words))

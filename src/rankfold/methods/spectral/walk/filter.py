@@ -5,11 +5,13 @@ block of random vectors to which it is applied turns to the leading eigenvectors
 vectors and no products between them. Vectors are made orthonormal only between filters, which shows where the
 next filter has to begin, and whether one is needed.
 
-References ---------- Zhou, Saad, Tiago, Chelikowsky, Self-consistent-field calculations using
-Chebyshev-filtered subspace iteration, Journal of Computational Physics 219, 2006: a filter begins at the
-least Ritz value of the block. Unlike there the other end is known, -1; vectors of the eigenvalue 1 are known
-and projected out; and a filter has as many steps as the largest error needs, but its growth is limited, after
-which Ritz values are computed anew. See design note 30.
+References
+----------
+Zhou, Saad, Tiago, Chelikowsky, Self-consistent-field calculations using Chebyshev-filtered subspace
+iteration, Journal of Computational Physics 219, 2006: a filter begins at the least Ritz value of the block.
+Unlike there the other end is known, -1; vectors of the eigenvalue 1 are known and projected out; and a filter
+has as many steps as the largest error needs, up to a growth after which Ritz values have to be computed
+again. That is in design note 30.
 """
 
 from __future__ import annotations
@@ -201,16 +203,12 @@ class Filter:
 
 
 def _interval(least: float) -> tuple[float, float]:
-    """Center and half-width of the interval of eigenvalues that a filter keeps small, from -1 to
-    ``least``.
-    """
+    """Center and half-width of the interval that a filter keeps small, from -1 to ``least``."""
     half = max((least + 1) / 2, 1e-6)
     return half - 1, half
 
 
 def _rate(value: float, least: float) -> float:
-    """Logarithm of the factor by which a step multiplies a vector of eigenvalue ``value``, in the long
-    run.
-    """
+    """Logarithm of the growth of a vector of eigenvalue ``value`` by a step, in the long run."""
     center, half = _interval(least)
     return math.acosh(max((value - center) / half, 1 + 1e-12))

@@ -1,5 +1,4 @@
-"""Leading eigenvectors of a graph: those that are known, and others by filters or, for few rows, by
-LAPACK."""
+"""Leading eigenvectors of a graph: known ones, and others by filters or, for few rows, by LAPACK."""
 
 from __future__ import annotations
 

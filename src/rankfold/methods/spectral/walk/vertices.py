@@ -89,9 +89,7 @@ def read_vertices(blocks: GraphBlocks, alpha: float, seed: int, threads: int) ->
 
 
 def _degrees(blocks: GraphBlocks, seed: int) -> tuple[Float64, Int64]:
-    """Row sums, and parents of components. Sums along rows and columns, with random factors, have to
-    agree.
-    """
+    """Row sums, and parents of components; checks that row and column sums agree, with random factors."""
     rows = blocks.source.shape[0]
     degrees, parents = np.empty(rows), np.arange(rows)
     factors = gaussian_rows(seed, Purpose.GRAPH_FACTORS, (0, rows), 1)[:, 0]
@@ -114,9 +112,7 @@ def _degrees(blocks: GraphBlocks, seed: int) -> tuple[Float64, Int64]:
 
 
 def _by_size(least: Int64) -> tuple[Int64, Int64]:
-    """Label of each vertex, the largest component first, from the least vertex of its component; and
-    sizes.
-    """
+    """Labels from the least vertex of each component, the largest component first, and sizes."""
     names, labels, sizes = np.unique(least, return_inverse=True, return_counts=True)
     first = int(names[0] == -1)
     order = np.argsort(-sizes[first:], kind="stable")
