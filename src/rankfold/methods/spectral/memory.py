@@ -61,9 +61,7 @@ def arrange(source: Source, numbers: int, asked: SpectralRequest, budget: Budget
 
 
 def _graph_bytes(source: Source, numbers: int, *, stay: bool) -> int:
-    """Bytes of the graph in memory, or of the blocks held at once; of reading one, and summing its
-    degrees.
-    """
+    """Bytes of the graph in memory, or of blocks held at once; of reading one, and summing its degrees."""
     rows = source.shape[0]
     block = min(numbers, BLOCK_NUMBERS + rows)
     item = 4 + (4 if max(rows, numbers) < 2**31 else 8)

@@ -92,9 +92,7 @@ class SumFold(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of targets in two orders, with places, weights, bounds and sums; of reading them; of a
-        group.
-        """
+        """Bytes of targets in two orders, with places, weights, bounds and sums; of a read; of a group."""
         rows, columns = self.cut.panel_rows, self.reader.columns
         numbers = 3 * columns + 10 + 3 * self.summation.width(columns)
         nearest = 0 if columns <= TREE_COLUMNS else 3 * 8 * 2**20

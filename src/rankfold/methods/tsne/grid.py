@@ -81,17 +81,13 @@ def lattice_of(positions: Float32, most: int) -> tuple[Lattice, tuple[int, int]]
 
 
 def _fits(shape: tuple[int, int], most: int) -> bool:
-    """True if a grid fits in ``most`` nodes and in the memory planned for them: narrow ones are mostly
-    margin.
-    """
+    """True if a grid fits in ``most`` nodes, and in the memory of these: narrow ones are mostly margin."""
     padded = math.prod(nodes + MARGIN for nodes in shape)
     return math.prod(shape) <= most and padded * WAVE_BYTES <= most * NODE_BYTES
 
 
 def _shape(span: Float64, spacing: float) -> tuple[int, int]:
-    """Nodes along both axes, in steps of up to a sixteenth so that transformed kernels can be used for some
-    time.
-    """
+    """Nodes along both axes, in steps of up to a sixteenth, so that kernels can be used for some time."""
     rows, columns = (int(length / spacing) + 2 * BORDER + 2 for length in span)
     return _rounded(rows), _rounded(columns)
 
@@ -154,9 +150,7 @@ class GridRepulsion:
         self.nodes = np.empty((0, 0, 2), np.float32)
 
     def prepare(self, positions: Float32, *, with_near: bool = False) -> float | None:
-        """Compute potentials of nodes; returns the sum over all ordered pairs. ``with_near`` adds those of
-        q.
-        """
+        """Compute potentials of nodes; returns the sum over all pairs. ``with_near`` adds those of q."""
         self.positions = positions
         if positions.shape[1] == 1:
             self.positions = np.concatenate([positions, np.zeros_like(positions)], axis=1)

@@ -45,9 +45,7 @@ class Repulsion(Protocol):
     """Pushes on vertices, for one set of positions of all of them after another."""
 
     def prepare(self, positions: Float32) -> float | None:
-        """Take positions of all; returns the sum over all ordered pairs, or None if ``near`` is to be
-        summed.
-        """
+        """Take positions of all; returns the sum over ordered pairs, or None if ``near`` is to be summed."""
 
     def push(self, first: int, out: Float32, near: Float64) -> None:
         """Write the pushes on consecutive vertices, and their shares of the sum if ``prepare`` gave None."""

@@ -209,9 +209,7 @@ def _settle_among(positions: Float32, pool: ThreadPoolExecutor, threads: int) ->
 
 
 def new_rows_task(result: Result, neighbors: Result | str | Path) -> NewRows:
-    """Task that places new rows by their neighbors; arguments of ``rankfold.transform`` for a result of
-    tsne.
-    """
+    """Task that places new rows by their neighbors; arguments of ``rankfold.transform`` for tsne."""
     lists = result_of("transform", neighbors, "neighbors of new rows, as of rf.knn(x, k=30, queries=new)")
     embedding = result.matrix("embedding")
     result.require_whole()

@@ -73,7 +73,7 @@ def _here(run: Run, walk: Walk, part: Path) -> None:
 def _on_workers(
     run: Run, stored: StoredPulls, request: TsneRequest, part: Path, rows: int, parts: range
 ) -> int:
-    """Run the descent on workers, which leave the last state in ``part``; returns a worker's most memory."""
+    """Run the descent on workers, which leave the last state in ``part``; returns their most memory."""
     pointers = stored.pointers()
 
     def work(count: int) -> tuple[DescentWork, list[int]]:

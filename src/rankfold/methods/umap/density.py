@@ -88,8 +88,8 @@ class Densities:
         self.closeness, self.slope = closeness_of(*curve), curve[1]
 
     def now(self, spread: Float32) -> Density:
-        """Density forces for ``spread``, (n, 2): mean squared edge length and sum of closeness of each
-        vertex.
+        """Density forces for ``spread``, (n, 2): mean squared edge length and sum of closeness of
+        vertices.
         """
         pushes = np.zeros((len(spread), 2), np.float32)
         counts = self.is_joined & (spread[:, 1] > 0)

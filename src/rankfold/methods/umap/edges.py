@@ -75,7 +75,7 @@ class PullingEdges:
         return [edges.part(end - len(group), end) for end, group in zip(ends, groups, strict=True)]
 
     def some_at_a_time(self, most: int) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield vertices, neighbors and phases of pulling edges, from at most ``most`` stored edges at a
+        """Yield vertices, neighbors and phases of pulling edges, from at most ``most`` stored ones at a
         time.
         """
         stored = StoredRows(self.graph)

@@ -70,9 +70,7 @@ class Layout:
     last move; None where density does not count."""
 
     def run(self, first: int, told: Callable[[int], None], swap: Swap | None = None) -> None:
-        """Make all moves of groups from ``first`` on; ``told`` is called after each with how many are
-        made.
-        """
+        """Make all moves of groups from ``first`` on; ``told`` is called after each with their number."""
         curve, columns = self.request.curve(), self.positions.shape[1]
         forces = forces_of(*curve, self.request.repulsion_strength)
         densities = None if self.goal is None else Densities(self.goal, curve)
@@ -117,7 +115,7 @@ class Layout:
         closeness: Float32 | None,
         pool: ThreadPoolExecutor,
     ) -> Float32:
-        """New positions of some vertices of a group, with two more columns of radii where these are
+        """New positions of some vertices of a group, and two more columns of radii where these are
         measured.
         """
         after = np.empty((len(group), self.positions.shape[1]), np.float32)

@@ -195,9 +195,7 @@ def _means(positions: Float32, indices: Array, weights: Float32) -> Float32:
 
 
 def placement_task(layout: Result, neighbors: Result | str | Path) -> Placement:
-    """Task that places new rows by their neighbors; arguments of ``rankfold.transform`` for a result of
-    umap.
-    """
+    """Task that places new rows by their neighbors; arguments of ``rankfold.transform`` for umap."""
     embedding = layout.matrix("embedding")
     new = NewNeighbors.of(layout, embedding.shape[0], neighbors)
     return Placement.of(new, embedding, layout.attrs)

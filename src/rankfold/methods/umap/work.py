@@ -104,9 +104,7 @@ def _on_workers(
     parts: range,
     goal: DensityGoal | None,
 ) -> int:
-    """Run the layout on workers, which leave the last positions in ``part``; returns a worker's most
-    memory.
-    """
+    """Run the layout on workers, which leave the last positions in ``part``; returns their most memory."""
     pointers, end = edges.pointers(), moves(rows, edges.epochs)
 
     def work(count: int) -> tuple[LayoutWork, list[int]]:

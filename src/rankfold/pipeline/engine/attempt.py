@@ -62,7 +62,7 @@ class Attempt:
 
     @contextlib.contextmanager
     def merging(self) -> Iterator[None]:
-        """Take the place of a segment: its workspace lies idle beside the accumulators that are merged."""
+        """Take the place of a segment, whose workspace is idle while accumulators are merged."""
         with self._gate, self.working():
             yield
 

@@ -80,13 +80,11 @@ class Cut:
 
 
 MOST_STREAMS = 256
-"""Most streams of panels that take much computing, where sums are small."""
+"""Most streams of panels with much work, where sums are small."""
 
 
 def own_streams(panels: npt.NDArray[np.int64], rows: int) -> Cut:
-    """Panels with these edges in as many streams as allowed: for small sums, and panels that take
-    computing.
-    """
+    """Panels with these edges in as many streams as allowed: for small sums, and panels with much work."""
     count = min(len(panels) - 1, MOST_STREAMS)
     return Cut(panels, np.arange(count + 1, dtype=np.int64) * (len(panels) - 1) // count, rows)
 
@@ -174,7 +172,7 @@ def _split(edges: Int64, lengths: Int64, rows: int) -> Int64:
 
 
 def _joined(edges: Int64, rows: int) -> Int64:
-    """Edges of panels of as many equal chunks as fit; a last chunk that is shorter may be one more."""
+    """Edges of panels of as many equal chunks as fit; a shorter last chunk may be added to the last panel."""
     starts = edges[: -1 : rows // int(edges[1])]
     if len(starts) > 1 and starts[-1] == edges[-2] and edges[-1] - starts[-2] <= rows:
         starts = starts[:-1]
@@ -245,7 +243,8 @@ PANEL_NUMBERS = 2**20
 """Most stored numbers of a panel: results by line, and the numbers in another order, stay in cache."""
 
 PANEL_LINES = 2**14, 2**16
-"""Most lines of a panel; more, up to the second, while it has fewer numbers than ``NUMBERS_PER_PLACE``."""
+"""Most lines of a panel: the first number, or up to the second while the panel has fewer stored numbers than
+``NUMBERS_PER_PLACE`` for each place."""
 
 NUMBERS_PER_PLACE = 2
 """Stored numbers for each place of the short side, each of which costs a look in every panel."""

@@ -183,7 +183,7 @@ class DeclaredFold:
 
     @property
     def memory_bytes(self) -> int:
-        """Most memory of a segment: a workspace, and two accumulators, which a merge holds beside it."""
+        """Most memory of a segment: a workspace, and two accumulators, which a merge holds besides it."""
         buffers = sum(each.nbytes for each in self.buffers().values())
         return buffers + self.beside_bytes + 2 * self.accumulator_bytes
 

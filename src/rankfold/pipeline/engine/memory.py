@@ -108,9 +108,7 @@ def _c_library() -> ctypes.CDLL:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Bytes by a named line of a file of ``/proc``; few operations, as it is read a hundred times a
-    second.
-    """
+    """Bytes in a line of a file of ``/proc``; few operations, as it is read a hundred times a second."""
     try:
         with open(path, "rb", buffering=0) as file:
             text = b"\n" + file.read(FIELDS_BYTES)

@@ -155,7 +155,7 @@ class PairSweep:
         return met & met.T if own else met
 
     def _graphs(self, met: Bools) -> Iterator[Meetings]:
-        """Yield the meetings with pairs that are not done, those of one graph at a time: all may be
+        """Yield the meetings with pairs that are not done, those of one graph at a time: there may be
         millions.
         """
         missing = (

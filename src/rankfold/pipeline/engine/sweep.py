@@ -169,9 +169,7 @@ class Sweep:
                 remove(self.folder / name)
 
     def _set_aside_damage(self) -> None:
-        """Set aside checkpoints of streams with damaged files of an earlier attempt, so that they start
-        over.
-        """
+        """Set aside checkpoints of streams whose files are damaged, so that these streams start over."""
         for stream in self._begun():
             part = self.part(0, stream)
             state = load_if_whole(part)
@@ -181,9 +179,7 @@ class Sweep:
                     set_aside(part, f"led to {damage.path}, which {damage.reason}")
 
     def _carry_out(self, scheduler: Scheduler, progress: Callable[[str, int, int], None] | None) -> int:
-        """Fold streams from their checkpoints to their ends, and merge them by levels; returns the peak
-        memory.
-        """
+        """Fold streams from their checkpoints to their ends, and merge them; returns the peak memory."""
         lease = new_lease(self.folder)
         # Segments of an attempt whose driver is gone see that the folder is not theirs any more, and end.
         save_json(self.folder / LEASE, lease, durable=False)

@@ -148,7 +148,7 @@ _READINGS: dict[tuple[object, ...], Reading | None] = {}
 def _known_reading(
     source: Source, orientation: Orientation, panel_rows: int, *, takes_stored: bool
 ) -> Reading | None:
-    """Measured reading, once in a process: a table names the time of a stage twice, and adds it up."""
+    """Measured reading, once in a process: tables name the time of a stage more than once, and add it up."""
     version = getattr(source, "version", "")
     key = (source.name, version, source.shape, source.dtype.str, orientation, panel_rows, takes_stored)
     if key not in _READINGS:
@@ -228,7 +228,7 @@ NOMINAL_FLOPS = {4: 80e9, 8: 35e9}
 """Sustained GEMM rate of one core by item size, to weigh methods and cut segments; not measured here."""
 
 NOMINAL_GATHERED_FLOPS = {4: 20e9, 8: 10e9}
-"""Such rates for stored numbers, times rows of a block that are gathered."""
+"""Such rates for products of stored numbers with gathered rows of a block."""
 
 ORDER_SECONDS = 10e-9
 """Seconds for a stored number that is brought into the order of columns, or checked and measured."""

@@ -192,7 +192,9 @@ class Team:
     def _turn(
         self, members: tuple[str, ...], scheduler: Scheduler, watch: Callable[[int], None]
     ) -> TeamReport:
-        """Make one attempt with the given members, which ends when one of them is gone."""
+        """Make one attempt with the given members, until one of them is gone or another process has
+        joined.
+        """
         lease = new_lease(self.folder)
         save_json(self.folder / LEASE, lease, durable=False)
         exchange = self.scratch / f"exchange-{short(lease)}"
