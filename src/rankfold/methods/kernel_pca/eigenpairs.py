@@ -165,7 +165,7 @@ def rounding(size: float, rows: int, similarity: Similarity, trace: float) -> fl
 
 
 def dense_bytes(rows: int) -> int:
-    """Memory of a dense matrix, its eigenvectors, and what LAPACK takes."""
+    """Memory of a dense matrix, its eigenvectors, and the workspace of LAPACK."""
     return 8 * rows * (5 * rows + 40)
 
 

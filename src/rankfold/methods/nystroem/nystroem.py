@@ -91,7 +91,7 @@ class Nystroem:
         return row_chunk(self.source, self.parameters.rank, self.dtype.itemsize)
 
     def outputs(self) -> tuple[Output, ...]:
-        """Arrays of the result: features, landmarks, and what features of new rows are computed by."""
+        """Arrays of the result: features, landmarks, and constants that features of new rows need."""
         (rows, columns), rank = self.source.shape, self.parameters.rank
         return (
             Output("features", (rows, rank), self.dtype, count(rows, self._chunk)),

@@ -23,7 +23,8 @@ class NystroemRequest:
     def of(
         cls, source: Source, rank: int, choice: tuple[object, ...], landmarks: str, seed: int
     ) -> NystroemRequest:
-        """A request from arguments of a caller; raises ``InputError`` for what cannot be done.
+        """A request from arguments of a caller; raises ``InputError`` for what cannot be done, as more
+        landmarks than rows.
 
         ``choice`` are kernel, gamma, degree and coef0.
         """

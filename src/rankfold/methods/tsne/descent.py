@@ -248,5 +248,5 @@ class _Mover:
 
 
 def _center(positions: Float32) -> None:
-    """Subtract the mean from positions, as nothing else depends on it."""
+    """Subtract the mean from all positions; forces do not depend on it."""
     positions -= positions.mean(axis=0, dtype=np.float64).astype(np.float32)

@@ -4,8 +4,9 @@ Charges of vertices are spread to the nodes around them, potentials of nodes are
 vertices are interpolated from the nodes around them: work grows with the vertices and with the nodes, not
 with pairs. With cubic B-splines both ways, a potential interpolates if its Fourier transform is divided by
 that of the spline, twice. Two things are needed of a kernel ``q = 1 / (1 + d^2)``: the forces ``q^2 d`` along
-both axes, each of which is a kernel of its own, so that one charge goes out and two potentials come back; and
-the sum of q over all pairs, which is a sum over waves (Parseval) and takes no transform.
+both axes, each of which is a kernel of its own, so that one charge is spread and two potentials are
+interpolated; and the sum of q over all pairs, which is a sum over frequencies (Parseval) and takes no further
+transform.
 
 Nodes lie ``SPACING`` apart whatever the span is, so that kernels are transformed anew only when the grid
 grows. They lie closer where the span is small, and farther apart where there would be more nodes than memory

@@ -86,5 +86,5 @@ UMAP = Method(
     matrices=("embedding",),
     arrays=("embedding", "radius_data if density", "radius_embedding if density"),
     loops="rankfold.methods.umap.warm:warm_layout",
-    edition=2,  # edges of a vertex begin at another one in every epoch
+    edition=2,  # each vertex takes its edges from another one on in every epoch
 )

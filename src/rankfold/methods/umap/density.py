@@ -7,11 +7,11 @@ divided by its deviation, and r that in the layout, of variance v, the correlati
 
     w = (R - cov(r, R) (r - mean(r)) / v) / (sqrt(v) m)
 
-and r with the squared length s of an edge by ``phi / sum(phi) ((1 - b (1 - phi)) / exp(r) - phi' / phi)``. An
-edge takes both of its ends, and its share of a gradient of all edges as often as it pulls.
+and r with the squared length s of an edge by ``phi / sum(phi) ((1 - b (1 - phi)) / exp(r) - phi' / phi)``.
+The force along an edge adds the terms of both of its ends, divided by the share of epochs in which it pulls.
 
-Radii of a vertex are measured as it moves, and all other vertices use them from then on: every move follows
-from positions and radii alone, wherever it is made.
+Radii of a vertex are measured as it moves, and all other vertices use them from then on: every move depends
+on positions and radii alone, whichever process makes it.
 
 References
 ----------

@@ -21,7 +21,7 @@ BLOCK = 2**16
 """Pairs processed at a time."""
 
 NEAREST = 1e-3
-"""Least squared distance of a pair, also for those that lie together, as in the repulsion."""
+"""Least squared distance of a pair, which replaces smaller ones, as in the repulsion."""
 
 
 def edge_loss(positions: Float32, edges: PullingEdges, a: float, b: float) -> tuple[float, int]:

@@ -79,7 +79,7 @@ def given_positions(init: object, rows: int, columns: int, wanted: Names | None 
 
 
 def digest(positions: Float64 | None) -> str:
-    """Hash of given positions, which tells one start from another; empty for None."""
+    """Hash of given positions, to compare requests; empty for None."""
     return "" if positions is None else hashlib.blake2b(positions.data, digest_size=16).hexdigest()
 
 

@@ -2,7 +2,7 @@
 
 blocks          grains, panels, streams
 fold            steps of a sweep over rows on a panel, and the memory of its buffers and sums
-device          where the arrays of a segment live, host or device
+device          placement of the arrays of a segment, on host or device
 sweep           a sweep over rows
 pairs           blocks that are compared, and in what order
 pair_sweep      a sweep over pairs of blocks

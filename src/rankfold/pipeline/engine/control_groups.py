@@ -1,6 +1,6 @@
 """Memory that control groups leave to a process: those of SLURM jobs, of services, and of containers.
 
-Groups form a tree, and a process may take no more than each group on its path leaves. The kernel says in
+Groups form a tree, and a process may take no more than each group on its path leaves. The kernel reports in
 ``/proc/self/cgroup`` where a process is, and in ``/proc/self/mountinfo`` where the tree is mounted: version 2
 has one tree, version 1 one for each controller. Groups above the root of a mount cannot be seen.
 

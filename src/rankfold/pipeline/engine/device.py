@@ -39,10 +39,10 @@ class Slot(Protocol):
         """Take the panel that was kept under a name; False if there is none."""
 
     def room(self, shape: tuple[int, ...]) -> Array:
-        """Host buffer to read a panel of that shape into, once nobody needs the panel before."""
+        """Host buffer to read a panel of that shape into, once the panel before is no longer needed."""
 
     def lend(self, panel: Array) -> None:
-        """Use a panel in the memory of somebody else, without a copy."""
+        """Use a panel in memory that the slot does not own, without a copy."""
 
     def send(self, name: Hashable = None) -> None:
         """Move the panel to where it is computed with; it is kept under a name if there is room."""
@@ -126,7 +126,7 @@ def device_of(name: str) -> Device:
 
 
 class HostSlot:
-    """Slot on the host: a buffer, or the memory of somebody else."""
+    """Slot on the host: its own buffer, or memory that is lent to it."""
 
     __slots__ = ("staged",)
 
@@ -142,7 +142,7 @@ class HostSlot:
         return self.staged
 
     def lend(self, panel: Array) -> None:
-        """Use a panel in the memory of somebody else, in place."""
+        """Use a panel in memory that the slot does not own, in place."""
         self.staged = panel
 
     def send(self, name: Hashable = None) -> None:
@@ -232,7 +232,7 @@ class Report:
     """Cores and memory of the processes that tasks ran in, as the tasks report them."""
 
     cores: frozenset[tuple[str, str]]
-    """Pairs of the kind of device, and what its last bits depend on."""
+    """Pairs of a kind of device, and the name of what its last bits depend on."""
 
     peak_bytes: int
 

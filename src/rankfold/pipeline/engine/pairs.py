@@ -1,4 +1,5 @@
-"""Pure arithmetic of a sweep over pairs of rows: blocks, groups of them, and the order in which groups meet.
+"""Pure arithmetic of a sweep over pairs of rows: blocks, groups of them, and the order in which groups meet,
+that is, are compared.
 
 A *block* of rows has one accumulator and is the unit of progress: a bit for every pair of blocks. A
 *group* is a run of blocks that a task holds in memory while the blocks of another pass by. Blocks follow
@@ -67,7 +68,7 @@ class Pairs:
     """Edges of the blocks that have accumulators."""
 
     others: Int64 | None = None
-    """Edges of the blocks that they meet, if these are of another set; else None."""
+    """Edges of the blocks that those are compared with, if these belong to another set; else None."""
 
     @property
     def count(self) -> int:
@@ -76,7 +77,7 @@ class Pairs:
 
     @property
     def met(self) -> Int64:
-        """Edges of the blocks that each of them meets."""
+        """Edges of the blocks that each of them is compared with."""
         return self.rows if self.others is None else self.others
 
     @property
@@ -85,7 +86,7 @@ class Pairs:
         return 1 if self.others is None else min(len(self.met) - 1, -(-TARGET_TASKS // self.count))
 
     def accumulator(self, index: int) -> tuple[int, int]:
-        """First and one past the last block that an accumulator meets."""
+        """First and one past the last block that an accumulator is compared with."""
         blocks = len(self.met) - 1
         return blocks * index // self.accumulators, blocks * (index + 1) // self.accumulators
 

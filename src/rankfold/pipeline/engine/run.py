@@ -102,16 +102,16 @@ class Run:
     """Path of the total of the sweep that wrote a file, for each file of the ledger."""
 
     earlier: set[str] = field(default_factory=set)
-    """Files of the ledger that an earlier attempt wrote, and nobody has read since."""
+    """Files of the ledger that an earlier attempt wrote, and that were not read since."""
 
     fitted: dict[str, Any] = field(default_factory=dict)
     """Values that were measured for the steps that the matrix goes through, which the result keeps."""
 
     request: dict[str, Any] | None = None
-    """Request of the caller, where that is not what is carried out."""
+    """Request of the caller, where another one is carried out."""
 
     matrix: Source | None = None
-    """Matrix that the result is of, where the work is on something made of it."""
+    """Matrix of the result, where the work is on something derived from it."""
 
     missing_chunks: dict[str, Any] = field(default_factory=dict)
     """Chunks of the matrix that its store does not hold; empty where it holds all."""
@@ -207,12 +207,12 @@ class Run:
         return arrays
 
     def load(self, narrow: ScratchMatrix) -> npt.NDArray[Any]:
-        """Load an intermediate as a whole; what an earlier attempt wrote is compared first."""
+        """Load a whole intermediate; if an earlier attempt wrote it, it is compared first."""
         self.require(narrow.path)
         return narrow.load()
 
     def forget(self, array: Path) -> None:
-        """Forget what is recorded of an array of the result, which the driver has written to since."""
+        """Forget the records of an array of the result, which the driver has written to since."""
         start = (name_in_run(array) or str(array)) + "/"
         for name in [name for name in self.written.blocks if name.startswith(start)]:
             del self.written.blocks[name], self.makers[name]
@@ -297,7 +297,7 @@ class Run:
 
 
 _LEAVES = (str, bytes, int, float, complex, type(None), Path, np.ndarray, np.generic, np.dtype)
-"""Types that hold no other values, and that nobody looks for."""
+"""Types that hold no other values, and that are never searched for."""
 
 
 def values_in(value: object, kind: type[T]) -> Iterator[T]:

@@ -1,4 +1,4 @@
-"""A result that does not exist, or not yet: enough of it to plan what is made from it."""
+"""A result that does not exist, or not yet: enough of it to plan tasks that use it."""
 
 from __future__ import annotations
 

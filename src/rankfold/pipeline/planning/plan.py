@@ -153,16 +153,16 @@ class Plan:
 
 
 def check_disk(plan: Plan, scratch: Path, run: Path) -> None:
-    """Raise ``DiskSpaceError`` where a file system has too little room for what a plan puts there.
+    """Raise ``DiskSpaceError`` where a file system has too little room for the files of a plan.
 
     Parameters
     ----------
     plan
-        What is to be written: scratch, checkpoints and the result.
+        Plan with the bytes to be written: scratch, checkpoints and the result.
     scratch
         Folder of scratch, which need not exist.
     run
-        Folder beside the output, in which checkpoints and the result grow. It need not exist.
+        Folder next to the output, in which checkpoints and the result grow. It need not exist.
 
     Notes
     -----

@@ -32,14 +32,14 @@ class RitzPairs(NamedTuple):
     """(b,) length of N x - theta x."""
 
     def errors(self, wanted: int) -> Float64:
-        """(wanted,) estimated errors of the first values: what they may rise by.
+        """(wanted,) estimated errors of the first values: amounts that they may still rise by.
 
         References
         ----------
         Parlett, The Symmetric Eigenvalue Problem, 1980: theorem 11.5.1 for the residuals of all wanted pairs
         together, section 10.1 (Kato and Temple) for their squares. The value outside is the least upper bound
-        that a Ritz pair beyond the wanted ones gives for itself, an estimate: what a block has not seen yet
-        has no bound.
+        that a Ritz pair beyond the wanted ones gives for itself. It is an estimate: values that a block has
+        not found yet have no bound.
         """
         values, residuals = self.values[:wanted], self.residuals[:wanted]
         together = float(np.linalg.norm(residuals))
@@ -50,11 +50,11 @@ class RitzPairs(NamedTuple):
         return np.asarray(np.minimum(SAFETY * mixed * (mixed / gap), together) + ROUNDING)
 
     def targets(self, wanted: int, tol: float) -> Float64:
-        """(wanted,) errors that are small enough: relative to what is left to 1, or rounding."""
+        """(wanted,) errors that are small enough: relative to 1 less the value, or rounding."""
         return np.asarray(np.maximum(tol * (1 - self.values[:wanted]), 2 * ROUNDING))
 
     def excess(self, wanted: int, tol: float) -> float:
-        """Largest error relative to what is small enough; 1 and less is enough."""
+        """Largest error relative to its target; 1 or less is enough."""
         return float((self.errors(wanted) / self.targets(wanted, tol)).max())
 
     def needed(self, wanted: int, tol: float) -> float:

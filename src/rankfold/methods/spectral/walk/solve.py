@@ -112,7 +112,7 @@ def is_dense(rows: int, wanted: int) -> bool:
 
 
 def dense_bytes(rows: int) -> int:
-    """Memory of a dense matrix, its eigenvectors, and what LAPACK takes."""
+    """Memory of a dense matrix, its eigenvectors, and the workspace of LAPACK."""
     return 8 * rows * (6 * rows + 40)
 
 

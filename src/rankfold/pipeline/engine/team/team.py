@@ -1,4 +1,4 @@
-"""Tasks that run at the same time, one in each process, and wait for each other; Dask tasks as well.
+"""Tasks that run at the same time, one in each process, and wait for each other. They are Dask tasks too.
 
 Any other task of ours runs whenever a thread is free. Those of a team need each other. So each is bound to a
 process that is present, and all of them end as soon as one process is gone: the driver checks every second.
