@@ -48,13 +48,13 @@ class Outline:
 
     adaptive: bool = False
     decided_by: str = ""
-    """See ``Plan.decided_by``."""
+    """Property of the data that decides the number of passes, as in ``Plan``."""
 
     subject: str = ""
     """Name of the task in a refusal; empty for its kind."""
 
     details: tuple[tuple[str, str], ...] = ()
-    """See ``Plan.details``."""
+    """Lines for the table of the plan, as in ``Plan``."""
 
 
 @dataclass(frozen=True, slots=True)
