@@ -1,12 +1,12 @@
-"""Where it runs: yields workers and a budget, never sees a matrix.
+"""Places where a run takes place: each yields workers and a budget, and never sees a matrix.
 
 local      threads of this process, processes of this machine, a Dask client that somebody made
 slurm      jobs of SLURM, or one job with many nodes
-queues     what is asked of SLURM, PBS, LSF and Grid Engine alike
+queues     one interface to the commands of SLURM, PBS, LSF and Grid Engine
 mpi        processes that mpiexec or srun has started
-doctor     what a run needs of a machine
+doctor     checks of what a run needs from a machine
 profiles   settings of sites that come with rankfold
 
-executor       where a task runs, from the arguments of a call
+executor       choice of the place from the arguments of a call
 certificates   TLS for one run
 """

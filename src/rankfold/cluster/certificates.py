@@ -18,9 +18,11 @@ OPTIONS = {"ca_file": "--tls-ca-file", "cert": "--tls-cert", "key": "--tls-key"}
 
 @contextlib.contextmanager
 def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """What a scheduler must know, and the options of workers; the files they name are in ``folder``, for
-    the user alone, until the block ends. TLS is spoken too where Dask's configuration requires it:
-    ``DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=True``.
+    """Make the TLS settings of a scheduler and the matching options of its workers.
+
+    The files that they name lie in ``folder``, readable by the user alone, until the block ends. TLS is also
+    used where Dask's configuration requires it: ``DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION=True``. Without
+    TLS both are empty.
     """
     if not wants_tls(tls):
         yield {}, []
@@ -45,12 +47,12 @@ def make_certificates(folder: Path, *, tls: bool) -> Iterator[tuple[dict[str, An
 
 
 def wants_tls(tls: bool) -> bool:
-    """Whether TLS is spoken: as a profile says, or where Dask's configuration requires it."""
+    """True if TLS is used: a profile asks for it, or Dask's configuration requires it."""
     import dask
 
     return tls or bool(dask.config.get("distributed.comm.require-encryption", None))
 
 
 def worker_options(keys: Path) -> list[str]:
-    """Options of a worker that name the files of its certificate in a folder."""
+    """Options of a worker that name the files of its certificate in the folder ``keys``."""
     return [word for key, option in OPTIONS.items() for word in (option, str(keys / key))]

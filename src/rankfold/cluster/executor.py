@@ -1,4 +1,4 @@
-"""Where a run takes place: known by its budget before anything is started, opened when work begins."""
+"""Places where a run takes place: the budget is known before anything starts; workers start when work begins."""
 
 from __future__ import annotations
 
@@ -18,29 +18,31 @@ from rankfold.pipeline.units import parse_bytes
 
 
 class Executor(Protocol):
-    """Threads of this process, worker processes, jobs of SLURM or another queue, one allocation, or a Dask
-    client of somebody.
+    """A place of execution: threads of this process, worker processes, jobs of SLURM or another queue, one
+    allocation, or a Dask client that the caller made.
     """
 
     @property
     def budget(self) -> Budget:
-        """What there will be to work with."""
+        """Memory, threads, workers and GPUs that will be available."""
 
     @property
     def is_remote(self) -> bool:
-        """Whether its workers are on other machines: nothing may lie in a folder of this one alone."""
+        """True if workers are on other machines: then no file may lie in a folder that only this machine
+        sees.
+        """
 
     def limited_to(self, workers: int) -> Executor:
-        """The same place with no more workers than there is work for."""
+        """The same place with at most ``workers`` workers."""
 
     def check(self) -> None:
-        """Raise for what it lacks, as far as that is known before anything is written."""
+        """Raise if something is missing, as far as that is known before anything is written."""
 
     def facts(self) -> dict[str, Any]:
-        """What kind of place it is, for the record."""
+        """Kind and size of the place, for the record of a run."""
 
     def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> AbstractContextManager[Scheduler]:
-        """Start it for a run; nothing of it is left when the block ends."""
+        """Start the workers for a run; nothing of them is left when the block ends."""
 
 
 def choose_executor(
@@ -54,8 +56,9 @@ def choose_executor(
 ) -> Executor:
     """The place that the arguments of a call describe.
 
-    A client that is given, or active when nothing else is said, wins; then ``cluster``: this machine, the job
-    of SLURM or the processes of MPI that this process runs in, or the profile of a cluster.
+    A client takes precedence, if it is given or if it is active and nothing else is said. Then comes
+    ``cluster``: this machine, the job of SLURM or the processes of MPI that this process runs in, or the
+    profile of a cluster.
     """
     executor = _choose(cluster, workers, threads, memory, client, device)
     here = executor.budget.device
@@ -118,7 +121,7 @@ def _choose(
 
 
 def _on_devices(workers: int | None, threads: int | None, memory: str | int | None) -> Executor:
-    """This process for one GPU, one process for each of several; threads read, but one."""
+    """This process for one GPU, or one process for each of several; all threads but one read."""
     count = positive_count("workers", workers) or max(1, len(visible_devices()))
     cores = positive_count("threads", threads) or max(1, usable_cores() // count)
     budget = Budget(_memory(memory, count), 1, count, gpus=1, readers=max(1, cores - 1))
@@ -126,7 +129,9 @@ def _on_devices(workers: int | None, threads: int | None, memory: str | int | No
 
 
 def positive_count(name: str, value: object) -> int | None:
-    """A number of workers or threads, if one is given; raises for what is none."""
+    """``value`` as a number of workers or threads, None if it is None; raises if it is not a positive
+    integer.
+    """
     if value is None:
         return None
     try:
@@ -139,5 +144,5 @@ def positive_count(name: str, value: object) -> int | None:
 
 
 def _memory(memory: str | int | None, processes: int) -> int:
-    """Bytes that one process may use: by default half of what is free, shared among them."""
+    """Bytes that one process may use: by default half of the free memory, shared among the processes."""
     return available_bytes() // 2 // processes if memory is None else parse_bytes(memory)

@@ -1,8 +1,8 @@
-"""What a run needs of a machine.
+"""Checks of what a run needs from a machine.
 
-local   what this machine has
-slurm   what SLURM says of a profile
-queues  what PBS, LSF or Grid Engine says of one
-job     a short job of SLURM that looks at a node
-node    what that node finds
+local   checks of this machine
+slurm   checks that ask SLURM about a profile
+queues  checks that ask PBS, LSF or Grid Engine about a profile
+job     a short job of SLURM that checks a node
+node    the checks that this job runs on its node
 """

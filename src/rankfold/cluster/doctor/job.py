@@ -1,7 +1,7 @@
-"""A job of half a minute that looks at a node as a worker would see it.
+"""A job of half a minute that checks a node as a worker would see it.
 
 It has the directives and the prologue of a profile, one core, and a folder that is removed afterwards.
-The job is cancelled whatever happens to this process; see ``leftovers``.
+The job is canceled whatever happens to this process; see ``leftovers``.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from rankfold.pipeline.storage.checkpoint import load_json, save_json
 from rankfold.pipeline.wording import in_command
 
 PROLOGUE_FAILURES = "prologue.failed"
-"""File of the lines of the prologue that failed."""
+"""File that lists the lines of the prologue that failed."""
 
 JOB_OUTPUT = "said.log"
-"""File of what the job prints."""
+"""File of the job's standard output."""
 
 NAME, FOLDER = "rankfold-doctor-", ".rankfold-doctor-"
-"""How names of the job and of its folder begin."""
+"""Prefixes of the names of the job and of its folder."""
 
 POLL_SECONDS = 0.3
 ASK_SECONDS = 2.0
 MINUTES = 2
-"""Walltime of the job."""
+"""Longest walltime of the job, in minutes."""
 
 SEEN_SECONDS = 30.0
-"""How long a file of a job that has ended may take to appear on this machine."""
+"""Seconds that a file of an ended job may take to appear on this machine."""
 
 
 def probe_findings(profile: Profile, folder: Path, wait_seconds: float | None = None) -> Iterator[Finding]:
-    """Send the job, wait for it to begin as long as the profile says, and tell what it found."""
+    """Submit the job, wait for its start as long as the profile allows, and yield its findings."""
     try:
         answer = _answer(profile, folder, profile.wait_seconds if wait_seconds is None else wait_seconds)
     except RankfoldError as error:
@@ -92,13 +92,13 @@ def compare_node(answer: dict[str, Any]) -> Iterator[Finding]:
 
 
 def probe_job(profile: Profile, where: Path) -> JobScript:
-    """The job that would be sent: a random number ends its name, and that of its folder."""
+    """The job that would be submitted; its name, and that of its folder, end in a random number."""
     script = probe_script(profile, f"{NAME}RUN", where.absolute() / f"{FOLDER}RUN")
     return whole_job("the doctor's look at a node", script)
 
 
 def probe_script(profile: Profile, name: str, folder: Path) -> str:
-    """The script of the job: one core of what a worker has, the same environment, and the module ``node``."""
+    """Script of the job: one core of a worker's share, the same environment, and the module ``node``."""
     minutes = max(1, min(MINUTES, walltime_seconds(profile.walltime) // 60))
     options = [
         f"--job-name={name}",
@@ -125,7 +125,7 @@ def probe_script(profile: Profile, name: str, folder: Path) -> str:
 
 
 def _answer(profile: Profile, where: Path, wait_seconds: float) -> dict[str, Any]:
-    """What the node has written; the job and its folder are gone when this returns."""
+    """Submit the job and return the answer of its node; job and folder are removed before this returns."""
     name, token = f"{NAME}{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
     address = address_of(profile.scheduler_interface or profile.interface)
     with _folder_for_a_while(where) as folder, socket.create_server((address, 0)) as listening:
@@ -161,7 +161,7 @@ def _folder_for_a_while(where: Path) -> Iterator[Path]:
 
 
 def _await_node(folder: Path, job: str, wait_seconds: float) -> None:
-    """Wait until the node says where it listens."""
+    """Wait until the node has written its address."""
     until, last_poll, over_since = time.monotonic() + wait_seconds, 0.0, 0.0
     while load_json(folder / NODE) is None:
         now = time.monotonic()
@@ -179,7 +179,7 @@ def _await_node(folder: Path, job: str, wait_seconds: float) -> None:
 
 
 def describe_job(job: str) -> str:
-    """State of a job, and the reason why it waits."""
+    """State of a job, and the reason why it is pending."""
     return ask("squeue", "-h", "-j", job, "-o", "%T (%r)").stdout.strip().lower() or "no longer in the queue"
 
 
@@ -198,7 +198,7 @@ def _last_words(folder: Path) -> str:
 
 
 def _talk(folder: Path, listening: socket.socket, token: str) -> dict[str, Any]:
-    """Call the node back, take its call, and wait for its findings."""
+    """Connect to the node, accept its connection, and wait for its findings."""
     with (
         contextlib.suppress(OSError),
         socket.create_connection(tuple(load_json(folder / NODE)["address"]), CONNECT_SECONDS) as call,

@@ -1,7 +1,7 @@
-"""What a run needs of a machine: one check, one finding. Nothing is left behind.
+"""Checks of what a run needs from a machine: one finding each. They leave no files.
 
-The same checks run here and, by ``node``, on a node of a cluster. None of them raises: what cannot be known
-is said to be so. ``slurm`` asks SLURM, ``job`` sends a job.
+The same checks run here and, by ``node``, on a node of a cluster. None of them raises: what cannot be
+determined is reported as such. ``slurm`` asks SLURM, ``job`` submits a job.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PACKAGES = ("numpy", "scipy", "numba", "zarr", "dask", "distributed", "dask-jobq
 TOO_NEW = (3, 14)
 
 OPEN_FILES = 4096
-"""Open files that a driver of some hundred workers should be allowed: four for each worker."""
+"""Open files that a driver of about a hundred workers needs: four for each worker."""
 
 FREE_BYTES = 10 * 2**30
 MEMORY_BYTES = 2**30
@@ -58,7 +58,7 @@ class Finding:
     verdict: Verdict
     found: str
     advice: str = ""
-    """What to do, where something is to be done."""
+    """What to do, if anything has to be done."""
 
     def __str__(self) -> str:
         advice = f". {self.advice}" * bool(self.advice)
@@ -66,7 +66,7 @@ class Finding:
 
 
 def local_findings(folder: Path) -> Iterator[Finding]:
-    """Checks of this machine, and of a folder that runs shall work in."""
+    """Checks of this machine, and of a folder in which runs will work."""
     yield check_python()
     yield check_packages()
     yield check_blas()
@@ -80,7 +80,7 @@ def local_findings(folder: Path) -> Iterator[Finding]:
 
 
 def check_python() -> Finding:
-    """Whether rankfold was made for this interpreter."""
+    """Check that rankfold is tested with this interpreter."""
     interpreter = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info >= TOO_NEW:
         return Finding("python", "warning", interpreter, "rankfold is tested with 3.11 to 3.13")
@@ -88,7 +88,7 @@ def check_python() -> Finding:
 
 
 def check_packages() -> Finding:
-    """Whether what is installed is what rankfold asks for."""
+    """Check that the installed packages meet the requirements of rankfold."""
     from packaging.requirements import Requirement
 
     packages = ", ".join(f"{name} {version}" for name, version in versions().items())
@@ -120,7 +120,7 @@ def _version(name: str) -> str | None:
 
 
 def check_blas() -> Finding:
-    """Which BLAS there is, and that it keeps to one thread when told so."""
+    """Find the BLAS, and check that it keeps to one thread when told so."""
     from threadpoolctl import threadpool_info
 
     with one_blas_thread():
@@ -132,7 +132,7 @@ def check_blas() -> Finding:
 
 
 def check_open_files() -> Finding:
-    """How many files and connections this process may have."""
+    """Check how many files and connections this process may have open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < OPEN_FILES:
         most = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
@@ -142,7 +142,7 @@ def check_open_files() -> Finding:
 
 
 def check_cores_and_memory() -> Finding:
-    """What a run without options has."""
+    """Check the cores and the memory that a run without options has."""
     there, limit = available_bytes(), memory_limit()
     capacity = f"{usable_cores()} cores of {os.cpu_count()}, {format_bytes(there)} of memory are free"
     if limit is not None:
@@ -153,7 +153,7 @@ def check_cores_and_memory() -> Finding:
 
 
 def check_space(folder: Path) -> Finding:
-    """What the folder lies on, and how much of it is free."""
+    """Check the file system of the folder, and its free space."""
     kind = file_system(folder)
     try:
         free = shutil.disk_usage(folder).free
@@ -208,7 +208,7 @@ def check_writing(folder: Path) -> Finding:
 
 
 def check_compile_cache() -> Finding:
-    """Where compiled kernels are kept."""
+    """Check the folder of compiled kernels."""
     spec = importlib.util.find_spec("rankfold.kernels")
     beside = Path(spec.origin).parent if spec and spec.origin else Path()
     cache = Path(os.environ.get("NUMBA_CACHE_DIR") or beside)
@@ -220,7 +220,7 @@ def check_compile_cache() -> Finding:
 
 
 def check_gpu(*, must_exist: bool = False) -> Finding:
-    """Whether there is a GPU that CuPy compiles for, allocates on and multiplies with."""
+    """Check for a GPU that CuPy can compile for, allocate on and multiply with."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     among = f" (CUDA_VISIBLE_DEVICES={visible})" if visible is not None else ""
     if importlib.util.find_spec("cupy") is None and not must_exist:
@@ -238,7 +238,7 @@ def check_gpu(*, must_exist: bool = False) -> Finding:
 
 
 def check_dashboard() -> Finding:
-    """Whether a run with workers can be looked at."""
+    """Check that a run with workers can show a dashboard."""
     import getpass
     import socket
 

@@ -1,6 +1,6 @@
-"""What a node finds, for ``doctor``: run there as ``python -m rankfold.cluster.doctor.node FOLDER``.
+"""Checks on a node, for ``doctor``: run there as ``python -m rankfold.cluster.doctor.node FOLDER``.
 
-The folder holds what the driver asks (``request.json``); into it go where this node listens
+The folder holds the request of the driver (``request.json``). The node writes its address into it
 (``node.json``) and then the findings (``answer.json``), each by one rename.
 """
 
@@ -22,13 +22,13 @@ from rankfold.pipeline.units import format_bytes
 
 CONNECT_SECONDS = 5.0
 CALL_SECONDS = 10.0
-"""How long the driver has to call back."""
+"""Seconds for the driver to connect back."""
 
 REQUEST, NODE, ANSWER = "request.json", "node.json", "answer.json"
 
 
 def main(folder: Path) -> None:
-    """Answer the request that lies in a folder."""
+    """Answer the request in a folder."""
     request = load_json(folder / REQUEST)
     if not isinstance(request, dict):
         raise SystemExit(f"{folder} does not hold here what the driver has written there")
@@ -75,7 +75,7 @@ def interfaces() -> dict[str, str]:
 
 
 def address_here(interface: str | None) -> str:
-    """Where a worker would listen; anywhere, if it could not where it should."""
+    """Address on which a worker would listen; any address (0.0.0.0) if it could not use its interface."""
     from rankfold.cluster.slurm.jobs import address_of
 
     try:
@@ -85,7 +85,7 @@ def address_here(interface: str | None) -> str:
 
 
 def check_address(interface: str | None) -> Finding:
-    """Whether the network interface of the profile exists on this node."""
+    """Check that the network interface of the profile exists on this node."""
     there = interfaces()
     addresses = ", ".join(f"{name} {address}" for name, address in there.items())
     if interface and interface not in there:
@@ -94,7 +94,7 @@ def check_address(interface: str | None) -> Finding:
 
 
 def check_call(address: tuple[str, int], token: str) -> Finding:
-    """Whether this node reaches the driver."""
+    """Check that this node reaches the driver."""
     where = f"{address[0]}:{address[1]}"
     try:
         with socket.create_connection(address, CONNECT_SECONDS) as call:
@@ -106,7 +106,7 @@ def check_call(address: tuple[str, int], token: str) -> Finding:
 
 
 def check_call_back(listening: socket.socket, token: str) -> Finding:
-    """Whether the driver reaches this node."""
+    """Check that the driver reaches this node."""
     where = ":".join(map(str, listening.getsockname()))
     try:
         call, _ = listening.accept()
@@ -121,7 +121,7 @@ def check_call_back(listening: socket.socket, token: str) -> Finding:
 
 
 def check_scratch(scratch: str | None) -> Finding:
-    """Where a worker keeps its own small files."""
+    """Check the folder where a worker keeps its own small files."""
     folder = Path(os.path.expandvars(scratch or os.environ.get("SLURM_TMPDIR", "/tmp")))
     if "$" in str(folder) or not folder.is_dir():
         return Finding("scratch", "failed", f"there is no folder {folder}", "Change scratch: in the profile")
@@ -133,7 +133,7 @@ def check_scratch(scratch: str | None) -> Finding:
 
 
 def check_threads() -> Finding:
-    """What libraries under a worker take, by the settings of its job."""
+    """Check how many threads libraries use in a worker, by the settings of its job."""
     import numba
     from threadpoolctl import threadpool_info
 
@@ -146,7 +146,7 @@ def check_threads() -> Finding:
 
 
 def check_submission() -> Finding:
-    """Whether jobs can be submitted from a node, as nothing here needs but a requeue."""
+    """Check that a node can requeue and submit jobs; of the two, only the requeue is needed."""
     if shutil.which("scontrol") is None:
         advice = "A job of rankfold submit cannot requeue itself: give the same command again"
         return Finding("SLURM", "warning", "there is no scontrol", advice)

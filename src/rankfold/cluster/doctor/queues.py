@@ -1,4 +1,4 @@
-"""What is known of a profile of PBS, LSF or Grid Engine before any job."""
+"""Checks of a profile of PBS, LSF or Grid Engine before any job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rankfold.pipeline.wording import in_command
 
 
 def queue_findings(profile: Profile) -> Iterator[Finding]:
-    """Checks that ask the system of a profile, and start no job."""
+    """Checks that ask the system of a profile and start no job."""
     system = queue_system(profile.scheduler)
     commands = check_commands(system)
     yield commands
@@ -28,7 +28,7 @@ def queue_findings(profile: Profile) -> Iterator[Finding]:
 
 
 def check_commands(system: QueueSystem) -> Finding:
-    """Whether its commands are there."""
+    """Check that the commands of a system are installed."""
     missing = [command for command in system.COMMANDS if shutil.which(command) is None]
     if missing:
         advice = "Log in where jobs are submitted, or run with --cluster local"
@@ -37,7 +37,7 @@ def check_commands(system: QueueSystem) -> Finding:
 
 
 def check_answer(system: QueueSystem) -> Finding:
-    """Whether it tells of jobs."""
+    """Check that a system lists jobs."""
     jobs = system.list_jobs()
     if jobs is None:
         advice = "Is this where jobs are submitted?"
@@ -46,7 +46,7 @@ def check_answer(system: QueueSystem) -> Finding:
 
 
 def check_worker_job(system: QueueSystem, profile: Profile) -> Finding:
-    """Whether it would take a job that holds one worker, as far as it can be asked."""
+    """Check that a system would accept a job of one worker, as far as it can be asked."""
     from rankfold.cluster.slurm.jobqueue import worker_script
     from rankfold.cluster.slurm.jobs import WorkerJobs
 

@@ -1,4 +1,4 @@
-"""What SLURM says of itself and of a profile, before any job."""
+"""Checks of SLURM and of a profile, before any job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "srun")
 KILL_SECONDS = 5
 
 NODES = r"\d+ \d+ \d+ \S+"
-"""Nodes of one kind in ``sinfo``: how many, cores, memory in MiB, GPUs."""
+"""Pattern of a line of ``sinfo`` for nodes of one kind: their number, cores, memory in MiB, GPUs."""
 
 
 def slurm_findings(profile: Profile | None) -> Iterator[Finding]:
@@ -46,7 +46,7 @@ def slurm_findings(profile: Profile | None) -> Iterator[Finding]:
 
 
 def check_commands() -> Finding:
-    """Whether the commands are there, and of what version."""
+    """Check that the commands are installed, and report their version."""
     missing = [command for command in COMMANDS if shutil.which(command) is None]
     if missing:
         advice = "Log in where jobs are submitted, or run with --cluster local"
@@ -55,7 +55,7 @@ def check_commands() -> Finding:
 
 
 def _not_configured(version: str, message: str, *, wanted: bool) -> Finding:
-    """Commands that are installed where no controller answers them."""
+    """Finding for commands that are installed where no controller answers them."""
     reason = (message.strip() or "scontrol show config says nothing").splitlines()[0]
     advice = "Log in where jobs are submitted, or ask the site; --cluster local needs none"
     verdict: Verdict = "failed" if wanted else "not checked"
@@ -63,13 +63,13 @@ def _not_configured(version: str, message: str, *, wanted: bool) -> Finding:
 
 
 def read_settings(text: str) -> dict[str, str]:
-    """What ``scontrol show config`` prints, by name."""
+    """Values that ``scontrol show config`` prints, by name."""
     pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
     return {name.strip(): value.strip() for name, value in pairs}
 
 
 def check_settings(settings: dict[str, str]) -> Finding:
-    """What decides how a job ends, and whether it begins again."""
+    """Check the settings that decide how a job ends, and whether it is requeued."""
     parameters = settings.get("SlurmctldParameters", "")
     choices = {name: settings.get(name, "not said") for name in ("JobRequeue", "KillWait", "MaxArraySize")}
     warns_preempted = "preempt_send_user_signal" in parameters
@@ -83,7 +83,7 @@ def check_settings(settings: dict[str, str]) -> Finding:
 
 
 def check_partition(profile: Profile) -> Finding:
-    """Whether the partition is there and lets a job run for the walltime."""
+    """Check that the partition exists and allows the walltime."""
     answer = ask(
         "sinfo", "-h", "-o", "%P %l", *([f"--partition={profile.partition}"] * bool(profile.partition))
     )
@@ -119,7 +119,7 @@ def _few(names: Iterable[str]) -> str:
 
 
 def check_account(profile: Profile) -> Finding:
-    """Which account the jobs are charged to."""
+    """Check which account the jobs are charged to."""
     if profile.account:
         return Finding("account", "ok", profile.account)
     if account := os.environ.get("SBATCH_ACCOUNT"):
@@ -130,7 +130,7 @@ def check_account(profile: Profile) -> Finding:
 
 
 def check_worker_job(profile: Profile) -> Finding:
-    """Whether SLURM would take a job that holds one worker."""
+    """Check that SLURM would accept a job of one worker."""
     from rankfold.cluster.slurm.jobqueue import worker_script
     from rankfold.cluster.slurm.jobs import WorkerJobs
 
@@ -145,7 +145,7 @@ def check_worker_job(profile: Profile) -> Finding:
 
 
 def check_submission(profile: Profile) -> Finding:
-    """Whether SLURM would take a job that holds a whole command."""
+    """Check that SLURM would accept a job that runs a whole command."""
     from rankfold.cluster.slurm.job_script import job_script
 
     script = job_script(["true"], profile, name="doctor", known_as=profile.name)
@@ -164,7 +164,7 @@ def _test_script(check: str, script: str, what: str, profile: Profile) -> Findin
 
 
 def requested_of_node(script: str) -> str:
-    """Cores and memory that the options of a job script ask each node for."""
+    """Cores and memory per node that the options of a job script request."""
     options = dict(re.findall(r"^#SBATCH (--[\w-]+)=(\S+)$", script, re.MULTILINE))
     counts = [options.get(name, "1") for name in ("--ntasks-per-node", "--cpus-per-task")]
     cores = math.prod(map(int, counts)) if all(map(str.isdecimal, counts)) else " x ".join(counts)
@@ -174,7 +174,7 @@ def requested_of_node(script: str) -> str:
 
 
 def kinds_of_nodes(profile: Profile) -> str:
-    """Nodes of the profile's partition, or of all, by what they have; nothing where SLURM does not say."""
+    """Kinds of nodes in the profile's partition, or in all, by their hardware; empty if SLURM lists none."""
     chosen = [f"--partition={profile.partition}"] * bool(profile.partition)
     answer = ask("sinfo", "-h", "-e", "-o", "%D %c %m %G", *chosen)
     kinds = dict.fromkeys(line for line in answer.stdout.splitlines() if re.fullmatch(NODES, line))

@@ -1,7 +1,7 @@
-"""How fast this machine multiplies and reads, measured once and kept: for predicted seconds only.
+"""Speed at which this machine multiplies and reads, measured once and kept: for predicted seconds only.
 
-Processor time is measured, so that others who compute on the machine do not count. Nothing that decides
-numbers ever sees these rates.
+Processor time is measured, so that other processes on the machine do not count. Nothing that decides
+numbers ever uses these rates.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ import numpy as np
 import rankfold
 rankfold.svd(np.random.default_rng(0).random((200, 20)), 3)
 """
-"""A run on next to no numbers: it takes the time that starting and ending any run takes."""
+"""A run on hardly any numbers: it takes the time that starting and ending any run takes."""
 
 NOMINAL_START = 2.0
-"""Seconds of such a run, where it cannot be measured."""
+"""Seconds of such a run, where they cannot be measured."""
 
 
 def cached_rates() -> Rates:
@@ -63,13 +63,15 @@ def _is_rate(value: object) -> bool:
 
 
 def measure_rates() -> Rates:
-    """Products of a typical grain, and reads of a file that is in page cache, on one core."""
+    """Measure products of a typical grain, and reads of a file that is in the page cache, on one core."""
     with one_blas_thread():
         return Rates(_flops(np.float32), _flops(np.float64), _read_bytes(), _start_seconds())
 
 
 def _start_seconds() -> float:
-    """Seconds of an interpreter that makes a run on next to no numbers; the second time, when compiled."""
+    """Seconds of an interpreter that makes a run on hardly any numbers; the best of two, as the first
+    compiles.
+    """
     command, best = [sys.executable, "-c", START_PROGRAM], math.inf
     for _ in range(2):
         begin = os.times()

@@ -1,4 +1,4 @@
-"""Segments on the workers of a Dask client."""
+"""Run segments on the workers of a Dask client."""
 
 from __future__ import annotations
 
@@ -27,27 +27,28 @@ TICK_SECONDS = 0.2
 RETRIES = 3
 
 READY_ATTEMPTS = 10
-"""Attempts to get all workers ready, while some are lost."""
+"""Most attempts to get all workers ready, while some are lost."""
 
 READY_WAIT_SECONDS = 5.0
-"""Between two of them at most: in all they take longer than connections are broken that come back."""
+"""Longest pause between two attempts: all together outlast a broken connection that is restored."""
 
 LOSS_ERRORS = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError", "NoWorkerError")
-"""Errors of Dask that tell of workers or a scheduler that are gone."""
+"""Names of Dask's errors that mean lost workers or a lost scheduler."""
 
 STEALING = {"distributed.scheduler.work-stealing": True}
-"""Setting of a scheduler whose tasks hold a GPU: Dask hands those out at once, to the workers that are there,
-so that one that comes later must take some from them."""
+"""Setting of a scheduler whose tasks hold a GPU. Dask assigns those at once, to the workers that exist, so
+that a worker that starts later must steal some from them.
+"""
 
 PAUSE_SHARE = 0.75
 """Share of a worker's memory limit that may be used; Dask pauses workers at 0.8."""
 
 BASELINE_BYTES = 256 * 2**20
-"""Interpreter, imports and compiled kernels of a worker, with room to spare (about 200 MiB measured)."""
+"""Memory of a worker's interpreter, imports and compiled kernels, with a margin (about 200 MiB measured)."""
 
 
 def active_client() -> Any | None:
-    """The client that is current in this process, if anything made one."""
+    """The current Dask client of this process; None if there is none."""
     if "distributed" not in sys.modules:
         return None
     try:
@@ -57,7 +58,7 @@ def active_client() -> Any | None:
 
 
 class SomeClient:
-    """A place that somebody else made and keeps: see ``Executor``."""
+    """The workers of a Dask client that somebody else made and closes; an ``Executor``."""
 
     is_remote = False  # may be, but who makes a client knows what its workers see
 
@@ -68,26 +69,26 @@ class SomeClient:
         self.budget = Budget(_working_memory(workers, memory), threads, max(1, len(workers)))
 
     def limited_to(self, workers: int) -> SomeClient:
-        """See ``Executor``: workers of others are not ours to end."""
+        """Return itself: the workers of a foreign client are not ours to end."""
         return self
 
     def check(self) -> None:
-        """See ``Executor``: what workers have is known when they come."""
+        """No-op: what workers have is known only when they have started."""
 
     def facts(self) -> dict[str, Any]:
-        """See ``Executor``."""
+        """Kind and size of the place, for the record of a run."""
         return {"kind": "client", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
     def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
-        """See ``Executor``."""
+        """Prepare the workers of the client for a run, and yield the scheduler."""
         workers, watch = self.budget.workers, lambda: None
         with prepare_scheduler(self.client, run, kernels, workers=workers, watch=watch) as scheduler:
             yield scheduler
 
 
 def _working_memory(workers: Iterable[dict[str, Any]], memory: str | int | None) -> int:
-    """What one worker may use before Dask would pause it, which would be for ever."""
+    """Bytes that one worker may use before Dask would pause it; a paused worker would never resume."""
     limits = [worker["memory_limit"] for worker in workers if worker.get("memory_limit")]
     most = int(PAUSE_SHARE * min(limits)) - BASELINE_BYTES if limits else None
     request = None if memory is None else parse_bytes(memory)
@@ -112,7 +113,8 @@ def prepare_scheduler(
     watch: Callable[[], None],
     gpus: int = 0,
 ) -> Iterator[Client]:
-    """A scheduler over a client whose workers, now and later, ``workers`` in all, are ready for segments.
+    """Yield a scheduler over a client whose ``workers`` workers, also those that start later, are ready for
+    segments.
 
     ``watch`` is called a few times a second while a graph runs, and raises when there is no hope. Where
     workers have ``gpus``, a task holds one of them.
@@ -140,7 +142,7 @@ def prepare_scheduler(
 
 @functools.cache
 def leave_losses_to_the_watchdog() -> None:
-    """Print no traceback of workers that are lost while all are asked something at once.
+    """Log no traceback of workers that are lost during a request to all of them.
 
     Dask raises the first such error; the others it leaves to asyncio, which logs them.
     """
@@ -150,12 +152,13 @@ def leave_losses_to_the_watchdog() -> None:
 
 
 def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
-    """Put a plugin on all workers, now and later. One that is lost while it gets ready is no reason to end:
-    whoever comes in its place has the plugin from the scheduler.
+    """Register a plugin on all workers, also those that start later.
+
+    A worker that is lost meanwhile does not end the run: its successor gets the plugin from the scheduler.
     """
     for attempt in range(1, READY_ATTEMPTS + 1):
         try:
-            # Again on those that are ready: they are as before, and were told nothing yet.
+            # Repeated on workers that are ready: the second time changes nothing, they have no work yet.
             client.register_plugin(plugin)
             return
         except Exception as error:
@@ -172,18 +175,18 @@ def _make_ready(client: Any, plugin: Any, watch: Callable[[], None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A scheduler of ``Scheduler``'s protocol. Tasks and results that cross the wire are paths and
-    numbers; the run folder must lie where all workers see it.
+    """A ``Scheduler`` over a Dask client. Tasks and results that cross the wire are paths and numbers; the
+    run folder must lie where all workers see it.
     """
 
     client: Any
     check: Callable[[], None]
     has_workers: ClassVar[bool] = True
     resources: Mapping[str, int] = field(default_factory=dict)
-    """What each task holds of its worker while it runs, by the names that workers give their resources."""
+    """Amounts that each task holds while it runs, by the names that workers give their resources."""
 
     def members(self) -> tuple[str, ...]:
-        """See the protocol: workers that are about to be closed take nothing new."""
+        """Addresses of the workers that accept tasks; those about to be closed are left out."""
         self.check()
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         return tuple(at for at, worker in workers.items() if worker.get("status", "running") == "running")
@@ -191,7 +194,9 @@ class Client:
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
-        """See the protocol; ``concurrency`` is kept within each worker by the tasks themselves."""
+        """Compute a graph on the workers; the tasks themselves limit their ``concurrency`` within each
+        worker.
+        """
         self._require_resources()
         resources = dict(self.resources) or None
         future = self.client.compute(root, retries=RETRIES, optimize_graph=False, resources=resources)
@@ -214,7 +219,7 @@ class Client:
             future.release()
 
     def _require_resources(self) -> None:
-        """Raise when no worker has what a task wants: Dask would wait for one for ever."""
+        """Raise if no worker has what a task needs: Dask would wait for one for ever."""
         workers = self.client.scheduler_info(n_workers=-1)["workers"].values() if self.resources else ()
         for name, amount in self.resources.items():
             if workers and all(worker.get("resources", {}).get(name, 0) < amount for worker in workers):
@@ -224,8 +229,8 @@ class Client:
                 )
 
     def _end(self, future: Any, stop: Callable[[], bool]) -> None:
-        """Cancel, and wait until no segment is left on workers that still answer."""
-        with contextlib.suppress(Exception):  # the error that led here is the one to tell
+        """Cancel the graph, and wait until no segment is left on workers that still answer."""
+        with contextlib.suppress(Exception):  # the error that led here is the one to report
             future.cancel()
             while False in self.client.run(stop, on_error="return").values():
                 time.sleep(TICK_SECONDS)

@@ -6,7 +6,7 @@ The input of this process is a pipe whose other end the starter holds and never 
 it when the starter ends, however it ends. Then segments may leave a checkpoint, FOLDER is removed, and the
 process ends, whatever its threads are doing.
 
-The trap: a process that the starter has forked holds the other end too. So the parent is looked at as well.
+The trap: a process that the starter has forked holds the other end too. So the parent is checked as well.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pathlib import Path
 from rankfold.pipeline.removal import remove
 
 POLL_SECONDS = 0.5
-"""Seconds between two looks at the parent."""
+"""Seconds between two checks of the parent."""
 
 GRACE_SECONDS = 1.0
-"""For segments to leave a checkpoint when the starter is gone."""
+"""Seconds for segments to leave a checkpoint when the starter is gone."""
 
 
 def main(folder: str, module: str, *arguments: str) -> None:
@@ -53,7 +53,7 @@ def _watch(parent: int, folder: Path) -> None:
 
 
 def _without_segments() -> bool:
-    """Ask segments of this process to end; whether none is left."""
+    """Ask segments of this process to end; True if none is left."""
     attempt = sys.modules.get("rankfold.pipeline.engine.attempt")
     with contextlib.suppress(AttributeError):  # it is being loaded
         return attempt is None or bool(attempt.stop_all())

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("rankfold")
 START_SECONDS = 120.0
 REGISTER_SECONDS = 60.0
-"""A process that takes longer is stopped or hung: its successor has the rest of the time."""
+"""Seconds for a process to register. One that takes longer is stopped or hung; its successor has the rest of
+``START_SECONDS``.
+"""
 POLL_SECONDS = 1.0
 
 ONE_THREAD = {
@@ -50,7 +52,7 @@ ONE_THREAD = {
 """One thread for every library of a worker: its parallelism is that of its segments."""
 
 WORKER_SETTINGS = {
-    # What a worker holds is planned. Dask would pause it, close to its planned peak, and wait for ever.
+    # What a worker holds is planned. Dask would pause it near its planned peak, and never resume it.
     "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
     "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
     "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "False",
@@ -59,50 +61,51 @@ WORKER_SETTINGS = {
 }
 
 WITHOUT_LOCKS = {"DASK_DISTRIBUTED__WORKER__USE_FILE_LOCKING": "False"}
-"""For workers whose folder is that of one run: nothing of an earlier one is there to be found and removed."""
+"""Setting for workers whose folder belongs to one run: it holds no files of an earlier one to remove."""
 
 SCHEDULER_SETTINGS = {
     # Segments wait at the scheduler until a thread is free: a worker that comes late finds work.
     "distributed.scheduler.worker-saturation": 1.0,
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.allowed-failures": 10,
-    # Liveness is the watchdog's business: Dask's own timer would close a successor of the same name.
+    # The watchdog checks liveness: Dask's own timer would close a successor of the same name.
     "distributed.deploy.lost-worker-timeout": "365d",
     "distributed.comm.timeouts.connect": "120s",
     "distributed.worker.use-file-locking": False,
-    # Dask asks 50 times a second whether its loop is late, to warn of seconds.
+    # Dask checks 50 times a second whether its loop is late, to warn of delays of seconds.
     "distributed.admin.tick.interval": "500ms",
 }
 
 FRESH_OBJECTS = 50_000
-"""After which Python looks for cycles among them. A scheduler makes and keeps some 80 for each task: at the
-700 that Python comes with, the searches took 2.3 of 34 seconds of its thread in a sweep of 9363 tasks.
+"""Number of new objects after which Python searches for cycles among them. A scheduler makes and keeps some
+80 for each task: at Python's default of 700, the searches took 2.3 of 34 seconds of its thread in a sweep of
+9363 tasks.
 """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Processes:
-    """See ``Executor``."""
+    """Worker processes on this machine; an ``Executor``."""
 
     budget: Budget
     is_remote: ClassVar[bool] = False
 
     def limited_to(self, workers: int) -> Processes:
-        """See ``Executor``."""
+        """The same place with at most ``workers`` processes."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
 
     def check(self) -> None:
-        """See ``Executor``."""
+        """Raise if workers compute on GPUs and there are too few."""
         self._devices()
 
     def facts(self) -> dict[str, Any]:
-        """See ``Executor``."""
+        """Kind and size of the place, for the record of a run."""
         return {"kind": "processes", "workers": self.budget.workers, "threads": self.budget.threads}
 
     @contextlib.contextmanager
     def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
-        """See ``Executor``."""
+        """Start the scheduler and the processes for a run; yield once all have registered."""
         from distributed import Client as DaskClient
         from distributed import Scheduler, SpecCluster
 
@@ -153,7 +156,7 @@ class Processes:
                     yield scheduler
 
     def _devices(self) -> tuple[str, ...]:
-        """A GPU for each worker, where they compute on one."""
+        """One GPU for each worker, if workers compute on GPUs; raises if there are too few."""
         if not self.budget.gpus:
             return ()
         devices = visible_devices()
@@ -176,8 +179,10 @@ def visible_devices() -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def scheduler_settings(run: RunDirectory, more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Path]:
-    """Settings of a scheduler in this process; the folder for what Dask would write beside its temporary
-    files, or into the working directory where there is no place for those. It goes with the block.
+    """Apply the settings of a scheduler in this process; yield a folder that is removed when the block ends.
+
+    The folder takes the files that Dask would otherwise write next to its temporary files, or into the
+    working directory where there is no place for those.
     """
     import dask
 
@@ -191,7 +196,7 @@ def scheduler_settings(run: RunDirectory, more: Mapping[str, Any] = MappingProxy
 
 @contextlib.contextmanager
 def _rare_searches_for_cycles() -> Iterator[None]:
-    """As long as a scheduler is in this process; what was set before is set after."""
+    """Raise the threshold of Python's search for cycles in the block, and restore it afterwards."""
     before = gc.get_threshold()
     if not 0 < before[0] < FRESH_OBJECTS:  # never, or rarely enough
         yield
@@ -210,7 +215,7 @@ def scheduler_options(host: str) -> dict[str, Any]:
 
 
 def announce_dashboard(cluster: SpecCluster) -> None:
-    """Say where to look, and how to get there from elsewhere."""
+    """Log the address of the dashboard, and how to reach it from another machine."""
     import getpass
     import socket
 
@@ -225,12 +230,12 @@ def announce_dashboard(cluster: SpecCluster) -> None:
 
 
 def _find_ended(workers: dict[Any, Any], names: set[Any]) -> dict[Any, str]:
-    """Workers whose process has ended, and how: see ``watchdog.FindEnded``."""
+    """How each ended process ended, by worker; a ``watchdog.FindEnded``."""
     return {name: worker.last_words() for name, worker in workers.items() if worker.has_ended}
 
 
 def _wait(watchdog: Watchdog, count: int) -> None:
-    """Wait until all workers have registered: they take a second or two."""
+    """Wait until all workers have registered, which takes a second or two."""
     until = time.monotonic() + START_SECONDS
     while watchdog.count_registered() < count:
         watchdog.check()

@@ -1,8 +1,8 @@
-"""What a worker cannot fetch from another comes by way of the scheduler.
+"""Results that a worker cannot fetch from another directly: the scheduler passes them on.
 
 A network may be cut between two nodes that both reach the driver. Dask then asks the scheduler who has the
-result that is missing, is told of the same worker, and so on for ever, without a word. What crosses between
-workers here is paths and numbers: the scheduler can carry those.
+missing result, is given the same worker, and repeats this for ever, without a message. Workers here
+exchange paths and numbers only: the scheduler can carry those.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from rankfold.pipeline.storage.journal import Journal
 LOG = logging.getLogger("distributed.worker")
 
 PATIENCE_SECONDS = 10.0
-"""Of a worker with another that does not answer. One that has ended is known to the scheduler before."""
+"""Seconds to wait for a worker that does not answer. The scheduler notices one that has ended before that."""
 
 AGAIN_SECONDS = 60.0
-"""After which a worker that did not answer is asked directly again."""
+"""Seconds after which a worker that did not answer is asked directly again."""
 
 FETCHES = 50
-"""At once, at most. Dask limits those of large values only: a worker that is sent the reports of thousands
-would ask all the others together, and take so long for that itself as if none of them answered.
+"""Most fetches at once. Dask limits only those of large values: a worker that is sent the reports of
+thousands would ask all the others together, which takes it so long as if none of them answered.
 """
 
 RELAY_SECONDS = 60.0
-"""Until the scheduler must have answered, who may not reach the other either."""
+"""Seconds for the scheduler to answer; it may not reach the other worker either."""
 
 
 class _Silence(NamedTuple):
-    """Of a worker that did not answer."""
+    """Times of a worker that does not answer."""
 
     since: float
     end: float = 0.0
-    """The time from which it is asked directly again; 0 as long as it always was."""
+    """Time from which it is asked directly again; 0 if it has been asked every time so far."""
 
 
 class Relay:
-    """Takes the place of a worker's ``gather_dep``, and uses it as long as the other worker answers."""
+    """Replacement of a worker's ``gather_dep``, which it calls as long as the other worker answers."""
 
     def __init__(self, worker: Worker, journal: Journal) -> None:
         self._worker, self._journal = worker, journal
@@ -59,7 +59,7 @@ class Relay:
     async def __call__(
         self, peer: str, to_gather: Collection[Any], total_nbytes: int, *, stimulus_id: str
     ) -> Any:
-        """Fetch keys from a worker; returns the event of Dask that says how it went."""
+        """Fetch keys from a worker; returns the event of Dask that describes the outcome."""
         async with self._slots:
             silence = self._silent.get(peer, _Silence(since=time.monotonic()))
             due = time.monotonic() >= silence.end
@@ -73,7 +73,7 @@ class Relay:
         return await self._relay(peer, to_gather, total_nbytes, silence)
 
     async def _ask(self, peer: str, to_gather: Collection[Any], total_nbytes: int, stimulus_id: str) -> Any:
-        """The other worker's answer; None if it gives none in time."""
+        """Event that Dask's own fetch from the other worker returns; None if it takes too long."""
         try:
             return await asyncio.wait_for(
                 self._fetch(peer, to_gather, total_nbytes, stimulus_id=stimulus_id), PATIENCE_SECONDS
@@ -91,14 +91,14 @@ class Relay:
         name = f"rankfold-relay-{time.time()}"
         try:
             data = await asyncio.wait_for(self._fetch_by_the_scheduler([*to_gather]), RELAY_SECONDS)
-        except Exception as error:  # noqa: BLE001  # whatever it is, Dask must hear how the fetch ended
+        except Exception as error:  # noqa: BLE001  # whatever it is, Dask must learn how the fetch ended
             self._silent[peer] = _Silence(silence.since)
             LOG.warning("nor does the scheduler have what %s had (%s: %s)", peer, type(error).__name__, error)
             return GatherDepNetworkFailureEvent(worker=peer, total_nbytes=total_nbytes, stimulus_id=name)
         return GatherDepSuccessEvent(worker=peer, total_nbytes=total_nbytes, data=data, stimulus_id=name)
 
     async def _fetch_by_the_scheduler(self, keys: list[Any]) -> dict[Any, object]:
-        """Values by key. The scheduler is not asked for what is lost: that it would log as an error."""
+        """Values by key. The scheduler is not asked for lost keys: it would log an error."""
         scheduler = self._worker.scheduler
         owners = await scheduler.who_has(keys=keys)
         if not all(owners.get(key) for key in keys):

@@ -1,8 +1,8 @@
 """Reports of progress: how far streams are, from workers to the driver.
 
-They pass through the scheduler, which takes as long for a message as for a task, and less for one more thing
-in it. So a report goes along with the end of a task where one is due, and where the scheduler is in the
-driver's process it ends there, and is not sent on.
+They pass through the scheduler, which takes as long for a message as for a task, and less for one more item
+within a message. So where a report is due, it is sent with the end of a task. Where the scheduler is in the
+driver's process, it handles the report itself and does not forward it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from rankfold.pipeline.engine.attempt import note_progress, progress_of_all
 
 TOPIC = "rankfold-progress"
 REPORT_SECONDS = 0.5
-"""Between two reports of a worker, where there are few."""
+"""Shortest interval between two reports of a worker, in seconds."""
 
 REPORTS_PER_SECOND = 10
-"""Of all workers, at most, and as many again that go along with the end of a task."""
+"""Most reports per second of all workers, and as many again that go along with the end of a task."""
 
 
 def report_seconds(workers: int) -> float:
-    """Between two reports of one of them."""
+    """Seconds between two reports of one of ``workers`` workers."""
     return max(REPORT_SECONDS, workers / REPORTS_PER_SECOND)
 
 
 class Reports:
-    """Of a worker."""
+    """Sender of the progress reports of one worker."""
 
     def __init__(self, worker: Worker, seconds: float) -> None:
         self._worker, self._seconds, self._time = worker, seconds, time.monotonic()
@@ -41,15 +41,15 @@ class Reports:
         self._timer = PeriodicCallback(self._send, 1000 * seconds)
 
     def start(self) -> None:
-        """Send one every so often."""
+        """Send a report at every interval."""
         self._timer.start()
 
     def stop(self) -> None:
-        """Send no more by themselves."""
+        """Stop sending reports at intervals."""
         self._timer.stop()
 
     def send_along(self) -> None:
-        """Send one now, in place of the next, unless half the time until that is still to go."""
+        """Send a report now, in place of the next, unless the last is less than half an interval old."""
         if time.monotonic() - self._time >= self._seconds / 2:
             self._timer.stop()
             self._send()
@@ -67,7 +67,7 @@ class Reports:
 
 @contextlib.contextmanager
 def take_reports(client: Any, name: str) -> Iterator[None]:
-    """Note what workers of a client report, as long as the block lasts; ``name`` is that of a run."""
+    """Record the progress that workers of a client report while the block lasts; ``name`` is that of a run."""
     scheduler = getattr(client.cluster, "scheduler", None)
     if isinstance(scheduler, Scheduler):
         scheduler.add_plugin(Listener(), name=name)
@@ -86,10 +86,10 @@ def take_reports(client: Any, name: str) -> Iterator[None]:
 
 
 class Listener(SchedulerPlugin):
-    """Of a scheduler in this process."""
+    """Receiver of progress reports for a scheduler in this process."""
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """As Dask calls it, for whatever workers report."""
+        """Called by Dask for each event that a worker logs; records reports of progress."""
         if topic == TOPIC:
             _take_in(msg)
 

@@ -1,4 +1,4 @@
-"""Segments on the threads of this process, under Dask's threaded scheduler."""
+"""Run segments on the threads of this process, under Dask's threaded scheduler."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ TICK_SECONDS = 0.2
 
 
 def usable_cores() -> int:
-    """Processors that this process may run on."""
+    """Number of processors that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class _Pools:
-    """Threads of a run, kept from one graph to the next: to start them takes longer than a small graph."""
+    """Thread pools of a run, kept from one graph to the next: starting them takes longer than a small
+    graph.
+    """
 
     def __init__(self) -> None:
         self._started: dict[int, tuple[ThreadPoolExecutor, ThreadPoolExecutor]] = {}
@@ -44,7 +46,7 @@ class _Pools:
         return self._started[concurrency]
 
     def close(self) -> None:
-        """Wait for what they do, and end them."""
+        """Wait for running tasks, then end all threads."""
         while self._started:
             for pool in reversed(self._started.popitem()[1]):
                 pool.shutdown()
@@ -52,7 +54,7 @@ class _Pools:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """A place that is its own scheduler.
+    """The threads of this process, which are their own scheduler; an ``Executor``.
 
     The graph runs in a thread of its own, so that the caller's thread is free to report progress and
     to be interrupted; blocked inside Dask it would notice Ctrl-C only when a segment ends.
@@ -60,26 +62,26 @@ class Threads:
 
     budget: Budget
     pools: _Pools | None = field(default=None, compare=False, repr=False)
-    """Threads that the scheduler of an open run keeps; None before a run opens it."""
+    """Pools that the scheduler of an open run keeps; None before a run opens it."""
 
     is_remote: ClassVar[bool] = False
     has_workers: ClassVar[bool] = False
 
     def limited_to(self, workers: int) -> Threads:
-        """See ``Executor``: one process it is."""
+        """Return itself: there is one process."""
         return self
 
     def check(self) -> None:
-        """See ``Executor``."""
+        """Raise if the budget asks for a GPU that is missing."""
         device_of(self.budget.device)
 
     def facts(self) -> dict[str, Any]:
-        """See ``Executor``."""
+        """Kind and size of the place, for the record of a run."""
         return {"kind": "threads", "threads": self.budget.threads}
 
     @contextlib.contextmanager
     def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Threads]:
-        """See ``Executor``. There is nothing to start, but a device."""
+        """Yield a scheduler with pools of its own; nothing is started before the first graph."""
         device = device_of(self.budget.device)
         device.forget()  # a run before this one may have had the same name, and other data
         try:
@@ -89,14 +91,14 @@ class Threads:
             device.forget()
 
     def members(self) -> tuple[str, ...]:
-        """See ``Scheduler``."""
+        """Empty: there are no other processes."""
         return ()
 
     def compute(
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
-        """See ``Scheduler``."""
-        # The sweep is planned beside what the caller holds, not beside what its algebra has freed.
+        """Compute a graph on a pool of ``concurrency`` threads, calling ``watch`` meanwhile."""
+        # The sweep is planned within what the caller leaves free, without memory that its algebra has freed.
         return_freed_memory()
         pools = self.pools or _Pools()
         with contextlib.nullcontext() if self.pools else contextlib.closing(pools):

@@ -1,8 +1,8 @@
-"""Replaces workers that are gone, and says when there is no hope.
+"""Replace workers that are gone, and report when there is no hope.
 
-Dask replaces nothing by itself, and a job that is cancelled while it waits in the queue is missed by
-nobody. Here each worker is asked for, by its job or process, every few seconds; whoever has ended gets a
-successor under a new name, since a scheduler may still hold the old one's.
+Dask replaces nothing by itself, and does not notice a job that is canceled while it waits in the queue. The
+watchdog checks the job or process of each worker every few seconds. A worker that has ended gets a successor
+under a new name, since a scheduler may still hold the old name.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ from rankfold.pipeline.storage.journal import Journal
 LOG = logging.getLogger("rankfold")
 
 LOST_SECONDS = 120.0
-"""A worker that has registered and is not there any more for so long is taken for gone, whatever its job."""
+"""Seconds after which a registered worker without connection counts as gone, whatever its job."""
 
 LONGEST_WAIT = 300.0
-"""Seconds between two attempts to start what does not start, while other workers do the work."""
+"""Most seconds between two attempts to start workers that do not start, while others work."""
 
 FindEnded = Callable[[dict[Any, Any], set[Any]], dict[Any, str]]
-"""Takes workers by name, and the names that the scheduler knows; returns those that have ended, and why."""
+"""Takes workers by name, and the names that the scheduler knows; returns the reason for each that has
+ended.
+"""
 
 
 class Watchdog:
     """Keeps ``count`` workers in a ``SpecCluster``.
 
-    A worker that has not registered ``register_seconds`` after it was started is taken for gone: jobs wait
-    in a queue as long as it takes, processes do not.
+    A worker that has not registered ``register_seconds`` after its start counts as gone: jobs may wait in a
+    queue for any time, processes may not.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class Watchdog:
         self._thread.join()
 
     def check(self) -> None:
-        """Raise when workers end as fast as they are started."""
+        """Raise if workers end as fast as they are started."""
         if self._trouble is not None:
             raise self._trouble
 
@@ -78,12 +80,14 @@ class Watchdog:
         return len(self._cluster.scheduler_info["workers"])
 
     def add_successor(self, name: Any) -> None:
-        """Start another for a worker that goes on for now, and is not missed when it has ended."""
+        """Start a successor of a worker that continues for now; it is not replaced again when it has
+        ended.
+        """
         self._with_successor.add(name)
         self._cluster.loop.add_callback(self._add, name)
 
     def let_go(self, name: Any) -> None:
-        """Be done with a worker that has handed over."""
+        """Remove a worker that has handed over its work."""
         self._journal.note("handed over", worker=str(name))
         self._cluster.loop.add_callback(self._renew, [name])
 
@@ -91,7 +95,7 @@ class Watchdog:
         while not self._stop.wait(self._every):
             try:
                 self._replace()
-            except Exception as error:  # noqa: BLE001  # nobody else would replace lost workers
+            except Exception as error:  # noqa: BLE001  # nothing else would replace lost workers
                 LOG.warning("could not look after the workers, will try again: %s", error)
 
     def _replace(self) -> None:
@@ -120,7 +124,7 @@ class Watchdog:
             cluster.loop.add_callback(self._renew, list(losses))
 
     def _find_silent(self, workers: dict[Any, Any], now: float) -> dict[Any, str]:
-        """Workers that ended in no way one could see, and are not there: stopped, cut off, hung."""
+        """Workers without a known end that are not connected: stopped, cut off, hung; the reason by name."""
         self._first_asked = {name: self._first_asked.get(name, now) for name in workers}
         silent = {}
         for name in workers:
@@ -139,7 +143,7 @@ class Watchdog:
         )
 
     def _renew(self, names: list[Any]) -> None:
-        """In the cluster's own thread: new names for new workers."""
+        """Replace workers under new names; runs in the cluster's own thread."""
         for name in names:
             if self._cluster.worker_spec.pop(name, None) is not None and name not in self._with_successor:
                 self._add(name)

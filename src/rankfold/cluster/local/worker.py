@@ -1,4 +1,4 @@
-"""What every worker process does besides its tasks: get ready, tell how far it is, stop in good order."""
+"""Duties of every worker process besides its tasks: prepare, report progress, end in good order."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from rankfold.pipeline.storage.run_directory import MARK
 
 
 class RankfoldWorker(WorkerPlugin):
-    """Put on every worker of a run, those that come later too.
+    """Plugin on every worker of a run, also on those that start later.
 
-    The end of a worker, by whatever signal leaves it time, lets its segments end after their panel with a
+    When a worker ends by a signal that leaves it time, its segments finish their panel and leave a
     checkpoint. A worker whose driver is gone ends by itself, and so do its segments.
     """
 
@@ -36,26 +36,28 @@ class RankfoldWorker(WorkerPlugin):
         self._reports: Reports | None = None
 
     def setup(self, worker: Worker) -> None:
-        """Bound heaps, compile kernels, take the baseline of memory, report, and reach others by detours."""
+        """Bound heaps, compile kernels, note the memory baseline, start reports, and install the relay."""
         if unseen := unseen_folder(self.marks):
             raise FileNotFoundError(f"{unseen} is not the folder that the driver sees under this name")
-        # When a run ends, the scheduler is gone before its workers are: no reason for a traceback.
+        # When a run ends, the scheduler is gone before its workers are: this needs no traceback.
         logging.getLogger("distributed.batched").setLevel(logging.WARNING)
         bound_heaps()
         self.kernels.warm()
         note_baseline()
         self.journal.note("came", worker=str(worker.name), threads=worker.state.nthreads)
-        vars(worker)["gather_dep"] = Relay(worker, self.journal)  # in the way of its own
+        vars(worker)["gather_dep"] = Relay(worker, self.journal)  # in place of its own method
         self._reports = Reports(worker, self.report_seconds)
         self._reports.start()
 
     def transition(self, key: Any, start: str, finish: str, **more: Any) -> None:
-        """Of a task, as Dask tells it before it tells the scheduler: a report goes along with its end."""
+        """Called by Dask for each step of a task, before the scheduler learns of it: sends a report at its
+        end.
+        """
         if self._reports and start == "executing":
             self._reports.send_along()
 
     def teardown(self, worker: Worker) -> None:
-        """Stop what runs here if the worker ends; if only this run does, others may go on."""
+        """Stop reports, and segments too if the worker ends; if only this run ends, other runs may go on."""
         if self._reports:
             self._reports.stop()
             self._reports = None  # tasks may still end
@@ -67,7 +69,7 @@ class RankfoldWorker(WorkerPlugin):
 
 
 def hand_over() -> bool:
-    """Have the segments of this process leave checkpoints and go on elsewhere; whether none is left.
+    """Make the segments of this process leave checkpoints and continue elsewhere; True if none is left.
 
     They do not fail: a task that moves with every worker that ends would run out of attempts.
     """
@@ -75,7 +77,7 @@ def hand_over() -> bool:
 
 
 def unseen_folder(marks: dict[str, str]) -> str | None:
-    """The first folder in which the mark that the driver left does not stand."""
+    """The first folder without the mark that the driver left there; None if all have it."""
     for folder, mark in marks.items():
         try:
             if load_json(Path(folder) / MARK) != mark:

@@ -1,4 +1,4 @@
-"""One worker process, as a ``SpecCluster`` starts and ends it."""
+"""One worker process, which a ``SpecCluster`` starts and ends."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from distributed.deploy.spec import ProcessInterface
 from rankfold.pipeline.regular import open_regular, read_last_lines
 
 GRACE_SECONDS = 10.0
-"""For the segments of a worker to leave a checkpoint."""
+"""Seconds for the segments of a worker to leave a checkpoint."""
 
 
 class WorkerProcess(ProcessInterface):
-    """A process of its own session, so that Ctrl-C reaches the driver alone."""
+    """A process in its own session, so that Ctrl-C reaches the driver alone."""
 
     def __init__(
         self,
@@ -43,12 +43,14 @@ class WorkerProcess(ProcessInterface):
         self._log = Path(logs) / f"worker-{name}.log"
         self._settings = dict(settings)
         if devices:
-            # A successor has the number of the worker before it, and a name of its own.
+            # A successor has the number of the worker before it, but another name.
             number = int(str(name).partition("+")[0])
             self._settings["CUDA_VISIBLE_DEVICES"] = devices[number]
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline: int | None = None
-        """Held open, and closed by the kernel at the latest: see ``lifeline``."""
+        """Write end of the pipe to the process; the kernel closes it when this process ends: see
+        ``lifeline``.
+        """
 
     async def start(self) -> None:
         """Start the process; it registers by itself."""
@@ -84,11 +86,11 @@ class WorkerProcess(ProcessInterface):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process was started and has ended."""
+        """True if the process was started and has ended."""
         return self._process is not None and self._process.returncode is not None
 
     def last_words(self) -> str:
-        """How it ended, and the last line it wrote if it ended by itself."""
+        """Reason of its end, with the last line that it wrote if it ended by itself."""
         code = self._process.returncode if self._process is not None else None
         if code is not None and code < 0:
             return f"killed by {signal.Signals(-code).name}"

@@ -1,8 +1,8 @@
 """Processes that ``mpiexec`` or ``srun`` has started: the first runs a command, the others are its workers.
 
-numbers     which of them a process is
-rendezvous  the folder in which the first tells the others what to do
-first       the command, and the life of that folder
-others      a worker for as long as one is wanted
-place       where the command runs: an allocation whose workers are there already
+numbers     the number of a process among them
+rendezvous  the folder by which the first gives commands to the others
+first       runs the command, and keeps that folder alive
+others      each runs a worker as long as the first asks for one
+place       the place of the run: an allocation whose workers are already started
 """

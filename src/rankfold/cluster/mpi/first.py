@@ -1,4 +1,4 @@
-"""The first process of a launch: it runs the command, and lives until that has ended."""
+"""The first process of a launch: it runs the command, and ends after it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from types import FrameType
 from rankfold.cluster.mpi.rendezvous import RENDEZVOUS, open_rendezvous
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-"""Signals that are for the command."""
+"""Signals that are passed on to the command."""
 
 
 def run_command(words: Sequence[str], folder: Path, workers: int) -> int:
-    """Run a command of rankfold whose workers meet in a folder; its exit code."""
+    """Run a command of rankfold whose workers meet in a folder; returns its exit code."""
     command = [sys.executable, "-m", "rankfold", *words, "--cluster", "mpi"]
     environment = {**os.environ, RENDEZVOUS: f"{workers}:{folder}"}
     with open_rendezvous(folder, workers):
-        # Of its own session: a signal to all processes of a launch reaches it once.
+        # In its own session: a signal to all processes of a launch reaches it once.
         process = subprocess.Popen(command, env=environment, start_new_session=True)
 
         def pass_on(number: int, _: FrameType | None) -> None:

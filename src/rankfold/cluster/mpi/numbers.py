@@ -1,4 +1,4 @@
-"""Which of the processes of a launch this one is, by what launchers put into the environment.
+"""Number of this process in its launch, read from the environment that launchers set.
 
 MPI itself is not loaded: nothing here sends a message by it.
 """
@@ -15,16 +15,18 @@ VARIABLES = {
     "PMI (MPICH, Intel MPI, Cray)": ("PMI_RANK", "PMI_SIZE"),
     "srun": ("SLURM_PROCID", "SLURM_NTASKS"),
 }
-"""Variables of the number of a process, from 0, and of how many there are; the first that are set count."""
+"""Variables of the number of a process, from 0, and of the count of processes; the first pair that is set is
+used.
+"""
 
 
 def process_numbers(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """The number of this process, and how many there are.
+    """Number of this process, from 0, and count of all processes of the launch.
 
     Raises
     ------
     InputError
-        No launcher has started it, or one process alone.
+        No launcher has started it, or it is the only process.
     """
     for number, count in VARIABLES.values():
         if number in environment and count in environment:

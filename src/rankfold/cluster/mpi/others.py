@@ -1,4 +1,4 @@
-"""All but the first process of a launch: each is a worker for as long as the first wants one."""
+"""All but the first process of a launch: each runs a worker as long as the first asks for one."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ LOG = logging.getLogger("rankfold")
 POLL_SECONDS = 0.5
 
 WAIT_SECONDS = 600.0
-"""How long to wait for the first process to show itself."""
+"""Seconds to wait for the first sign of the first process."""
 
 SILENCE_SECONDS = 120.0
-"""Without a sign of the first process for so long, it is gone."""
+"""Seconds without a sign after which the first process counts as gone."""
 
 END_SECONDS, KILL_SECONDS = 20.0, 10.0
-"""How long a worker may take to end by itself, and then when it is asked to."""
+"""Seconds for a worker to end by itself, then seconds to end after it was asked to."""
 
 AGAIN_SECONDS = 5.0
-"""Before a worker that has ended too early is started again."""
+"""Seconds before a worker that ended too early is started again."""
 
 
 def serve(folder: Path, number: int) -> None:
-    """Be a worker whenever the first process calls for one; returns when that has ended.
+    """Run a worker whenever the first process asks for one; returns when that process has ended.
 
     Raises
     ------
     ClusterError
-        It has never shown itself, or is silent.
+        The first process has given no sign, or gives none any more.
     """
     worker, current = None, ""
     with contextlib.ExitStack() as last:
@@ -57,7 +57,7 @@ def serve(folder: Path, number: int) -> None:
 
 
 def _calls(folder: Path, number: int) -> Iterator[Call | None]:
-    """What is wanted, every moment, from the first sign of life on until the folder is gone."""
+    """Yield the current call twice a second, from the first sign of life until the folder is gone."""
     seen, since, alive = read_beat(folder), time.monotonic(), False
     while True:
         beat = read_beat(folder)
@@ -91,7 +91,9 @@ def _start(call: Call, number: int) -> subprocess.Popen[bytes]:
 
 
 def _end(worker: subprocess.Popen[bytes] | None) -> None:
-    """Wait for a worker, which ends when its scheduler does; not for ever."""
+    """Wait for a worker, which ends when its scheduler does; after some seconds terminate it, then
+    kill it.
+    """
     if worker is None:
         return
     for seconds, action in ((END_SECONDS, worker.terminate), (KILL_SECONDS, worker.kill)):
@@ -104,7 +106,9 @@ def _end(worker: subprocess.Popen[bytes] | None) -> None:
 
 @contextlib.contextmanager
 def end_by_signals() -> Iterator[None]:
-    """Let a signal end what runs within the block in order: its worker with it."""
+    """Turn signals to end into ``SystemExit``, so that what runs within the block ends in order, with its
+    worker.
+    """
 
     def leave(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""Workers that a launcher has started already, one in each process but the first."""
+"""Workers that a launcher has already started, one in each process but the first."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from rankfold.pipeline.units import parse_bytes
 
 
 class MpiStep:
-    """Workers that are called, and end with their scheduler: see ``SrunStep``."""
+    """The other processes of a launch, started by a call, which end with their scheduler; a ``Step``."""
 
     def __init__(self, logs: Path, rendezvous: Path, workers: int) -> None:
         self.logs, self.output, self.any_worker_came = logs, "", False
         self._rendezvous, self._workers = rendezvous, workers
 
     def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Call them."""
+        """Call the other processes to start a worker each."""
         call_workers(self._rendezvous, command, settings, logs=self.logs, workers=self._workers)
 
     def check(self) -> None:
-        """Nothing: their launcher looks after them."""
+        """No-op: their launcher watches them."""
 
     def __enter__(self) -> Self:
         return self
@@ -42,7 +42,7 @@ class MpiStep:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MpiProcesses(Allocation):
-    """See ``Executor``."""
+    """The processes of a launch by MPI or ``srun``; an ``Executor``."""
 
     @classmethod
     def of(cls, workers: int | None, threads: int | None, memory: str | int | None) -> Self:
@@ -63,7 +63,7 @@ class MpiProcesses(Allocation):
         return cls(profile, budget, 1, folder, 0)
 
     def facts(self) -> dict[str, Any]:
-        """See ``Executor``."""
+        """Kind and size of the place, for the record of a run."""
         return {
             "kind": "mpi",
             "workers": self.budget.workers,

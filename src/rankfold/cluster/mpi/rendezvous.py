@@ -1,9 +1,9 @@
-"""The folder in which the first process of a launch tells the others what to do.
+"""The folder by which the first process of a launch gives commands to the others.
 
-``beat.json`` changes every few seconds while the first lives: what an earlier launch has left stands still,
-and is not believed. ``call.json`` holds the command of a worker while there is a scheduler to work for. What
-others could write there would be run here, so the folder must be the user's own. Each of the others leaves a
-file when it has come: the folder is not gone before all have seen it.
+``beat.json`` changes every few seconds while the first lives: what an earlier launch has left does not
+change, and is ignored. ``call.json`` holds the command of a worker while there is a scheduler to work for.
+Commands written there are run, so the folder must be the user's own. Each of the other processes leaves a
+file when it has seen the folder: the folder is kept until all have.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
 RENDEZVOUS = "RANKFOLD_MPI"
-"""Environment variable by which a command knows the folder, and how many workers wait there."""
+"""Environment variable that gives a command the folder, and the number of workers that wait there."""
 
 BEAT_SECONDS = 2.0
 
 LATE_SECONDS = 60.0
-"""How long to wait at the end for processes that have not come yet."""
+"""Most seconds to wait at the end for processes that have not seen the folder yet."""
 
 BEAT, CALL, HERE = "beat.json", "call.json", "here-"
 
 
 JOB_NUMBERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
-"""Variables with the number of a job."""
+"""Environment variables that hold the number of a job."""
 
 
 def rendezvous_folder(where: Path, words: Sequence[str]) -> Path:
-    """The folder of a launch, which all its processes find by themselves: they share a job and a command."""
+    """Folder of a launch, which each process derives from the job and the command that they share."""
     launch = [os.environ.get(name, "") for name in JOB_NUMBERS]
     digest = hashlib.blake2b("\0".join([*launch, *words]).encode(), digest_size=6).hexdigest()
     return where.absolute() / f".rankfold-mpi-{digest}"
@@ -46,52 +46,52 @@ def rendezvous_folder(where: Path, words: Sequence[str]) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a worker is to be."""
+    """Description of the workers that are wanted."""
 
     name: str
-    """Of this call and no other."""
+    """Random name, unique to this call."""
 
     command: list[str]
     settings: dict[str, str]
-    """What its environment has besides."""
+    """Environment variables that the worker gets in addition."""
 
     logs: str
     workers: int
-    """How many are wanted: processes up to this number, since the first is number 0."""
+    """Number of workers wanted: processes 1 to this number, since the first is number 0."""
 
 
 def call_workers(
     folder: Path, command: Sequence[str], settings: Mapping[str, str], *, logs: Path, workers: int
 ) -> None:
-    """Let other processes start a worker each, as many as are wanted."""
+    """Ask the other processes to start ``workers`` workers, one each."""
     call = Call(uuid.uuid4().hex, [*command], {**settings}, str(logs), workers)
     save_json(folder / CALL, asdict(call), durable=False)
 
 
 def end_call(folder: Path) -> None:
-    """Let the workers end."""
+    """Withdraw the call, so that the workers end."""
     remove(folder / CALL)
 
 
 def read_call(folder: Path) -> Call | None:
-    """What is wanted now."""
+    """The current call; None if there is none."""
     facts = load_json(folder / CALL, dict)
     return Call(**facts) if facts else None
 
 
 def read_beat(folder: Path) -> str | None:
-    """Something that differs from beat to beat; None where there is none."""
+    """A text that differs from beat to beat; None if there is none."""
     facts = load_json(folder / BEAT, dict)
     return str(facts.get("beat")) if facts else None
 
 
 def come(folder: Path, number: int) -> None:
-    """Show that a process has seen the folder."""
+    """Leave the file that shows that a process has seen the folder."""
     (folder / f"{HERE}{number}").touch()
 
 
 def require_own(folder: Path) -> None:
-    """Raise for a folder in which others could write commands."""
+    """Raise if others could write commands into the folder."""
     about = folder.stat()
     if about.st_uid != os.getuid() or about.st_mode & 0o022:
         raise ClusterError(
@@ -101,7 +101,7 @@ def require_own(folder: Path) -> None:
 
 @contextlib.contextmanager
 def open_rendezvous(folder: Path, others: int) -> Iterator[None]:
-    """Keep the folder alive within the block; it is gone when the block ends and all others have come."""
+    """Keep the folder alive within the block; remove it afterwards, once all ``others`` have seen it."""
     remove(folder)
     folder.mkdir(mode=0o700)
     stop = threading.Event()

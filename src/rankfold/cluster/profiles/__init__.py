@@ -1,4 +1,4 @@
-"""Profiles to be copied and changed: ``rankfold profile perlmutter > perlmutter.yaml``.
+"""Profiles that come with rankfold, to copy and change: ``rankfold profile perlmutter > perlmutter.yaml``.
 
 A user's own file of the same name is found before these.
 """
@@ -14,5 +14,5 @@ def shipped_profiles() -> dict[str, Path]:
 
 
 def summary(path: Path) -> str:
-    """The sentence that a file begins with."""
+    """First line of a profile's file, a comment that describes it."""
     return path.read_text().splitlines()[0].removeprefix("# ")

@@ -1,7 +1,7 @@
 """LSF.
 
 Its memory limits count in the unit that the site has set, which dask-jobqueue finds in ``lsf.conf``;
-whether they are of a job or of a core is the site's choice too.
+whether they are per job or per core is the site's choice too.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ COMMANDS: tuple[str, ...] = ("bsub", "bjobs", "bkill")
 
 STATES = {"PEND": "pending", "WAIT": "pending", "PROV": "pending", "RUN": "running", "PSUSP": "held"}
 STATES |= {"USUSP": "suspended", "SSUSP": "suspended", "UNKWN": "running"}
-"""In words; DONE, EXIT and ZOMBI have ended."""
+"""Our words for states of LSF; DONE, EXIT and ZOMBI are left out, as such jobs have ended."""
 
 COLUMNS = "jobid stat time_left exec_host job_name delimiter='|'"
 NO_JOBS = r"is not found|no unfinished job"
-"""What ``bjobs`` says, and fails, where there are none."""
+"""Pattern of the message with which ``bjobs`` fails if there are no jobs."""
 
 
 def check_profile(profile: Profile) -> None:
-    """See ``QueueSystem``: has words for all of it."""
+    """No-op: LSF has options for all of a profile."""
 
 
 def job_options(job: WorkerJob) -> dict[str, Any]:
-    """See ``QueueSystem``."""
+    """Options of dask-jobqueue for LSF."""
     profile = job.profile
     gpus = [f'-gpu "num={profile.gpus}"'] if profile.gpus else []
     minutes = math.ceil(walltime_seconds(profile.walltime) / 60)
@@ -49,17 +49,17 @@ def job_options(job: WorkerJob) -> dict[str, Any]:
 
 
 def prologue(job: WorkerJob) -> list[str]:
-    """See ``QueueSystem``."""
+    """Shell line that opens the logs."""
     return [open_logs(job, "LSB_JOBID")]
 
 
 def refused(script: str) -> str | None:
-    """See ``QueueSystem``: cannot be asked."""
+    """None: LSF cannot check a script without submitting it."""
     return None
 
 
 def list_jobs(run: Ask | None = None) -> list[QueuedJob] | None:
-    """See ``QueueSystem``."""
+    """Jobs of this user that have not ended, from ``bjobs``; None if it does not answer."""
     if shutil.which("bjobs") is None:
         return None
     answer = (run or ask)("bjobs", "-noheader", "-u", user(), "-o", COLUMNS)
@@ -69,7 +69,7 @@ def list_jobs(run: Ask | None = None) -> list[QueuedJob] | None:
 
 
 def parse_jobs(text: str) -> list[QueuedJob]:
-    """Jobs out of what ``bjobs`` prints in ``COLUMNS``."""
+    """Parse jobs from what ``bjobs`` prints in ``COLUMNS``."""
     jobs = []
     for line in text.splitlines():
         number, state, left, nodes, name = (*line.split("|", 4), "", "", "", "")[:5]
@@ -81,6 +81,6 @@ def parse_jobs(text: str) -> list[QueuedJob]:
 
 
 def cancel_line(name: str) -> str:
-    """See ``QueueSystem``."""
+    """Shell line that cancels all jobs of a name by ``bkill``."""
     choice = shlex.join(["-u", user(), "-J", name])
     return f"bkill {choice} 0 || bjobs {choice} 2>&1 | grep -qiE '{NO_JOBS}'"

@@ -1,6 +1,6 @@
 """PBS Professional and OpenPBS.
 
-The trap: what ``qstat`` says a job has used of its time is minutes old, so the time of its start is taken
+The trap: the used time that ``qstat`` reports for a job is minutes old. So the time since its start is used
 where that leaves less.
 """
 
@@ -24,15 +24,15 @@ COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qselect", "qdel")
 
 STATES = {"Q": "pending", "W": "pending", "H": "held", "R": "running", "B": "running", "S": "suspended"}
 STATES |= {"U": "suspended", "T": "pending", "E": "completing"}
-"""In words; F, X and C have ended."""
+"""Our words for states of PBS; F, X and C are left out, as such jobs have ended."""
 
 
 def check_profile(profile: Profile) -> None:
-    """See ``QueueSystem``: has words for all of it."""
+    """No-op: PBS has options for all of a profile."""
 
 
 def job_options(job: WorkerJob) -> dict[str, Any]:
-    """See ``QueueSystem``."""
+    """Options of dask-jobqueue for PBS."""
     profile = job.profile
     chunk = f"select=1:ncpus={job.cores}:mem={math.ceil(job.memory_bytes / 2**20)}mb"
     return {
@@ -45,17 +45,17 @@ def job_options(job: WorkerJob) -> dict[str, Any]:
 
 
 def prologue(job: WorkerJob) -> list[str]:
-    """See ``QueueSystem``: its logs, and the folder that the job was submitted from."""
+    """Shell lines that open the logs, and enter the folder from which the job was submitted."""
     return [open_logs(job, "PBS_JOBID"), 'cd "$PBS_O_WORKDIR"']
 
 
 def refused(script: str) -> str | None:
-    """See ``QueueSystem``: cannot be asked."""
+    """None: PBS cannot check a script without submitting it."""
     return None
 
 
 def list_jobs(run: Ask | None = None) -> list[QueuedJob] | None:
-    """See ``QueueSystem``."""
+    """Jobs of this user that have not ended, from ``qselect`` and ``qstat``; None if they do not answer."""
     if shutil.which("qselect") is None:
         return None
     numbers = (run or ask)("qselect", "-u", user())
@@ -64,14 +64,14 @@ def list_jobs(run: Ask | None = None) -> list[QueuedJob] | None:
     if not numbers.stdout.split():
         return []
     answer = (run or ask)("qstat", "-f", *numbers.stdout.split())
-    # Some may have ended in between: then it fails, and tells of the others.
+    # Some may have ended meanwhile: then it fails, but still lists the others.
     if answer.returncode and not answer.stdout.strip() and "job" not in answer.stderr.lower():
         return None
     return parse_jobs(answer.stdout, time.time())
 
 
 def parse_jobs(text: str, now: float) -> list[QueuedJob]:
-    """Jobs out of what ``qstat -f`` prints, at a time in seconds of the epoch."""
+    """Parse jobs from what ``qstat -f`` prints; ``now`` is in seconds of the epoch."""
     jobs = []
     for block in re.split(r"(?m)^Job Id:\s*", text.replace("\n\t", ""))[1:]:
         number, _, rest = block.partition("\n")
@@ -93,7 +93,7 @@ def parse_jobs(text: str, now: float) -> list[QueuedJob]:
 
 
 def _seconds_left(facts: dict[str, str], now: float) -> float | None:
-    """Until the time limit of a job that runs."""
+    """Seconds until the time limit of a running job; None if it has none."""
     if "Resource_List.walltime" not in facts:
         return None
     limit = walltime_seconds(facts["Resource_List.walltime"])
@@ -104,6 +104,6 @@ def _seconds_left(facts: dict[str, str], now: float) -> float | None:
 
 
 def cancel_line(name: str) -> str:
-    """See ``QueueSystem``."""
+    """Shell line that cancels all jobs of a name by ``qdel``."""
     choice = shlex.join(["qselect", "-u", user(), "-N", name])
     return f'jobs=$({choice}) && {{ [ -z "$jobs" ] || qdel $jobs; }}'

@@ -1,4 +1,4 @@
-"""Systems of queues by name, and what is said of all but SLURM."""
+"""Queue systems by name, and what distinguishes SLURM from all others."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ONLY_SLURM = (
     "rankfold submit and schedule, --cluster allocation, requeueing, and the doctor's look at a node are for "
     "SLURM alone"
 )
-"""What is said wherever it matters."""
+"""Part of messages about what only SLURM has."""
 
 
 def queue_system(scheduler: str) -> QueueSystem:
-    """The system that a profile names."""
+    """Module of the queue system that a profile names; SLURM by default."""
     if scheduler == "pbs":
         from rankfold.cluster.queues import pbs
 
@@ -37,19 +37,21 @@ def queue_system(scheduler: str) -> QueueSystem:
 
 
 def new_name(scheduler: str) -> str:
-    """Of the worker jobs of a run: see ``name_of``."""
+    """Random name for the worker jobs of a run: see ``name_of``."""
     return name_of(scheduler, uuid.uuid4().hex[:8])
 
 
 def name_of(scheduler: str, number: str) -> str:
-    """Of worker jobs by the number of their run: it says where they wait, since a note of it is all that a
-    killed driver leaves. PBS may take no more than 15 letters.
+    """Name of worker jobs by the number of their run.
+
+    It includes the queue system, since a killed driver leaves no more than a note of the name. PBS may accept
+    no more than 15 letters.
     """
     return f"rankfold-{number}" if scheduler == "slurm" else f"rf-{scheduler}-{number}"
 
 
 def scheduler_of(name: str) -> str:
-    """Where jobs of a name wait.
+    """Queue system of the jobs of a name.
 
     >>> scheduler_of("rankfold-0a1b2c3d"), scheduler_of("rf-pbs-0a1b2c3d")
     ('slurm', 'pbs')
@@ -59,7 +61,7 @@ def scheduler_of(name: str) -> str:
 
 
 def require_slurm(profile: Profile, what: str) -> None:
-    """Raise for a profile of another system; ``what`` is what was asked for."""
+    """Raise if a profile is for another system; ``what`` names the request for the message."""
     if profile.scheduler != "slurm":
         title = queue_system(profile.scheduler).TITLE
         raise InputError(

@@ -1,7 +1,7 @@
 """Grid Engine: Sun's, Son of Grid Engine, and its other descendants.
 
-It has no common words for memory, GPUs, and cores of one node: sites give these names of their own, so that a
-profile has to ask for them in ``directives``.
+It has no common options for memory, GPUs, and cores of one node: sites name these themselves, so a profile
+has to ask for them in ``directives``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIMIT = "h_rt"
 
 
 def check_profile(profile: Profile) -> None:
-    """See ``QueueSystem``."""
+    """Raise if a profile has several cores or a GPU, and no directive asks for them."""
     more = " ".join(profile.directives)
     if profile.cores > 1 and "-pe " not in more:
         raise InputError(
@@ -42,30 +42,30 @@ def check_profile(profile: Profile) -> None:
 
 
 def job_options(job: WorkerJob) -> dict[str, Any]:
-    """See ``QueueSystem``."""
+    """Options of dask-jobqueue for Grid Engine."""
     profile = job.profile
     return {
         "queue": profile.partition,
         "project": profile.account,
         "walltime": clock(walltime_seconds(profile.walltime)),
-        # Where a site does not look at the first line of a script, its shell may be another.
+        # Where a site ignores the first line of a script, its shell may be another.
         "job_extra_directives": ["-S /bin/bash", "-o /dev/null", "-r n", *profile.directives],
     }
 
 
 def prologue(job: WorkerJob) -> list[str]:
-    """See ``QueueSystem``."""
+    """Shell line that opens the logs."""
     return [open_logs(job, "JOB_ID")]
 
 
 def refused(script: str) -> str | None:
-    """See ``QueueSystem``."""
+    """Message with which ``qsub -w v`` refuses a script; None if it accepts it."""
     answer = ask_again("qsub", "-w", "v", stdin=script)
     return (answer.stderr + answer.stdout).strip() if answer.returncode else None
 
 
 def list_jobs(run: Ask | None = None) -> list[QueuedJob] | None:
-    """See ``QueueSystem``."""
+    """Jobs of this user that have not ended, from ``qstat``; None if it does not answer."""
     if shutil.which("qstat") is None:
         return None
     answer = (run or ask)("qstat", "-u", user(), "-r", "-xml")
@@ -78,7 +78,7 @@ def list_jobs(run: Ask | None = None) -> list[QueuedJob] | None:
 
 
 def parse_jobs(text: str, now: float) -> list[QueuedJob]:
-    """Jobs out of what ``qstat -r -xml`` prints, at a time in seconds of the epoch."""
+    """Parse jobs from what ``qstat -r -xml`` prints; ``now`` is in seconds of the epoch."""
     jobs = []
     for job in ElementTree.fromstring(text).iter("job_list"):
         state = _state(job.findtext("state", ""))
@@ -102,7 +102,7 @@ def parse_jobs(text: str, now: float) -> list[QueuedJob]:
 
 
 def _state(letters: str) -> str:
-    """The state that some letters mean; a job with an error waits for ever, which is an end."""
+    """State for the letters of Grid Engine; a job with an error counts as failed, since it waits for ever."""
     if "E" in letters:
         return "failed"
     if "d" in letters:
@@ -115,6 +115,6 @@ def _state(letters: str) -> str:
 
 
 def cancel_line(name: str) -> str:
-    """See ``QueueSystem``."""
+    """Shell line that cancels all jobs of a name by ``qdel``."""
     jobs = shlex.join(["qstat", "-u", user(), "-r", "-xml"])
     return f"jobs=$({jobs}) && case $jobs in *'>{name}<'*) {shlex.join(['qdel', name])};; esac"

@@ -1,7 +1,7 @@
 """Settings of a job script that are the same for all systems but SLURM.
 
-The trap: none of them agrees with another on how a path with spaces is quoted in a directive, nor on when
-logs can be read. So directives send what a job prints nowhere, and its shell opens the logs.
+The trap: the systems differ in how a path with spaces is quoted in a directive, and in when logs can be read.
+So directives send the output of a job to ``/dev/null``, and its shell opens the logs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rankfold.cluster.queues.system import WorkerJob
 
 
 def open_logs(job: WorkerJob, number: str) -> str:
-    """The line that sends what a job prints to its logs; ``number`` is the variable with that of the job.
+    """Shell line that sends a job's output to its logs; ``number`` is the variable of the job's number.
 
     >>> from pathlib import Path
     >>> from rankfold.cluster.slurm.profile import Profile
@@ -24,7 +24,7 @@ def open_logs(job: WorkerJob, number: str) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Hours, minutes and seconds.
+    """Format seconds as hours, minutes and seconds.
 
     >>> clock(90061)
     '25:01:01'

@@ -1,4 +1,4 @@
-"""SLURM, as ``system`` asks of it; all else about it is in ``rankfold.cluster.slurm``."""
+"""SLURM behind the interface of ``system``; everything else about it is in ``rankfold.cluster.slurm``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ COMMANDS: tuple[str, ...] = ("sbatch", "squeue", "scancel")
 
 
 def check_profile(profile: Profile) -> None:
-    """See ``QueueSystem``: SLURM says it better."""
+    """No-op: SLURM itself reports what it lacks."""
 
 
 def job_options(job: WorkerJob) -> dict[str, Any]:
-    """See ``QueueSystem``."""
+    """Options of dask-jobqueue for SLURM."""
     profile = job.profile
-    # Of its own, and not by dask-jobqueue, which does not quote.
+    # Paths of logs are set here and not by dask-jobqueue, which does not quote.
     endings = {"error": "err", "output": "out"}
     logs = {key: log_pattern(job.logs, f"{job.name}-%J.{ending}") for key, ending in endings.items()}
     directives = [f"--{key}={in_directive(log)}" for key, log in logs.items()]
@@ -40,21 +40,21 @@ def job_options(job: WorkerJob) -> dict[str, Any]:
 
 
 def prologue(job: WorkerJob) -> list[str]:
-    """See ``QueueSystem``: none."""
+    """Empty: SLURM opens the logs by directives."""
     return []
 
 
 def refused(script: str) -> str | None:
-    """See ``QueueSystem``."""
+    """Message with which ``sbatch --test-only`` refuses a script; None if it accepts it."""
     answer = queue.ask_again("sbatch", "--test-only", stdin=script)
     return answer.stderr if answer.returncode else None
 
 
 def list_jobs(run: queue.Ask | None = None) -> list[queue.QueuedJob] | None:
-    """See ``QueueSystem``."""
+    """Jobs of this user that have not ended, from ``squeue``; None if it does not answer."""
     return queue.list_jobs(run)
 
 
 def cancel_line(name: str) -> str:
-    """See ``QueueSystem``."""
+    """Shell line that cancels all jobs of a name by ``scancel``."""
     return shlex.join(["scancel", f"--name={name}", f"--user={queue.user()}"])

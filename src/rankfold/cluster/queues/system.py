@@ -1,8 +1,8 @@
-"""What a run asks of a system of queues, whichever it is: to take worker jobs, tell of them, cancel them.
+"""Interface to a queue system: submit worker jobs, list them, cancel them.
 
-A system is a module with the functions of ``QueueSystem``. All else is the same for all of them: who has
-ended gets a successor, who is about to end hands over before, and no job is left. What only SLURM has is one
-job of several nodes that begins again until all is done, and what is built of it: see ``registry``.
+A system is a module with the functions of ``QueueSystem``. All else is the same for all of them: workers
+that have ended get successors, workers about to end hand over first, and no job is left. Only SLURM has one
+job of several nodes that begins again until all is done, and what is built on it: see ``registry``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rankfold.pipeline.text import Lines
 
 @dataclass(frozen=True, slots=True)
 class WorkerJob:
-    """A job that holds one worker, in the words of no system."""
+    """A job that holds one worker, independent of the queue system."""
 
     profile: Profile
     name: str
     logs: Path
-    """Folder that exists and that all nodes see."""
+    """Existing folder that all nodes see."""
 
     cores: int
     memory_bytes: int
@@ -31,46 +31,50 @@ class WorkerJob:
 
 @dataclass(frozen=True, slots=True)
 class JobScript:
-    """A job as it is handed to a system of queues."""
+    """A job as it is submitted to a queue system."""
 
     what: str
-    """What its jobs do, as it is told to the user."""
+    """Purpose of its jobs, for the user."""
 
     text: str
     command: str
     """The command that submits a file ``SCRIPT`` of this text."""
 
     count: int = 1
-    """Jobs that are submitted with it."""
+    """Number of jobs submitted with it."""
 
     def lines(self) -> Lines:
-        """The script, which stays one: what is said of it is a comment at its end."""
+        """The script, followed by a comment on its purpose and command; it remains a valid script."""
         jobs = "one job" if self.count == 1 else f"{self.count} jobs, each"
         about = f"# {self.what}: {jobs} submitted by  {self.command}"
         return Lines(Lines.of(self.text.rstrip("\n")), "", about)
 
 
 class QueueSystem(Protocol):
-    """A module of this folder."""
+    """Interface of the modules of this folder."""
 
     TITLE: str
     COMMANDS: tuple[str, ...]
-    """That must be there: to submit jobs, to ask about them, to cancel them, the last by number too."""
+    """Commands that must exist: to submit jobs, to list them, to cancel them; the last can cancel by
+    number.
+    """
 
     def check_profile(self, profile: Profile) -> None:
-        """Raise for what a profile asks that the system has no common words for."""
+        """Raise if a profile asks for something that the system has no common option for."""
 
     def job_options(self, job: WorkerJob) -> dict[str, Any]:
-        """Options of the class of dask-jobqueue, beside those that all its classes have."""
+        """Options of the class of dask-jobqueue, in addition to those that all its classes have."""
 
     def prologue(self, job: WorkerJob) -> list[str]:
         """Lines of the job script before those of the profile."""
 
     def refused(self, script: str) -> str | None:
-        """Why a script would not be taken, where that can be asked without submitting it."""
+        """Reason why the system refuses a script; None if it accepts it, or cannot be asked without
+        submitting.
+        """
 
     def list_jobs(self, run: Ask | None = None) -> list[QueuedJob] | None:
-        """Jobs of this user that have not ended; None where the system does not answer.
+        """Jobs of this user that have not ended; None if the system does not answer.
 
         ``run`` runs its commands, ``ask`` by default; see ``queue.list_jobs``.
         """
@@ -80,14 +84,14 @@ class QueueSystem(Protocol):
 
 
 class ListedStates:
-    """States of jobs by number, from lists in which jobs that have ended do not stand any more."""
+    """Tracks states of jobs by number, from lists that no longer contain jobs that have ended."""
 
     def __init__(self, system: QueueSystem) -> None:
         self._system = system
         self._seen: set[str] = set()
 
     def __call__(self) -> dict[str, tuple[str, float | None]] | None:
-        """See ``queue.AskStates``."""
+        """State and seconds left of each job; None if the system does not answer: see ``queue.AskStates``."""
         jobs = self._system.list_jobs()
         if jobs is None:
             return None

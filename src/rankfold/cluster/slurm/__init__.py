@@ -1,14 +1,14 @@
 """Jobs of SLURM.
 
-profile       what a site wants to know of a worker job
-jobs          worker jobs, of this or another system of queues, and one scheduler here
-rolling       who is about to end hands over before
+profile       settings of a site for worker jobs
+jobs          worker jobs, of this or another queue system, and one scheduler here
+rolling       workers about to end hand over to successors
 allocation    all nodes of one job
-step          its workers, by one srun
+step          workers of an allocation, by one srun
 node_worker   a worker of a job, on one address of its node
 job_script    a command as one job, requeued until done
-jobqueue      what we use of dask-jobqueue
-queue         what SLURM says of jobs
+jobqueue      the parts of dask-jobqueue that are used here
+queue         queries of SLURM about jobs
 shell_lines   quotes, exports and loops that job scripts share
-leftovers     jobs that nobody looks after any more
+leftovers     jobs that no process watches any more
 """

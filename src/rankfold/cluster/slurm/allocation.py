@@ -1,8 +1,8 @@
 """All nodes of one SLURM job: the driver and its scheduler on the first, workers on all, by one ``srun``.
 
 For machines that want few large jobs, and for those whose compute nodes may not submit. Each start of a
-requeued job makes a scheduler, ports and logs of its own, so nothing is met that an earlier start left
-behind. The driver stops when SLURM says that time is short, and leaves all it has on disk.
+requeued job makes its own scheduler, ports and logs, so it never uses those of an earlier start. The driver
+stops when SLURM warns that time is short, and leaves all it has on disk.
 """
 
 from __future__ import annotations
@@ -42,42 +42,42 @@ from rankfold.pipeline.units import format_bytes, parse_bytes
 from rankfold.pipeline.wording import argument
 
 PROFILE = "RANKFOLD_PROFILE"
-"""Environment variable by which a job knows the profile that it was submitted with."""
+"""Environment variable that names the profile that a job was submitted with."""
 
 GRACE_SECONDS = 10.0
-"""How long to wait for the other workers once the first has come."""
+"""Seconds to wait for the other workers once the first has registered."""
 
 DEATH_SECONDS = 120
-"""A worker that has no scheduler for so long ends."""
+"""Seconds without a scheduler after which a worker ends."""
 
 
 class Step(Protocol):
-    """What starts the workers, and is left when there is nothing more to do."""
+    """Starts the workers, and ends them when the block is left."""
 
     logs: Path
     output: str
-    """Path of the log of each worker, where the command of the step says it."""
+    """Path of the log of each worker, if the command of the step sets it; else empty."""
 
     any_worker_came: bool
 
     def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Start the workers, whose environment has some settings besides; they register by themselves."""
+        """Start the workers with additional environment variables; they register by themselves."""
 
     def check(self) -> None:
-        """Raise when they are gone while they are needed."""
+        """Raise if the workers are gone while they are needed."""
 
     def __enter__(self) -> Self:
-        """Be ready to start them."""
+        """Prepare to start them."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """See that they end."""
+        """Make them end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Allocation:
-    """See ``Executor``."""
+    """The nodes of one SLURM job; an ``Executor``."""
 
     profile: Profile
     budget: Budget
@@ -85,13 +85,13 @@ class Allocation:
     job: str
     attempt: int
     cores: int = 0
-    """Cores of a worker, where it has more of them than segments: beside a GPU."""
+    """Cores of a worker with a GPU, which has more cores than segments; else 0."""
 
     is_remote: ClassVar[bool] = True
 
     @classmethod
     def of(cls, workers: int | None, threads: int | None, memory: str | int | None) -> Self:
-        """Workers in the job that this process runs in."""
+        """The place made of the nodes of the SLURM job in which this process runs."""
         job = os.environ.get("SLURM_JOB_ID")
         if not job:
             raise InputError(
@@ -112,15 +112,15 @@ class Allocation:
         return cls(profile, budget, per_node, job, _number("SLURM_RESTART_COUNT") or 0, beside)
 
     def limited_to(self, workers: int) -> Allocation:
-        """See ``Executor``."""
+        """The same place with at most ``workers`` workers."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
 
     def check(self) -> None:
-        """See ``Executor``: what workers have is known when they come."""
+        """No-op: what workers have is known only when they have started."""
 
     def facts(self) -> dict[str, Any]:
-        """See ``Executor``."""
+        """Kind and size of the place, for the record of a run."""
         return {
             "kind": "allocation",
             "workers": self.budget.workers,
@@ -132,7 +132,7 @@ class Allocation:
 
     @contextlib.contextmanager
     def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
-        """See ``Executor``."""
+        """Start the scheduler and one step for all workers; yield once enough have registered."""
         from distributed import Client as DaskClient
         from distributed import Scheduler, SpecCluster
 
@@ -196,7 +196,7 @@ class Allocation:
             worker += ["--interface", profile.interface]
         if profile.gpus:
             worker += ["--resources", f"GPU={profile.gpus}"]
-        # By a shell on the node, which knows its folders.
+        # By a shell on the node, where variables of its folders are set.
         local = node_folder(profile.scratch)
         return ["sh", "-c", f"exec {shlex.join(worker)} --local-directory {local}"]
 
@@ -213,12 +213,14 @@ class Allocation:
 
 
 def node_bytes(working: int, per_node: int) -> int:
-    """What a node holds: its workers, and on the first the driver, which may hold as much as one of them."""
+    """Bytes a node needs: for its workers, and on the first for the driver, which may hold as much as a
+    worker.
+    """
     return per_node * job_bytes(working) + math.ceil((working + BASELINE_BYTES) * MARGIN)
 
 
 def _working(memory: str | int | None, per_node: int) -> int:
-    """Working memory of a worker: as asked if the nodes have it, else all that they have."""
+    """Working memory of a worker in bytes: as requested if the nodes have it, else all that they have."""
     megabytes = _number("SLURM_MEM_PER_NODE")
     if megabytes is None and (each := _number("SLURM_MEM_PER_CPU")):
         megabytes = each * (_number("SLURM_CPUS_ON_NODE") or 1)
@@ -239,7 +241,7 @@ def _working(memory: str | int | None, per_node: int) -> int:
 
 
 def _number(*names: str) -> int | None:
-    """The first of some variables that SLURM has set to a number above 0."""
+    """Value of the first of some variables that SLURM has set to a number above 0; None if there is none."""
     for name in names:
         match = re.match(r"\d+", os.environ.get(name, ""))
         if match and int(match[0]):

@@ -1,10 +1,10 @@
 """A command as one job of SLURM, which begins again until all is done.
 
-SLURM tells the shell of the job some time before its end, the shell tells the driver, the driver stops
-with all it has on disk and says with exit code 75 that there is more to do; then the job is requeued. It
-keeps its number, its log and its place in the accounts, and ``scancel`` of that number ends it for good.
+SLURM signals the shell of the job some time before its end, and the shell signals the driver. The driver
+stops with all it has on disk and reports by exit code 75 that there is more to do; then the job is requeued.
+It keeps its number, its log and its place in the accounts, and ``scancel`` of that number ends it for good.
 
-The trap: bash leaves ``wait`` when a signal comes, long before the driver has ended.
+The trap: bash leaves ``wait`` when a signal arrives, long before the driver has ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ PREFIX = "rankfold-"
 """Prefix of the names of all jobs."""
 
 UNKNOWN_BYTES = 2**40
-"""To plan with where a profile leaves the memory of a node to the site: what does not fit is told there."""
+"""Memory to plan with where a profile leaves the memory of a node to the site; the job finds what does not
+fit.
+"""
 
 SCRIPT = """\
 #!/usr/bin/env bash
@@ -66,11 +68,11 @@ def job_script(
     more: Sequence[str] = (),
     first: Sequence[str] = (),
 ) -> str:
-    """The script of a job that runs a driver on the nodes that a profile says.
+    """Script of a job that runs a driver on the nodes that a profile describes.
 
-    ``known_as`` is the path or name by which the driver finds the profile, ``log`` where the job writes,
-    ``more`` are further options of it, and ``first`` lines that come before the driver, in the environment
-    that it will have.
+    ``known_as`` is the path or name by which the driver finds the profile, ``log`` the file for the job's
+    output, ``more`` are further options of the job, and ``first`` lines that run before the driver, in the
+    environment that it will have.
     """
     options = [*directives(profile, name=name, log=log or log_name(name)), "--requeue"]
     setup = [f"export {PROFILE}={shell_words([known_as])}", *profile.prologue, *first]
@@ -83,7 +85,7 @@ def job_script(
 
 
 def directives(profile: Profile, *, name: str, log: str) -> list[str]:
-    """What a job asks of SLURM that runs a driver on the nodes that a profile says."""
+    """Options for SLURM of a job that runs a driver on the nodes that a profile describes."""
     require_slurm(profile, "a job that holds a whole command")
     return [
         f"--job-name={PREFIX}{name}",
@@ -104,7 +106,7 @@ def directives(profile: Profile, *, name: str, log: str) -> list[str]:
 def allocation_of(
     profile: Profile, workers: int | None, threads: int | None, memory: str | int | None
 ) -> Allocation:
-    """The nodes that such a job will have, to plan for before it is there."""
+    """The nodes that such a job will have, to plan for before it exists."""
     require_slurm(profile, "rankfold submit")
     per_node, there = profile.workers_per_node, _node_megabytes(profile) * 2**20
     most = int((there - node_bytes(0, per_node)) / (MARGIN * (per_node + 1))) if there else UNKNOWN_BYTES
@@ -123,20 +125,20 @@ def allocation_of(
 
 
 def log_name(name: str, job: str = "%j") -> str:
-    """Where a job writes, all its starts after one another; in the folder it was submitted from."""
+    """Name of a job's log, shared by all its starts, in the folder from which it was submitted."""
     return f"{PREFIX}{name}-{job}.log"
 
 
 def whole_job(what: str, script: str) -> JobScript:
-    """A job as ``submit`` would hand it over."""
+    """A job as ``submit`` would submit it."""
     return JobScript(what, script, "sbatch SCRIPT")
 
 
 def submit(script: str, profile: Profile, name: str) -> str:
-    """Give a script to SLURM; the number of its job.
+    """Submit a script to SLURM; returns the number of its job.
 
-    A controller that takes a job may still be too slow to say so. So the queue is asked for a job of this
-    ``name``, of which there is none before, and only then is the script given once more.
+    A controller that accepts a job may still be too slow to confirm it. So the queue is searched for a job of
+    this ``name``, which must be new, and only if there is none is the script submitted once more.
     """
     require_commands(profile.name, "sbatch")
 
@@ -145,7 +147,7 @@ def submit(script: str, profile: Profile, name: str) -> str:
         return next((f"Submitted batch job {number}" for number in numbers), "")
 
     answer = ask_again("sbatch", stdin=script, known=known)
-    # Sites greet with all kinds of numbers.
+    # Greetings of sites contain all kinds of numbers.
     match = re.search(r"Submitted batch job (\d+)", answer.stdout)
     if answer.returncode or not match:
         require_final("SLURM", answer.stderr)
@@ -158,5 +160,5 @@ def submit(script: str, profile: Profile, name: str) -> str:
 
 
 def _node_megabytes(profile: Profile) -> int:
-    """Megabytes of all workers of a node, and of the driver beside them on the first node."""
+    """Megabytes for all workers of a node, and for the driver, which shares the first node with them."""
     return (profile.workers_per_node + 1) * (profile.memory or 0) // 2**20

@@ -1,6 +1,6 @@
-"""The one module that touches dask-jobqueue, and what of it is put right here.
+"""The one module that uses dask-jobqueue, with corrections of its behavior.
 
-Importing it takes over Ctrl-C, and fails outside the main thread; a refused ``sbatch`` ends up in a log.
+Importing it takes over Ctrl-C, and fails outside the main thread; a refused ``sbatch`` is only logged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ signal.signal(signal.SIGINT, _handler)
 
 
 AT_ONCE = 16
-"""Calls of sbatch and scancel side by side: hundreds would run out of files and annoy the controller."""
+"""Most concurrent calls of sbatch and scancel: hundreds would run out of files and annoy the controller."""
 
 _gates: dict[Any, asyncio.Semaphore] = {}
 
@@ -47,7 +47,7 @@ class WorkerJob(AnyJob):
 
     @classmethod
     def submission(cls, script: str) -> str:
-        """The command that submits a script, a file."""
+        """Shell command that submits a script file."""
         return f"{cls.submit_command} {script}"
 
     async def start(self) -> None:
@@ -69,28 +69,28 @@ class WorkerJob(AnyJob):
 class Slurm(WorkerJob, SLURMJob):
     """A job of SLURM."""
 
-    # Sites greet with all kinds of numbers.
+    # Greetings of sites contain all kinds of numbers.
     job_id_regexp = r"Submitted batch job (?P<job_id>\d+)"
 
 
 class Pbs(WorkerJob, PBSJob):
-    """A job of PBS, whose number has a server."""
+    """A job of PBS, whose number includes a server."""
 
     job_id_regexp = r"(?m)^(?P<job_id>\d+\.[\w.-]+)\s*$"
 
 
 class Lsf(WorkerJob, LSFJob):
-    """A job of LSF, which reads its directives from a script at its input only."""
+    """A job of LSF, which reads directives only from a script on its standard input."""
 
     job_id_regexp = r"Job <(?P<job_id>\d+)>"
 
     @classmethod
     def submission(cls, script: str) -> str:
-        """See ``WorkerJob``."""
+        """Shell command that submits a script file through standard input."""
         return f"{cls.submit_command} < {script}"
 
     async def _submit_job(self, script_filename: str) -> Any:
-        # As dask-jobqueue does, which throws away what bsub says of a mistake.
+        # As dask-jobqueue does, which discards the message of bsub about a mistake.
         return await self._call([self.submission(shlex.quote(script_filename))], shell=True)
 
 
@@ -107,7 +107,7 @@ class Cluster(JobQueueCluster):
     """A scheduler in this process and one worker process in each job."""
 
     def _get_worker_security(self, security: Any) -> None:
-        """Nothing: workers are told their certificates by options, and who made the files removes them."""
+        """No-op: workers get their certificates by options, and whoever made the files removes them."""
 
 
 WORKER: dict[str, Any] = {
@@ -115,19 +115,19 @@ WORKER: dict[str, Any] = {
     "worker_command": "rankfold.cluster.slurm.node_worker",
     "death_timeout": "120",
 }
-"""What all jobs have in common."""
+"""Options that all jobs share."""
 
 
 def make_cluster(scheduler: str, **options: Any) -> Cluster:
-    """A cluster without jobs yet, of jobs that a system of queues takes."""
+    """A cluster without jobs yet, for the queue system ``scheduler``."""
     return Cluster(n_workers=0, job_cls=JOBS[scheduler], **WORKER, **options)
 
 
 def worker_script(scheduler: str, address: str, name: str = "dummy-name", **options: Any) -> str:
-    """The script of the job of a worker as a cluster would write it whose scheduler is at an address."""
+    """Script of a worker's job, as a cluster would write it whose scheduler has that address."""
     return str(JOBS[scheduler](address, name, **WORKER, **options).job_script())
 
 
 def submission(scheduler: str) -> str:
-    """The command that submits a worker job whose script is the file ``SCRIPT``."""
+    """Shell command that submits a worker job whose script is the file ``SCRIPT``."""
     return str(JOBS[scheduler].submission("SCRIPT"))
