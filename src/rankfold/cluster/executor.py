@@ -1,4 +1,4 @@
-"""Places where a run takes place: the budget is known before anything starts; workers start when work begins."""
+"""Places where a run takes place: the budget is known before anything starts; workers start with the work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line. Every error that rankfold raises on purpose is one message and an exit code.
+"""The command line. Every error that rankfold raises itself is one message and an exit code.
 
 0 done    2 bad input or configuration    3 plan refused    4 bad data    75 more to do    130 interrupted
 """
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-# One thread for every library below, before any is loaded: parallelism is that of the sweeps.
+# One thread for every library, set before any is loaded: parallelism is that of the sweeps.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_variable] = "1"
 
@@ -38,7 +38,7 @@ from rankfold.workflows.options import SHOW_JOBS
 from rankfold.workflows.reporting import plain, quoting_words, say
 
 LINE = 200
-"""Letters of what a command does, in the list of all."""
+"""Most letters of a command's description in the list of all commands."""
 
 
 class _Commands(TyperGroup):
@@ -53,7 +53,7 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
 
     def every(self) -> dict[str, Any]:
-        """All commands by name, of which one alone may have been made to be run."""
+        """All commands by name, even if a single one has been built for this call."""
         with making(()):
             group: Any = get_command(app)
         return dict(group.commands)
@@ -133,7 +133,7 @@ EVERY = tuple(app.registered_commands)
 
 @contextlib.contextmanager
 def making(words: Sequence[str]) -> Iterator[None]:
-    """Build the command alone that is asked for: to build all takes a tenth of a second."""
+    """Build only the command that is asked for: building all takes a tenth of a second."""
     before = app.registered_commands
     names = [each.name or get_command_name(each.callback.__name__) for each in EVERY if each.callback]
     asked = [each for each, name in zip(EVERY, names, strict=True) if [*words[:1]] == [name]]

@@ -54,15 +54,15 @@ from rankfold.workflows.reports.page import (
 RANK = 32
 
 CROP = 128
-"""Side of the part of a photograph that is put together again from components."""
+"""Side in pixels of the part of a photograph that is reconstructed from components."""
 
 PICTURES = ("components.png", "reconstruction.png", "scree.png")
 
 SUBJECT = "demo"
-"""By which the page of an earlier demo is known."""
+"""Mark by which the page of an earlier demo is recognized."""
 
 COMPONENT_COUNTS = (4, 8, 32)
-"""Numbers of components that it is put together from."""
+"""Numbers of components that reconstruct it."""
 
 
 _SCRIPT = """\
@@ -83,18 +83,18 @@ def run_demo(
     say: Callable[[str], None] = say,
     load: Load | None = None,
 ) -> Path:
-    """Write patches, reduce them, draw the components; the page that shows all of it.
+    """Write patches, reduce them, draw the components; returns the path of the page that shows all of it.
 
     Parameters
     ----------
     folder : path
-        Where everything goes: ``patches.zarr``, ``pca.zarr``, pictures, ``report.html``.
+        Folder of all output: ``patches.zarr``, ``pca.zarr``, pictures, ``report.html``.
     memory, threads, progress
         As for ``rankfold.pca``.
     say : callable
-        Takes each message.
+        Called with each message.
     load : callable, optional
-        Gives the photographs; the two that come with scikit-learn by default.
+        Returns the photographs; by default the two that come with scikit-learn.
 
     Raises ``InputError`` without scikit-learn, ``OutputError`` where a name is taken by something else.
     """
@@ -107,13 +107,13 @@ def run_demo(
     say(f"{store}: {'writing every patch' if fresh else 'already there'}")
     if fresh:
         write_patches(store, photographs, progress=progress)
-    # What writing leaves in the heap would be taken again unseen, and flatter the measured peak.
+    # Memory that writing leaves in the heap would be used again uncounted, and lower the measured peak.
     return_freed_memory()
     already_done = out.exists() and not fresh
     say(f"{out}: {'already done' if already_done else f'computing {RANK} components in {memory}'}")
-    # A result of patches that are gone is of no use: its own name is all that it blocks.
+    # A result of patches that are gone is useless: it may be overwritten.
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RankfoldWarning)  # said below, from the result
+        warnings.simplefilter("ignore", RankfoldWarning)  # printed below, from the result
         result = pca(store, RANK, memory=memory, out=out, threads=threads, progress=progress, overwrite=fresh)
     facts = summarize(result, folder, already_done=already_done)
     shown = _page(result, facts, draw_pictures(result, photographs, pictures), folder, memory)
@@ -132,7 +132,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def summarize(result: Result, folder: Path, *, already_done: bool) -> list[Fact]:
-    """What was computed, what it took, and where it is; all from the result and its record."""
+    """Facts of what was computed, what it took, and where it is; all from the result and its record."""
     attrs, last, home = result.attrs, _last_attempt(result), folder.absolute()
     rows, columns = attrs["input"]["shape"]
     attempts = len(result.run.get("attempts", []))
@@ -167,7 +167,9 @@ def _last_attempt(result: Result) -> dict[str, Any]:
 
 
 def _bytes(record: dict[str, Any], key: str) -> str:
-    """A recorded number; there is none where the record was deleted or the system does not tell."""
+    """A recorded number of bytes as text; "not recorded" if the record was deleted or the system gives
+    none.
+    """
     value = record.get(key)
     return "not recorded" if value is None else format_bytes(value)
 
@@ -179,7 +181,9 @@ def _seconds(record: dict[str, Any]) -> str:
 def draw_pictures(
     result: Result, photographs: Sequence[Photograph], outputs: Sequence[FileOutput]
 ) -> list[Picture]:
-    """Components, photographs put together from few of them, and the variance they explain."""
+    """Pictures of components, of photographs reconstructed from few of them, and of the variance they
+    explain.
+    """
     components, mean = np.asarray(result.components, np.float64), np.asarray(result.mean, np.float64)
     ratio = np.asarray(result.explained_variance_ratio, np.float64)
     errors = np.asarray(result.error_estimates, np.float64)
@@ -220,7 +224,7 @@ def draw_pictures(
 
 
 def component_tiles(components: Float64, ratio: Float64) -> list[ImageTile]:
-    """Components as images around mid grey."""
+    """Components (k, 192) as images around mid gray, each with its ``ratio`` of the variance."""
     tiny = np.finfo(np.float64).tiny
     scaled = 0.5 + 0.5 * components / np.maximum(np.abs(components).max(axis=1, keepdims=True), tiny)
     return [
@@ -232,7 +236,7 @@ def component_tiles(components: Float64, ratio: Float64) -> list[ImageTile]:
 def photograph_tiles(
     photographs: Sequence[Photograph], mean: Float64, components: Float64
 ) -> list[ImageTile]:
-    """Crops of the photographs after what ever more components make of them."""
+    """Crops of the photographs, reconstructed from ever more components, and the originals."""
     tiles = []
     for photograph in photographs:
         crop = crop_of(photograph)
@@ -245,7 +249,7 @@ def photograph_tiles(
 
 
 def crop_of(photograph: Photograph) -> Float64:
-    """The square part that is shown: whole patches, in [0, 1]."""
+    """Square part of a photograph that is shown: whole patches, in [0, 1]."""
     height, width, _ = photograph.pixels.shape
     side = min(CROP, height // SIDE * SIDE, width // SIDE * SIDE)
     top, left = min(photograph.focus[0], height - side), min(photograph.focus[1], width - side)
@@ -253,7 +257,7 @@ def crop_of(photograph: Photograph) -> Float64:
 
 
 def reconstruct(crop: Float64, mean: Float64, components: Float64) -> Float64:
-    """A crop from the mean and some components, patch by patch side by side."""
+    """Project a crop on some components, patch by patch without overlap, and add the mean."""
     count = len(crop) // SIDE
     patches = crop.reshape(count, SIDE, count, SIDE, 3).swapaxes(1, 2).reshape(-1, COLUMNS)
     near = mean + (patches - mean) @ components.T @ components

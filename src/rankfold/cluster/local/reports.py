@@ -67,7 +67,7 @@ class Reports:
 
 @contextlib.contextmanager
 def take_reports(client: Any, name: str) -> Iterator[None]:
-    """Record the progress that workers of a client report while the block lasts; ``name`` is that of a run."""
+    """Record progress that workers of a client report during the block; ``name`` is that of a run."""
     scheduler = getattr(client.cluster, "scheduler", None)
     if isinstance(scheduler, Scheduler):
         scheduler.add_plugin(Listener(), name=name)

@@ -1,8 +1,8 @@
-"""Worker jobs of SLURM or another system of queues: submitted, watched, replaced, and none left behind.
+"""Worker jobs of SLURM or another queue system: submitted, watched, replaced, and none left behind.
 
 A job holds one worker process, asks never to be requeued (a requeued worker finds its scheduler gone, or
-is cancelled by it), and ends when the scheduler in this process does. Jobs that still wait in the queue
-then are cancelled by a shell that outlives this process and waits for its end: see ``leftovers``.
+is canceled by it), and ends when the scheduler in this process does. Jobs that are still pending then are
+canceled by a shell that outlives this process and waits for its end: see ``leftovers``.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from rankfold.pipeline.units import format_bytes, parse_bytes
 LOG = logging.getLogger("rankfold")
 
 POLL_SECONDS = 5.0
-"""Seconds between two questions to the queue, each about all jobs."""
+"""Seconds between two queries of the queue, each about all jobs."""
 
 GRACE_SECONDS = 5.0
-"""How long to wait for the other workers once the first has come."""
+"""Seconds to wait for the other workers once the first has registered."""
 
 SAY_SECONDS = 30.0
 
@@ -51,7 +51,7 @@ MARGIN = 1.1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerJobs:
-    """See ``Executor``."""
+    """One job for each worker, by a profile; an ``Executor``."""
 
     profile: Profile
     budget: Budget
@@ -61,7 +61,7 @@ class WorkerJobs:
     def of(
         cls, profile: Profile, workers: int | None, threads: int | None, memory: str | int | None
     ) -> WorkerJobs:
-        """Jobs of a profile, for a working memory that is given or follows from the profile's."""
+        """Jobs of a profile; their working memory is given, or follows from the profile's."""
         queue_system(profile.scheduler).check_profile(profile)
         if memory is not None:
             working = parse_bytes(memory)
@@ -86,15 +86,15 @@ class WorkerJobs:
         )
 
     def limited_to(self, workers: int) -> WorkerJobs:
-        """See ``Executor``."""
+        """The same place with at most ``workers`` jobs."""
         budget = dataclasses.replace(self.budget, workers=min(workers, self.budget.workers))
         return dataclasses.replace(self, budget=budget)
 
     def check(self) -> None:
-        """See ``Executor``: what workers have is known when they come."""
+        """No-op: what workers have is known only when they have started."""
 
     def facts(self) -> dict[str, Any]:
-        """See ``Executor``."""
+        """Kind and size of the place, for the record of a run."""
         return {
             "kind": self.profile.scheduler,
             "workers": self.budget.workers,
@@ -104,7 +104,7 @@ class WorkerJobs:
 
     @contextlib.contextmanager
     def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Client]:
-        """See ``Executor``."""
+        """Submit the jobs and start the scheduler for a run; yield once enough workers have registered."""
         from distributed import Client as DaskClient
 
         from rankfold.cluster.slurm.jobqueue import make_cluster
@@ -151,8 +151,10 @@ class WorkerJobs:
                     yield scheduler
 
     def script(self, what: str, folder: Path) -> JobScript:
-        """Its jobs for a run in a folder, which need not be there. What is known only when the run begins
-        stands in capitals: the number of the run, the address of the driver.
+        """Script of the jobs for a run in a folder, which may be missing.
+
+        Words in capitals replace what is known only when the run begins: the number of the run, the address
+        of the driver.
         """
         from rankfold.cluster.slurm.jobqueue import submission, worker_script
 
@@ -167,7 +169,7 @@ class WorkerJobs:
         return {**options, "scheduler_options": self._scheduler_options(), "silence_logs": logging.CRITICAL}
 
     def job_options(self, name: str, folder: Path, certificates: Sequence[str] = ()) -> dict[str, Any]:
-        """What dask-jobqueue writes the script of a job from."""
+        """Options from which dask-jobqueue writes the script of a job."""
         profile, system = self.profile, queue_system(self.profile.scheduler)
         memory_bytes = job_bytes(self.budget.memory_bytes)
         job = WorkerJob(
@@ -187,7 +189,7 @@ class WorkerJobs:
             "local_directory": node_folder(profile.scratch, profile.scheduler),
             "job_script_prologue": [*system.prologue(job), *exports(), *profile.prologue],
             "worker_extra_args": ["--nanny", "--no-dashboard", *gpus, *map(shlex.quote, certificates)],
-            # In the shell's place, so that signals of SLURM reach the worker.
+            # Replaces the shell, so that signals of SLURM reach the worker.
             "python": f"exec {shlex.quote(profile.python or sys.executable)}",
         }
 
@@ -210,12 +212,12 @@ class WorkerJobs:
 def await_workers(
     target: int, here: Callable[[], int], profile: Profile, grace_seconds: float, why: Callable[[], str]
 ) -> None:
-    """Wait until the first worker is ``here``, and a moment longer for the others.
+    """Wait until ``here`` counts the first worker, and ``grace_seconds`` longer for the others.
 
     Raises
     ------
     NoWorkersError
-        None came; ``why`` tells what is known of them.
+        None registered in time; the message includes ``why()``.
     """
     began = last_message = time.monotonic()
     first: float | None = None
@@ -238,12 +240,12 @@ def await_workers(
 
 
 def job_bytes(working: int) -> int:
-    """What SLURM is asked for: working memory, the baseline of a process, its nanny, and a margin."""
+    """Bytes to request for a job: working memory, the baseline of a process, its nanny, and a margin."""
     return math.ceil((working + BASELINE_BYTES + NANNY_BYTES) * MARGIN)
 
 
 def _require_acceptance(system: QueueSystem, script: str) -> None:
-    """Raise with the system's own words when it would not take the job, as far as it can be asked."""
+    """Raise with the system's own message if it refuses the job, as far as it can be asked."""
     if (message := system.refused(script)) is not None:
         require_final(system.TITLE, message)
         words = (
@@ -254,7 +256,7 @@ def _require_acceptance(system: QueueSystem, script: str) -> None:
 
 
 def address_of(interface: str | None) -> str:
-    """Address of an interface, or of this machine as others see it."""
+    """Address of an interface, or of this machine as others see it if ``interface`` is None."""
     from distributed.utils import get_ip, get_ip_interface
 
     if interface is None:

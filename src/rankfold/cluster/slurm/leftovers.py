@@ -1,11 +1,11 @@
-"""Jobs that nobody looks after any more: noted before they start, so that they are found and cancelled.
+"""Jobs that no process watches any more: noted before they start, so that they are found and canceled.
 
-Worker jobs of a run have one name, which stands in the folder of the run as long as there may be any. A
-driver takes it back when its jobs are cancelled; a shell that outlives a killed driver cancels them; where
-both were killed, the note is what is left.
+Worker jobs of a run share one name, which is noted in the folder of the run as long as there may be any. A
+driver removes the note when its jobs are canceled. A shell that outlives a killed driver cancels them. If
+both were killed, the note is left.
 
-The trap: a driver that is killed may have handed a job to SLURM that squeue does not know yet. Twice in a
-row there must be none.
+The trap: a driver that is killed may have submitted a job to SLURM that squeue does not list yet. So two
+queries in a row must list none.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from rankfold.pipeline.removal import remove
 from rankfold.pipeline.storage.checkpoint import load_json, save_json
 
 NOTE = "jobs.json"
-"""In the folder of a run: names of its jobs."""
+"""File in the folder of a run with the names of its jobs."""
 
 CANCEL_SECONDS = 120.0
-"""How long cancelled jobs may take to leave the queue."""
+"""Seconds for canceled jobs to leave the queue."""
 
 POLL_SECONDS, LONGEST_POLL = 0.5, 5.0
 
 SETTLE_SECONDS = 1.0
-"""Seconds between two looks at a queue that has none of them."""
+"""Seconds between two queries of a queue that lists none of them."""
 
 
 def read_note(folder: Path) -> list[str]:
-    """Names of jobs that may be left of a run."""
+    """Names of jobs of a run that may be left in the queue."""
     note = load_json(folder / NOTE, dict) or {}
     names = note.get("names")
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def forget(folder: Path, names: Collection[str]) -> None:
-    """None of these is left; a note of others, of a driver that has begun since, stays."""
+    """Remove the note of jobs that have ended, unless it lists others, of a driver that has begun since."""
     if set(read_note(folder)) == {*names}:
         remove(folder / NOTE)
 
 
 @contextlib.contextmanager
 def no_job_left(name: str, folder: Path) -> Iterator[None]:
-    """Cancel every job of a name when the block ends, and also if this process does not live to see it.
+    """Cancel every job of a name when the block ends, even if this process is killed before.
 
-    Jobs that an earlier driver has left behind are cancelled first: their scheduler is gone.
+    Jobs that an earlier driver has left behind are canceled first: their scheduler is gone.
     """
     earlier = [old for old in read_note(folder) if _cancel(old).returncode]
     save_json(folder / NOTE, {"names": [*earlier, name]})
-    # The shell reads until nobody holds the other end of its input; Ctrl-C does not reach it.
+    # The shell reads until no process holds the other end of its input; Ctrl-C does not reach it.
     reaper = subprocess.Popen(
         ["sh", "-c", f"cat >/dev/null; {_cancel_line(name)}"],
         stdin=subprocess.PIPE,
@@ -73,12 +73,12 @@ def no_job_left(name: str, folder: Path) -> Iterator[None]:
 
 
 def cancel_jobs(names: Collection[str], numbers: Collection[str] = ()) -> list[QueuedJob]:
-    """Cancel all jobs of some names or numbers, and wait until there is none; returns those that there were.
+    """Cancel all jobs of some names or numbers, and wait until none is left; returns the jobs found.
 
     Raises
     ------
     ClusterError
-        Some are still there, or SLURM, or the other system of theirs, does not answer.
+        Some are still there, or their queue system does not answer.
     """
     where = {scheduler_of(name): name for name in names} or {"slurm": ""}
 
@@ -91,7 +91,7 @@ def cancel_jobs(names: Collection[str], numbers: Collection[str] = ()) -> list[Q
         remaining = [job for scheduler in where for job in _jobs_of(scheduler, names) if mine(job)]
         empty = 0 if remaining else empty + 1
         jobs |= {job.number: job for job in remaining if job.number not in jobs}
-        # One that has ended in between is refused: what counts is what is left.
+        # One that has ended meanwhile is refused: only what is left counts.
         messages = [_cancel(name).stderr for name in {job.name for job in remaining} & {*names}]
         messages += [ask_again("scancel", job.number).stderr for job in remaining if job.name not in names]
         if remaining and time.monotonic() > until:

@@ -1,10 +1,10 @@
-"""A worker of a job, which listens on one address of its node and on no other.
+"""A worker of a job that listens on one address of its node only.
 
     python -m rankfold.cluster.slurm.node_worker SCHEDULER OPTIONS...
 
-Options are those of Dask's worker. Without ``--interface`` that would listen on every address of the node,
-and its pages of diagnostics do so in any case: here both are bound to the interface, or to the address by
-which this node reaches the scheduler.
+Options are those of Dask's worker. Without ``--interface``, Dask's worker would listen on every address of
+the node, and its pages of diagnostics do so in any case. Here both are bound to the interface, or to the
+address by which this node reaches the scheduler.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MODULE = "distributed.cli.dask_worker"
 
 
 def bound_options(scheduler: str, options: Sequence[str]) -> list[str]:
-    """Options that bind a worker to one address."""
+    """Options that bind a worker and its dashboard to one address."""
     from distributed.comm.addressing import get_address_host
     from distributed.utils import get_ip, get_ip_interface
 
@@ -29,7 +29,7 @@ def bound_options(scheduler: str, options: Sequence[str]) -> list[str]:
 
 
 def main(scheduler: str, *options: str) -> None:
-    """Run Dask's worker."""
+    """Run Dask's worker with additional options."""
     sys.argv = [MODULE, scheduler, *options, *bound_options(scheduler, options)]
     runpy.run_module(MODULE, run_name="__main__", alter_sys=True)
 

@@ -1,4 +1,4 @@
-"""What a site wants to know of a worker job, in one YAML file that people keep and share.
+"""Settings of a site for worker jobs, in one YAML file that people keep and share.
 
     partition: main
     account: physics
@@ -9,8 +9,8 @@
     scratch: $TMPDIR
     prologue: [module load python]
 
-Found as a path, beside the caller, in the user's configuration folder, or among those that come with
-rankfold. A key that is not known is an error with its line and the key that was probably meant.
+A profile is found by its path, in the working folder, in the user's configuration folder, or among those of
+rankfold. An unknown key is an error that names its line and the key that was probably meant.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from rankfold.pipeline.errors import InputError
 from rankfold.settings.yaml_file import WHOLE, Bytes, SettingsError, fill_model, read_document, require_file
 
 WORD = re.compile(r"\w[\w.,:@+=/-]*")
-"""What stands in job scripts without quotes."""
+"""Pattern of words that need no quotes in job scripts."""
 
 FOLDER = re.compile(r"(?:[^\x00-\x1f\x7f\"\\`$]|\$\w+|\$\{\w+(?::-[\w./ -]*)?\})+")
-"""A path for double quotes in a shell, in which variables may stand but nothing that is run."""
+"""Pattern of a path for double quotes in a shell; it may hold variables, but no commands."""
 
 WALLTIME = re.compile(r"(?a)\d+|\d+:\d{2}|\d+:\d{2}:\d{2}|\d+-\d+|\d+-\d+:\d{2}|\d+-\d+:\d{2}:\d{2}")
-"""What SLURM takes: minutes, M:SS, H:MM:SS, D-H, D-H:MM, D-H:MM:SS."""
+"""Pattern of times that SLURM accepts: minutes, M:SS, H:MM:SS, D-H, D-H:MM, D-H:MM:SS."""
 
 
 def _word(value: str) -> str:
@@ -90,62 +90,67 @@ Number = Annotated[int, Field(ge=0), WHOLE]
 
 
 class Profile(BaseModel):
-    """A worker job."""
+    """Settings of a site's jobs: of one worker, or of a whole command."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(exclude=True)] = "slurm"
     scheduler: Literal["slurm", "pbs", "lsf", "sge"] = "slurm"
-    """What jobs are given to."""
+    """Queue system of the jobs."""
 
     partition: Word | None = None
     account: Word | None = None
     walltime: Walltime = "01:00:00"
     memory: Bytes | None = None
-    """Of a job, as SLURM is asked for it; by default what the working memory comes to."""
+    """Memory to request for a job; by default derived from the working memory."""
 
     cores: Count = 1
     gpus: Number = 0
     workers: Count = 2
-    """Jobs, where the call does not say."""
+    """Number of jobs, if the call gives none."""
 
     interface: Word | None = None
-    """Network interface of workers, and of the scheduler where that has none of its own."""
+    """Network interface of workers, and of the scheduler unless ``scheduler_interface`` is set."""
 
     scheduler_interface: Word | None = None
     scratch: Annotated[str, AfterValidator(_folder)] | None = None
-    """Folder on the node for what a worker writes besides the run: nothing large. ``$TMPDIR`` or /tmp."""
+    """Folder on the node for a worker's own files, which are small. By default ``$TMPDIR`` or /tmp."""
 
     prologue: tuple[str, ...] = ()
-    """Lines of the job script before the worker starts."""
+    """Lines of the job script that run before the worker starts."""
 
     directives: tuple[Line, ...] = ()
     """More ``#SBATCH`` options, or those of the other scheduler."""
 
     python: Line | None = None
-    """Interpreter on the nodes; that of the caller by default."""
+    """Interpreter on the nodes; by default that of the caller."""
 
     tls: bool = False
-    """Whether scheduler and workers speak TLS, with a certificate made for the run."""
+    """True if scheduler and workers use TLS, with a certificate made for the run."""
 
     wait: Walltime = "0:30:00"
-    """How long to wait for the first worker."""
+    """Longest wait for the first worker."""
 
     drain: Walltime | None = None
-    """Before the end of a job: when its worker is replaced, or all work in it stops to go on in the next.
-    A tenth of the walltime by default, at least 20 seconds."""
+    """Time before the end of a job at which its worker is replaced, or all work stops, to go on in the next
+    job. A tenth of the walltime by default, at least 20 seconds.
+    """
 
     nodes: Count = 1
-    """Of a job that holds a whole command."""
+    """Number of nodes of a job that holds a whole command."""
 
     workers_per_node: Count = 1
-    """In such a job; ``memory``, ``cores`` and ``gpus`` are those of one worker in it."""
+    """Workers on each node of such a job; ``memory``, ``cores`` and ``gpus`` are those of one worker
+    in it.
+    """
 
     bandwidth: Bytes | None = None
-    """Of the file system, for all workers together, in a second: a plan then says how many it can feed."""
+    """Bytes per second of the file system, for all workers together: a plan then says how many it can
+    feed.
+    """
 
     requeue: Number = 20
-    """How many times such a job begins again, at most, until all is done."""
+    """Most times that such a job begins again until all is done."""
 
     @field_validator("drain")
     @classmethod
@@ -177,7 +182,7 @@ class Profile(BaseModel):
         return walltime_seconds(self.wait)
 
     def threads_for(self, threads: int | None, cores: int) -> int:
-        """Segments that a worker runs side by side: one on each of its GPUs, or one on each core."""
+        """Number of segments that a worker runs at once: one on each of its GPUs, or one on each core."""
         if self.gpus and (threads or 0) > self.gpus:
             raise InputError(
                 f"a worker of the profile {self.name} has gpus: {self.gpus} and runs one segment on each, "
@@ -187,7 +192,7 @@ class Profile(BaseModel):
 
 
 def find_profile(profile: object) -> Profile:
-    """A profile by path or name; ``"slurm"`` without a file is one with defaults throughout."""
+    """Read a profile by path or name; ``"slurm"`` without a file is one with defaults throughout."""
     if isinstance(profile, Profile):
         return profile
     if not isinstance(profile, str | os.PathLike):
@@ -214,7 +219,9 @@ def find_profile(profile: object) -> Profile:
 
 
 def _require_own(path: Path) -> Path:
-    """The path; raises where a profile was met by its name in the working folder, and is of somebody else."""
+    """Return the path; raise if a profile was found by name in the working folder and belongs to somebody
+    else.
+    """
     if path.parent == Path() and path.stat().st_uid not in (os.geteuid(), 0):
         raise SettingsError(
             f"the profile {path} in the working folder belongs to somebody else, and what it says runs as "
@@ -224,8 +231,9 @@ def _require_own(path: Path) -> Path:
 
 
 def absolute_profile(profile: str, folder: Path) -> str:
-    """A profile under a name that finds it from everywhere: a path, or a name with a file in ``folder``, is
-    made absolute.
+    """Name of a profile that is valid from every folder.
+
+    A path, or a name with a file in ``folder``, is made absolute.
     """
     by_path = profile.endswith((".yaml", ".yml"))
     file = folder.absolute() / (profile if by_path else f"{profile}.yaml")
@@ -233,11 +241,11 @@ def absolute_profile(profile: str, folder: Path) -> str:
 
 
 def profile_folders() -> tuple[Path, ...]:
-    """Where profiles are looked for, nearest first."""
+    """Folders that are searched for profiles, nearest first."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return Path("."), home / "rankfold" / "profiles"
 
 
 def read_profile(path: Path) -> Profile:
-    """Read a profile; every mistake in it is one line that says where."""
+    """Read a profile; every mistake in it is reported in one line with its place."""
     return fill_model(read_document(path, "profile"), Profile, name=path.stem)

@@ -1,7 +1,7 @@
-"""What SLURM says of jobs: which have ended, why others wait, and how long those that run have left.
+"""Queries of SLURM about jobs: which have ended, why others wait, and how long running ones have left.
 
-One question for all jobs, every few seconds. A controller that does not answer says nothing: then the
-clock of this process goes on from its last answer.
+One query covers all jobs, every few seconds. If the controller does not answer, the clock of this process
+continues from the last answer.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from rankfold.pipeline.wording import argument
 LOG = logging.getLogger("rankfold")
 
 GONE_SECONDS = 60.0
-"""A job that SLURM does not know for so long has ended; its answers may be some seconds old."""
+"""Seconds after which a job that SLURM does not list has ended; its answers may be some seconds old."""
 
 ANSWER_SECONDS = 60.0
-"""Longest wait for one answer of SLURM."""
+"""Longest wait for one answer of SLURM, in seconds."""
 
 PATIENCE_SECONDS = 60.0
-"""Longest time for which a command is given again because its failure passes."""
+"""Longest time in seconds over which a command is repeated because its failure is temporary."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
-"""Seconds before a command is given again; twice as long each time."""
+"""Pauses in seconds before a command is repeated: the first, doubled each time, and the longest."""
 
 _PASSING = re.compile(
     "socket timed out|unable to contact|connection (refused|reset|timed out)|connect failure|zero bytes were "
@@ -44,8 +44,8 @@ _PASSING = re.compile(
     "cannot connect to|pbs_server is (down|currently not available)|cannot communicate with",
     re.IGNORECASE,
 )
-"""Words in the errors of queue commands whose cause ends without the user: a controller that is busy,
-restarts or cannot be reached, and a limit on how many jobs may wait at a time.
+"""Pattern of errors of queue commands with a temporary cause: a controller that is busy, restarts or cannot
+be reached, or a limit on how many jobs may wait at a time.
 """
 
 _ALIVE = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "REQUEUED", "SIGNALING"}
@@ -53,14 +53,16 @@ _ALIVE |= {"HELD"}
 
 
 Ask = Callable[..., subprocess.CompletedProcess[str]]
-"""Runs a command of a queue: ``ask`` once, ``ask_again`` for as long as its failure passes."""
+"""Runs a command of a queue: ``ask`` once, ``ask_again`` repeatedly while its failure is temporary."""
 
 AskStates = Callable[[], dict[str, tuple[str, float | None]] | None]
-"""Gives the states of jobs by their numbers, and seconds left where that is known; None without an answer."""
+"""Returns the state of each job by number, and its seconds left or None; None if the queue does not
+answer.
+"""
 
 
 class Jobs:
-    """Tells which jobs of a run have ended, and how long the others have."""
+    """Finds which jobs of a run have ended, and how long the others have left."""
 
     def __init__(self, logs: Path, walltime: str, ask_states: AskStates) -> None:
         self._logs, self._walltime, self._ask_states = logs, walltime_seconds(walltime), ask_states
@@ -68,17 +70,17 @@ class Jobs:
         self._ends: dict[str, float] = {}
 
     def __call__(self, jobs: dict[Any, Any], registered_names: set[Any]) -> dict[Any, str]:
-        """Jobs that have ended, and why: see ``watchdog.FindEnded``."""
+        """Reason for each job that has ended, by worker name: see ``watchdog.FindEnded``."""
         reasons = {name: job.refusal for name, job in jobs.items() if job.refusal}
         ids = {job.job_id: name for name, job in jobs.items() if job.job_id and not job.refusal}
         if not ids:
             return reasons
         for job_id, name in ids.items():
-            if name in registered_names:  # and began some seconds ago, until SLURM says when
+            if name in registered_names:  # and began some seconds ago, until SLURM reports the time left
                 self._ends.setdefault(job_id, time.monotonic() + self._walltime)
         states = self._ask_states()
         if states is None:
-            return reasons  # a controller that does not answer says nothing about jobs
+            return reasons  # a controller that does not answer gives no news of jobs
         for job_id, name in ids.items():
             state, remaining_seconds = states.get(job_id, ("", None))
             state = state or self._guess_state(job_id, is_registered=name in registered_names)
@@ -89,11 +91,11 @@ class Jobs:
         return reasons
 
     def seconds_left(self, job_id: str) -> float:
-        """Until a job reaches its time limit; without end for one that has not begun."""
+        """Seconds until a job reaches its time limit; infinite for one that has not begun."""
         return self._ends.get(job_id, float("inf")) - time.monotonic()
 
     def _guess_state(self, job_id: str, *, is_registered: bool) -> str:
-        """What a job is of which SLURM says nothing."""
+        """State of a job that SLURM does not list."""
         if is_registered:
             return "RUNNING"
         since = self._missing.setdefault(job_id, time.monotonic())
@@ -109,7 +111,7 @@ class Jobs:
 
 
 def slurm_states() -> dict[str, tuple[str, float | None]] | None:
-    """See ``AskStates``: of all jobs of this user, also those that ended a while ago."""
+    """States of all jobs of this user, also of those that ended a while ago: see ``AskStates``."""
     # By user, not by id: squeue fails altogether when one id is unknown.
     answer = ask("squeue", "-h", f"--user={user()}", "-t", "all", "-o", "%i %T %L")
     if answer.returncode:
@@ -120,26 +122,26 @@ def slurm_states() -> dict[str, tuple[str, float | None]] | None:
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A job of this user that has not ended, as SLURM tells of it."""
+    """A job of this user that has not ended, as its queue system lists it."""
 
     number: str
     state: str
     """``pending``, ``running``, ``completing``, and rarer ones."""
 
     reason: str
-    """Why it waits."""
+    """Reason why it waits."""
 
     left: str
     """Time until its limit, as D-HH:MM:SS."""
 
     begins: str
-    """When it began or is to begin, in the zone of this machine; ``N/A`` where SLURM cannot say."""
+    """Time when it began or is expected to, in the zone of this machine; ``N/A`` where SLURM cannot say."""
 
     nodes: str
     name: str
 
     def __str__(self) -> str:
-        """The job in words: its number, its state, and why it waits or where it runs."""
+        """The job in words: its number, its state, and why it waits or on which nodes it runs."""
         if self.state == "pending":
             begins = f", to begin {self.begins}" if self.begins[:1].isdigit() else ""
             return f"job {self.number} pending ({self.reason}{begins})"
@@ -149,10 +151,10 @@ class QueuedJob:
 
 
 def list_jobs(run: Ask | None = None) -> list[QueuedJob] | None:
-    """Jobs of this user that have not ended; None where there is no SLURM, or none that answers.
+    """Jobs of this user that have not ended; None if SLURM is missing or does not answer.
 
-    ``run`` is ``ask`` by default: who shows a status or waits is not to be held up by a controller that is
-    away. Who cancels or submits gives ``ask_again``.
+    ``run`` is ``ask`` by default, so that a controller that is away does not delay a status. Callers that
+    cancel or submit give ``ask_again``.
     """
     if shutil.which("squeue") is None:
         return None
@@ -164,7 +166,7 @@ def list_jobs(run: Ask | None = None) -> list[QueuedJob] | None:
 
 
 def time_left(text: str) -> float:
-    """Seconds of what ``squeue`` shows as time left.
+    """Seconds of the time left that ``squeue`` shows; infinite if it is not a time.
 
     >>> [time_left(text) for text in ("0:45", "1:00:00", "2-00:00:01", "UNLIMITED", "INVALID")]
     [45, 3600, 172801, inf, inf]
@@ -176,7 +178,7 @@ def time_left(text: str) -> float:
 
 
 def require_commands(profile: str, *commands: str, of: str = "SLURM") -> None:
-    """Raise where there is no SLURM, or no other system of a profile."""
+    """Raise if a command of SLURM, or of the profile's other queue system, is missing."""
     for command in commands:
         if shutil.which(command) is None:
             raise ClusterError(
@@ -186,7 +188,7 @@ def require_commands(profile: str, *commands: str, of: str = "SLURM") -> None:
 
 
 def ask(*command: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command of SLURM or another queue; one that does not answer in time has failed."""
+    """Run a command of a queue system; one that does not answer in time counts as failed."""
     try:
         return subprocess.run(
             command,
@@ -202,9 +204,9 @@ def ask(*command: str, stdin: str | None = None) -> subprocess.CompletedProcess[
 
 
 def is_passing(message: str) -> bool:
-    """Whether the error text of a queue command names a cause that ends without the user, such as a time-out.
+    """True if the error of a queue command has a temporary cause, such as a time-out.
 
-    A job that the queue refuses, as for a partition that does not exist, fails again whenever it is given.
+    A job that the queue refuses, as for a partition that does not exist, would fail again.
 
     >>> is_passing("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation")
     True
@@ -217,15 +219,15 @@ def is_passing(message: str) -> bool:
 def ask_again(
     *command: str, stdin: str | None = None, known: Callable[[], str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command of a queue until it is answered: what passes is waited for, a minute at most.
+    """Run a command of a queue, and repeat it while its failure is temporary, for a minute at most.
 
     Parameters
     ----------
     command, stdin
         As of ``ask``.
     known : function, optional
-        Looks, before the command is given once more, whether it was followed although no answer came: output
-        that it would have given, or nothing.
+        Called before a repetition, to check whether the command took effect although no answer came.
+        Returns the output that it would have given, or an empty string.
     """
     began, pause = time.monotonic(), FIRST_PAUSE
     while True:
@@ -243,16 +245,16 @@ def ask_again(
 
 
 def refusal(text: str) -> str:
-    """What SLURM or another system said, out of what dask-jobqueue makes of it."""
+    """Message of SLURM or another system, extracted from the error that dask-jobqueue makes of it."""
     message = text.partition("stderr:\n")[2].strip() or text
     lines = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in message.strip().splitlines()]
     return "; ".join(line for line in lines if line) or "nothing"
 
 
 def require_final(title: str, message: str) -> None:
-    """Raise ``ClusterError`` for an error text whose cause passes: another profile would not help.
+    """Raise ``ClusterError`` if an error text has a temporary cause: another profile would not help.
 
-    ``title`` is what users call the queue, as ``SLURM``.
+    ``title`` is the name of the queue for the user, such as ``SLURM``.
     """
     if is_passing(message):
         raise ClusterError(
@@ -261,5 +263,5 @@ def require_final(title: str, message: str) -> None:
 
 
 def user() -> str:
-    """Whoever this process belongs to, as SLURM knows it."""
+    """Name of the user of this process, as SLURM knows it."""
     return pwd.getpwuid(os.getuid()).pw_name

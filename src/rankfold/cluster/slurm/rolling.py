@@ -1,12 +1,13 @@
-"""Replaces workers before their jobs reach the time limit, so that nobody waits and nothing is done twice.
+"""Replace workers before their jobs reach the time limit, so that no task waits and nothing is done twice.
 
-Somebody new is asked for first. When one has come, the oldest is asked to hand over: it takes no more
-segments, those that run leave a checkpoint after their panel and are given to others, and then it is
-closed. One at a time, unless time is so short that all who are about to end hand over together, whether
-anybody has come for them or not. Nothing waits here: a look sees who is due and who has no segment left.
+A successor is requested first. When one has registered, the oldest worker is asked to hand over: it takes no
+more segments, its running segments leave a checkpoint after their panel and go to other workers, and then it
+is closed. One at a time, unless time is so short that all workers about to end hand over together, with or
+without successors. The thread never blocks: each check finds the workers that are due and those without
+segments.
 
-The trap: whoever is closed before its segments have ended hands nothing over. Dask starts them elsewhere
-at once, from checkpoints that are older than those they are about to leave.
+The trap: a worker that is closed before its segments have ended hands nothing over. Dask starts them
+elsewhere at once, from checkpoints that are older than those they are about to leave.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ LOG = logging.getLogger("rankfold")
 POLL_SECONDS = 1.0
 
 HAND_OVER_POLL = 0.1
-"""Interval of looks while segments leave their checkpoints."""
+"""Seconds between checks while segments leave their checkpoints."""
 
 LAST_SECONDS = 120.0
-"""At the latest, workers hand over so long before their end; with a short margin in its second half."""
+"""Latest time of a hand-over, in seconds before a worker's end; half the margin if that is shorter."""
 
 END_SECONDS = 10.0
-"""How long a step in hand may take to end when the run ends."""
+"""Seconds that a check in progress may take to finish when the run ends."""
 
 
 class Rolling:
-    """Looks after the ends of workers that a watchdog keeps."""
+    """Replaces workers, which a watchdog keeps, before their end."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Rolling:
         while not self._stop.wait(min(self._every, HAND_OVER_POLL) if self._draining else self._every):
             try:
                 self._look()
-            except Exception as error:  # noqa: BLE001  # the watchdog replaces those that end all the same
+            except Exception as error:  # noqa: BLE001  # the watchdog replaces those that end in any case
                 if not self._stop.is_set():
                     LOG.warning("could not replace a worker before its end, will try again: %s", error)
 
@@ -94,7 +95,7 @@ class Rolling:
         waiting = sorted(
             remaining_seconds.keys() & self._due - self._draining, key=remaining_seconds.__getitem__
         )
-        # Jobs are alike: whoever comes while some wait to go takes the place of the first of them.
+        # Jobs are alike: a new worker takes the place of the first of those that are due.
         self._come = min(self._come + len(here.keys() - self._earlier_workers), len(waiting))
         self._earlier_workers |= here.keys()
         urgent = [name for name in waiting if remaining_seconds[name] <= self._last]
@@ -110,7 +111,7 @@ class Rolling:
             )
 
     def _close(self, draining: dict[Any, str], remaining_seconds: dict[Any, float]) -> None:
-        """Let go of those that have no segment left, or no time to wait for one."""
+        """Close the workers that have no segment left, or no time to wait for one."""
         from rankfold.cluster.local.worker import hand_over
 
         busy = self._client.run(hand_over, workers=[*draining.values()], on_error="return")

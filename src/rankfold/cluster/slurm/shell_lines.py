@@ -1,7 +1,7 @@
-"""Lines that job scripts share: settings of workers, and paths as SLURM reads them.
+"""Lines that job scripts share: settings of workers, and paths as SLURM parses them.
 
 SLURM splits an option of a script like a shell, with comments from ``#`` on, and replaces ``%j`` and the like
-in names of logs. In double quotes spaces, quotes, ``$`` and ``#`` come through, as tried with 22.05.
+in names of logs. In double quotes, spaces, quotes, ``$`` and ``#`` are kept, as tried with 22.05.
 
 The trap: a backslash in the name of a log turns all replacement off and is lost itself, however it is quoted.
 """
@@ -16,12 +16,12 @@ from rankfold.pipeline.errors import ClusterError
 
 
 def exports() -> list[str]:
-    """What a worker must find in its environment."""
+    """Shell lines that export the environment of a worker."""
     return [f"export {key}={value}" for key, value in {**ONE_THREAD, **WORKER_SETTINGS}.items()]
 
 
 def log_pattern(folder: Path, name: str) -> str:
-    """A log in a folder as SLURM takes it, whose name may hold what SLURM replaces, such as ``%j``.
+    """Path of a log for an option of SLURM; ``name`` may hold what SLURM replaces, such as ``%j``.
 
     >>> log_pattern(Path("/data/50%"), "worker-%t.log")
     '/data/50%%/worker-%t.log'
@@ -35,8 +35,9 @@ def log_pattern(folder: Path, name: str) -> str:
 
 
 def require_one_line(text: str, what: str) -> str:
-    """The text, unless it holds the end of a line, or another control character: then it could say more in a
-    job script than is meant.
+    """Return the text; raise if it holds the end of a line, or another control character.
+
+    Such a text could add lines to a job script.
     """
     if match := re.search(r"[\x00-\x1f\x7f]", text):
         raise ClusterError(f"{what} {text!r} holds {match[0]!r}, which no job script may. Rename it")
@@ -44,11 +45,11 @@ def require_one_line(text: str, what: str) -> str:
 
 
 FOLDERS = {"slurm": "${SLURM_TMPDIR:-/tmp}"}
-"""Where a worker keeps its own small files, if the profile says nothing; elsewhere where the node says."""
+"""Folder for a worker's own small files, if the profile sets none; other systems use ``$TMPDIR``."""
 
 
 def node_folder(scratch: str | None, scheduler: str = "slurm") -> str:
-    """A folder of a node for its shell, which knows the variables in it; see ``profile.FOLDER``.
+    """A folder of a node, quoted for the node's shell, which expands its variables; see ``profile.FOLDER``.
 
     >>> node_folder("$TMPDIR/my work")
     '"$TMPDIR/my work"'
@@ -58,7 +59,7 @@ def node_folder(scratch: str | None, scheduler: str = "slurm") -> str:
 
 
 def in_directive(value: str) -> str:
-    """A value in a line of ``#SBATCH`` or ``#SCRON``, quoted where it must be.
+    """A value for a line of ``#SBATCH`` or ``#SCRON``, quoted if necessary.
 
     >>> print(in_directive("/data/x-%j.log"), in_directive('/my data/"a"#1.log'))
     /data/x-%j.log "/my data/\\"a\\"#1.log"

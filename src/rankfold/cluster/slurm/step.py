@@ -15,29 +15,31 @@ from rankfold.pipeline.errors import ClusterError, NoWorkersError
 from rankfold.pipeline.regular import open_regular, read_last_lines
 
 END_SECONDS = 20.0
-"""How long workers may take to end by themselves when their scheduler has ended."""
+"""Seconds for workers to end by themselves when their scheduler has ended."""
 
 KILL_SECONDS = 10.0
 
 
 class SrunStep:
-    """A step that is over when the block ends, whatever its tasks do."""
+    """A step that is ended with the block, whatever its tasks do."""
 
     def __init__(self, logs: Path, tag: str) -> None:
         self.logs = logs
         self.output = log_pattern(logs, f"worker-{tag}-%t.log")
-        """Path of the log of each task, as srun takes it; no other start of the job has this name."""
+        """Path pattern of the log of each task, for srun; unique to this start of the job."""
 
         self.any_worker_came = False
-        """Whether any worker has come: then their end is an accident, and not a mistake in a profile."""
+        """True if any worker has registered: then the end of all is an accident, and not a mistake in a
+        profile.
+        """
 
         self._tag, self._log = tag, logs / f"srun-{tag}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, command: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Start the tasks, whose environment has some settings besides; they register by themselves."""
+        """Start the tasks with additional environment variables; they register by themselves."""
         with open_regular(self._log, "wb") as log:
-            # Of its own session: Ctrl-C is for the driver, which lets segments end first.
+            # In its own session: Ctrl-C is for the driver, which lets segments end first.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -48,7 +50,7 @@ class SrunStep:
             )
 
     def check(self) -> None:
-        """Raise when the step is over while it is needed."""
+        """Raise if the step has ended while it is needed."""
         code = None if self._process is None else self._process.poll()
         if code is None:
             return

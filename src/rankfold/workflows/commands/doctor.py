@@ -1,4 +1,4 @@
-"""``rankfold doctor``: what a run needs, checked before the first one."""
+"""``rankfold doctor``: checks of what a run needs, before the first one."""
 
 from __future__ import annotations
 

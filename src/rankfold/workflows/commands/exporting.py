@@ -128,7 +128,7 @@ def plot(
         view=_numbers("view", view, float),
         names=names,
         out=path,
-        # Of its own name only a picture of this kind of this result can be there.
+        # The default name belongs to pictures of this kind of this result alone.
         overwrite=overwrite or out is None,
     )
     say(json_text({"result": str(result), "out": str(path)}) if as_json else str(path))

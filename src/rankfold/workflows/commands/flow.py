@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 def flow(
     flow: Annotated[Path, typer.Argument(metavar="FLOW.yaml", help="the workflow: see docs/workflows.md")],
 ) -> Path:
-    """The file that is run."""
+    """Path of the workflow to run."""
     return flow
 
 
 class ConsoleListener:
-    """Says what happens on stderr, and how stages ended on stdout."""
+    """Prints progress to stderr, and results of stages to stdout."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
 
     def begins(self, verdict: StagePlan, number: int, count: int) -> None:
-        """See ``Listener``."""
+        """Print the stage, its action and the reasons."""
         name, method = verdict.step.name, verdict.step.stage.method
         why = "; ".join(verdict.reasons)
         say(f"stage {number} of {count}: {name}, {method}: {verdict.action} ({why})", err=True)
 
     def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
-        """See ``Listener``."""
+        """A progress bar on stderr."""
         from rankfold.pipeline.planning.progress import SweepProgress
 
         return SweepProgress(unit)
 
     def ends(self, verdict: StagePlan, record: Record) -> None:
-        """See ``Listener``."""
+        """Print the warnings and the summary of the stage's result."""
         import rankfold
         from rankfold.workflows.results import summary
         from rankfold.workflows.wording import in_file
@@ -63,16 +63,16 @@ class ConsoleListener:
 
 
 class WarningListener(ConsoleListener):
-    """Says nothing but what should be looked at: for cron, which sends what is said as mail."""
+    """Prints only warnings: for cron, which sends all output as mail."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
 
     def begins(self, verdict: StagePlan, number: int, count: int) -> None:
-        """See ``Listener``."""
+        """No-op: nothing to warn of yet."""
 
     def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
-        """See ``Listener``."""
+        """A progress callback that prints nothing."""
         return contextlib.nullcontext(lambda sweep, units, total: None)
 
 
@@ -141,7 +141,7 @@ def _plan_facts(name: str, verdicts: list[StagePlan]) -> dict[str, Any]:
 
 
 def plan_flow(path: Path, cluster: str | None = None, *, as_json: bool) -> None:
-    """The table of stages that ``rankfold plan FLOW.yaml`` prints."""
+    """Print the table of stages for ``rankfold plan FLOW.yaml``."""
     from rankfold.cluster.local.calibration import cached_rates
     from rankfold.workflows.flows.plan import Workflow, survey
     from rankfold.workflows.flows.record import Record

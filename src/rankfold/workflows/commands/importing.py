@@ -27,7 +27,7 @@ def copy(
     ],
     destination: Annotated[Path, typer.Argument(metavar="STORE.zarr", help="the store to write")],
 ) -> tuple[str, Path]:
-    """The path of the source and that of the store."""
+    """Path of the source and path of the store."""
     return source, destination
 
 
@@ -42,7 +42,7 @@ def form(
     ] = None,
     layout: Annotated[str, typer.Option(help="auto, or dense to write a sparse matrix out")] = "auto",
 ) -> dict[str, Any]:
-    """What is taken and how it is written."""
+    """Options of reading the source and of writing the store."""
     from rankfold.pipeline.formats.tables.options import names_in_line
 
     return {
@@ -139,7 +139,7 @@ def info(store: str, view: dict[str, Any], as_json: Json = False) -> None:
 
 
 def _say_how_far(output: Path, *, as_json: bool) -> None:
-    """What ``rankfold status`` says of an output that is not finished."""
+    """Print what ``rankfold status`` prints for an unfinished output."""
     from rankfold.workflows.operations.status import output_facts, output_lines
     from rankfold.workflows.operations.whereabouts import find_work
 

@@ -1,4 +1,4 @@
-"""What is done with a result: ``transform``, ``reconstruct``, ``check``, and embeddings by neighbors."""
+"""Commands on results: ``transform``, ``reconstruct``, ``check``, and embeddings by neighbors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rankfold.workflows.results import headline, is_unchanged, last_attempt, res
 
 
 def fit(result: Annotated[Path, typer.Argument(metavar="RESULT", help="what svd or pca wrote")]) -> Path:
-    """The result that is used."""
+    """Path of the result that is used."""
     return result
 
 
@@ -34,7 +34,7 @@ def samples(
         ),
     ],
 ) -> str:
-    """The matrix that is transformed."""
+    """Place of the matrix that is transformed."""
     return new
 
 
@@ -94,7 +94,9 @@ def reconstruct(
 
 
 def _of_what(facts: Mapping[str, Any], physical: bool) -> str:
-    """In what a rebuilt matrix is not the array of the data: after steps, without some columns."""
+    """Part of a message: how a rebuilt matrix differs from the array of the data, by steps or columns left
+    out.
+    """
     steps, columns = facts.get("prepare"), facts["shape"][1]
     whole = facts.get("layout", {}).get("shape", facts["shape"])[1]
     words = f"; numbers are those after {steps}" if steps and not physical else ""
@@ -106,7 +108,7 @@ def fitted(
         str | None, typer.Argument(metavar="STORE", help="the matrix that it was made of")
     ] = None,
 ) -> str | None:
-    """The matrix of a result, which is asked for in words where it is not said."""
+    """Place of the matrix of a result; None if it is not given, then the command asks for it."""
     return store
 
 
@@ -137,14 +139,14 @@ def check(
 def lists(
     neighbors: Annotated[Path, typer.Argument(metavar="RESULT", help="what knn wrote")],
 ) -> tuple[Path, ...]:
-    """The result whose neighbors are weighed."""
+    """Path of the result whose neighbors are weighted."""
     return (neighbors,)
 
 
 def matrix_or_lists(
     neighbors: Annotated[str, typer.Argument(metavar="STORE", help="a matrix, or what knn wrote")],
 ) -> tuple[str, ...]:
-    """The matrix, or the result, that is laid out."""
+    """Place of the matrix, or of the result, that is embedded."""
     return (neighbors,)
 
 
@@ -153,7 +155,7 @@ def lists_or_graph(
         str, typer.Argument(metavar="STORE", help="a matrix, or what knn or fuzzy-graph wrote")
     ],
 ) -> tuple[str, ...]:
-    """The matrix, or the result, that is laid out."""
+    """Place of the matrix, or of the result, that is embedded."""
     return (neighbors,)
 
 
@@ -162,7 +164,7 @@ def lists_or_radius(
         str, typer.Argument(metavar="STORE", help="a matrix, or what knn or radius-neighbors wrote")
     ],
 ) -> tuple[str, ...]:
-    """The matrix, or the result, along whose graph paths lead."""
+    """Place of the matrix, or of the result, whose graph gives the shortest paths."""
     return (neighbors,)
 
 
@@ -170,7 +172,7 @@ def two_graphs(
     first: Annotated[Path, typer.Argument(metavar="FIRST", help="what fuzzy-graph wrote")],
     second: Annotated[Path, typer.Argument(metavar="SECOND", help="another, of the same rows")],
 ) -> tuple[Path, ...]:
-    """The results that become one."""
+    """Paths of the two results that are combined."""
     return first, second
 
 
@@ -186,7 +188,7 @@ INPUTS: dict[Method, Callable[..., tuple[str | Path, ...]]] = {
 
 
 def command_of_neighbors(method: Method) -> Callable[..., None]:
-    """The command of a method of neighbors, or of their graphs."""
+    """Make the command of a method of neighbors, or of their graphs."""
 
     def body(
         inputs: tuple[str | Path, ...],
@@ -212,12 +214,12 @@ def command_of_neighbors(method: Method) -> Callable[..., None]:
 
 
 def no_view() -> dict[str, Any]:
-    """Of results, of which all rows count."""
+    """No options: results are used with all their rows."""
     return {}
 
 
 def matrix_of(neighbors: str | Path, options: dict[str, Any]) -> object:
-    """What a method of neighbors is of: a result as it is, a matrix by the options of one."""
+    """Input of a method of neighbors: a result as it is, or a matrix opened with its options."""
     import rankfold
     from rankfold.methods.embedding.searched import is_result
     from rankfold.pipeline.errors import InputError
@@ -230,19 +232,19 @@ def matrix_of(neighbors: str | Path, options: dict[str, Any]) -> object:
 
 
 def rows_of(store: str, options: dict[str, Any]) -> object:
-    """Rows that come to a result: where nothing else is said, they are opened as its own were."""
+    """Rows for a result; without options they are opened as the result's own rows were."""
     import rankfold
 
     return store if options == view() else rankfold.open(store, **options)
 
 
 def embeddings() -> dict[Method, Callable[..., None]]:
-    """A command for each method of neighbors."""
+    """Make a command for each method of neighbors."""
     return {each: command_of_neighbors(each) for each in INPUTS}
 
 
 def window(text: str | None) -> slice | None:
-    """A slice as one writes it in Python, without brackets."""
+    """Slice for a text START:STOP, as in Python without brackets; None for None."""
     from rankfold.pipeline.errors import InputError
 
     if text is None:
@@ -256,7 +258,7 @@ def window(text: str | None) -> slice | None:
 
 @contextmanager
 def _show_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress on stderr; warnings are printed at the end, from the result."""
+    """Show progress on stderr; warnings are printed at the end, from the result."""
     import warnings
 
     import rankfold
@@ -276,13 +278,13 @@ def _relative_error(facts: dict[str, Any]) -> str:
 
 
 def _share(facts: dict[str, Any]) -> str:
-    """The relative error, which is told down to a floor and not further."""
+    """Relative error as text, with "at most" if it is not above the floor of what can be determined."""
     error = facts["relative_error"]
     return ("at most " if 0 < error <= facts["relative_error_floor"] else "") + f"{error:.2g}"
 
 
 def _close(result: Any, line: str, *, already_done: bool, as_json: bool) -> None:
-    """Say what was made, or all its facts for a machine."""
+    """Print the warnings and the outcome of a command, or all facts of its result as JSON."""
     facts = result.attrs
     if as_json:
         say(json_text({"out": str(result.path), "already_done": already_done, **facts}, indent=1))

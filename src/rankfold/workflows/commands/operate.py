@@ -1,4 +1,4 @@
-"""``rankfold logs``, ``cancel`` and ``schedule``: what goes on elsewhere, or at another time."""
+"""``rankfold logs``, ``cancel`` and ``schedule``: runs that go on elsewhere, or begin at another time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def logs(
     if follow:
         try:
             follower.follow()
-        except KeyboardInterrupt:  # whoever looks has seen enough; what is looked at goes on
+        except KeyboardInterrupt:  # the reader has seen enough; the run goes on
             raise SystemExit(130) from None
 
 

@@ -1,4 +1,4 @@
-"""``rankfold profile``: descriptions of sites to begin with."""
+"""``rankfold profile``: profiles of sites to start from."""
 
 from __future__ import annotations
 

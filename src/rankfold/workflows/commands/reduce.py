@@ -28,7 +28,7 @@ from rankfold.workflows.results import is_unchanged, last_attempt, summary
 
 
 def command_of(method: Method) -> Callable[..., None]:
-    """The command of a method of one matrix."""
+    """Make the command of a method of one matrix."""
 
     def body(
         store: str,
@@ -71,7 +71,7 @@ def pca(
 
 
 def reductions() -> dict[Method, Callable[..., None]]:
-    """A command for each method of one matrix, those of other packages too."""
+    """Make a command for each method of one matrix, also for those of other packages."""
     return {each: pca if each is PCA else command_of(each) for each in methods() if each.of_matrix}
 
 
@@ -89,7 +89,7 @@ def planned_store(
         str | None, typer.Argument(metavar="[STORE]", help="the matrix or result, as for KIND")
     ] = None,
 ) -> str | None:
-    """What is planned of, unless that is a workflow, or rows that are only counted."""
+    """Place of the matrix or result to plan for; None for a workflow, or for rows that are only counted."""
     return store
 
 
@@ -134,7 +134,7 @@ def plan(
 def _plan_flow(
     path: str, store: str | None, values: dict[str, Any], method_arguments: dict[str, Any], *, as_json: bool
 ) -> None:
-    """The plan of a workflow, which says everything itself but where it is to run."""
+    """Plan a workflow, whose file gives all options but the place where it runs."""
     from rankfold.pipeline.errors import InputError
     from rankfold.workflows.commands.flow import plan_flow
 
@@ -149,7 +149,7 @@ def _plan_flow(
 
 
 def rank_of_update(method_arguments: dict[str, Any]) -> int | None:
-    """The rank of an update; raises for what follows from the result that is updated."""
+    """Rank of an update; raises for options that follow from the result that is updated."""
     from rankfold.pipeline.errors import InputError
 
     for parameter in PCA.parameters():

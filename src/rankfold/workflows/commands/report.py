@@ -1,4 +1,4 @@
-"""``rankfold report``: the page of what has run."""
+"""``rankfold report``: the page about a run."""
 
 from __future__ import annotations
 

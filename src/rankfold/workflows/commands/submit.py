@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rankfold.cluster.slurm.profile import Profile
 
 ELSEWHERE = ("plan", "submit", "schedule", "doctor")
-"""Commands that take ``--cluster`` and run on no workers."""
+"""Commands that have ``--cluster`` but do not run on workers."""
 
 
 @command()
@@ -100,7 +100,7 @@ def _submit_flow(words: list[str], cluster: str | None, *, show: bool) -> None:
 
 
 def _to_go_on(place: str | Path) -> list[str]:
-    """Commands that look at what was submitted, or end it."""
+    """Lines with the commands that follow or cancel what was submitted."""
     words = shell_words([str(place)])
     return [
         f"follow it:  rankfold logs {words} --follow   or   rankfold status {words}",
@@ -147,7 +147,7 @@ ON_PROCESSES = "workers are the processes that were started: give no --cluster t
 def _require_command(
     what: list[str], submit: typer.Context, place_is_known: str = IN_ITS_JOB
 ) -> dict[str, Any]:
-    """The options of a command; raises for what it does not take, now and not after a night in the queue."""
+    """Options of a command; raises for what it does not accept, now and not after a night in the queue."""
     from rankfold.pipeline.errors import InputError
 
     commands = submit.find_root().command.every()  # type: ignore[attr-defined]

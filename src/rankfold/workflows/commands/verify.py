@@ -1,4 +1,4 @@
-"""``rankfold verify``: whether a result is as it was written."""
+"""``rankfold verify``: checks that a result is unchanged since it was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage takes in numbers: passes, bytes, memory, tasks, files, time; and whether all results fit.
+"""Cost of a stage in numbers: passes, bytes, memory, tasks, files, time.
 
 Time is predicted from the speed of this machine, and decides nothing.
 """
@@ -19,18 +19,18 @@ from rankfold.workflows.flows.importing import Importing
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What a stage takes, in bytes, passes, tasks and files."""
+    """Cost of a stage, in bytes, passes, tasks and files."""
 
     passes: str
     reads_bytes: int
     peak_bytes: int
     scratch_bytes: int
-    """Scratch and checkpoints together."""
+    """Bytes of scratch and checkpoints together."""
 
     result_bytes: int
     tasks: int
     files: int | None
-    """Of the result: chunks and their metadata, at most. None where that is not known before."""
+    """Most files of the result: chunks and their metadata. None if that is not known before the run."""
 
     def as_dict(self) -> dict[str, Any]:
         """The numbers by name, for JSON."""
@@ -38,7 +38,7 @@ class Numbers:
 
 
 def numbers_of(work: Task | Importing, plan: Plan | None) -> Numbers:
-    """Of the passes that are likely; an import has no plan."""
+    """Cost of a task or an import, for the passes that are likely; an import has no plan."""
     files = files_of(work)
     if isinstance(work, Importing):
         return Numbers("1", work.reads_bytes, work.memory, 0, work.result_bytes, 1, files)
@@ -51,7 +51,7 @@ def numbers_of(work: Task | Importing, plan: Plan | None) -> Numbers:
 
 
 def import_seconds(work: Importing, rates: Rates) -> float | None:
-    """Of what can be read at any place; how long a text takes to be parsed is not known."""
+    """Predicted seconds of an import; None for texts and sparse matrices, whose parsing time is unknown."""
     if work.shape is None or work.sparse:
         return None
     return (work.reads_bytes + work.result_bytes) / rates.read_bytes
@@ -61,7 +61,9 @@ def import_seconds(work: Importing, rates: Rates) -> float | None:
 
 
 def files_of(work: Task | Importing) -> int | None:
-    """Files of a result, at most: a chunk each, metadata of every array and of the group, and a manifest."""
+    """Most files of a result: one for each chunk, metadata of every array and of the group, and a
+    manifest.
+    """
     if isinstance(work, Importing):
         return _of_import(work)
     outputs = work.outputs()

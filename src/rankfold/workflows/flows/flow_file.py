@@ -1,4 +1,4 @@
-"""A workflow as people write it: one YAML file of inputs, stages and where it all goes.
+"""A workflow as people write it: one YAML file of inputs, stages and the folder of results.
 
     workflow: cells
     inputs:
@@ -14,8 +14,8 @@
         input: components.scores
 
 Stages have the arguments of the Python functions as keys, under the same names and with the same defaults.
-What could be wrong with the file itself is found here and in ``graph``; what may be wrong with the data, when
-they are planned.
+Mistakes in the file itself are found here and in ``graph``; those in the data are found when the stages are
+planned.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from rankfold.workflows.wording import in_file
 
 
 class MatrixInput(StrictModel):
-    """A matrix, and what of it is seen: arguments of ``rankfold.open``. Its path alone will do."""
+    """A matrix, and the part of it that is used: arguments of ``rankfold.open``. Its path alone is enough."""
 
     store: Where
     row_axes: Text | None = None
@@ -81,7 +81,7 @@ def _input(value: object) -> object:
 
 
 class ParameterGrid(BaseModel):
-    """One stage over a list of values of one of its keys."""
+    """One stage, run for each value in a list for one of its keys."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -107,22 +107,22 @@ class Flow(StrictModel):
 
 
 HERE = ("local", "allocation", "mpi")
-"""Places that need no profile: this machine, and the job or the processes that a command runs in."""
+"""Places that need no profile: this machine, and the job or the processes in which a command runs."""
 
 
 MOST_STAGES = 256
-"""Of one workflow; a sweep may make more steps of them."""
+"""Most stages of one workflow; a sweep may make more steps of them."""
 
 # Reading ------------------------------------------------------------------------------------------
 
 
 def is_flow(name: str) -> bool:
-    """Whether an argument of a command is a workflow, by its name."""
+    """True if an argument of a command is a workflow, by its suffix."""
     return name.endswith((".yaml", ".yml"))
 
 
 def read_flow(path: Path) -> tuple[Flow, Document]:
-    """Read a workflow; every mistake in it is one line that says where."""
+    """Read a workflow; every mistake in it is reported in one line with its place."""
     document = read_document(require_file(path, "workflow"), "workflow")
     stages = document.values.get("stages") if isinstance(document.values, dict) else None
     if isinstance(stages, dict) and len(stages) > MOST_STAGES:
@@ -152,7 +152,7 @@ def read_flow(path: Path) -> tuple[Flow, Document]:
 
 
 def _require_folder(outputs: str, document: Document) -> None:
-    """Raise where results would go into a file."""
+    """Raise if ``outputs`` is a file, or lies in one."""
     place = Path(outputs)
     standing = next(each for each in (place, *place.parents) if each.exists())
     if not is_address(outputs) and not standing.is_dir():
@@ -162,10 +162,10 @@ def _require_folder(outputs: str, document: Document) -> None:
 
 
 def resolve_path(path: str, folder: Path) -> str:
-    """A path as it is from everywhere; one within a store stays as it is."""
+    """A path made absolute by ``folder``; an address stays as it is."""
     return path if is_address(path) else os.path.normpath(os.path.join(folder, path))
 
 
 def schema() -> dict[str, Any]:
-    """What an editor needs to complete and check a workflow."""
+    """JSON Schema by which an editor completes and checks a workflow."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Flow.model_json_schema()}

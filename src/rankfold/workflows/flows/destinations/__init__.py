@@ -1,5 +1,5 @@
-"""Where results of stages go besides.
+"""Additional destinations of results of stages.
 
 into      files of AnnData or netCDF, and tables
-pictures  pictures of them
+pictures  pictures of results
 """

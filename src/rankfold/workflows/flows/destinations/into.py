@@ -1,8 +1,8 @@
-"""Results of stages that go on into files of AnnData or netCDF, or tables: once, and anew when they changed.
+"""Copy results of stages into files of AnnData or netCDF, or tables: once, and again when they have changed.
 
-What is there of ours is replaced, and nothing else: files of AnnData and netCDF say which result they hold,
-and by which numbers that is known again. A table has no room for that, so the record of the workflow keeps
-size and time of those that it wrote.
+Only what a workflow has written is replaced. Files of AnnData and netCDF state which result they hold, and
+hold a digest by which it is recognized. A table has no room for that, so the record of the workflow keeps
+size and time of the tables that it wrote.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from rankfold.workflows.flows.record import Record
 from rankfold.workflows.flows.stage_models import Destination
 
 NEW_FILES = (".nc", *TABLES)
-"""Ends of names of files that hold one result and nothing else."""
+"""Suffixes of files that hold one result and nothing else."""
 
 KINDS = {"key_added": "files of AnnData", "like": ".nc files", "physical": ".nc files", "array": "tables"}
-"""What each key of a destination is for."""
+"""Kind of file that each key of a destination is for."""
 
 
 def require_distinct(steps: Iterable[StageNode], folder: Path) -> None:
-    """Raise ``InputError`` where two results would go into one place."""
+    """Raise ``InputError`` if two results would be written to one place."""
     places: dict[tuple[str, str], str] = {}
     for step in steps:
         for path, into in _destinations(step, folder):
@@ -47,14 +47,14 @@ def require_distinct(steps: Iterable[StageNode], folder: Path) -> None:
 
 
 def require_destinations(step: StageNode, folder: Path, record: Record) -> None:
-    """Raise for a file that the result cannot be put into, before hours of work.
+    """Raise if a file cannot take the result, before hours of work.
 
     Raises
     ------
     InputError
-        The file is not there, or what is said of it does not go with its kind.
+        The file is missing, or a key does not fit its kind.
     OutputError
-        It holds what is not of a workflow.
+        It holds data that no workflow wrote.
     """
     for path, into in _destinations(step, folder):
         kind = {".nc": ".nc files", **dict.fromkeys(TABLES, "tables")}.get(path.suffix, "files of AnnData")
@@ -77,7 +77,7 @@ def require_destinations(step: StageNode, folder: Path, record: Record) -> None:
 
 
 def put_into(step: StageNode, result_path: Path, folder: Path, record: Record) -> None:
-    """Put a result where its stage says, unless it is there."""
+    """Copy a result into the files that its stage names, unless they hold it already."""
     for path, into in _destinations(step, folder):
         result = Result(result_path)
         if path.suffix in TABLES:
@@ -89,7 +89,7 @@ def put_into(step: StageNode, result_path: Path, folder: Path, record: Record) -
 
 
 def _destinations(step: StageNode, folder: Path) -> Iterator[tuple[Path, Destination]]:
-    """Where the result of a step goes besides; a new file of a step of a sweep has its value in its name."""
+    """Files for the result of a step; the name of a new file includes the step's value of a sweep."""
     for into in step.stage.into:
         new = Path(into.file).suffix in NEW_FILES
         yield (step.file(into.file, folder) if new else Path(resolve_path(into.file, folder))), into
@@ -124,7 +124,9 @@ def _put_into_table(path: Path, result: Result, into: Destination, record: Recor
 
 
 def _table_output(path: Path, record: Record) -> FileOutput:
-    """The name of a table; one there is replaced as long as it is as this workflow has left it."""
+    """Output file of a table; an existing table is replaced only if it is unchanged since this workflow wrote
+    it.
+    """
 
     def foreign(there: Path) -> str | None:
         return None if _known(path, there, record) else "is not as this workflow wrote it"
@@ -133,7 +135,7 @@ def _table_output(path: Path, record: Record) -> FileOutput:
 
 
 def _known(path: Path, there: Path, record: Record) -> list[dict[str, Any]]:
-    """What the record says of the table of a name, if the file ``there`` is it."""
+    """Entries of the record for the table ``path`` that match the file ``there``."""
     if not there.exists():
         return []
     trace = _trace(there)
@@ -141,7 +143,7 @@ def _known(path: Path, there: Path, record: Record) -> list[dict[str, Any]]:
 
 
 def _trace(path: Path) -> dict[str, int]:
-    """By what a table is known again."""
+    """Size and time of a table, by which it is recognized."""
     stat = path.stat()
     return {"bytes": stat.st_size, "time": stat.st_mtime_ns}
 

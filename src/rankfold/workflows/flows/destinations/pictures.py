@@ -1,6 +1,6 @@
-"""Pictures of results of stages: drawn when all stages are done, and anew when what they show has changed.
+"""Pictures of results of stages: drawn when all stages are done, and again when their content has changed.
 
-A picture carries a digest of what it shows, so it is known again. What others have drawn is never replaced.
+A picture carries a digest of its content, by which it is recognized. Pictures of others are never replaced.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from rankfold.workflows.flows.stage_models import StagePicture
 from rankfold.workflows.wording import with_place
 
 MARK = "rankfold-picture:"
-"""Before the digest in a picture."""
+"""Prefix of the digest in a picture."""
 
 OURS = carries(MARK, "is not of a workflow")
-"""Knows pictures of workflows."""
+"""Recognizes pictures of workflows."""
 
 
 class Pictures:
-    """Of all steps of a workflow."""
+    """Pictures of all steps of a workflow."""
 
     def __init__(self, steps: Sequence[StageNode], outputs: Path, document: Any) -> None:
         self._steps, self._outputs, self._document = steps, outputs, document
         self._folder = document.path.absolute().parent
 
     def require(self) -> None:
-        """Raise for a picture that cannot be drawn, before hours of work.
+        """Raise if a picture cannot be drawn, before hours of work.
 
         Raises
         ------
         InputError
-            It is of no known type, two are of one name, or colors are neither of a stage nor in a file.
+            Its type is unknown, two share one name, or its colors come from neither a stage nor a file.
         OutputError
-            A file of that name is not of a workflow.
+            A file of that name was not drawn by a workflow.
         """
         paths: dict[Path, str] = {}
         for step in self._steps:
@@ -62,7 +62,7 @@ class Pictures:
                 raise with_place(error, step.name, step.stage_name, self._document) from error
 
     def draw(self, step: StageNode, result_path: Path) -> Iterator[dict[str, Any]]:
-        """Draw what a step has, unless it is there; the facts of each picture."""
+        """Draw the pictures of a step, unless they are there; yields the facts of each."""
         try:
             for picture in step.stage.picture:
                 path = step.file(picture.file, self._folder)
@@ -78,7 +78,7 @@ class Pictures:
             raise with_place(error, step.name, step.stage_name, self._document) from error
 
     def _options(self, step: StageNode, picture: StagePicture) -> dict[str, Any]:
-        """Options of ``Result.plot``, paths as they are from everywhere."""
+        """Options of ``Result.plot``, with absolute paths."""
         options = picture.options()
         for name in ("color", "names"):
             if (text := options.get(name)) is not None:
@@ -86,7 +86,7 @@ class Pictures:
         return options
 
     def _column(self, step: StageNode, text: str) -> str:
-        """The place of a column: of a stage of the same value of a sweep, of any stage, or in a file."""
+        """Place of a column: in a stage with the same value of a sweep, in any other stage, or in a file."""
         tail = step.name.removeprefix(step.stage_name)
         names = [each.name for each in self._steps]
         reference = resolve(text, (), [name.removesuffix(tail) for name in names if name.endswith(tail)])
@@ -109,7 +109,7 @@ class Pictures:
 
 
 def _digest_in(path: Path) -> str | None:
-    """The digest that a picture carries; None where there is none."""
+    """The digest that a picture carries; None if it has none or cannot be read."""
     try:
         match = re.search(MARK.encode() + rb"([0-9a-f]{32})", head_of(path))
     except OSError:
@@ -123,7 +123,7 @@ def _digest(facts: Any) -> str:
 
 
 def _version_of(options: Mapping[str, Any]) -> list[Any]:
-    """What changes when the columns of a picture have changed."""
+    """Facts that change when the columns of a picture have changed."""
     versions: list[Any] = []
     for name in ("color", "names"):
         if name not in options:
