@@ -1,7 +1,7 @@
 """Options, in groups that commands share: a group is a function whose parameters are the options.
 
-``@command(matrix, place)`` gives a command the options of both groups and hands it what the groups make of
-them. So an option has one name, one help text and one default, whatever commands take it.
+``@command(matrix, place)`` gives a command the options of both groups and passes it the return values of the
+groups. So an option has one name, one help text and one default in all commands.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
 SHOW_JOBS: ContextVar[Callable[[str, Mapping[str, Any]], None]] = ContextVar("SHOW_JOBS")
-"""Shows what a command would submit, by its name and what was typed. Set by the command line, which knows all
-commands."""
+"""Shows the jobs that a command would submit, given its name and its options. Set by the command line, which
+knows all commands.
+"""
 
 Print = Annotated[
     bool, typer.Option("--print", help="show the jobs that would be submitted; submit none, write nothing")
@@ -42,11 +43,11 @@ def command(
     shows_progress: bool = False,
     keeps_state: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a function of one argument for each group, and options of its own after them.
+    """Decorate a function that takes one argument for each group, followed by its own options.
 
-    Commands that read results, or may find their own, take ``--verify``. Those of them that have a ``place``
-    may submit jobs, and take ``--print``. Those that show progress, and these among them, take ``--quiet``.
-    Those that have an output, or say so, keep what they finished when they are stopped.
+    Commands that read results, or may find their own, get ``--verify``. Those of them with a ``place`` may
+    submit jobs, and get ``--print``. Those that show progress, including these, get ``--quiet``. Those with
+    an output, or with ``keeps_state``, keep what they finished when they are stopped.
     """
     has_output = output in groups or growing_output in groups
     reads_results |= has_output
@@ -89,7 +90,7 @@ def command(
 
 @contextmanager
 def compare_checksums(enable: bool) -> Iterator[None]:
-    """Have every result that is looked at within the block read in full, if that is wanted."""
+    """Verify the checksums of every result that is opened within the block, if enabled."""
     if not enable:
         yield
         return
@@ -104,7 +105,7 @@ def compare_checksums(enable: bool) -> Iterator[None]:
 
 @contextmanager
 def silence(enable: bool) -> Iterator[None]:
-    """Have no progress shown within the block, if that is wanted."""
+    """Show no progress within the block, if enabled."""
     if not enable:
         yield
         return
@@ -122,7 +123,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _said(name: str, *declarations: str, metavar: str | None = None) -> Any:
-    """An option by what its argument says of itself: see ``rankfold.api.where``."""
+    """An option with the help text of the argument of that name: see ``rankfold.api.where``."""
     return typer.Option(*declarations, metavar=metavar, help=ARGUMENTS[name].help)
 
 
@@ -142,7 +143,7 @@ def view(
     numeric: Annotated[bool, _said("numeric", "--numeric")] = False,
     index_col: Annotated[str | None, _said("index_col", metavar="COLUMN")] = None,
 ) -> dict[str, Any]:
-    """How a source is seen as a matrix: arguments of ``rankfold.open``."""
+    """Arguments of ``rankfold.open``, by which a source is read as a matrix."""
     return {
         "row_axes": row_axes,
         "select_rows": select_rows,
@@ -159,12 +160,14 @@ def view(
 
 
 def arguments(method: Method) -> Callable[..., dict[str, Any]]:
-    """The group of options of what a method may be asked."""
+    """Make the group of options for the parameters of a method."""
     return _group({each.name: each for each in method.parameters()}, unsaid=False)
 
 
 def any_arguments(methods: Iterable[Method]) -> Callable[..., dict[str, Any]]:
-    """The options of all methods together; of those that are not given, nothing is handed on."""
+    """Make the group of options for the parameters of all methods together; options that are not given are
+    left out.
+    """
     parameters: dict[str, Parameter] = {}
     for each in methods:
         for parameter in each.parameters():
@@ -188,7 +191,7 @@ def _group(parameters: Mapping[str, Parameter], *, unsaid: bool) -> Callable[...
 
 
 def _option_name(parameter: Parameter) -> str:
-    """As Python passes it: an option such as --no-rows is the contrary of with_rows."""
+    """Name of the option as a Python parameter: an option such as --no-rows negates with_rows."""
     return (parameter.argument.option or parameter.name).strip("-").replace("-", "_").lower()
 
 
@@ -214,7 +217,9 @@ def _option(name: str, parameter: Parameter, kind: Any, *, unsaid: bool) -> insp
 
 
 def _value(parameter: Parameter, value: Any) -> Any:
-    """What a method is handed: flags that turn off are turned round, numbers among words are numbers."""
+    """Value for a method: flags that turn something off are negated, and numbers given as text are
+    converted.
+    """
     if value is None:
         return None
     if parameter.types == (bool,) and parameter.argument.option:
@@ -232,7 +237,7 @@ def place(
     threads: Annotated[int | None, _said("threads")] = None,
     device: Annotated[str | None, _said("device")] = None,
 ) -> dict[str, Any]:
-    """Where it runs and within what."""
+    """Place and resources of the computation."""
     place = {"memory": memory, "cluster": cluster, "workers": workers, "threads": threads}
     return {**place, "device": device}
 
@@ -247,7 +252,7 @@ def output(
     scratch: Scratch = None,
     overwrite: Overwrite = False,
 ) -> dict[str, Any]:
-    """Where the result goes."""
+    """Place of the result."""
     from rankfold.api.arguments import require_output
 
     require_output("out", out)
@@ -260,12 +265,12 @@ def growing_output(
     overwrite: Overwrite = False,
     grows: Annotated[str | None, _said("grows", metavar="WHAT")] = None,
 ) -> dict[str, Any]:
-    """Where the result goes, which may be that of an earlier state of the matrix."""
+    """Place of the result, which may hold the result of an earlier state of the matrix."""
     return {**output(out, scratch, overwrite), "grows": grows}
 
 
 def output_of(method: Method) -> Callable[..., dict[str, Any]]:
-    """The group of options of where the result of a method goes."""
+    """The group of options for the place of a method's result."""
     return growing_output if method.growth else output
 
 
@@ -278,5 +283,5 @@ Store = Annotated[
 
 
 def store(store: Store) -> str:
-    """The matrix a command reads."""
+    """Place of the matrix that a command reads."""
     return store

@@ -27,12 +27,12 @@ Load = Callable[[], Sequence["Photograph"]]
 SIDE = 8
 COLUMNS = SIDE * SIDE * 3
 CHUNK_ROWS = 16384
-"""Rows of 768 bytes in a chunk, which is 12 MiB."""
+"""Rows in a chunk, of 768 bytes each, so that a chunk has 12 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Photograph:
-    """Color pixels, and where the interesting part begins."""
+    """A color photograph, and the corner of its interesting part."""
 
     name: str
     pixels: Pixels
@@ -71,12 +71,12 @@ def write_patches(
     rows_per_chunk: int = CHUNK_ROWS,
     progress: Progress | None = None,
 ) -> None:
-    """Write all patches as rows of an array, chunk by chunk; it appears under its name when complete.
+    """Write all patches as rows of an array, chunk by chunk; the array gets its name when complete.
 
     Raises
     ------
     OutputError
-        What has the name is not of the demo, or came to have it meanwhile.
+        Something else has the name, or got it meanwhile.
     """
     import zarr
 
@@ -115,7 +115,7 @@ def write_patches(
 
 
 def patch_blocks(photographs: Sequence[Photograph], rows: int) -> Iterator[Patches]:
-    """All patches in order, so many at a time: (rows, 192) float32 in [0, 1], the last block shorter.
+    """Yield all patches in order, in blocks: (rows, 192) float32 in [0, 1], the last block shorter.
 
     Photograph by photograph, top to bottom, left to right; within a patch row, column, color.
     """
@@ -131,16 +131,16 @@ def patch_blocks(photographs: Sequence[Photograph], rows: int) -> Iterator[Patch
 
 
 def _has_written(store: Path, photographs: Sequence[Photograph]) -> bool:
-    """Whether a store, whole or damaged, says that it holds patches of these photographs."""
+    """True if the metadata of a store, complete or damaged, name these photographs."""
     attributes = (load_json(store / "zarr.json", dict) or {}).get("attributes")
     names = [photograph.name for photograph in photographs]
     return isinstance(attributes, dict) and attributes.get("photographs") == names
 
 
 def patches_are_there(store: Path, photographs: Sequence[Photograph]) -> bool:
-    """Whether the patches of these photographs are complete; a store with damaged chunks is not.
+    """True if the patches of these photographs are complete; False for a store with damaged chunks.
 
-    Raises ``OutputError`` where something else has the name.
+    Raises ``OutputError`` if something else has the name.
     """
     if not store.exists():
         return False

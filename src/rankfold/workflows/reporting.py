@@ -1,4 +1,4 @@
-"""How a command ends: one message and an exit code for every error, an orderly end for every signal."""
+"""Ends of commands: one message and an exit code for every error, an orderly end for every signal."""
 
 from __future__ import annotations
 
@@ -16,23 +16,27 @@ from rankfold.pipeline.text import Lines, harmless, printable
 from rankfold.pipeline.wording import in_command
 
 DRAINS = (signal.SIGTERM, signal.SIGUSR1)
-"""Signals by which SLURM, and others, ask for an orderly end."""
+"""Signals by which SLURM and others ask for an orderly end."""
 
 AGAIN_SECONDS = 0.05
-"""After which a signal comes again that a callback has swallowed."""
+"""Seconds after which a signal is sent again that a callback has swallowed."""
 
 
 RESUME_HINT = "what was finished is kept, and the same command goes on from there"
 
 KEYBOARD = 130
-"""Exit code after Ctrl-C, as shells have it."""
+"""Exit code after Ctrl-C, as in shells."""
 
 
 class PlainText:
-    """A stream that shows control characters, and what its encoding lacks, as escapes; see ``printable``."""
+    """A stream that writes control characters, and characters its encoding lacks, as escapes; see
+    ``printable``.
+    """
 
     def __init__(self, stream: Any) -> None:
-        self.rich_proxied_file = stream  # rich draws bars by control characters of its own: past this
+        self.rich_proxied_file = (
+            stream  # rich draws bars by its own control characters, which must bypass this
+        )
         self._stream = stream
 
     def write(self, text: str) -> int:
@@ -49,14 +53,14 @@ class PlainText:
 
 
 def plain(stream: TextIO) -> TextIO:
-    """A stream as ``PlainText``."""
+    """Wrap a stream in ``PlainText``; None and wrapped streams stay as they are."""
     if stream is None or isinstance(stream, PlainText):  # closed by the caller
         return stream
     return cast("TextIO", PlainText(stream))
 
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """Write a line, or ``Lines``, to stdout or stderr: newlines that others chose begin no line."""
+    """Write a line, or ``Lines``, to stdout or stderr; newlines from outside are escaped."""
     stream = sys.stderr if err else sys.stdout
     if stream is not None:
         stream.write(printable(text) + end)
@@ -64,16 +68,18 @@ def say(text: str, *, err: bool = False, end: str = "\n") -> None:
 
 
 def say_warning(message: str) -> None:
-    """Write a warning that a result keeps to stderr, as a command names arguments."""
+    """Write a warning stored in a result to stderr, with arguments named as options of commands."""
     say(f"warning: {in_command(message)}", err=True)
 
 
 class Stop(BaseException):
-    """An orderly end was asked for. Like ``KeyboardInterrupt`` it is no error that a library may handle."""
+    """Raised to ask for an orderly end. Like ``KeyboardInterrupt``, it is no error that a library may
+    handle.
+    """
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code of a command that ends with an error: 1 for one that is rankfold's own fault."""
+    """Exit code of a command that ends with an error; 1 for errors that are rankfold's own fault."""
     if isinstance(error, Stop) or _is_stale(error):
         return Interrupted.exit_code
     if isinstance(error, RankfoldError):
@@ -87,7 +93,7 @@ def exit_code_of(error: BaseException) -> int:
 def report_errors(debug: bool, hint: str = RESUME_HINT) -> Iterator[None]:
     """Turn errors into one message on stderr and an exit code; signals into orderly ends.
 
-    ``hint`` says what is left of a command that was stopped; it is empty where nothing is kept.
+    ``hint`` describes what a stopped command has kept; it is empty if nothing is kept.
     """
     hint = f"; {hint}" if hint else ""
     for number in DRAINS:
@@ -103,7 +109,7 @@ def report_errors(debug: bool, hint: str = RESUME_HINT) -> Iterator[None]:
     except KeyboardInterrupt as stop:
         _fail(f"interrupted{hint}", exit_code_of(stop), None)
     except BrokenPipeError:
-        # Only closing lines are written to stdout: what they tell of is done.
+        # Only closing lines are written to stdout: the work that they report is done.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except (RankfoldError, OSError, MemoryError) as error:
@@ -115,8 +121,9 @@ def report_errors(debug: bool, hint: str = RESUME_HINT) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quoting_words() -> Iterator[None]:
-    """Have words of the user that are no such command, option or value quoted as printable text. An option of
-    other libraries is answered with ours.
+    """Quote unknown commands, options and values of the user as printable text in errors.
+
+    For an option of another library, the error suggests the option of rankfold.
     """
     from typer import BadParameter
 
@@ -151,11 +158,11 @@ FILE_ERRORS: dict[type[BaseException], str] = {
     FileExistsError: "exists already",
     FileNotFoundError: "does not exist",
 }
-"""What the system means by errors that name a file."""
+"""Meaning of system errors that name a file."""
 
 
 def _is_stale(error: BaseException | None) -> bool:
-    """Whether an error is, or stems from, one of a file server that forgot a file."""
+    """True if an error, or one of its causes, says that a file server forgot a file."""
     seen: list[BaseException] = []  # an error that is raised from itself has no end of causes
     while error is not None and error not in seen:
         if getattr(error, "errno", None) == errno.ESTALE:
@@ -166,7 +173,7 @@ def _is_stale(error: BaseException | None) -> bool:
 
 
 def _is_nowhere() -> bool:
-    """Whether the working folder was removed."""
+    """True if the working folder was removed."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -185,20 +192,22 @@ def _in_words(error: BaseException, hint: str) -> str:
 
 
 def _of_file(error: BaseException) -> str:
-    """What is wrong with a file; nothing where no file is named."""
+    """Problem with a file, in words; empty if the error names no file."""
     name = getattr(error, "filename", None)
     what = FILE_ERRORS.get(type(error))
     return f"{os.fsdecode(name)}: {what}" if isinstance(name, str | bytes) and what else ""
 
 
 def _drain(number: int, frame: object) -> None:
-    # One is enough: another in the midst of what this one sets going would leave folders and workers behind.
+    # One signal is enough: another one during the orderly end would leave folders and workers behind.
     _disregard(*DRAINS)
     raise Stop(signal.Signals(number).name)
 
 
 def _resend_signal(unraisable: sys.UnraisableHookArgs) -> None:
-    """What is raised in a callback is printed and forgotten: a signal that came just then is sent again."""
+    """Handle an exception raised in a callback, which Python only prints: a signal among them is sent
+    again.
+    """
     error = unraisable.exc_value
     if not isinstance(error, Stop | KeyboardInterrupt):
         sys.__unraisablehook__(unraisable)
@@ -217,7 +226,7 @@ def _disregard(*numbers: signal.Signals) -> None:
 
 
 def _ignore(number: int, frame: object) -> None:
-    """Unlike SIG_IGN it is not what processes inherit that are started from here."""
+    """No-op. Unlike SIG_IGN, it is not inherited by processes that are started from here."""
 
 
 def _fail(message: str, code: int, error: BaseException | None) -> None:

@@ -1,7 +1,7 @@
-"""The stages of a workflow in the order they run: names that stand for others, sweeps, circles.
+"""The stages of a workflow in the order they run: references, sweeps, cycles.
 
 A reference is the name of an input, of a stage, or ``STAGE.ARRAY``. A stage that is swept becomes one step
-for each value, ``STAGE-VALUE``, and so does what is made from it.
+for each value, ``STAGE-VALUE``, and so do the stages that depend on it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from rankfold.workflows.flows.flow_file import Flow, resolve_path
 from rankfold.workflows.flows.stage_models import BaseStage
 
 WHOLE = ("import", "reconstruct")
-"""Methods whose result is a matrix itself."""
+"""Methods whose result is itself a matrix."""
 
 OF_ROWS = ("check", "reconstruct")
-"""Methods that need the rows of the result they read."""
+"""Methods that need the rows of the result that they read."""
 
 COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W", "kernel_pca": "scores", "nystroem": "features"}
 COORDINATES |= dict.fromkeys(EMBEDDINGS, "embedding")
-"""What ``transform`` writes, by the method of the result it uses."""
+"""Array that ``transform`` writes, by the method of the result that it uses."""
 
 UNITS = ("method", "needs", "resources", "keep", "into", "picture", "grows", "changed")
-"""Keys that a sweep cannot go over."""
+"""Keys that a sweep cannot vary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a name in a stage stands for."""
+    """Target of a name in a stage: an input, a stage, or an array of a stage."""
 
     input: str = ""
     stage: str = ""
@@ -48,29 +48,31 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class StageNode:
-    """A stage as it runs."""
+    """A step: a stage with one value of a sweep, or without a sweep."""
 
     name: str
-    """Of its result; that of the stage, unless it is swept."""
+    """Name of its result: the name of the stage, with the value of a sweep if there is one."""
 
     stage: BaseStage
     stage_name: str
     """The name of the stage in the file."""
 
     after: tuple[str, ...] = ()
-    """Steps that come before it."""
+    """Names of the steps that run before it."""
 
     feeds_on: tuple[str, ...] = ()
-    """The steps before it whose results it reads."""
+    """Names of the steps whose results it reads."""
 
     def file(self, path: str, folder: Path) -> Path:
-        """A file that it writes besides its result: of a step of a sweep, the name has its value."""
+        """Path of an additional file that it writes; for a step of a sweep, the file name includes the
+        value.
+        """
         whole = Path(resolve_path(path, folder))
         return whole.with_name(f"{whole.stem}{self.name.removeprefix(self.stage_name)}{whole.suffix}")
 
 
 def steps_of(flow: Flow, document: Document) -> tuple[StageNode, ...]:
-    """All steps, each after what it needs, otherwise as in the file."""
+    """All steps, each after the steps that it needs, otherwise in the order of the file."""
     for name in flow.stages:
         if name in flow.inputs:
             raise InputError(
@@ -107,7 +109,7 @@ def _plain(flow: Flow) -> Iterator[StageNode]:
 
 
 def _with_predecessors(step: StageNode, flow: Flow, stages: Mapping[str, BaseStage]) -> StageNode:
-    """The same step with the steps that come before it."""
+    """The same step, with the names of the steps that run before it."""
     read = [reference.stage for _, reference in references(step.stage, flow.inputs, stages)]
     feeds = tuple(dict.fromkeys(name for name in read if name))
     return StageNode(
@@ -119,7 +121,7 @@ def _with_predecessors(step: StageNode, flow: Flow, stages: Mapping[str, BaseSta
 
 
 def resolve(text: str, inputs: Iterable[str], stages: Iterable[str]) -> Reference | None:
-    """What a name refers to; None if it refers to nothing."""
+    """The input, stage or array that a name refers to; None if it refers to nothing."""
     if text in inputs:
         return Reference(input=text)
     names = list(stages)
@@ -132,7 +134,7 @@ def resolve(text: str, inputs: Iterable[str], stages: Iterable[str]) -> Referenc
 def references(
     stage: BaseStage, inputs: Iterable[str], stages: Iterable[str]
 ) -> Iterator[tuple[str, Reference]]:
-    """Keys of a stage that name something else, and what; those that are checked already."""
+    """Keys of a stage that refer to something, each with its reference; unknown names are left out."""
     inputs, stages = list(inputs), list(stages)
     for key in (*stage.MATRICES, *stage.RESULTS):
         text = getattr(stage, key)
@@ -142,13 +144,13 @@ def references(
 
 
 def words_for(stage: BaseStage, key: str) -> tuple[str, ...]:
-    """Words that a key may hold in place of a name."""
+    """Words that are allowed in place of a name as value of a key."""
     own = METHODS[stage.method].parameters() if stage.method in METHODS else ()
     return next((each.argument.choices for each in own if each.name == key), ())
 
 
 def matrices_of(name: str) -> tuple[str, ...]:
-    """Matrices in the result of a method, with its rows."""
+    """Matrices in the result of a method, if its rows are kept."""
     return () if name in WHOLE else METHODS[name].matrices
 
 
@@ -163,7 +165,7 @@ def arrays_of(stage: BaseStage, stages: Mapping[str, BaseStage]) -> tuple[str, .
 
 
 def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
-    """Raise for a name that stands for nothing, or for something of another kind."""
+    """Raise for a name that refers to nothing, or to something of another kind."""
     for number, other in enumerate(stage.needs):
         if other not in flow.stages:
             raise InputError(
@@ -200,7 +202,7 @@ def _check(name: str, stage: BaseStage, flow: Flow, document: Document) -> None:
 
 
 def _mistake_of_new_rows(stage: BaseStage, key: str, text: str, method: str) -> str:
-    """What is wrong with how a transform names its new rows, if anything."""
+    """Mistake in how a transform names its new rows; empty if there is none."""
     by_neighbors = getattr(stage, "neighbors", None) is not None
     if key != "result" or by_neighbors == (method in EMBEDDINGS):
         return ""
@@ -237,7 +239,7 @@ def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Docume
 
 
 def _refuse_circles(flow: Flow, document: Document) -> None:
-    """Raise for stages that wait for each other."""
+    """Raise if stages wait for each other."""
     after = {
         name: _with_predecessors(StageNode(name, stage, name), flow, flow.stages).after
         for name, stage in flow.stages.items()
@@ -252,9 +254,9 @@ def _refuse_circles(flow: Flow, document: Document) -> None:
 
 
 def _way_round(start: str, after: Mapping[str, tuple[str, ...]]) -> list[str] | None:
-    """The stages from one that it needs back to itself; nothing if it does not wait for itself.
+    """The stages on a path from ``start`` through what it needs back to itself; None if there is no cycle.
 
-    Each stage is tried once: what does not lead back by one way does not by another.
+    Each stage is tried once: a stage that does not lead back on one path does not on another.
     """
     path, way, stack = set[str](), list[str](), [iter(after[start])]
     while stack:
@@ -276,7 +278,7 @@ def _way_round(start: str, after: Mapping[str, tuple[str, ...]]) -> list[str] | 
 
 
 def _expand_sweep(flow: Flow, document: Document) -> Iterator[StageNode]:
-    """Every stage, and for those that a sweep changes one for each value."""
+    """Every stage as a step; stages that a sweep changes become one step for each value."""
     name, key, values = _sweep(flow, document)
     tails = [re.sub(r"[^\w.+-]+", "-", str(value)) for value in values]
     for number, tail in enumerate(tails):
@@ -300,7 +302,9 @@ def _expand_sweep(flow: Flow, document: Document) -> Iterator[StageNode]:
 
 
 def _refuse_same_names(steps: Iterable[StageNode], flow: Flow, document: Document) -> None:
-    """Raise where a step of a sweep is called as something else: it would stand for that, or replace it."""
+    """Raise if a step of a sweep has the name of something else: it would be taken for that, or
+    replace it.
+    """
     owners = {name: ("inputs", name) for name in flow.inputs}
     for step in sorted(steps, key=lambda step: step.name != step.stage_name):
         if step.name not in owners:
@@ -336,7 +340,7 @@ def _sweep(flow: Flow, document: Document) -> tuple[str, str, list[Any]]:
 
 
 def _dependents_of(name: str, flow: Flow) -> set[str]:
-    """A stage and all that are made from it."""
+    """A stage and all stages that are made from it."""
     dependents, before = {name}, 0
     while len(dependents) > before:
         before = len(dependents)
@@ -350,7 +354,7 @@ def _dependents_of(name: str, flow: Flow) -> set[str]:
 def _with(
     stage: BaseStage, key: str, value: object, document: Document, keys: tuple[str | int, ...], flow: Flow
 ) -> BaseStage:
-    """A stage with another value of one key, checked as the file was."""
+    """A copy of a stage with another value of one key, checked as the file was."""
     try:
         variant = type(stage).model_validate({**stage.model_dump(exclude_unset=True), key: value})
     except ValidationError as error:
@@ -362,7 +366,7 @@ def _with(
 
 
 def _with_suffix(stage: BaseStage, dependents: set[str], tail: str, flow: Flow) -> BaseStage:
-    """A stage that reads the steps of the same value."""
+    """A copy of a stage that reads the steps of the same value of a sweep."""
     new: dict[str, Any] = {"needs": tuple(f"{n}-{tail}" if n in dependents else n for n in stage.needs)}
     for key, reference in references(stage, flow.inputs, flow.stages):
         if reference.stage in dependents:

@@ -1,7 +1,7 @@
-"""A stage that imports: what it takes, whether it is done, and doing it.
+"""A stage that imports: its arguments, whether it is done, and its execution.
 
-An import knows nothing of checkpoints: it makes a whole store or none, and starts over. Which matrix a store
-is of is kept beside it, in ``STORE.run/request.json``, written before the store and marked when it is there.
+An import has no checkpoints: it makes a whole store or none, and starts over. The identity of a store's
+matrix is kept in ``STORE.run/request.json``, written before the store and marked as finished after it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHUNK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Importing:
-    """An import, and what it takes."""
+    """An import, with its cost."""
 
     stage: Import
     path: Path
@@ -44,7 +44,7 @@ class Importing:
     memory: int
     reads_bytes: int
     shape: tuple[int, int] | None
-    """Where that is known before the last row is read."""
+    """Shape of the matrix; None if it is unknown before the last row is read."""
 
     dtype: np.dtype[Any]
     sparse: bool
@@ -52,7 +52,7 @@ class Importing:
 
     @classmethod
     def of(cls, stage: Import, scene: StageInputs, path: Path, memory: int | None) -> Importing:
-        """What a stage asks for; opens the source, reads none of it."""
+        """The import that a stage asks for; opens the source, reads no numbers of it."""
         reference, arguments = scene.of(stage.input), stage.arguments()
         matrix: str | Source
         matrix, view, reader = "", {}, None
@@ -82,10 +82,10 @@ class Importing:
         return cls(stage, path, matrix, view, memory, reader.total_bytes, shape, dtype, sparse, mark)
 
     def identity(self) -> dict[str, Any]:
-        """What decides the content of the store: request and fingerprint of the input."""
+        """Facts that decide the content of the store: request and fingerprint of the input."""
         view = {name: value for name, value in self.view.items() if value not in (None, False)}
         if self.view:
-            view["missing"] = view.pop("missing_chunks", None) or "error"  # the name in stores of before
+            view["missing"] = view.pop("missing_chunks", None) or "error"  # the name in earlier stores
         arguments = {
             name: list(v) if isinstance(v, tuple) else v
             for name, v in self.stage.arguments().items()
@@ -96,13 +96,15 @@ class Importing:
 
     @property
     def result_bytes(self) -> int:
-        """Of the store, before compression; as much as is read where nothing else is known."""
+        """Bytes of the store before compression; if that is unknown, as many as are read."""
         if self.shape is None or self.sparse:
             return self.reads_bytes
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
 
     def outcome(self, name: str) -> StageResult:
-        """The result that the import will leave, by shape and type as far as they are known."""
+        """Description of the result that the import will leave, with shape and type as far as they are
+        known.
+        """
         if self.shape is None:
             return StageResult(self.path, False, to_come=True)
         if self.sparse:
@@ -114,7 +116,7 @@ class Importing:
         return StageResult(self.path, False, {"": matrix}, to_come=True)
 
     def carry_out(self, progress: Callable[[int, int], None]) -> ImportReport:
-        """Make the store, in place of an earlier one."""
+        """Write the store, in place of an earlier one."""
         folder = self.path.with_name(self.path.name + ".run")
         folder.mkdir(parents=True, exist_ok=True)
         began, facts = time.perf_counter(), machine_facts()
@@ -136,7 +138,7 @@ class Importing:
 
 
 def stored_identity(path: Path) -> dict[str, Any] | None:
-    """What a store was made of; None if no import of a workflow made it, or has finished to."""
+    """Identity of what a store was made from; None unless an import of a workflow made and finished it."""
     request = load_json(path.with_name(path.name + ".run") / "request.json")
     if not isinstance(request, dict) or not request.pop("finished", False):
         return None

@@ -1,4 +1,4 @@
-"""What running a workflow would do, stage by stage and why; refuses what does not fit."""
+"""Plan of a workflow: the action for each stage, and why; raises if something does not fit."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from rankfold.workflows.wording import with_place
 CONTENTS = {"queries": "queries", "base": "base", "result": "result", "left": "result"}
 CONTENTS |= {"update_of": "result", "start": "init", "second": "second"}
 CONTENTS |= {"quality": "quality", "targets": "targets"}
-"""Parts of a request that stand for what something holds, by the key that names it."""
+"""Parts of a request that identify the content of something, with the key that names it in a stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """A step, what is to be done about it, and why."""
+    """A step, the action to take, and the reasons."""
 
     step: StageNode
     action: str
-    """``run``, ``resume``, ``skip``, or ``leave`` where only other stages were asked for."""
+    """``run``, ``resume``, ``skip``, or ``leave`` if only other stages were asked for."""
 
     reasons: tuple[str, ...]
     path: Path
@@ -77,7 +77,7 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
-    """A file that was read, its steps, and the folder of its results."""
+    """A workflow file that was read, its steps, and the folder of its results."""
 
     flow: Flow
     document: Document
@@ -85,7 +85,9 @@ class Workflow:
 
     @classmethod
     def read(cls, path: Path, cluster: str | None = None) -> Workflow:
-        """Read a file, to be run ``on`` another place than it says; every mistake is told with its line."""
+        """Read a file, for another place than it names if ``cluster`` is given; mistakes are reported with
+        their lines.
+        """
         flow, document = read_flow(path)
         if cluster is not None:
             flow = flow.model_copy(update={"profile": cluster})
@@ -93,20 +95,20 @@ class Workflow:
 
     @property
     def outputs(self) -> Path:
-        """The folder of the results."""
+        """Folder of the results."""
         return Path(self.flow.outputs)
 
     @property
     def pictures(self) -> Pictures:
-        """Of all steps."""
+        """Pictures of all steps."""
         return Pictures(self.steps, self.outputs.absolute(), self.document)
 
     def out(self, step: StageNode) -> Path:
-        """Where the result of a step goes."""
+        """Path of the result of a step."""
         return self.outputs / f"{step.name}.zarr"
 
     def resources(self, step: StageNode) -> Resources:
-        """Those of the workflow, but for what the stage has of its own."""
+        """Resources of a step: those of the workflow, except where the stage sets its own."""
         own = {name: value for name, value in step.stage.resources if value is not None}
         resources = self.flow.resources.model_copy(update=own)
         if resources.scratch is None:
@@ -115,7 +117,7 @@ class Workflow:
         return resources.model_copy(update={"scratch": resolve_path(resources.scratch, folder)})
 
     def executor(self, step: StageNode) -> Executor:
-        """Where a step runs."""
+        """Place where a step runs."""
         own = self.resources(step)
         return choose_executor(
             cluster=self.flow.profile,
@@ -126,17 +128,17 @@ class Workflow:
         )
 
     def keeps(self, step: StageNode) -> int:
-        """Results of a step that are there at most, the newest among them."""
+        """Most results of a step to keep, including the newest."""
         return self.flow.keep if step.stage.keep is None else step.stage.keep
 
     def check_plan(self) -> list[StagePlan]:
-        """What would run; raises for what a run would refuse, now and not at night."""
+        """Plan all steps; raises now for what a run would refuse later."""
         record = Record.of(self.outputs)
         record.require(self.flow.workflow)
         return survey(self, record.stages)
 
     def select_steps(self, first: str | None, only: str | None) -> set[str]:
-        """Names of the steps that were asked for."""
+        """Names of the steps that were asked for: from ``first`` on, only one, or all."""
         if first is None and only is None:
             return {step.name for step in self.steps}
         if first is not None and only is not None:
@@ -156,14 +158,14 @@ def survey(
     first: str | None = None,
     only: str | None = None,
 ) -> list[StagePlan]:
-    """What is to be done about every step, given what the record of the workflow knows of each.
+    """Decide the action for every step, given the facts of each in the record of the workflow.
 
     Raises
     ------
     PlanError
         A stage does not fit into its memory, or all of them do not fit on the disk.
     OutputError
-        Results cannot be written where they are to go.
+        Results cannot be written to the folder of outputs.
     """
     require_no_store(workflow)
     selection, scene = workflow.select_steps(first, only), StageInputs(workflow.flow, workflow.document, {})
@@ -191,12 +193,12 @@ def survey(
 
 
 def own_steps(record: Mapping[str, Mapping[str, Any]]) -> set[str]:
-    """Steps that a workflow has begun itself; it may have found results of others, and used them."""
+    """Names of steps that this workflow has begun; it may also use results that others have made."""
     return {name for name, stage in record.items() if "started" in stage}
 
 
 def require_no_store(workflow: Workflow) -> None:
-    """Refuse to write results into a store, such as an input."""
+    """Raise if results would be written into a store, such as an input."""
     out = workflow.outputs.absolute()
     for folder in (out, *out.parents):
         if any((folder / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
@@ -205,7 +207,7 @@ def require_no_store(workflow: Workflow) -> None:
 
 
 def _demands(workflow: Workflow, verdicts: Iterable[StagePlan]) -> Iterator[Demand]:
-    """What those that run put on the disk, as far as that is known."""
+    """Disk space that the steps to run need, as far as it is known."""
     for one in verdicts:
         if one.numbers is not None:
             scratch = Path(workflow.resources(one.step).scratch or workflow.outputs)
@@ -217,7 +219,9 @@ def _demands(workflow: Workflow, verdicts: Iterable[StagePlan]) -> Iterator[Dema
 
 
 def plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool) -> StagePlan:
-    """What is to be done about a step, given what those before it leave; adds what it will leave itself."""
+    """Decide the action for a step, given the results of those before it; adds its own future result to
+    ``scene``.
+    """
     try:
         return _plan_stage(workflow, step, scene, ours=ours)
     except RankfoldError as error:
@@ -227,7 +231,9 @@ def plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours:
 def _most_memory(
     refusals: Sequence[tuple[StageNode, MemoryBudgetError]], document: Document
 ) -> RankfoldError:
-    """One error for all stages that do not fit: who gives what it names is not refused for another one."""
+    """One error for all stages that do not fit: a user who gives what it asks for is not refused for another
+    stage.
+    """
     shared = [one for one in refusals if one[0].stage.resources.memory is None]
     step, error = max(shared or refusals[:1], key=lambda one: one[1].need_bytes)
     if len(refusals) > 1:  # what else helps one of them does not help the others
@@ -236,7 +242,7 @@ def _most_memory(
 
 
 def _plan_left_out(workflow: Workflow, step: StageNode, scene: StageInputs) -> StagePlan:
-    """A step that was not asked for: what it has left is used as it is."""
+    """Plan for a step that was not asked for: its existing result is used as it is."""
     path = workflow.out(step)
     there = path.exists()
     scene.outcomes[step.name] = StageResult(path, there)
@@ -244,7 +250,7 @@ def _plan_left_out(workflow: Workflow, step: StageNode, scene: StageInputs) -> S
 
 
 def _plan_stage(workflow: Workflow, step: StageNode, scene: StageInputs, *, ours: bool) -> StagePlan:
-    """See ``plan_stage``: what a step will leave is known also where it does not fit."""
+    """As ``plan_stage``; the future result of a step is added even if the step does not fit into memory."""
     verdict, scene.outcomes[step.name] = _decide(workflow, step, scene, ours=ours)
     work = verdict.work
     if verdict.action == "skip" or work is None or isinstance(work, Importing):
@@ -291,12 +297,12 @@ def _decide(
 
 
 def _news(work: Growing) -> str:
-    """Why a stage runs that grows."""
+    """Reason why a growing stage runs."""
     return f"{work.new_rows} new rows" if work.origin else "rows changed that it stands on"
 
 
 def executor_of(workflow: Workflow, step: StageNode) -> Executor:
-    """Where a step runs; in this process, if it has no work for others."""
+    """Place where a step runs: this process, if its method needs no workers."""
     if METHODS[step.stage.method].in_process:
         return _in_this_process(workflow.resources(step))
     return workflow.executor(step)
@@ -316,7 +322,7 @@ def _missing(path: Path) -> tuple[str, ...]:
 def decide_action(
     work: Task | Importing, step: StageNode, path: Path, device: str, *, ours: bool
 ) -> tuple[str, tuple[str, ...]]:
-    """What to do about a step whose inputs are all there, and why."""
+    """Action for a step whose inputs all exist, and the reasons."""
     mine = identity_of(work, device)
     draft = None if isinstance(work, Importing) else _unfinished_request(path)
     if draft is not None and {name: draft.get(name) for name in mine} == mine:
@@ -346,14 +352,14 @@ def _unfinished_request(path: Path) -> dict[str, Any] | None:
 
 
 def identity_of(work: Task | Importing, device: str) -> dict[str, Any]:
-    """What decides the result of a task."""
+    """Facts that decide the result of a task."""
     if isinstance(work, Importing):
         return work.identity()
     return whole_identity(work.request(), work.source.fingerprint(), device)
 
 
 def _of_result(path: Path) -> dict[str, Any] | None:
-    """What decided a result; nothing of what is none."""
+    """Stored identity of a result; a placeholder that matches no request if the path holds none."""
     try:
         attrs = Result(path).attrs
         more = {"edition": attrs.get("edition", 1), **{k: attrs[k] for k in ("device",) if k in attrs}}
@@ -363,7 +369,7 @@ def _of_result(path: Path) -> dict[str, Any] | None:
 
 
 def differences(earlier: Mapping[str, Any], mine: Mapping[str, Any], step: StageNode) -> tuple[str, ...]:
-    """In what two requests differ, as the file calls it."""
+    """Differences between two requests, in the words of the workflow file."""
     old, new = earlier.get("request") or {}, mine["request"]
     if old.get("kind") != new["kind"]:
         return (f"method: {old.get('kind')} -> {new['kind']}",)

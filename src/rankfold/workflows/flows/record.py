@@ -1,8 +1,8 @@
-"""What a folder of results knows of the workflow that fills it: ``flow.json``, and a lock beside it.
+"""Record of a workflow in its folder of results: ``flow.json``, and a lock file.
 
-A stage is ``running`` while the process that says so holds the lock; without one, it was killed, and the
-next to hold the lock calls it ``interrupted``. The record is for people and for what may be replaced;
-whether a stage is done is told by its result alone.
+A stage is ``running`` while its process holds the lock. If no process does, it was killed, and the next
+holder of the lock calls the stage ``interrupted``. The record is for people, and decides what may be
+replaced; whether a stage is done is decided by its result alone.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ RECORD = "flow.json"
 LOCK = "flow.lock"
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-"""Of a stage, which is that of a file too."""
+"""Pattern of the name of a stage, which is part of a file name too."""
 
 PROGRESS_SECONDS = 2.0
-"""Between two times that progress is written down."""
+"""Seconds between two times that progress is saved."""
 
 
 def now() -> str:
@@ -43,7 +43,7 @@ def now() -> str:
 
 
 def read_record(outputs: Path) -> dict[str, Any]:
-    """What ``flow.json`` says; nothing where there is none, or where it is damaged, which is said."""
+    """Values in ``flow.json``; empty if there is none, or if it is damaged, which is logged."""
     path = outputs / RECORD
     values = load_with_checksum(path)
     if values is not None and isinstance(values.get("workflow"), str):
@@ -102,7 +102,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "pictures": _are_pictures,
     "tables": _are_tables,
 }
-"""What facts of a workflow, or of a stage, must be to be told."""
+"""Check of each fact of a workflow or of a stage; facts that fail it are left out."""
 
 
 def _is_stage(name: str, facts: object) -> bool:
@@ -113,7 +113,7 @@ def _sound(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name not in KINDS or KINDS[name](value)}
 
 
-@functools.lru_cache(maxsize=64)  # once, however often it is looked at
+@functools.lru_cache(maxsize=64)  # once, however often the record is read
 def _tell_of_damage(path: Path) -> None:
     LOG.warning("%s is damaged: when, where and how often stages ran is not known any more", path)
 
@@ -131,7 +131,7 @@ class Record:
 
     @classmethod
     def of(cls, outputs: Path) -> Record:
-        """That of a folder; empty where nothing has run. What is not of its kind is left out."""
+        """Record of a folder; empty if nothing has run. Values of a wrong kind are left out."""
         values = _sound(read_record(outputs))
         stages = values.get("stages", {}).items()
         kept = {name: _sound(facts) for name, facts in stages if _is_stage(name, facts)}
@@ -139,34 +139,34 @@ class Record:
 
     @property
     def stages(self) -> dict[str, dict[str, Any]]:
-        """What is known of each stage that was begun."""
+        """Facts of each stage that was begun, by name."""
         return self.values["stages"]  # type: ignore[no-any-return]
 
     @property
     def run(self) -> dict[str, Any]:
-        """What is known of the last run of the workflow."""
+        """Facts of the last run of the workflow."""
         run = self.values.get("run")
         return run if isinstance(run, dict) else {}
 
     def outcome(self, name: str) -> dict[str, Any]:
-        """Facts of a stage as it was last made; nothing of one that never was, or before they were kept."""
+        """Facts of a stage's last result; empty if it was never made, or made before they were recorded."""
         outcome = self.stages.get(name, {}).get("outcome")
         return outcome if isinstance(outcome, dict) else {}
 
     def begin_run(self) -> None:
-        """A run of the workflow begins: of the one before, how it ended stays known."""
+        """Note that a run begins; the end of the run before it stays in the record."""
         ended = {key: self.run.get(key) for key in ("ended", "succeeded", "exit_code", "seconds")}
         self.values["run"] = {**ended, "began": time.time(), "active": 1, "read_bytes": 0, "stages": {}}
         self._run_began = time.monotonic()
         self.save()
 
     def count(self, action: str) -> None:
-        """Something was done about a stage."""
+        """Count an action, such as ``run`` or ``skip``, for the current run."""
         counts = self.run["stages"]
         counts[action] = counts.get(action, 0) + 1
 
     def end_run(self, exit_code: int) -> None:
-        """The run ends, well or not."""
+        """Note that the run has ended, with its exit code."""
         at = time.time()
         self.run.update(ended=at, exit_code=exit_code, active=0)
         self.run["seconds"] = round(time.monotonic() - self._run_began, 3)
@@ -175,7 +175,7 @@ class Record:
         self.save()
 
     def note_outcome(self, name: str, outcome: dict[str, Any]) -> None:
-        """Facts of a stage that is done."""
+        """Note the facts of a stage that is done."""
         self.stages[name]["outcome"] = outcome
         self.run["read_bytes"] += outcome.get("read_bytes_last") or 0
         self.save()
@@ -190,7 +190,7 @@ class Record:
             )
 
     def describe(self, workflow: str, file: Path, read: dict[str, Any], steps: list[str]) -> None:
-        """Note what is run, by a process that has just taken the lock: no stage is running yet."""
+        """Note what is run. The caller has just taken the lock, so no stage is running yet."""
         for stage in self.stages.values():
             if stage.get("state") == "running":
                 stage["state"] = "interrupted"
@@ -201,7 +201,7 @@ class Record:
     def begin(
         self, name: str, method: str, reasons: tuple[str, ...], where: dict[str, Any], *, anew: bool
     ) -> None:
-        """A stage begins, or goes on."""
+        """Note that a stage begins, or resumes unless ``anew``."""
         outcome = self.outcome(name)
         old = {} if anew else self.stages.get(name, {})
         self._began, self._before = time.monotonic(), float(old.get("seconds", 0.0))
@@ -218,7 +218,7 @@ class Record:
         self.save()
 
     def progress(self, name: str, sweep: str, units: int, total: int) -> None:
-        """How far a stage is; written down now and then."""
+        """Note the progress of a stage; saved every few seconds."""
         stage = self.stages[name]
         stage["progress"] = {"sweep": sweep, "done": units, "total": total}
         stage["seconds"] = self._seconds()
@@ -226,7 +226,7 @@ class Record:
             self.save()
 
     def end(self, name: str, state: str, message: str = "") -> None:
-        """A stage is done, or was interrupted, or failed."""
+        """Note that a stage is done, was interrupted, or failed."""
         stage = self.stages[name]
         stage |= {"state": state, "seconds": self._seconds(), "ended": now()}
         if state == "done":
@@ -236,25 +236,25 @@ class Record:
         self.save()
 
     def note_done(self, name: str, method: str) -> None:
-        """A stage that was finished already."""
+        """Note a stage that was already finished."""
         if self.stages.get(name, {}).get("state") != "done":
             self.stages[name] = {**self.stages.get(name, {}), "method": method, "state": "done"}
             self.stages[name].pop("progress", None)
             self.save()
 
     def note_pictures(self, name: str, pictures: list[dict[str, Any]]) -> None:
-        """Pictures of a stage, and how they were drawn."""
+        """Note the pictures of a stage, and how they were drawn."""
         if self.stages[name].get("pictures") != pictures:
             self.stages[name]["pictures"] = pictures
             self.save()
 
     @property
     def tables(self) -> dict[str, list[dict[str, Any]]]:
-        """Of each table that the workflow has written, by its path: what the last two were."""
+        """Facts of the last two versions of each table that the workflow has written, by path."""
         return self.values.setdefault("tables", {})  # type: ignore[no-any-return]
 
     def note_table(self, path: Path, facts: dict[str, Any]) -> None:
-        """A table that is about to get its name: a kill before that leaves the one before it known, too."""
+        """Note a table before it gets its name; the version before it stays listed in case of a kill."""
         self.tables[str(path)] = [*self.tables.get(str(path), [])[-1:], facts]
         self.save()
 

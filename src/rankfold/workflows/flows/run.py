@@ -1,7 +1,7 @@
-"""Run a workflow: stage after stage, those that are done skipped, those that were interrupted gone on with.
+"""Run a workflow: stage after stage; finished stages are skipped, interrupted ones resume.
 
-Everything is planned before anything is run. What a stage leaves decides what is done about the next, so a
-stage whose request or input has changed is made anew, and what is made from it too, nothing else.
+Everything is planned before anything is run. The result of a stage decides the action for the next. So a
+stage whose request or input has changed is made again, with all stages made from it, and nothing else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from rankfold.workflows.wording import in_file, with_place
 LOG = logging.getLogger("rankfold")
 
 Bar = Callable[[str], contextlib.AbstractContextManager[Progress]]
-"""Shows progress in some unit while a stage runs."""
+"""Makes a progress bar that counts in a unit, shown while a stage runs."""
 
 
 class AtWork(LockedError):
@@ -52,25 +52,25 @@ class Listener(Protocol):
     """Receives the events of a run, to show them."""
 
     def begins(self, verdict: StagePlan, number: int, count: int) -> None:
-        """A stage is to be run, or skipped."""
+        """Called before a stage is run or skipped."""
 
     def bar(self, unit: str) -> contextlib.AbstractContextManager[Progress]:
-        """Shows progress in some unit while a stage runs."""
+        """Context of a progress bar that counts in ``unit``, open while a stage runs."""
 
     def ends(self, verdict: StagePlan, record: Record) -> None:
-        """A stage is done."""
+        """Called when a stage is done."""
 
 
 def run_flow(
     workflow: Workflow, listener: Listener, *, first: str | None = None, only: str | None = None
 ) -> list[StagePlan]:
-    """Carry out a workflow, or what is left of it; what was done about every step."""
+    """Run a workflow, or what is left of it; returns the plan of every step, with the action taken."""
     if not workflow.outputs.exists():
-        survey(workflow, {}, first=first, only=only)  # what is refused leaves no folder
+        survey(workflow, {}, first=first, only=only)  # a refused workflow leaves no folder
     elif not writable(workflow.outputs):
         return _check_results(workflow, listener, first, only)
     with _open_record(workflow) as record, _told_of(record):
-        # A look at all stages first: what is refused is refused before hours of work.
+        # Plan all stages first: a mistake is found before hours of work.
         previews = survey(workflow, record.stages, first=first, only=only)
         scene, verdicts = StageInputs(workflow.flow, workflow.document, {}), list[StagePlan]()
         for number, preview in enumerate(previews, 1):
@@ -101,7 +101,7 @@ def run_flow(
 def _require_unchanged(
     workflow: Workflow, record: Record, verdicts: list[StagePlan], choice: tuple[str | None, str | None]
 ) -> None:
-    """Refuse to call a run done whose inputs were written to between two stages."""
+    """Raise if inputs were written to between two stages of a run."""
     if all(verdict.action in ("skip", "leave") for verdict in verdicts):
         return
     now = survey(workflow, record.stages, first=choice[0], only=choice[1])
@@ -115,7 +115,7 @@ def _require_unchanged(
 
 
 def _put_into(workflow: Workflow, verdict: StagePlan, record: Record) -> None:
-    """Put the result of a stage where it goes besides, also of one that was finished before."""
+    """Copy the result of a stage to its additional destinations, even if it was finished before."""
     try:
         put_into(verdict.step, verdict.path, workflow.document.path.absolute().parent, record)
     except RankfoldError as error:
@@ -125,7 +125,9 @@ def _put_into(workflow: Workflow, verdict: StagePlan, record: Record) -> None:
 def _check_results(
     workflow: Workflow, listener: Listener, first: str | None, only: str | None
 ) -> list[StagePlan]:
-    """Results where nothing can be written, such as an archive: they are complete, or it is refused."""
+    """Plan a workflow whose results cannot be written to, such as an archive; raises unless they are
+    complete.
+    """
     record = Record.of(workflow.outputs)
     record.require(workflow.flow.workflow)
     verdicts = survey(workflow, record.stages, first=first, only=only)
@@ -137,7 +139,7 @@ def _check_results(
 
 @contextlib.contextmanager
 def _open_record(workflow: Workflow) -> Iterator[Record]:
-    """The folder of results, for this process alone."""
+    """Lock the folder of results for this process, and yield its record."""
     outputs = workflow.outputs
     require_no_store(workflow)
     try:
@@ -161,7 +163,7 @@ def _open_record(workflow: Workflow) -> Iterator[Record]:
 
 @contextlib.contextmanager
 def _told_of(record: Record) -> Iterator[None]:
-    """Have the record and the metrics of a workflow tell how its run ends."""
+    """Note in the record and the metrics of a workflow how its run ends."""
     record.begin_run()
     write_metrics(record)
     code = 0
@@ -179,7 +181,9 @@ def _told_of(record: Record) -> Iterator[None]:
 
 
 def _leave(verdict: StagePlan, record: Record) -> None:
-    """Note a stage that is finished; of one that was made elsewhere, or long ago, its facts too."""
+    """Note a finished stage, and its facts if the record has none, as for a stage made elsewhere or
+    long ago.
+    """
     name = verdict.step.name
     record.note_done(name, verdict.step.stage.method)
     record.count("skip")
@@ -189,7 +193,7 @@ def _leave(verdict: StagePlan, record: Record) -> None:
 
 
 def _carry_out(workflow: Workflow, verdict: StagePlan, record: Record, listener: Listener) -> None:
-    """Run a stage, and keep how it ended."""
+    """Run a stage, and record how it ended."""
     name, executor, path = verdict.step.name, verdict.executor, verdict.path
     rows_before = rows_of(path) if path.exists() else None
     where = {"kind": "this process"} if executor is None else executor.facts()
@@ -232,5 +236,5 @@ def _work(workflow: Workflow, verdict: StagePlan, record: Record, listener: List
             return
         assert work is not None and verdict.executor is not None  # noqa: S101  it is not skipped
         scratch = workflow.resources(verdict.step).scratch
-        # What is replaced is this workflow's own: see ``decide_action``.
+        # The result that is replaced is this workflow's own: see ``decide_action``.
         execute(work, verdict.executor, out=verdict.path, scratch=scratch, overwrite=True, progress=watch)

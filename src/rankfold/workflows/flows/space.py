@@ -1,4 +1,4 @@
-"""Whether results of a workflow can be written, and fit on the disk beside the scratch of one stage."""
+"""Check that results of a workflow can be written, and fit on the disk with the scratch of one stage."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from rankfold.settings.yaml_file import Document
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a stage that is to run puts on the disk."""
+    """Disk space that a stage needs."""
 
     name: str
     path: Path
     """The path of its result."""
 
     scratch: Path
-    """Folder of its scratch; that of the result unless it is elsewhere."""
+    """Folder of its scratch; by default that of the result."""
 
     scratch_bytes: int
     checkpoint_bytes: int
-    """Checkpoints: they go with the stage, and lie beside the result."""
+    """Bytes of checkpoints, which lie next to the result and are removed at the end of the stage."""
 
     result_bytes: int
     surplus: tuple[Path, ...] | None = None
-    """Results that go when the new one is complete: the one it replaces, unless others are named."""
+    """Results that are removed when the new one is complete; None means the one it replaces."""
 
 
 def require_room(demands: Sequence[Demand], outputs: Path, document: Document) -> None:
-    """Raise ``DiskSpaceError`` for what does not fit, before anything is written.
+    """Raise ``DiskSpaceError`` if results do not fit, before anything is written.
 
-    Stages run one after the other, so of scratch only the most of one counts. What an earlier attempt has
-    left counts as there, and what a new result takes the place of is gone when it is complete: the result
-    before it, or of several that are kept the oldest.
+    Stages run one after the other, so only the largest scratch counts. Leftovers of an earlier attempt count
+    as present. Results that a new one replaces are free when it is complete: the result before it, or the
+    oldest if several are kept.
     """
     free = free_bytes(outputs)
     need = _most(demands, outputs, [(0, 0)] * len(demands))
-    if need > free:  # only then is it worth a look at every file
+    if need > free:  # only then is it worth reading the size of every file
         need = _most(demands, outputs, [_leftovers_of(one) for one in demands])
     if need > free:
         results = sum(one.result_bytes for one in demands)
@@ -75,12 +75,12 @@ def require_room(demands: Sequence[Demand], outputs: Path, document: Document) -
 
 
 def writable(folder: Path) -> bool:
-    """Whether files can be made in a folder that is there or will be."""
+    """True if files can be made in a folder, which may not exist yet."""
     return os.access(nearest_folder(folder), os.W_OK | os.X_OK)
 
 
 def require_writable(outputs: Path, document: Document) -> None:
-    """Raise ``OutputError`` where nothing can be written, before anything is computed."""
+    """Raise ``OutputError`` if nothing can be written there, before anything is computed."""
     if not writable(outputs):
         folder = nearest_folder(outputs)
         message = f"results go to {outputs}, but {folder} cannot be written to. Name outputs elsewhere"
@@ -88,7 +88,7 @@ def require_writable(outputs: Path, document: Document) -> None:
 
 
 def _most(demands: Sequence[Demand], outputs: Path, leftovers: Sequence[tuple[int, int]]) -> int:
-    """Most that is on the disk at a time beyond what is there, given what stages find of theirs."""
+    """Most bytes in use at a time beyond those in use now, given the leftovers that stages find."""
     most = results = 0
     for one, (attempt, old) in zip(demands, leftovers, strict=True):
         most = max(most, results + one.result_bytes + _beside(one, outputs) - attempt)
@@ -97,13 +97,13 @@ def _most(demands: Sequence[Demand], outputs: Path, leftovers: Sequence[tuple[in
 
 
 def _beside(one: Demand, outputs: Path) -> int:
-    """What a stage needs on the disk of the outputs while it runs."""
+    """Bytes that a stage needs on the disk of the outputs while it runs, besides its result."""
     elsewhere = device_of(one.scratch) != device_of(outputs)
     return one.checkpoint_bytes + (0 if elsewhere else one.scratch_bytes)
 
 
 def _leftovers_of(one: Demand) -> tuple[int, int]:
-    """Bytes on the disk of the outputs of an earlier attempt, and of results that will be gone."""
+    """Bytes on the disk of the outputs: of an earlier attempt, and of results that will be removed."""
     gone = (one.path,) if one.surplus is None else one.surplus
     attempt = bytes_under(one.path.with_name(one.path.name + ".run"))
     if device_of(one.scratch) == device_of(one.path):
@@ -112,6 +112,6 @@ def _leftovers_of(one: Demand) -> tuple[int, int]:
 
 
 def _scratch_left(one: Demand) -> int:
-    """Bytes that an earlier attempt has left in a folder of scratch that lies elsewhere."""
+    """Bytes that an earlier attempt has left in the folder of scratch."""
     run = one.path.with_name(one.path.name + ".run")
     return sum(map(bytes_under, scratch_of_runs(run, one.scratch)))

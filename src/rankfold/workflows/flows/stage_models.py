@@ -69,7 +69,7 @@ def _some_or_all(value: object) -> object:
 
 
 def _scalar(value: object) -> object:
-    """A word, or the number or flag that it stands for."""
+    """The number, flag or None that a word stands for; other values as they are."""
     words = {"true": True, "false": False, "null": None, "~": None}
     if not isinstance(value, str) or value in words:
         return words[value] if isinstance(value, str) else value
@@ -100,19 +100,19 @@ Names = Annotated[
 """A list of names, or one."""
 
 Range = Annotated[str, AfterValidator(_range)]
-"""Consecutive rows, counted from 0; the last is not among them."""
+"""Consecutive rows, counted from 0, as START:STOP without STOP."""
 
 RowCount = Annotated[
     int | str | None,
     BeforeValidator(_some_or_all),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 2}, {"const": "all"}, {"type": "null"}]}),
 ]
-"""How many rows are looked at."""
+"""Number of rows that are sampled, or ``all``."""
 
 Scalar = Annotated[
     Any, BeforeValidator(_scalar), WithJsonSchema({"type": ["number", "boolean", "string", "null"]})
 ]
-"""What a parameter of a step may be."""
+"""Values that a parameter of a step may have."""
 
 Count = Annotated[int, Field(ge=1), WHOLE]
 Seed = Annotated[int, Field(ge=0, lt=2**64), WHOLE]
@@ -126,7 +126,7 @@ class StrictModel(BaseModel):
 
 
 class Resources(StrictModel):
-    """Within what a stage works."""
+    """Resources that a stage may use."""
 
     memory: Bytes | None = None
     workers: Count | None = None
@@ -139,20 +139,22 @@ class Resources(StrictModel):
 
 
 class Destination(StrictModel):
-    """Where a result is put besides: a file of AnnData, a netCDF file, or a table. Its path alone will do."""
+    """An additional file for a result: a file of AnnData, a netCDF file, or a table. Its path alone is
+    enough.
+    """
 
     file: Where
     like: Where | None = None
-    """For netCDF: the data, for coordinates and units."""
+    """For netCDF: the data, from which coordinates and units are taken."""
 
     physical: bool = False
-    """For netCDF: mean and components in units of the data."""
+    """For netCDF: True if mean and components are in units of the data."""
 
     key_added: Name | None = None
-    """For AnnData: in place of scanpy's names."""
+    """For AnnData: key in place of scanpy's names."""
 
     array: Name | None = None
-    """For tables: which array, in place of coordinates of the rows."""
+    """For tables: name of the array; by default the coordinates of the rows."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -161,7 +163,7 @@ class Destination(StrictModel):
 
 
 class StagePicture(StrictModel):
-    """A picture of a result: its file alone will do. Other keys are those of ``Result.plot``."""
+    """A picture of a result: its file alone is enough. Other keys are those of ``Result.plot``."""
 
     file: Where
     kind: Literal[
@@ -189,7 +191,7 @@ class StagePicture(StrictModel):
         return {"anyOf": [{"type": "string"}, handler(core)]}
 
     def options(self) -> dict[str, Any]:
-        """Arguments of ``Result.plot`` that are given, but for the kind."""
+        """Arguments of ``Result.plot`` that are given, except the kind."""
         return self.model_dump(exclude={"file", "kind"}, exclude_none=True)
 
 
@@ -198,7 +200,7 @@ class _OneOrMore:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Both forms."""
+        """The schema of both forms."""
         several = handler(core)
         return {"anyOf": [several["items"], several]}
 
@@ -209,21 +211,21 @@ def _files(value: object) -> object:
 
 
 class BaseStage(StrictModel):
-    """What every stage may say."""
+    """Keys that every stage may have."""
 
     MATRICES: ClassVar[tuple[str, ...]] = ()
     """Keys that name a matrix: an input, or an array of another stage."""
 
     RESULTS: ClassVar[dict[str, tuple[str, ...]]] = {}
-    """Keys that name a result, and the methods that it may be of."""
+    """Keys that name a result, each with the methods that may have made it."""
 
     method: str
     needs: Names = ()
     grows: Literal["rows", "polish"] | None = None
-    """What is read when the input has gained rows: see ``methods.growth``."""
+    """Amount that is read when the input has gained rows: see ``methods.growth``."""
 
     changed: Literal["refuse", "redo"] = "refuse"
-    """What is done about a stage that grows where rows have changed that it stands on."""
+    """Action for a growing stage if rows that its result depends on have changed."""
 
     resources: Resources = Resources()
     keep: Count | None = None
@@ -231,10 +233,10 @@ class BaseStage(StrictModel):
     picture: Annotated[tuple[StagePicture, ...], BeforeValidator(_files), _OneOrMore] = ()
 
     PARAMETERS: ClassVar[tuple[Parameter, ...]] = ()
-    """What the method may be asked, where it is in the registry."""
+    """Parameters of the method, if it is in the registry."""
 
     def arguments(self) -> dict[str, Any]:
-        """Arguments of the Python function, but for matrices and results."""
+        """Arguments of the Python function, except matrices and results."""
         if self.PARAMETERS:
             plain = [each for each in self.PARAMETERS if each.name not in (*self.MATRICES, *self.RESULTS)]
             return {each.name: getattr(self, each.name) for each in plain}
@@ -243,7 +245,7 @@ class BaseStage(StrictModel):
 
 
 def model_of(method: Method) -> type[BaseStage]:
-    """The stage of a method: what it is of, then what it may be asked, as keys."""
+    """Make the model of a stage from a method: its inputs, then its parameters, as keys."""
     parameters = method.parameters()
     keys: dict[str, Any] = {"method": (Literal[method.name], ...)}
     for each in method.inputs:
@@ -266,7 +268,7 @@ def model_of(method: Method) -> type[BaseStage]:
 
 
 def _type_of(parameter: Parameter) -> Any:
-    """How a value is read and checked, in YAML and by editors."""
+    """Type of a parameter, by which YAML and editors read and check its values."""
     argument, types = parameter.argument, parameter.types
     bounds = Field(ge=argument.least, gt=argument.above, le=argument.most, lt=argument.below)
     kind: Any = types[0]
@@ -286,7 +288,7 @@ def _type_of(parameter: Parameter) -> Any:
 
 
 class Import(BaseStage):
-    """``rankfold.import_array``: ``input`` as a well-cut store."""
+    """``rankfold.import_array``: copy ``input`` into a store with well-chosen chunks."""
 
     MATRICES: ClassVar[tuple[str, ...]] = ("input",)
 
@@ -302,7 +304,9 @@ class Import(BaseStage):
 
 
 class Transform(BaseStage):
-    """``rankfold transform``: ``input`` in a model, or rows by their ``neighbors`` in an embedding."""
+    """``rankfold transform``: coordinates of ``input`` in a model, or of rows by their ``neighbors`` in an
+    embedding.
+    """
 
     MATRICES: ClassVar[tuple[str, ...]] = ("input",)
     RESULTS: ClassVar[dict[str, tuple[str, ...]]] = {

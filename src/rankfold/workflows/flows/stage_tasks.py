@@ -1,7 +1,7 @@
-"""From a stage of a workflow to a task that can be planned and carried out.
+"""From a stage of a workflow to a task that can be planned and run.
 
-What an earlier stage has yet to make is planned by shape and type: every check that the real matrix would
-meet is met by ``ShapeOnly``, and by ``ImaginedModel`` where a whole result is wanted.
+A result that an earlier stage has yet to make is planned by shape and type: ``ShapeOnly`` replaces the
+matrix, and ``ImaginedModel`` a whole result. They pass through all the checks of the real ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from rankfold.workflows.wording import in_file
 
 
 class NotKnownYet(Exception):
-    """A shape that only the run of an earlier stage will tell."""
+    """Raised for a shape that is known only after an earlier stage has run."""
 
     def __init__(self, stage: str) -> None:
         super().__init__(f"known when {stage} has run")
@@ -49,33 +49,33 @@ class NotKnownYet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What a step has left, or what is known of what it will leave."""
+    """The result of a step, or what is known of it before the step has run."""
 
     path: Path
     there: bool
-    """Whether it is finished and stays as it is."""
+    """True if it is finished and stays as it is."""
 
     matrices: Mapping[str, ShapeOnly] | None = None
-    """By name, of what is to come; None where not even the shape is known."""
+    """Shapes of the arrays of a future result, by name; None if they are unknown."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What attributes of the result will say, as far as tasks ask."""
+    """Attributes that the result will have, as far as tasks use them."""
 
     fitted: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-    """What was measured for the steps of its matrix."""
+    """Statistics measured for the preparation steps of its matrix."""
 
     to_come: bool = False
-    """Whether it will be made before anything is made from it, though its shape may not be known."""
+    """True if it will be made before the stages that use it, even if its shape is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageInputs:
-    """What there is for a stage to work on."""
+    """The inputs of a workflow and the results of its earlier steps, on which a stage can work."""
 
     flow: Flow
     document: Document
     outcomes: dict[str, StageResult]
-    """By name of the step, of all steps that were planned before."""
+    """Results of all steps that were planned before, by name of the step."""
 
     def of(self, text: str) -> Reference:
         """The input, stage or array that a name refers to."""
@@ -84,7 +84,7 @@ class StageInputs:
         return reference
 
     def matrix(self, text: str) -> Source:
-        """The matrix that a name stands for, or its shape."""
+        """The matrix that a name refers to, or its shape; raises ``NotKnownYet`` if that is unknown."""
         reference = self.of(text)
         if reference.input:
             matrix_input = self.flow.inputs[reference.input]
@@ -101,7 +101,7 @@ class StageInputs:
         return outcome.matrices[reference.array]
 
     def result(self, text: str) -> Path | StageResult:
-        """The result that a name stands for: where it is, or what is known of it."""
+        """The result that a name refers to: its path, or what is known of it if it is still to be made."""
         reference = self.of(text)
         if reference.input:
             return Path(self.flow.inputs[reference.input].store)
@@ -115,12 +115,12 @@ class StageInputs:
 
 
 def task_of(stage: BaseStage, scene: StageInputs) -> Task:
-    """The task of any stage but an import."""
+    """Make the task of any stage except an import."""
     return BUILDERS.get(stage.method, _task)(stage, scene)
 
 
 def _task(stage: BaseStage, scene: StageInputs) -> Task:
-    """Of a method in the registry: what it is of, then what it is asked."""
+    """Make the task of a method in the registry, from its inputs and arguments."""
     method, arguments = METHODS[stage.method], stage.arguments()
     of = [(key_of_input(stage, each), each.holds != "matrix") for each in method.inputs]
     inputs = [_resolve_key(stage, key, scene, model=model) for key, model in of]
@@ -134,7 +134,7 @@ def _task(stage: BaseStage, scene: StageInputs) -> Task:
 
 
 def key_of_input(stage: BaseStage, of: Input) -> str:
-    """The key under which a stage says what it is of: a result, or the matrix in its place."""
+    """Key of a stage that names an input: a result, or the matrix in its place."""
     key = of.key or of.name
     return of.matrix_key if of.matrix_key and getattr(stage, key) is None else key
 
@@ -144,7 +144,7 @@ def _is_slice(method: Method, name: str) -> bool:
 
 
 def _resolve_key(stage: BaseStage, key: str, scene: StageInputs, *, model: bool = False) -> Any:
-    """The matrix, result, or model of a result that a key names; nothing where it names none."""
+    """The matrix, result, or model of a result that a key names; None if it names none."""
     text = getattr(stage, key)
     if text is None or key in stage.MATRICES:
         return None if text is None else scene.matrix(text)
@@ -208,7 +208,7 @@ def _coordinates(stage: BaseStage, scene: StageInputs) -> Task:
 
 
 def _text_of(stage: BaseStage, key: str) -> str:
-    """What stands under a key that only some stages have."""
+    """Value of a key that only some stages have, as text."""
     return str(getattr(stage, key))
 
 
@@ -221,14 +221,14 @@ BUILDERS: dict[str, Callable[[BaseStage, StageInputs], Task]] = {
     "transform": _coordinates,
     "tsne": _layout,
 }
-"""Of stages that say more than their function takes."""
+"""Functions that make the task of stages whose keys allow more than the arguments of their function."""
 
 
 # What is to come -----------------------------------------------------------------------------------
 
 
 def expected_result(name: str, path: Path, task: Task) -> StageResult:
-    """What a task will leave, by shape and type; of an adaptive rank the most that it may be."""
+    """Result that a task will leave, by shape and type; for an adaptive rank, the largest possible one."""
     (rows, columns), request = task.source.shape, task.request()
     if isinstance(task, Update):
         rows += task.model.shape[0]
@@ -245,7 +245,7 @@ def expected_result(name: str, path: Path, task: Task) -> StageResult:
 
 
 def _known_of(task: Task) -> dict[str, Any]:
-    """What a result will say of its matrix: steps, layout and names, by which new rows are opened."""
+    """Facts that a result will hold of its matrix: steps, layout and names, by which new rows are opened."""
     if isinstance(task, Update):
         facts = task.model.result.attrs["input"]
         names = {name: said for name, said in facts.get("names", {}).items() if name != "rows"}
@@ -262,35 +262,37 @@ def _shape_of(name: str, array: Output, request: Mapping[str, Any]) -> ShapeOnly
 
 
 RIGHT = {"svd": "Vt", "pca": "components", "nmf": "H"}
-"""The factor of the columns, by method of a result that can be a model."""
+"""Name of the factor of the columns, by method of the results that can be a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImaginedModel(FactorModel):
-    """A model whose numbers are not known yet."""
+    """A model whose numbers are still unknown, to make plans with."""
 
     outcome: StageResult
 
     def left(self) -> ZarrSource:
-        """See ``FactorModel``."""
+        """Shape of the factor of the rows."""
         assert self.outcome.matrices is not None  # noqa: S101
         return cast(ZarrSource, self.outcome.matrices[self.left_name])
 
     def source(self, x: object) -> Source:
-        """See ``FactorModel``. Rows that are to come stay as they are: nothing is known of their columns."""
+        """A matrix opened as the model's own was; future rows stay as they are, as nothing is known of their
+        columns.
+        """
         return x if isinstance(x, ShapeOnly) else open_like(x, self.result, self.name)
 
     def digest(self) -> str:
-        """None: nothing is known of its numbers."""
+        """Empty: the numbers are unknown."""
         return ""
 
     def square_scale(self) -> float:
-        """See ``FactorModel``."""
+        """A placeholder, 1."""
         return 1.0
 
 
 def imagined_model(outcome: StageResult) -> FactorModel:
-    """A model of a result that does not exist yet, to make plans with."""
+    """Make a model of a result that does not exist yet, to make plans with."""
     kind, request, (rows, columns) = (
         outcome.facts["kind"],
         outcome.facts["request"],
@@ -311,5 +313,5 @@ def imagined_model(outcome: StageResult) -> FactorModel:
 
 
 def _imagined(outcome: StageResult) -> ImaginedResult:
-    """A result that does not exist yet, to make plans with."""
+    """Make a result that does not exist yet, to make plans with."""
     return ImaginedResult(outcome.path, outcome.facts, outcome.matrices or {}, outcome.fitted)

@@ -1,4 +1,4 @@
-"""The plan of a workflow as people read it: what would run and why, then what that takes."""
+"""The plan of a workflow as a table: the stages that would run and why, then their cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ ACTIONS = {"run": "to run", "resume": "to go on with", "skip": "finished", "leav
 
 
 def flow_table(verdicts: Sequence[StagePlan], outputs: Path, rates: Rates) -> Lines:
-    """One line a stage that says why, one for each that runs with its numbers, and one for all."""
+    """The plan as text: a line with the reasons for each stage, a line of numbers for each that runs, and
+    totals.
+    """
     counts = Counter(one.action for one in verdicts)
     summary = ", ".join(f"{counts[name]} {words}" for name, words in ACTIONS.items() if counts[name])
     parts = [_reasons(verdicts)]
@@ -87,7 +89,7 @@ def _format_cells(n: Mapping[str, Any], seconds: float | None) -> tuple[str, ...
 
 
 def totals(verdicts: Sequence[StagePlan], rates: Rates) -> dict[str, Any]:
-    """Of all stages that run, as far as they are known: the most of memory and scratch, else the sum."""
+    """Totals over all stages that run, as far as known: largest peak memory and scratch, sums of the rest."""
     running = [one for one in verdicts if one.numbers is not None]
     numbers = [one.numbers for one in running if one.numbers is not None]
     seconds = [stage_seconds(one, rates) for one in running]
@@ -103,7 +105,7 @@ def totals(verdicts: Sequence[StagePlan], rates: Rates) -> dict[str, Any]:
 
 
 def stage_seconds(verdict: StagePlan, rates: Rates) -> float | None:
-    """Predicted time of a stage, where that is known."""
+    """Predicted seconds of a stage; None if they are unknown."""
     if isinstance(verdict.work, Importing):
         return import_seconds(verdict.work, rates)
     if verdict.plan is None or verdict.executor is None:

@@ -1,4 +1,4 @@
-"""Workflows to be copied and changed: ``rankfold example climate > climate.yaml``."""
+"""Example workflows to copy and change: ``rankfold example climate > climate.yaml``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a workflow tells of itself to those who do not watch it: numbers to be scraped, a line of news.
+"""Reports of a workflow for people who do not watch it: metrics for Prometheus, a line of news.
 
 outcome       facts of a stage that is done
-metrics       which numbers there are, and the file of them
+metrics       the metrics, and their file
 openmetrics   numbers as text that Prometheus reads
-news          a run in one line
+news          the outcome of a run in one line
 """

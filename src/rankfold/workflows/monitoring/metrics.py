@@ -1,10 +1,10 @@
-"""``metrics.prom`` in the folder of results: numbers of the last run, and of each stage as it was last made.
+"""``metrics.prom`` in the folder of results: numbers of the last run, and of the last result of each stage.
 
-Written when a run begins, after each stage and when the run ends, as a whole each time. A run that was killed
-has begun and has not ended, so whoever is to be woken asks how long ago a run last succeeded.
+The whole file is written when a run begins, after each stage and when the run ends. A run that was killed
+has begun and has not ended, so an alert should use the time since a run last succeeded.
 
-The trap: a mistake in the workflow file is found before its folder of results is known. It is told by the
-exit code alone, and by a success that grows old.
+The trap: a mistake in the workflow file is found before its folder of results is known. It shows only in the
+exit code, and in the growing age of the last success.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOG = logging.getLogger("rankfold")
 
 FILE = "metrics.prom"
 OWN = "# HELP rankfold_"
-"""What the file begins with: one of that name that does not is somebody else's."""
+"""First words of the file; a file of that name without them belongs to somebody else."""
 
 OF_RUNS = {
     "began": Metric("rankfold_run_start_timestamp_seconds", "When the last run began, since 1970."),
@@ -48,7 +48,7 @@ OF_RUNS = {
     "seconds": Metric("rankfold_run_duration_seconds", "Of the run that ended last."),
     "read_bytes": Metric("rankfold_run_read_bytes", "Of matrices, by the stages that this run has made."),
 }
-"""By what the record of a workflow calls them."""
+"""Metrics of runs, by their names in the record of a workflow."""
 
 STAGES = Metric("rankfold_run_stages", "Stages by what the last run has done about them.")
 FREE = Metric("rankfold_outputs_free_bytes", "Free on the disk of the results.")
@@ -63,17 +63,17 @@ OF_STAGES = {
     "planned_bytes": Metric("rankfold_stage_peak_planned_bytes", "Most memory of a worker, as planned."),
     "measured_bytes": Metric("rankfold_stage_peak_measured_bytes", "Most memory of a worker, as measured."),
 }
-"""By what facts of a stage call them."""
+"""Metrics of stages, by their names in the facts of a stage."""
 
 EARLIER = Metric("rankfold_stage_earlier_results", "Results that are kept beside the newest.")
 QUALITY = Metric("rankfold_stage_quality", "Error estimates and other measures that its result tells.")
 
 METRICS = (*OF_RUNS.values(), STAGES, FREE, *OF_STAGES.values(), EARLIER, QUALITY)
-"""All that may be there."""
+"""All metrics that the file may hold."""
 
 
 def write_metrics(record: Record) -> None:
-    """Bring the file up to date. Where it cannot be written that is said, and no reason to stop."""
+    """Update the file. If it cannot be written, that is logged, and the run goes on."""
     path = record.outputs / FILE
     try:
         if is_regular(path) and not read_bounded(path, TABLE_BYTES).startswith(OWN.encode()):
@@ -87,7 +87,7 @@ def write_metrics(record: Record) -> None:
 
 
 def metrics_text(record: Record) -> str:
-    """What the record of a workflow knows, as text."""
+    """The metrics of a workflow as text, from its record."""
     workflow = str(record.values.get("workflow", ""))
     run, own = record.run, {"workflow": workflow}
     families: list[tuple[Metric, list[Sample]]] = [

@@ -1,4 +1,4 @@
-"""A run in one line, for the mail of cron and for logs: what it did and why, or that nothing was new."""
+"""A run in one line, for the mail of cron and for logs: stages that ran and why, or that nothing was new."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rankfold.workflows.flows.plan import StagePlan
 from rankfold.workflows.flows.record import Record
 
 MOST_STAGES = 6
-"""That are told of by name."""
+"""Most stages that are listed by name."""
 
 
 def news(outputs: Path, verdicts: Sequence[StagePlan], record: Record, seconds: float) -> str:
-    """Counts of stages; of those that ran the reason, rows before and now, then seconds and bytes read.
+    """Counts of stages; for those that ran the reason, rows before and now; then seconds and bytes read.
 
     >>> news(Path("results"), [], Record(Path("results"), {"stages": {}}), 0.84)
     'results: 0 stages: nothing new; 0.84 s'
@@ -37,7 +37,7 @@ def news(outputs: Path, verdicts: Sequence[StagePlan], record: Record, seconds: 
 
 
 def _stage(verdict: StagePlan, outcome: dict[str, Any]) -> str:
-    """A stage, why it ran, and rows where they are known."""
+    """A stage, the reason why it ran, and its rows if they are known."""
     why = "; ".join(verdict.reasons)
     rows, before = outcome.get("rows"), outcome.get("rows_before")
     if rows is not None:

@@ -1,8 +1,8 @@
-"""Numbers as text that monitoring reads: OpenMetrics 1.0, and Prometheus's own format at once.
+"""Metrics as text in a form valid for both OpenMetrics 1.0 and Prometheus's own format.
 
-Both read the same lines as long as every metric is a gauge: a counter has another name in one than in the
-other, and what else OpenMetrics knows Prometheus refuses. ``# UNIT`` and ``# EOF`` are comments to
-Prometheus. No sample has a time: the collector of text files of node_exporter refuses those.
+Both read the same lines as long as every metric is a gauge: a counter has different names in the two formats,
+and Prometheus refuses the other types of OpenMetrics. ``# UNIT`` and ``# EOF`` are comments to Prometheus. No
+sample has a time: the collector of text files of node_exporter refuses those.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 UNITS = ("seconds", "bytes")
-"""By which names of metrics may end."""
+"""Units that names of metrics may end with."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number that may be there for many sets of labels."""
+    """A gauge, which may have values for many sets of labels."""
 
     name: str
     help: str
@@ -29,17 +29,17 @@ class Metric:
 
     @property
     def unit(self) -> str:
-        """By its name; empty of a plain number."""
+        """Unit at the end of its name; empty for a plain number."""
         last = self.name.rpartition("_")[2]
         return last if last in UNITS else ""
 
 
 Sample = tuple[Mapping[str, str], float]
-"""Labels, and the number."""
+"""Labels, and the value."""
 
 
 def text_of(families: Iterable[tuple[Metric, Sequence[Sample]]]) -> str:
-    """All numbers as text; metrics without any are left out."""
+    """All metrics as text; metrics without values are left out."""
     lines: list[str] = []
     for metric, samples in families:
         if not samples:

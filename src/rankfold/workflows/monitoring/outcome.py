@@ -1,4 +1,4 @@
-"""Facts of a stage that is done, for news and metrics: from its result and from the record of its run."""
+"""Facts of a finished stage, for news and metrics: from its result and from the record of its run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rankfold.workflows.reports.measures import QUALITIES, read_bytes
 
 
 def outcome_of(path: Path, rows_before: int | None, imports_bytes: int | None) -> dict[str, Any]:
-    """Facts of the result at ``path``, for JSON; what is not known is None.
+    """Facts of the result at ``path``, for JSON; unknown values are None.
 
     Parameters
     ----------
     rows_before : int or None
-        Rows of the result that it took the place of.
+        Rows of the result that it replaced.
     imports_bytes : int or None
-        What an import reads: it keeps no journal.
+        Bytes that an import read, since it keeps no journal; None for other stages.
     """
     history = History.of(path)
     peak = history.peak

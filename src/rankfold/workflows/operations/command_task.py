@@ -1,4 +1,4 @@
-"""A command line as a task that can be planned: for a command that is to run elsewhere, or later."""
+"""Turn a command line into a task that can be planned: for a command that will run elsewhere, or later."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from rankfold.workflows.commands.model import matrix_of, rows_of, window
 from rankfold.workflows.commands.reduce import rank_of_update
 
 OptionValues = Mapping[str, Any]
-"""What was typed, by the names of parameters; defaults too."""
+"""Values of a command's options by names of parameters, including defaults."""
 
 
 def plan_command(name: str, values: OptionValues, profile: Profile) -> Plan:
-    """The plan of a command in one job of a profile.
+    """Plan a command for one job of a profile.
 
     Raises
     ------
     RankfoldError
-        Whatever the job would refuse: a matrix that is not there, arguments that do not fit together, memory
+        For all that the job would refuse: a missing matrix, arguments that do not fit together, memory
         that the nodes will not have, a task that does not fit into it.
     """
     if "out" not in values:
@@ -50,7 +50,7 @@ def plan_command(name: str, values: OptionValues, profile: Profile) -> Plan:
 
 
 def jobs_of_command(name: str, values: OptionValues) -> list[JobScript]:
-    """Jobs of a command, by what was typed: the workers that ``--cluster`` asks for."""
+    """Jobs of a command with given options: the workers that ``--cluster`` asks for."""
     executor = choose_executor(**{key: values[key] for key in options.place()})
     task = task_of_command(name, values)
     if "out" not in values:
@@ -69,7 +69,7 @@ def jobs_of_command(name: str, values: OptionValues) -> list[JobScript]:
 
 
 def task_of_command(name: str, values: OptionValues) -> Task:
-    """What a command would carry out."""
+    """Make the task that a command would run."""
     method = METHODS[name.replace("-", "_")]
     if name in BUILDERS:
         return BUILDERS[name](values)
@@ -99,7 +99,7 @@ BUILDERS: dict[str, Callable[[OptionValues], Task]] = {
 
 
 def _new_rows(values: OptionValues) -> object:
-    """Samples, or the result that has their neighbors in a layout."""
+    """New samples, or the path of the result that holds their neighbors, for an embedding."""
     return _rows(values, "new") if embedding_of(values["result"]) is None else str(values["new"])
 
 
@@ -112,5 +112,5 @@ def _matrix(values: OptionValues) -> Source:
 
 
 def _group(group: Callable[..., dict[str, Any]], values: OptionValues) -> dict[str, Any]:
-    """What a group of options makes of what was given."""
+    """Call a function that gathers a group of options with the values given for them."""
     return group(**{key: values[key] for key in inspect.signature(group).parameters})

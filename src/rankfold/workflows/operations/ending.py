@@ -1,7 +1,7 @@
-"""End what runs for a workflow or an output, and leave no job behind, whoever else was killed before.
+"""End what runs for a workflow or an output, and leave no job behind, even of processes killed before.
 
-First jobs that hold a whole command, then a command on this machine, then worker jobs that nobody looks
-after any more. In that order: a command that lives would start its workers again.
+First jobs that hold a whole command, then a command on this machine, then worker jobs that no process watches
+any more. In that order: a living command would start its workers again.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from rankfold.workflows.operations.submitted import NOTE
 from rankfold.workflows.operations.whereabouts import Work
 
 STOP_SECONDS = 120.0
-"""For a command to stop: it ends the panels in hand, and its jobs."""
+"""Seconds for a command to stop: it finishes the current panels, and ends its jobs."""
 
 RELEASE_SECONDS = 10.0
-"""For the lock of a command to be free when its job is gone; file systems of clusters may be slow."""
+"""Seconds for the lock of a command to be free when its job is gone; file systems of clusters may be slow."""
 
 POLL_SECONDS = 0.2
 
 
 def end(work: Work) -> list[str]:
-    """End all of it; what was ended, in words. Nothing where nothing ran.
+    """End all of it; returns a line for each thing ended, none if nothing ran.
 
     Raises
     ------
     OutputError
-        A process runs it that is not to be ended from here.
+        It runs in a process that must not be ended from here.
     ClusterError
         Jobs are still there, or SLURM does not answer.
     """
@@ -45,7 +45,7 @@ def end(work: Work) -> list[str]:
     if holder := work.holder():
         lines.append(_stop(work, holder))
     for run in work.runs:
-        # Whoever holds the lock by now looks after its jobs itself.
+        # A process that holds the lock by now watches its jobs itself.
         names = read_note(run)
         if names and holder_of(run / "lock") is None:
             lines += _describe(cancel_jobs(names), "cancelled, of a command that is gone")
@@ -56,7 +56,7 @@ def end(work: Work) -> list[str]:
 
 
 def _forget_submission(work: Work) -> None:
-    """Leave no folder of a command that never began."""
+    """Remove the folder of a command that never began."""
     with contextlib.suppress(OSError):
         if [path.name for path in work.folder.iterdir()] == [NOTE]:
             remove(work.folder / NOTE)
@@ -64,7 +64,7 @@ def _forget_submission(work: Work) -> None:
 
 
 def _jobs(work: Work) -> list[QueuedJob]:
-    """Cancel jobs that hold a whole command."""
+    """Cancel jobs that hold a whole command; returns them."""
     queue = list_jobs(ask_again)
     jobs = work.own_jobs(queue or ())
     if jobs:
@@ -78,7 +78,7 @@ def _jobs(work: Work) -> list[QueuedJob]:
 
 
 def _stop(work: Work, holder: Holder) -> str:
-    """Ask a command on this machine to stop, and wait until it has."""
+    """Ask a command on this machine to stop, and wait until it has stopped."""
     if not holder.here or not holder.is_ours():
         raise OutputError(_advice(work, holder))
     with contextlib.suppress(ProcessLookupError):
@@ -92,7 +92,7 @@ def _stop(work: Work, holder: Holder) -> str:
 
 
 def _advice(work: Work, holder: Holder) -> str:
-    """What to do about a process that is not to be ended from here."""
+    """Message on how to end a process that must not be ended from here."""
     problem = f"{work.target} is being written by {holder}"
     if not holder.pid:
         return f"{problem}: nothing is known of it, so nothing was ended. fuser {work.locks[0]} may tell"
@@ -105,7 +105,7 @@ def _advice(work: Work, holder: Holder) -> str:
 
 
 def _await_free(work: Work, seconds: float) -> bool:
-    """Whether nobody works on it within some time."""
+    """Wait until no process holds its lock; False if one still does after ``seconds``."""
     until = time.monotonic() + seconds
     while work.holder() is not None:
         if time.monotonic() > until:

@@ -1,7 +1,7 @@
-"""Who holds a lock: the one way to look at it.
+"""Find the process that holds a lock; all other code uses this module for it.
 
-The trap: a look takes the lock for a moment, shared, so that whoever would hold it must ask more than once:
-see ``pipeline.storage.run_directory.hold_lock``.
+The trap: the check takes the lock for a moment, shared, so a process that wants to hold it must try more than
+once: see ``pipeline.storage.run_directory.hold_lock``.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from rankfold.pipeline.storage.lock import HOLDER_LENGTH
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process that holds a lock; of number 0 where the lock does not say which."""
+    """A process that holds a lock; its number is 0 if the lock file does not name it."""
 
     pid: int
     host: str
 
     def __str__(self) -> str:
-        """In words."""
+        """The process in words."""
         return f"process {self.pid} on {self.host}" if self.pid else "a process that is not known"
 
     @property
     def here(self) -> bool:
-        """Whether it is on this machine."""
+        """True if it runs on this machine."""
         return self.host == socket.gethostname()
 
     def command(self) -> list[str]:
-        """What it was started as; nothing of a process that is not here, or not any more."""
+        """Words of its command line; empty for a process that is not on this machine, or has ended."""
         with contextlib.suppress(OSError):
             if Path("/proc/self").exists():
                 return Path(f"/proc/{self.pid}/cmdline").read_text(errors="replace").split("\0")
@@ -45,12 +45,12 @@ class Holder:
         return []
 
     def is_ours(self) -> bool:
-        """Whether it is a command of rankfold: others are not to be signalled."""
+        """True if it is a command of rankfold: others must not be signaled."""
         return any(os.path.basename(word) == "rankfold" for word in self.command()[:8])
 
 
 def holder_of(lock: Path) -> Holder | None:
-    """The process that holds a lock, as it says itself; None where nobody does."""
+    """The process that holds a lock, as the lock file names it; None if no process does."""
     with contextlib.suppress(FileNotFoundError), open_regular(lock, "r", errors="replace") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Jobs that a command would hand to a queue, shown and not submitted: ``--print`` of every command."""
+"""Jobs that a command would submit to a queue, shown and not submitted: ``--print`` of every command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rankfold.workflows.flows.record import Record
 from rankfold.workflows.reporting import say
 
 NOTHING = "no jobs: all is done already, or runs on this machine. --cluster names a profile whose jobs do it"
-"""What is said where nothing would be submitted."""
+"""Message if nothing would be submitted."""
 
 
 def jobs_of_flow(workflow: Workflow, first: str | None, only: str | None) -> list[JobScript]:
@@ -30,7 +30,7 @@ def _jobs_of_stage(workflow: Workflow, verdict: StagePlan) -> list[JobScript]:
     what, work, executor = f"workers of stage {verdict.step.name}", verdict.work, verdict.executor
     if verdict.action not in ("run", "resume") or isinstance(work, Importing):
         return []
-    if executor is None or verdict.plan is None:  # what it reads is not there yet
+    if executor is None or verdict.plan is None:  # its input does not exist yet
         what, executor = f"{what}, at most", executor_of(workflow, verdict.step)
     elif executor.budget.workers > verdict.plan.useful_workers:
         executor = executor.limited_to(verdict.plan.useful_workers)
@@ -39,7 +39,7 @@ def _jobs_of_stage(workflow: Workflow, verdict: StagePlan) -> list[JobScript]:
 
 
 def show_jobs(jobs: Sequence[JobScript], *, as_json: bool = False) -> None:
-    """Print jobs, and that there are none."""
+    """Print jobs, or a message if there are none."""
     if as_json:
         say(json_text([asdict(job) for job in jobs], indent=1))
         return

@@ -1,4 +1,4 @@
-"""Where the logs of a workflow or an output lie, and their last lines; also as they grow."""
+"""Paths of the logs of a workflow or an output, and their last lines; also as they grow."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from rankfold.settings.yaml_file import no_such
 from rankfold.workflows.operations.whereabouts import RUN, Work, with_parts
 
 NEWEST = 8
-"""Most logs of workers that are shown of a run; a long one has as many as it had jobs."""
+"""Most logs of workers that are shown for a run; a long run has as many logs as it had jobs."""
 
 POLL_SECONDS = 0.5
 
 ASK_SECONDS = 5.0
-"""Between two questions whether anybody still works."""
+"""Seconds between two checks that a process still works."""
 
 LOOK_BYTES = 2**22
-"""Most of a log that is read at a time as it grows."""
+"""Most bytes of a growing log that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """Logs that have something in them, the oldest first."""
+    """Logs that are not empty, the oldest first."""
 
     paths: tuple[Path, ...]
     older: dict[Path, int]
-    """Folders with more of them, and how many."""
+    """Folders with more logs, and their number."""
 
 
 def find_logs(work: Work, stage: str | None) -> LogFiles:
-    """Of its last job, and of workers; of one stage if that is said."""
+    """Logs of the last job and of workers; of one stage if ``stage`` is given."""
     runs = work.runs
     if stage is not None:
         if not work.workflow:
@@ -68,7 +68,7 @@ def _by_age(folder: Path, pattern: str) -> list[Path]:
     """Files of a folder that are not empty, the oldest first."""
     files = []
     for name in glob.iglob(pattern, root_dir=folder):
-        with contextlib.suppress(FileNotFoundError):  # those of a part of a run go with it
+        with contextlib.suppress(FileNotFoundError):  # those of a part of a run are removed with it
             about = (folder / name).stat()
             if stat.S_ISREG(about.st_mode) and about.st_size:
                 files.append((about.st_mtime_ns, folder / name))
@@ -76,13 +76,13 @@ def _by_age(folder: Path, pattern: str) -> list[Path]:
 
 
 def last_lines(path: Path, count: int) -> list[str]:
-    """The last lines of a log."""
+    """The last ``count`` lines of a log."""
     return read_last_lines(path)[-count:] if count else []
 
 
 @dataclass(slots=True)
 class Follower:
-    """Tells lines as they are written, and of which log they are."""
+    """Passes new lines of logs to ``tell``, under the name of their log."""
 
     work: Work
     stage: str | None
@@ -91,7 +91,7 @@ class Follower:
     _last: Path | None = None
 
     def begin(self, lines: int) -> bool:
-        """Show what there is; whether there is anything."""
+        """Show the last lines of all logs; True if there are logs."""
         logs = find_logs(self.work, self.stage)
         for folder, count in logs.older.items():
             self.tell(f"({count} older in {folder})")
@@ -102,7 +102,7 @@ class Follower:
         return bool(logs.paths)
 
     def follow(self) -> None:
-        """Until nobody works on it and no job of it waits."""
+        """Show new lines until no process works on it and no job of it waits."""
         working, last_check = True, time.monotonic()
         while working:
             time.sleep(POLL_SECONDS)
@@ -120,7 +120,7 @@ class Follower:
             with contextlib.suppress(FileNotFoundError), open_regular(path) as file:
                 file.seek(offset)
                 new = file.read(LOOK_BYTES)
-            # A line that is being written is told when it is whole, or longer than any.
+            # A line that is being written is shown when it is complete, or longer than one read.
             whole = new if len(new) == LOOK_BYTES else new[: new.rfind(b"\n") + 1]
             self._read[path] = offset + len(whole)
             self._show(path, whole.decode(errors="replace").splitlines())

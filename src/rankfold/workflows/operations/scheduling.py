@@ -1,9 +1,9 @@
-"""A workflow that runs again and again: lines for the crontab of SLURM or of this machine, or a job of SLURM
+"""A workflow that runs repeatedly: by lines for the crontab of SLURM or of this machine, or by a job of SLURM
 that submits its successor.
 
-Never two at once: SLURM starts no second entry of a crontab before the first has ended, ``singleton`` holds
-a successor back, and what runs otherwise holds the lock of the folder, before which a scheduled run ends
-with a message and exit code 0.
+Two runs never overlap. SLURM starts no second entry of a crontab before the first has ended, and
+``singleton`` holds a successor back. Any other run holds the lock of the folder; a scheduled run that finds
+it held ends with a message and exit code 0.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from rankfold.workflows.operations.submitted import AGAIN, CRONTAB, InOneJob, jo
 from rankfold.workflows.operations.timetable import Schedule, format_time
 
 QUIETLY = "--unless-running"
-"""Option by which a scheduled run gives way."""
+"""Option by which a scheduled run ends at once if another is running."""
 
 LOCAL = "%Y-%m-%dT%H:%M:%S"
-"""How sbatch takes a time, in the zone of the machine."""
+"""Format of times for sbatch, in the zone of the machine."""
 
 HERE = """\
 # The workflow {workflow}, {schedule}. To install it, add these lines:  crontab -e
@@ -57,7 +57,7 @@ fi"""
 
 
 def choose_schedule(workflow: Workflow, option: Schedule | None) -> Schedule:
-    """The schedule of the options; without one, that of the file."""
+    """The schedule given by options, or else that of the file."""
     schedule = option or workflow.flow.schedule
     if schedule is None:
         raise InputError(
@@ -68,13 +68,15 @@ def choose_schedule(workflow: Workflow, option: Schedule | None) -> Schedule:
 
 
 def prepare(workflow: InOneJob) -> None:
-    """The folder of results, which must be there for logs to be written."""
+    """Make the folder of results, which must exist for logs to be written."""
     with disk_errors(workflow.outputs):
         workflow.outputs.mkdir(parents=True, exist_ok=True)
 
 
 def cron_block(workflow: Workflow, schedule: Schedule) -> str:
-    """Lines for the crontab of this machine; raises InputError for times that it cannot tell."""
+    """Lines for the crontab of this machine; raises ``InputError`` for a schedule that cron cannot
+    express.
+    """
     if schedule.cron is None:
         raise InputError(
             f"cron knows no {schedule}: give the times, such as --cron '0 3 * * *' for every night at 03:00"
@@ -86,7 +88,7 @@ def cron_block(workflow: Workflow, schedule: Schedule) -> str:
         workflow=workflow.flow.workflow,
         schedule=schedule,
         cron=schedule.cron,
-        command=command.replace("%", r"\%"),  # which is the end of a line to cron
+        command=command.replace("%", r"\%"),  # cron reads it as the end of a line
     )
 
 
@@ -97,7 +99,7 @@ def scron_block(workflow: InOneJob, schedule: Schedule) -> str:
     options = [*directives(profile, name=name, log=log), *profile.directives]
     run = f"exec env {shlex.join([f'{PROFILE}={workflow.flow.profile}', *workflow.command(QUIETLY)])}"
     if profile.prologue:
-        # An entry is one line, and knows nothing of what a login sets up.
+        # An entry is one line, and runs without the setup of a login.
         for line in profile.prologue:
             require_one_line(line, f"an entry of a crontab is one line, and prologue: of {profile.name},")
         run = f"exec bash -lc {shlex.quote('; '.join([*profile.prologue, run]))}"
@@ -113,10 +115,10 @@ def scron_block(workflow: InOneJob, schedule: Schedule) -> str:
 
 
 def chain_script(workflow: InOneJob, schedule: Schedule) -> str:
-    """A job that submits its successor, and then runs."""
+    """Script of a job that submits its successor, and then runs the workflow."""
     now, path = datetime.now(UTC), str(workflow.document.path.absolute())
     if schedule.begin is None and schedule.every is not None:
-        # The first begins at once; those after it at the same time of the hour, however long a queue is.
+        # The first begins at once; later ones at the same time of the hour, however long the queue is.
         schedule, first = Schedule(every=schedule.every, begin=format_time(now)), now
     else:
         first = schedule.after(now)

@@ -1,5 +1,5 @@
-"""How far a workflow or a command is, from what it has left on disk: nothing is opened that takes long,
-nothing is run.
+"""Progress of a workflow or a command, from its files on disk; nothing is computed or opened that
+takes long.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEADINGS = ("stage", "method", "state", "how far", "seconds", "attempts", "when"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a stage is."""
+    """Progress of a stage."""
 
     stage: str
     method: str
@@ -42,11 +42,13 @@ class Standing:
     message: str
     out: str
     earlier: tuple[dict[str, Any], ...] = ()
-    """Results before this one that were kept, the oldest first."""
+    """Earlier results that were kept, the oldest first."""
 
 
 def standings(work: Work) -> list[Standing]:
-    """How far the stages of a workflow are; by its folder of results alone, none before it has begun."""
+    """Progress of the stages of a workflow; empty before it has begun if only its folder of results is
+    known.
+    """
     record = Record.of(work.folder)
     methods = work.methods or {
         name: record.stages.get(name, {}).get("method", "") for name in record.values.get("steps", ())
@@ -72,7 +74,7 @@ def _standing(name: str, method: str, facts: dict[str, Any], outputs: Path, aliv
     far = "" if not progress or verdict == "done" else _far(progress)
     seconds, attempts = facts.get("seconds"), int(facts.get("attempts", 0))
     if verdict == "done" and (history := History.of(out)).attempts:
-        # As the stage said when it was done, and as reports do.
+        # As the stage reported when it was done, and as reports do.
         seconds, attempts = history.seconds, len(history.attempts)
     place = facts.get("where", {})
     words = [str(place[key]) for key in ("kind", "host") if key in place]
@@ -92,7 +94,7 @@ def _standing(name: str, method: str, facts: dict[str, Any], outputs: Path, aliv
 
 
 def output_facts(work: Work) -> dict[str, Any]:
-    """What the output of a command is, or how far, for JSON."""
+    """Facts of the output of a command, or of its progress, for JSON."""
     out, holder = _output(work), work.holder()
     history = History.of(out)
     facts = {
@@ -107,7 +109,7 @@ def output_facts(work: Work) -> dict[str, Any]:
 
 
 def output_lines(work: Work) -> list[str]:
-    """The same facts in words, one line for each."""
+    """Description of the output of a command, or of its progress, in lines."""
     out, holder = _output(work), work.holder()
     history = History.of(out)
     count, seconds = len(history.attempts), history.seconds or 0.0
@@ -141,7 +143,7 @@ def _far(progress: dict[str, Any]) -> str:
 
 
 def _last_said(log: str | Path) -> str:
-    """The last line of a log, which tells most of a job that died at once."""
+    """The last line of a log, which often explains a job that died at once."""
     try:
         lines = [line for line in read_last_lines(log) if line.strip()]
     except OSError:
@@ -150,7 +152,7 @@ def _last_said(log: str | Path) -> str:
 
 
 def job_facts(work: Work) -> dict[str, Any]:
-    """Jobs of a workflow in a queue, for JSON; what it was submitted as, and whether that has ended."""
+    """Jobs of a workflow in a queue, for JSON; its submission, and whether that has ended."""
     queue, submission = list_jobs(), work.submission
     workers = work.worker_jobs(queue or ())
     facts: dict[str, Any] = {"submitted": submission and asdict(submission)}
@@ -165,7 +167,7 @@ def job_facts(work: Work) -> dict[str, Any]:
 
 
 def job_lines(work: Work) -> list[str]:
-    """The same facts in words, one line for each."""
+    """Jobs of a workflow in a queue, in lines."""
     queue, submission, lines = list_jobs(), work.submission, list[str]()
     if queue is not None:
         jobs = work.own_jobs(queue)
@@ -183,7 +185,7 @@ def job_lines(work: Work) -> list[str]:
 
 
 def status_table(stages: list[Standing]) -> Lines:
-    """One line a stage, and below what went wrong."""
+    """One line for each stage, then messages of failed stages and a line for stages with earlier results."""
     if not stages:
         return Lines("no stage has begun")
     rows: list[tuple[str, ...]] = [HEADINGS]
@@ -197,7 +199,7 @@ def status_table(stages: list[Standing]) -> Lines:
 
 
 def _describe_earlier(stage: Standing) -> str:
-    """Which results of a stage were kept, in one line."""
+    """Earlier results of a stage that were kept, in one line."""
     paths = [Path(one["out"]) for one in stage.earlier]
     names = paths[0].name if len(paths) == 1 else f"{paths[0].name} to {paths[-1].name}"
     size = format_bytes(sum(one["bytes"] for one in stage.earlier))

@@ -1,7 +1,7 @@
-"""A workflow or a command as one job of SLURM, and what the folder of its results, or of its run, keeps of
-that job: ``submitted.json``.
+"""A workflow or a command as one job of SLURM, and the note of that job in the folder of results or of the
+run: ``submitted.json``.
 
-The name of the job follows from the folder, so that it is found also where nothing could be written down.
+The name of the job follows from the folder, so that the job is found even if no note could be written.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ LOCK = "submitted.lock"
 
 
 BY_HAND, AGAIN, CRONTAB = "", "-again", "-cron"
-"""What jobs of a workflow are: submitted by hand, by the one before, or by the crontab of SLURM."""
+"""Suffixes of job names: submitted by hand, by the job before, or by the crontab of SLURM."""
 
 
 def job_name(workflow: str, outputs: Path, kind: str = BY_HAND) -> str:
-    """Of its jobs, without the prefix that all have."""
+    """Name of a workflow's jobs, without the prefix that all jobs have."""
     return f"{workflow}-{place_digest(outputs)}{kind}"
 
 
 def place_digest(outputs: Path) -> str:
-    """What names of jobs have of where results go."""
+    """Digest of the folder of results, as part of job names."""
     return hashlib.blake2b(os.path.realpath(outputs).encode(), digest_size=4).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The last job that a workflow or a command was submitted as."""
+    """Note of the last job as which a workflow or a command was submitted."""
 
     workflow: str
-    """Its name; none of a command."""
+    """Name of the workflow; empty for a command."""
 
     job: str
     log: str
@@ -78,7 +78,9 @@ class InOneJob(Workflow):
 
     @classmethod
     def read(cls, path: Path, cluster: str | None = None) -> Self:
-        """Its own profile, where it names one of a cluster, unless it is to be another."""
+        """Read a workflow; its profile is ``cluster``, or its own if that is for a cluster, or else
+        ``slurm``.
+        """
         workflow = super(InOneJob, cls).read(path, cluster)
         flow = workflow.flow
         if flow.profile in HERE:
@@ -107,17 +109,17 @@ class InOneJob(Workflow):
 
     @property
     def log(self) -> str:
-        """Pattern of the name of its log, as SLURM takes it."""
+        """Pattern of the name of its log, for SLURM."""
         return log_pattern(self.outputs, log_name(self.flow.workflow))
 
     def script(self, more: Sequence[str] = ()) -> str:
-        """The script of the job."""
+        """Script of the job."""
         name, log = job_name(self.flow.workflow, self.outputs), self.log
         return job_script(self.command(*more), self.profile, name=name, known_as=self.flow.profile, log=log)
 
 
 def submit_flow(workflow: InOneJob, more: Sequence[str]) -> Submission:
-    """Hand a workflow to SLURM, and note it; it must not run, nor wait to, already."""
+    """Submit a workflow to SLURM, and note the job; raises if it runs already, or waits to run."""
     outputs, profile, script = workflow.outputs, workflow.profile, workflow.script(more)
     name, file = job_name(workflow.flow.workflow, outputs), workflow.document.path
     require_commands(profile.name, "sbatch", "squeue")
@@ -136,7 +138,7 @@ def submit_flow(workflow: InOneJob, more: Sequence[str]) -> Submission:
 
 
 def submit_command(name: str, out: Path, script: str, profile: Profile) -> Submission:
-    """Hand a command to SLURM, and note it beside its output; no job of it may run or wait already."""
+    """Submit a command to SLURM, and note the job next to its output; raises if a job of it runs or waits."""
     require_commands(profile.name, "sbatch", "squeue")
     require_no_job(job_name(name, out), out)
     run = out.absolute().with_name(out.name + ".run")
@@ -154,7 +156,7 @@ def submit_command(name: str, out: Path, script: str, profile: Profile) -> Submi
 
 
 def require_no_job(name: str, target: Path) -> None:
-    """Raise where a job of this name runs, or waits to."""
+    """Raise if a job of this name runs, or waits to run."""
     jobs = list_jobs(ask_again)
     if jobs is None:
         raise ClusterError(

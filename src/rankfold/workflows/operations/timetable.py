@@ -1,6 +1,6 @@
-"""When a workflow is to run again: by the five fields of cron, or every so often from some time on.
+"""Times at which a workflow runs again: by the five fields of cron, or at an interval from some time on.
 
-All times are UTC: a day has 24 hours throughout the year, and a machine elsewhere means the same by them.
+All times are UTC: a day has 24 hours throughout the year, and times mean the same on every machine.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ INTERVALS = {
 }
 
 YEARS = 41
-"""Most years to the next time: the 29th of February on a Sunday may be forty away."""
+"""Most years to search for the next time: the 29th of February on a Sunday may be forty years away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """Numbers that fit, field by field; Sunday is 0."""
+    """Sets of numbers that match, field by field; Sunday is 0."""
 
     minutes: frozenset[int]
     hours: frozenset[int]
@@ -47,7 +47,7 @@ class Cron:
     months: frozenset[int]
     weekdays: frozenset[int]
     either: bool
-    """Whether a day fits by month or by week: where both are said, as cron has it."""
+    """True if a day matches by month or by week: so in cron if both fields are restricted."""
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -70,7 +70,7 @@ class Cron:
         return cron
 
     def after(self, moment: datetime) -> datetime:
-        """The first time later than a moment."""
+        """The first time after a moment."""
         time = self._next(moment)
         assert time is not None  # noqa: S101  # tried when it was read
         return time
@@ -97,7 +97,7 @@ class Cron:
 
 
 def _numbers(field: str, name: str, low: int, high: int) -> frozenset[int]:
-    """What one field says: ``*``, ``3``, ``1-5``, ``*/15``, and lists of them."""
+    """Numbers of one field: ``*``, ``3``, ``1-5``, ``*/15``, and lists of them."""
     numbers: set[int] = set()
     for part in field.split(","):
         item = re.fullmatch(r"(?:\*|(\d+)(?:-(\d+))?)(?:/(\d+))?", part)
@@ -112,7 +112,7 @@ def _numbers(field: str, name: str, low: int, high: int) -> frozenset[int]:
 
 
 def read_every(text: str) -> timedelta:
-    """How often, such as 6h; raises ValueError with how it is written.
+    """Parse an interval such as 6h; raises ValueError that states the format.
 
     >>> [str(read_every(text)) for text in ("90m", "6h", "1d", "2w")]
     ['1:30:00', '6:00:00', '1 day, 0:00:00', '14 days, 0:00:00']
@@ -124,7 +124,7 @@ def read_every(text: str) -> timedelta:
 
 
 def read_time(text: str) -> datetime:
-    """A time, UTC unless it says otherwise; raises ValueError with how it is written."""
+    """Parse a time, UTC unless it has a zone; raises ValueError that states the format."""
     try:
         # Python takes any character between the date and the time, a line end too.
         moment = datetime.fromisoformat(text if re.fullmatch(r"[-+:.,\w ]+", text) else "")
@@ -134,20 +134,20 @@ def read_time(text: str) -> datetime:
 
 
 def format_time(moment: datetime) -> str:
-    """A time as ``read_time`` takes it."""
+    """Format a time as ``read_time`` accepts it."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _check_with(check: Callable[[str], object]) -> AfterValidator:
     def look(value: str) -> str:
         check(value)
-        return " ".join(value.split())  # it stands in one line of a script
+        return " ".join(value.split())  # it is part of one line of a script
 
     return AfterValidator(look)
 
 
 class Schedule(BaseModel):
-    """Times that go on for ever: of a cron, or ``every`` so often from ``begin`` on."""
+    """An endless sequence of times: by ``cron``, or at the interval ``every`` from ``begin`` on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -174,7 +174,7 @@ class Schedule(BaseModel):
             raise InputError(f"--{first['loc'][0]}: {message}" if first["loc"] else message) from None
 
     def after(self, moment: datetime) -> datetime:
-        """The first time later than a moment."""
+        """The first time after a moment."""
         if self.cron is not None:
             return Cron.read(self.cron).after(moment)
         step = read_every(self.every or "")

@@ -1,4 +1,4 @@
-"""What was started for a workflow or an output: its folders, who holds its locks, which jobs it has."""
+"""What was started for a workflow or an output: its folders, the holders of its locks, its jobs."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ from rankfold.workflows.operations.submitted import (
 from rankfold.workflows.results import result_at
 
 CUT_OFF = ("running", "interrupted")
-"""States of stages that are not at their end."""
+"""States of stages that have not ended properly."""
 
 RUN = ".run"
-"""What the name of an output is followed by in that of its run."""
+"""Suffix that turns the name of an output into that of its run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A workflow, or one output."""
+    """A workflow or an output, with its runs and jobs."""
 
     target: Path
-    """As it was called: messages call it the same."""
+    """Path as the user gave it, for messages."""
 
     folder: Path
-    """Of results, or the run of the output; absolute, as are all paths below."""
+    """Folder of results, or the run of the output; absolute, as are all paths below."""
 
     workflow: str = ""
-    """Its name; none of an output alone."""
+    """Name of the workflow; empty for an output alone."""
 
     methods: Mapping[str, str] = field(default_factory=dict)
-    """Of its stages as they stand in its file, where that was given."""
+    """Methods of the stages by name, as in the workflow file; empty if that was not given."""
 
     @property
     def output(self) -> Path | None:
-        """The output, if it is one alone."""
+        """Path of the output; None for a workflow."""
         return None if self.workflow else self.folder.with_name(self.folder.name.removesuffix(RUN))
 
     @property
     def own_runs(self) -> list[Path]:
-        """Folders of runs: one of every stage that was begun, or that of the output."""
+        """Folders of runs: one for every stage that was begun, or that of the output."""
         return sorted(self.folder.glob(f"*.zarr{RUN}")) if self.workflow else [self.folder]
 
     @property
@@ -72,18 +72,18 @@ class Work:
 
     @property
     def locks(self) -> list[Path]:
-        """What is held while something runs; first that of the whole."""
+        """Lock files that are held while something runs; the first is that of the whole."""
         own = [self.folder / LOCK] if self.workflow else []
         return own + [run / "lock" for run in self.runs]
 
     @property
     def submission(self) -> Submission | None:
-        """The last job that it was submitted as."""
+        """The last job as which it was submitted; None if there is none."""
         return Submission.of(self.folder)
 
     @property
     def job_names(self) -> tuple[str, ...]:
-        """Of jobs that were submitted for it, by hand or by the one before."""
+        """Names of jobs that were submitted for it, by hand or by the job before."""
         return self._names(BY_HAND, AGAIN)
 
     def _names(self, *kinds: str) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ class Work:
 
     @property
     def job_number(self) -> str:
-        """Of the job that its driver runs in, or was cut off in; empty if in none.
+        """Number of the job in which its driver runs, or was cut off; empty if there is none.
 
         A job whose work here is finished may be busy with something else.
         """
@@ -108,10 +108,10 @@ class Work:
         return max(numbers, key=lambda number: (len(number), number), default="")
 
     def own_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
-        """Of those in the queue, the ones that hold a whole command and were submitted by rankfold for it."""
+        """Jobs in the queue that hold a whole command and were submitted by rankfold for it."""
         names, crontab, number = self.job_names, self._names(CRONTAB), self.job_number
         output = self.output
-        # Of whatever command: its name is not known, where its output goes is.
+        # Of any command: its name is unknown, but the place of its output is known.
         own = re.compile(f"{PREFIX}[a-z]+-{place_digest(output)}") if output is not None else None
         return [
             job
@@ -122,24 +122,24 @@ class Work:
         ]
 
     def crontab_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
-        """Those that the crontab of SLURM starts: cancelled ones begin again, or never any more."""
+        """Jobs that the crontab of SLURM starts: canceled ones begin again, or never any more."""
         names = self._names(CRONTAB)
         return [job for job in jobs if job.name in names]
 
     def worker_jobs(self, jobs: Iterable[QueuedJob]) -> list[QueuedJob]:
-        """Those that hold one worker each: of these jobs of SLURM, and in queues of others that answer."""
+        """Jobs that hold one worker each: in ``jobs`` of SLURM, and in other queue systems that answer."""
         names = {name for run in self.runs for name in read_note(run)}
         others = {scheduler_of(name) for name in names} - {"slurm"}
         elsewhere = [job for system in sorted(others) for job in queue_system(system).list_jobs() or ()]
         return [job for job in (*jobs, *elsewhere) if job.name in names]
 
     def holder(self) -> Holder | None:
-        """Who works on it; None if nobody does."""
+        """The process that works on it; None if there is none."""
         return next((holder for lock in self.locks if (holder := holder_of(lock))), None)
 
 
 def find_work(target: Path) -> Work:
-    """What a path means: the file of a workflow, the folder of its results, or an output.
+    """Find the work that a path means: the file of a workflow, the folder of its results, or an output.
 
     Raises
     ------
@@ -170,8 +170,10 @@ def find_work(target: Path) -> Work:
 
 
 def with_parts(run: Path) -> list[Path]:
-    """A run, and those of its parts, such as the search before neighbors are ranked, while they are kept."""
-    parts = glob.iglob(f"state-*/*{RUN}", root_dir=run)  # which does not mind what vanishes meanwhile
+    """A run, and the runs of its parts while they are kept, such as the search before neighbors are
+    ranked.
+    """
+    parts = glob.iglob(f"state-*/*{RUN}", root_dir=run)  # tolerates folders that vanish meanwhile
     return [run, *sorted(run / part for part in parts)]
 
 

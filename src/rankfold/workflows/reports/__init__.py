@@ -1,9 +1,9 @@
-"""Pages that open without a network, from what runs leave behind.
+"""Pages that open without a network, made from records of runs.
 
-page      what pages and pictures share: facts, tiles, light and dark
+page      common parts of pages and pictures: facts, tiles, light and dark themes
 run_page  the page of a workflow, or of one run
-history   what the folder of a run tells of itself: attempts, segments, workers
-measures  planned beside measured, and the machine's limits
+history   the history of a run from its folder: attempts, segments, workers
+measures  planned and measured numbers, and the machine's limits
 speedup   the laws of Amdahl and Gustafson, fitted
 tables    the same numbers as text
 charts    figures of runs

@@ -1,5 +1,4 @@
-"""Figures of a report of runs: when things ran, memory, the roof of the machine, convergence,
-speedup.
+"""Figures of a report of runs: timeline, memory, roofline of the machine, convergence, speedup.
 
 See ``plots.canvas`` for what figures share: objects without global state, for light and for dark screens.
 """
@@ -37,20 +36,22 @@ if TYPE_CHECKING:
 LOSS_COLOR = "#c1121f"
 
 LANES = 48
-"""Lines of a timeline at most."""
+"""Most lines of a timeline."""
 
 SIGN = 13
-"""Pixels across a sign of a label."""
+"""Width of a character of a label, in pixels."""
 
 LEGEND_PIXELS = 260
-"""Across a name in a legend."""
+"""Width of a name in a legend, in pixels."""
 
 LINE = 34
-"""Pixels from one to the next."""
+"""Distance between two lines, in pixels."""
 
 
 def timeline(stages: Sequence[History], title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """A line for each process and segment at once, colored by stage; nights between attempts left out."""
+    """A line for each process and concurrent segment, colored by stage; long pauses between attempts are left
+    out.
+    """
     spans = [(one.began, stage.seen_until(one)) for stage in stages for one in stage.bars]
     spans += [(one.at, one.at) for stage in stages for one in stage.events]
     axis = periods(spans, gap_seconds=max(1.0, 0.25 * sum(end - begin for begin, end in _merge_spans(spans))))
@@ -102,13 +103,13 @@ def _on(axis: Sequence[Period], at: float) -> float:
 
 
 Bar = tuple[str, Segment, float, bool]
-"""Color, what it shows, when that ended, and whether it still goes on."""
+"""Color, the segment, the time when it ended, and whether it still runs."""
 
 Line = tuple[str, list[Bar]]
 
 
 def _lines(stages: Sequence[History]) -> list[Line]:
-    """Processes in order of their beginning, each with as many lines as it had segments at once."""
+    """Processes in order of their start, each with as many lines as it had segments at once."""
     lines_of_process: dict[str, list[list[Bar]]] = {}
     everything = [
         (HUES[i % len(HUES)], segment, stage.seen_until(segment), stage.goes_on(segment))
@@ -127,7 +128,7 @@ def _lines(stages: Sequence[History]) -> list[Line]:
 
 
 def _line_labels(lines: Sequence[Line]) -> list[str]:
-    """A process is named at its first line."""
+    """Label of each line: the name of its process at the first of the process's lines, else empty."""
     names = [process.rpartition(".")[0] or process for process, _ in lines]
     return [name if i == 0 or names[i - 1] != name else "" for i, name in enumerate(names)]
 
@@ -135,7 +136,7 @@ def _line_labels(lines: Sequence[Line]) -> list[str]:
 def _mark_workers(
     axes: Axes, stages: Sequence[History], lines: Sequence[Line], axis: Sequence[Period], theme: Theme
 ) -> None:
-    """Where workers came, left and were lost, on the first line of their process."""
+    """Mark where workers came, left and were lost, on the first line of their process."""
     names = [process for process, _ in lines]
     marks = {"came": (">", theme.ink), "handed over": ("D", theme.ink), "gone": ("X", LOSS_COLOR)}
     for event, process in itertools.chain.from_iterable(stage.events_with_process() for stage in stages):
@@ -146,7 +147,7 @@ def _mark_workers(
 
 
 def memory_bars(stages: Sequence[History], title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """Measured peak inside the planned one, of each stage that has both."""
+    """Measured peak inside the planned one, for each stage that has both."""
     rows = [(one, one.peak) for one in stages if one.peak]
     figure = new_figure(110 + 62 * len(rows), title, theme, width)
     axes = place_axes(figure, 240, 20, width - 240 - 330, 30 + 62 * len(rows))
@@ -168,7 +169,7 @@ def memory_bars(stages: Sequence[History], title: str, theme: Theme, width: int 
 
 
 def roofline(facts: dict[str, Any], title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """Sweeps under the roof of one core: what it multiplies at most, and reads at most."""
+    """Sweeps under the roofline of one core: its highest speed of products and of reads."""
     limits, points = facts["limits"], under_roof(facts)
     figure = new_figure(820, title, theme, width)
     axes = place_axes(figure, 150, 20, width - 150 - MARGIN, 680)
@@ -213,7 +214,7 @@ def roofline(facts: dict[str, Any], title: str, theme: Theme, width: int = WIDTH
 
 
 def under_roof(facts: dict[str, Any]) -> list[tuple[str, dict[str, Any], int]]:
-    """Sweeps that have a place in a roofline, with name and number of their stage."""
+    """Sweeps that fit into a roofline, with name and number of their stage."""
     return [
         (stage["name"], sweep, number)
         for number, stage in enumerate(facts["stages"])
@@ -240,7 +241,7 @@ def errors_by_step(
     *,
     step: str = "pass",
 ) -> Figure:
-    """Estimated error after each pass over the matrix, or step in memory, and the one that was asked for."""
+    """Estimated error after each pass over the matrix, or step in memory, and the requested tolerance."""
     figure = new_figure(520, title, theme, width)
     axes = place_axes(figure, 150, 20, width - 150 - MARGIN, 400)
     points = [(i + 1, e) for i, e in enumerate(errors) if e is not None and np.isfinite(e) and e > 0]
@@ -260,7 +261,7 @@ def errors_by_step(
 
 
 def speedups(scaling: Scaling, title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """Measured speedup over one lane, beside the fitted law and the ideal."""
+    """Measured speedup over one lane, with the fitted law and the ideal."""
     figure = new_figure(720, title, theme, width)
     axes = place_axes(figure, 150, 20, width - 150 - MARGIN, 580)
     most = max(parallelism for parallelism, _, _ in scaling.points)

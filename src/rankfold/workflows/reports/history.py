@@ -1,4 +1,4 @@
-"""What the folder of a run tells of it afterwards: attempts, segments, workers, and what the result says.
+"""The history of a run from its folder: attempts, segments, workers, and facts of the result.
 
 Everything is read from ``run.json``, the journal and the result; nothing is run, no matrix is opened.
 """
@@ -21,7 +21,7 @@ from rankfold.pipeline.storage.result import Result
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a sweep in one process."""
+    """A part of a sweep that one process ran."""
 
     process: str
     sweep: str
@@ -29,12 +29,12 @@ class Segment:
     """Seconds since 1970, as all times here."""
 
     ended: float | None
-    """None if it was killed, or still runs."""
+    """End time; None if it was killed, or still runs."""
 
     rows: int = 0
     read_bytes: int = 0
     cut: str = ""
-    """What ended it before its time."""
+    """Reason why it ended early; empty if it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Event:
     what: str
     worker: str
     process: str
-    """Of the worker itself, or of the driver that saw it."""
+    """Process of the worker itself, or of the driver that noticed the event."""
 
     why: str = ""
 
@@ -62,23 +62,23 @@ class RunAttempt:
 
     @property
     def parallelism(self) -> int:
-        """Segments that run at once in all its processes."""
+        """Number of segments that run at once in all its processes."""
         place = self.facts.get("place", {})
         return int(place.get("workers", 1)) * int(self.facts.get("plan", {}).get("concurrency", 1))
 
     @property
     def has_peaks(self) -> bool:
-        """Whether its peak of memory is known, and what was planned."""
+        """True if its measured peak of memory and the planned one are known."""
         return self.facts.get("measured_bytes") is not None and bool(self.facts.get("planned_bytes"))
 
     @property
     def compile_seconds(self) -> float:
-        """What compiling took before the work began: it is done once after an installation."""
+        """Seconds of compiling before the work began; compiling is done once after an installation."""
         return float(self.facts.get("compile_seconds", 0.0))
 
     @property
     def load_seconds(self) -> float:
-        """What loading kernels that were compiled before took, and their libraries, before the work began."""
+        """Seconds of loading compiled kernels and their libraries before the work began."""
         return float(self.facts.get("load_seconds", 0.0))
 
 
@@ -88,12 +88,12 @@ class Peak(NamedTuple):
     measured_bytes: int
     planned_bytes: int
     baseline_bytes: int | None
-    """Of the step that took most."""
+    """Baseline of the step that took most."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One result and how it came about."""
+    """One result and the history of its computation."""
 
     name: str
     out: Path
@@ -102,20 +102,20 @@ class History:
     events: tuple[Event, ...] = ()
     result: Result | None = None
     record: dict[str, Any] = field(default_factory=dict)
-    """What the record of its workflow says of it."""
+    """Facts of the stage in the record of its workflow."""
 
     running: bool = False
-    """Whether somebody is at work on it now."""
+    """True if a process works on it now."""
 
     steps: tuple[RunAttempt, ...] = ()
     """Attempts at the results that this one was made from, in the same run."""
 
     whole_plan: dict[str, Any] | None = None
-    """What was planned for these and for it together."""
+    """Plan of these steps and of the result together."""
 
     @classmethod
     def of(cls, out: Path, record: dict[str, Any] | None = None, *, running: bool = False) -> History:
-        """That of one result, which may be there or not yet: of what was last asked for."""
+        """History of one result, which may not exist yet: of the attempts at the last request."""
         run = out.with_name(out.name + ".run")
         noted = load_record(run / "run.json")
         request = noted["attempts"][-1].get("run") if noted["attempts"] else None
@@ -150,19 +150,19 @@ class History:
 
     @property
     def plan(self) -> dict[str, Any]:
-        """What was planned: with its steps, or as the last attempt had it."""
+        """The plan: with its steps if there are any, else that of the last attempt."""
         return self.whole_plan or (self.last.facts.get("plan", {}) if self.last else {})
 
     @property
     def finished(self) -> list[RunAttempt]:
-        """The last attempt, after those at its steps that came to their end."""
+        """Attempts at its steps that finished, then the last attempt."""
         return [
             one for one in (*self.steps, *self.attempts[-1:]) if one is self.last or one.seconds is not None
         ]
 
     @property
     def peak(self) -> Peak | None:
-        """Most memory that these took, and that was planned for any of them; None where none was measured."""
+        """Largest measured peak of these attempts, and the largest planned one; None if none was measured."""
         measured = [one.facts for one in self.finished if one.has_peaks]
         if not measured:
             return None
@@ -172,13 +172,13 @@ class History:
 
     @property
     def passes(self) -> int | None:
-        """Passes over the matrix, those of its steps too; None where there are none, as of an import."""
+        """Passes over the matrix, including those of its steps; None if there are none, as for an import."""
         counts = [one.facts["passes"] for one in self.finished if one.facts.get("passes") is not None]
         return sum(counts) if counts else None
 
     @property
     def bars(self) -> tuple[Segment, ...]:
-        """What is drawn over time: segments, or whole attempts where there are none, as of an import."""
+        """Bars of a timeline: segments, or whole attempts if there are no segments, as for an import."""
         if self.segments:
             return self.segments
         return tuple(
@@ -205,8 +205,9 @@ class History:
 
     @property
     def seconds(self) -> float | None:
-        """Of all attempts together, with compiling, loading and its steps: of one that was cut off up to
-        the last line of its journal. None before there was any.
+        """Seconds of all attempts together, with compiling, loading and steps; None before the first attempt.
+
+        An attempt that was cut off counts up to the last line of its journal.
         """
         if not self.attempts:
             return None
@@ -224,20 +225,20 @@ class History:
 
     @property
     def compile_seconds(self) -> float:
-        """What compiling took, of the time of all attempts."""
+        """Seconds of compiling in all attempts."""
         return sum(one.compile_seconds for one in (*self.steps, *self.attempts))
 
     @property
     def load_seconds(self) -> float:
-        """What loading kernels took, of the time of all attempts."""
+        """Seconds of loading kernels in all attempts."""
         return sum(one.load_seconds for one in (*self.steps, *self.attempts))
 
     def goes_on(self, segment: Segment) -> bool:
-        """Whether a segment without an end still runs, as far as can be told."""
+        """True if a segment without an end probably still runs."""
         return bool(self.running and segment.ended is None and self.last and segment.began >= self.last.began)
 
     def events_with_process(self) -> Iterator[tuple[Event, str | None]]:
-        """What happened to workers, and in which process; names of workers come again in every attempt."""
+        """Events of workers, each with its process; names of workers are reused in every attempt."""
         process_of: dict[str, str] = {}
         for event in self.events:
             if event.what == "came":
@@ -245,7 +246,7 @@ class History:
             yield event, process_of.get(event.worker)
 
     def seen_until(self, segment: Segment) -> float:
-        """When a segment ended; of one that was killed, when it was missed or anything else last noted."""
+        """Time when a segment ended; for a killed one, when its loss or else the last event was noted."""
         if segment.ended is not None:
             return segment.ended
         next_attempt = min(
@@ -262,13 +263,13 @@ class History:
         return min((at for at in losses if at > segment.began), default=max(last, segment.began))
 
     def planned_sweep(self, name: str) -> dict[str, Any]:
-        """The numbers of a sweep in the plan; those of its kind, where the plan has one for all of them."""
+        """Numbers of a sweep in the plan, or those of its kind if the plan has one entry for all of them."""
         passes = {one["name"]: one for one in self.plan.get("passes", [])}
         return passes.get(name) or passes.get(re.sub(r"-\d+(-\d+)?$", "", name)) or {}
 
 
 def preparation(compile_seconds: float, load_seconds: float, write: Callable[[float], str]) -> str:
-    """What of a time went into kernels before the work began, in words; nothing where that took no second.
+    """Share of a time that kernels took before the work began, in words; empty if under a second.
 
     >>> preparation(0.2, 1.5, "{:.3g} s".format)
     ', 1.5 s of it loading kernels'
@@ -303,18 +304,18 @@ def _events(lines: list[dict[str, Any]]) -> Iterator[Event]:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A stretch of time in which something was done, laid end to end with the others on one axis."""
+    """A period of work; periods are laid end to end on one axis."""
 
     began: float
     ended: float
     offset: float
-    """Where it begins on the axis, in seconds."""
+    """Position of its beginning on the axis, in seconds."""
 
 
 def periods(times: list[tuple[float, float]], *, gap_seconds: float) -> list[Period]:
-    """Stretches of work with the time between them left out, where that is longer than ``gap_seconds``.
+    """Periods of work, merged across pauses of at most ``gap_seconds``; longer pauses are left out.
 
-    A workflow that goes on after a night takes as much of the axis as one that was not interrupted.
+    A workflow that continues after a night takes as much of the axis as one that was not interrupted.
     """
     stretches: list[Period] = []
     for began, ended in sorted(times):

@@ -1,5 +1,5 @@
-"""Earlier results of a stage, which stay beside the newest.
+"""Earlier results of a stage, kept in addition to the newest.
 
-earlier     which there are; one more, and fewer
+earlier     list them, add one, remove the oldest
 duplicate   a folder under a second name, without a second copy of its files
 """

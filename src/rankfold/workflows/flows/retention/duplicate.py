@@ -1,6 +1,6 @@
-"""A folder under a second name: links to the same files, or copies where a file system knows no links.
+"""A folder under a second name: hard links to the same files, or copies if the file system has no links.
 
-A result that has its name is never written to again, so both names keep their bytes when one of them goes.
+A result that has its name is never written to again, so both names keep their bytes when one is removed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rankfold.pipeline.errors import DiskSpaceError
 from rankfold.pipeline.units import format_bytes
 
 NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-"""What says that a file gets no second name here; of others the system allows it to owners alone."""
+"""Error numbers of systems without hard links, or where only the owner of a file may link it."""
 
 
 def duplicate(source: Path, target: Path) -> None:
-    """Make ``target``, which is not there yet, hold all that ``source`` does; on the disk when it returns.
+    """Give a folder a second name ``target``, which must not exist yet; flushed to disk on return.
 
     Costs a link for each file. Where there are no links, it costs reading and writing everything once.
 
@@ -29,7 +29,7 @@ def duplicate(source: Path, target: Path) -> None:
     DiskSpaceError
         There are no links, and copies do not fit.
     OSError
-        It cannot be written; what was made until then stays.
+        It cannot be written; what was made before stays.
     """
     copies: list[Path] = []
     folders: list[Path] = []
@@ -49,7 +49,7 @@ def duplicate(source: Path, target: Path) -> None:
 
 
 def _link(source: Path, target: Path) -> bool:
-    """Whether a file has got a second name."""
+    """Make a hard link; False if there are no links here."""
     try:
         os.link(source, target)
     except OSError as error:

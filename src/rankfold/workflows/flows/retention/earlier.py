@@ -1,13 +1,13 @@
-"""Earlier results of a stage: ``STAGE.earlier/0007-2026-11-25T030000Z.zarr`` beside ``STAGE.zarr``.
+"""Earlier results of a stage: ``STAGE.earlier/0007-2026-11-25T030000Z.zarr`` next to ``STAGE.zarr``.
 
-The number says the order, whatever clocks did meanwhile; the time is that at which the result was made.
+The number gives the order, even if clocks were changed; the time is that at which the result was made.
 
 Before a stage begins that will replace its result, that result gets a second name here. When the new one has
-its name, the oldest go that are too many. So at every moment the newest finished result is there under one
-name at least, and a kill leaves at most one result too many, which goes after the next run.
+its name, the oldest surplus results are removed. So at every moment the newest finished result has at least
+one name, and a kill leaves at most one result too many, which is removed after the next run.
 
-The trap: only what ``earlier.json`` lists, with the seal that stands there, is ever removed. What else lies
-in the folder was put there by somebody.
+The trap: only results that ``earlier.json`` lists, with the same seal, are ever removed. All else in the
+folder was put there by somebody.
 """
 
 from __future__ import annotations
@@ -40,60 +40,62 @@ LOG = logging.getLogger("rankfold")
 INDEX = "earlier.json"
 NAME = re.compile(r"(\d{4,})-\d{4}-\d\d-\d\dT\d{6}Z\.zarr")
 DRAFT, DOOMED = ".keeping-", ".removing-"
-"""What names begin with while a result is put there, and while it is removed."""
+"""Prefixes of names while a result is being made, and while it is being removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierResult:
-    """A result that a newer one has taken the place of, or is about to."""
+    """A result that a newer one has replaced, or is about to replace."""
 
     path: Path
     seal: str
-    """Digest of its list of files and checksums: two results have the same one if all their bytes are."""
+    """Digest of its list of files and checksums: equal for two results if all their bytes are equal."""
 
     made: str
     rows: int | None
 
     @property
     def number(self) -> int:
-        """Its place in the order in which they were kept."""
+        """Position in the order in which results were kept."""
         return _number(self.path.name)
 
     @property
     def size_bytes(self) -> int:
-        """Of its files."""
+        """Bytes of its files."""
         return bytes_under(self.path)
 
     def is_own(self) -> bool:
-        """Whether what lies there is what was put there."""
+        """True if the folder still holds the result that was kept there."""
         named = NAME.fullmatch(self.path.name) and not self.path.is_symlink()
         return bool(named) and self.seal == seal_of(self.path)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Facts of the result, for JSON."""
         return {"out": str(self.path), "made": self.made, "rows": self.rows, "bytes": self.size_bytes}
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierResults:
-    """Those of the stage whose newest result is ``result``."""
+    """Earlier results of the stage whose newest result is ``result``."""
 
     result: Path
 
     @property
     def folder(self) -> Path:
-        """Where they lie."""
+        """Folder of the earlier results."""
         return self.result.with_name(self.result.name.removesuffix(".zarr") + ".earlier")
 
     def all(self) -> list[EarlierResult]:
-        """Those before the newest, the oldest first."""
+        """Results before the newest, the oldest first."""
         entries = self._entries()
         if entries and entries[-1].seal == seal_of(self.result):
-            entries.pop()  # a second name of the newest, as a stage has begun that will replace it
+            entries.pop()  # a second name of the newest: a stage has begun that will replace it
         return entries
 
     def surplus(self, most: int) -> list[Path]:
-        """What goes when a new result is there, if ``most`` results may be, the new one among them."""
+        """Results to remove when a new result is complete, if ``most`` results may stay, including the new
+        one.
+        """
         there = [self.result] if self.result.exists() else []
         after = [*(entry.path for entry in self.all()), *there]
         return after[: max(0, len(after) - (most - 1))]
@@ -124,14 +126,14 @@ class EarlierResults:
                     LOG.warning("%s is damaged (%s), so it is not kept", self.result, damage[0])
                     self._save(entries, most)
                     return
-                # Listed first: one that has its name and is not listed would stay for ever.
+                # Listed first: a result that has its name but is not listed would stay for ever.
                 self._save([*entries, EarlierResult(path, seal, made, rows_of(self.result))], most)
                 rename_durably(draft, path)
             finally:
                 remove(draft)
 
     def finish(self) -> None:
-        """Remove those that are too many, now that the newest is in its place; and what a kill has left."""
+        """Remove surplus results, now that the newest is in its place, and leftovers of a kill."""
         index = load_with_checksum(self.folder / INDEX)
         if index is None:
             return
@@ -145,11 +147,11 @@ class EarlierResults:
             else:
                 remove(self.folder / INDEX)
                 remove_empty(self.folder)
-        except OSError as error:  # what should go stays: no reason to call the new result a failure
+        except OSError as error:  # surplus results stay: the new result is no failure for that
             LOG.warning("%s: earlier results that are too many stay (%s)", self.folder, error.strerror)
 
     def _entries(self) -> list[EarlierResult]:
-        """Those that are listed and there, the oldest first."""
+        """Results that are listed and exist, the oldest first."""
         listed = (load_with_checksum(self.folder / INDEX) or {}).get("results", {})
         entries = [EarlierResult(self.folder / name, **facts) for name, facts in listed.items()]
         return sorted((one for one in entries if one.is_own()), key=lambda one: one.number)
@@ -161,12 +163,12 @@ class EarlierResults:
             save_with_checksum(self.folder / INDEX, value)
 
     def _next_number(self) -> int:
-        """One more than any that was given, to what is here or is being made or removed."""
+        """One more than any number used here, also by results that are being made or removed."""
         names = [name.removeprefix(DRAFT).removeprefix(DOOMED) for name in os.listdir(self.folder)]
         return 1 + max((_number(name) for name in names if NAME.fullmatch(name)), default=0)
 
     def _remove(self, entry: EarlierResult) -> None:
-        """Remove one as a whole: nobody sees half of it."""
+        """Remove a result as a whole: no reader sees half of it."""
         if strange := foreign_entries(entry.path):
             LOG.warning("%s stays: %s in it is of somebody else", entry.path, strange[0])
             return
@@ -175,7 +177,7 @@ class EarlierResults:
         remove(doomed)
 
     def _tidy(self) -> None:
-        """Remove what was being made or removed when its process was killed."""
+        """Remove results that were being made or removed when a process was killed."""
         for name in os.listdir(self.folder):
             unfinished = re.fullmatch(rf"({re.escape(DRAFT)}|{re.escape(DOOMED)})(.+)", name)
             draft_of_list = DRAFT_NAME.fullmatch(name) and name.startswith(f".{INDEX}.")
@@ -185,7 +187,7 @@ class EarlierResults:
 
     @contextmanager
     def _disk_errors(self) -> Iterator[None]:
-        """Turn what the disk says into an error of ours, with what to do about it."""
+        """Turn errors of the disk into errors of rankfold, with advice."""
         try:
             yield
         except OSError as error:
@@ -203,7 +205,7 @@ class EarlierResults:
 
 
 def seal_of(result: Path) -> str:
-    """Digest of what a result consists of; empty where there is none."""
+    """Digest of the manifest of a result, or else of its metadata; empty if there is no result."""
     for name in (MANIFEST, "zarr.json"):
         with suppress(OSError):
             return hashlib.blake2b(read_bounded(result / name, TABLE_BYTES), digest_size=16).hexdigest()
@@ -211,7 +213,7 @@ def seal_of(result: Path) -> str:
 
 
 def rows_of(result: Path) -> int | None:
-    """Rows of the matrix that a result stands on, or of an imported one; None where that is not known."""
+    """Rows of the matrix that a result was computed from, or of an imported one; None if that is unknown."""
     try:
         return int(Result(result).attrs["input"]["shape"][0])
     except (InputError, KeyError, TypeError, IndexError):
@@ -223,7 +225,7 @@ def rows_of(result: Path) -> int | None:
 
 
 def _made(result: Path) -> str:
-    """When a result was finished, as its last file has it."""
+    """Time at which a result was finished: that of its last file."""
     return time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime((result / "zarr.json").stat().st_mtime))
 
 
