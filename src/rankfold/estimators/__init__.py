@@ -6,19 +6,19 @@
     nonnegative            NMF
     minibatch              MiniBatchNMF
     neighbors              NearestNeighbors, KNeighborsTransformer
-    search                 what these share: metrics, samples that are kept; RadiusNeighborsTransformer
+    search                 parts of these: metrics, samples that are kept; RadiusNeighborsTransformer
     clusters               KMeans, MiniBatchKMeans
     embeddings             UMAP, TSNE, SpectralEmbedding, DiffusionMap, Isomap
     kernels                KernelPCA, Nystroem, RBFSampler
     density                KernelDensity
-    samples                what is read a panel at a time, and what is not
-    labels                 samples with names that are no data frames
-    docstrings             what their docstrings say of arguments
+    samples                distinguishes inputs that are read a panel at a time from those in memory
+    labels                 samples with names that are not data frames
+    docstrings             completes their docstrings with all arguments
 
-A matrix that scikit-learn takes (arrays, lists, data frames) is checked as scikit-learn checks it. So is what
-an AnnData object or an array of xarray has in memory, and its names are kept as those of a frame. Everything
-else that ``rankfold.open`` takes (paths, lists of paths, Zarr and Dask arrays) is never held in memory, and
-what is made of it is a Zarr array, read when it is sliced.
+A matrix that scikit-learn accepts (arrays, lists, data frames) is checked as scikit-learn checks it. The same
+holds for AnnData objects and arrays of xarray in memory; their names are kept as those of a frame. All
+else that ``rankfold.open`` accepts (paths, lists of paths, Zarr and Dask arrays) is never held in memory, and
+its outputs are Zarr arrays, read when they are sliced.
 """
 
 try:

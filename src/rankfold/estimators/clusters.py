@@ -24,15 +24,15 @@ from rankfold.methods.kmeans.start import inertia_of
 from rankfold.pipeline.blas import one_blas_thread
 
 STARTS = {"k-means++": "k-means||", "random": "sample"}
-"""Of ``rankfold.kmeans`` by scikit-learn's names."""
+"""Values of ``init`` of ``rankfold.kmeans``, by scikit-learn's names."""
 
 DTYPES = [np.float64, np.float32]
 
 
 class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
-    """``fit``, ``predict``, ``transform`` and ``score`` by centers of clusters, of both k-means estimators.
+    """Common base of both k-means estimators: ``fit``, ``predict``, ``transform`` and ``score`` by centers.
 
-    A ``TransformerMixin``, since scikit-learn makes frames of what ``transform`` gives only where the class
+    A ``TransformerMixin``, since scikit-learn makes frames of the output of ``transform`` only if the class
     that defines it is one.
     """
 
@@ -44,7 +44,7 @@ class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
     memory: str | int | None
 
     def _find(self, X: Any, **how: Any) -> rankfold.Result:
-        """Clusters of samples, by the parameters that ``rankfold.kmeans`` has by other names."""
+        """Call ``rankfold.kmeans`` with the estimator's parameters, some of which have other names there."""
         random, init = check_random_state(self.random_state), self._start(X)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", rankfold.RankfoldWarning)
@@ -61,7 +61,7 @@ class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
             )
 
     def _samples(self, X: Any, *, reset: bool) -> Any:
-        """Samples as they are clustered; those on disk are opened."""
+        """Check samples and return them for clustering; those on disk are opened."""
         if is_large(X):
             X = rankfold.open(X)
             if reset:
@@ -106,15 +106,15 @@ class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
             )
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit to samples in rows, and their clusters; ``y`` is ignored."""
+        """Fit to samples in rows and return their clusters; ``y`` is ignored."""
         return self.fit(X, sample_weight=sample_weight).labels_
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit to samples in rows, and their distances from all centers; ``y`` is ignored."""
+        """Fit to samples in rows and return their distances from all centers; ``y`` is ignored."""
         return self.fit(X, sample_weight=sample_weight).transform(X)
 
     def predict(self, X: Any) -> Any:
-        """The nearest center of each sample."""
+        """Index of the nearest center of each sample, (m,)."""
         return np.asarray(self._label(X).labels[...])
 
     def transform(self, X: Any) -> Any:
@@ -126,11 +126,11 @@ class CentersOfSamples(TransformerMixin):  # type: ignore[misc]
         return out
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Squared distances of samples from their nearest centers in all, negative; ``y`` is ignored."""
+        """Negative sum of squared distances of samples from their nearest centers; ``y`` is ignored."""
         return -float(self._label(X, sample_weight).attrs["final_inertia"])
 
     def _label(self, X: Any, sample_weight: Any = None) -> rankfold.Result:
-        """A single pass by the centers of the fit."""
+        """Label samples in a single pass, by the centers of the fit."""
         check_is_fitted(self)
         X = self._samples(X, reset=False)
         weights = _weights(sample_weight, X)
@@ -163,9 +163,9 @@ class KMeans(CentersOfSamples, cluster.KMeans):  # type: ignore[misc]
         "k-means++" is "k-means||" of ``rankfold.kmeans``, "random" its "sample". Functions are for samples
         in memory.
     n_init : "auto" or int
-        Starts that are refined on a sample, of which the best goes on; "auto" is 10.
+        Number of starts that are refined on a sample; the best one is used. "auto" is 10.
     max_iter : int
-        Steps, each a read of the samples.
+        Most steps, each a read of the samples.
     verbose, copy_x, algorithm
         For compatibility: nothing is printed, samples are never written to, and bounds are always kept.
     memory : int or str, optional
@@ -176,7 +176,7 @@ class KMeans(CentersOfSamples, cluster.KMeans):  # type: ignore[misc]
     cluster_centers_, labels_, inertia_, n_iter_, n_features_in_
         As for ``sklearn.cluster.KMeans``; centers are float64, and those that samples were labeled by.
     result_ : rankfold.Result
-        What was found, with the inertia of each step.
+        Result of the fit, with the inertia of each step.
 
     Notes
     -----
@@ -226,7 +226,7 @@ class KMeans(CentersOfSamples, cluster.KMeans):  # type: ignore[misc]
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> KMeans:
-        """Fit to samples in rows, by what each counts; ``y`` is ignored."""
+        """Fit to samples in rows, each counted by ``sample_weight``; ``y`` is ignored."""
         X = self._samples(X, reset=True)
         self.result_ = self._find(X, passes=self.max_iter + 1, weights=_weights(sample_weight, X))
         self._take(self.result_)
@@ -244,7 +244,7 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
     init, n_init
         As for ``KMeans``.
     max_iter : int
-        Reads of the samples in which centers move.
+        Most reads of the samples in which centers move.
     tol : float
         Squared movement of all centers in a read, over the mean variance of features, or relative fall of the
         inertia from a read to the next, to stop at.
@@ -259,14 +259,14 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
     cluster_centers_, labels_, inertia_, n_iter_, n_steps_, n_features_in_
         As for ``sklearn.cluster.MiniBatchKMeans``; centers are float64, labels those by the last of them.
     counts_ : (n_clusters,)
-        Samples that each center stands for, by their weights: ``partial_fit`` goes on from them.
+        Total weight of samples behind each center, from which ``partial_fit`` continues.
     result_ : rankfold.Result
-        What ``fit`` found.
+        Result of ``fit``.
 
     Notes
     -----
-    ``fit`` takes samples in their order, from centers that a sample of all has led to. ``partial_fit`` takes
-    whatever it is given as one batch; the first has at least as many samples as there are clusters.
+    ``fit`` takes samples in their order; its first centers come from a sample of all. ``partial_fit`` takes
+    its input as one batch; the first has at least as many samples as there are clusters.
 
     Examples
     --------
@@ -317,7 +317,7 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> MiniBatchKMeans:
-        """Fit to samples in rows, by what each counts; ``y`` is ignored."""
+        """Fit to samples in rows, each counted by ``sample_weight``; ``y`` is ignored."""
         X = self._samples(X, reset=True)
         weights = _weights(sample_weight, X)
         self.result_ = self._find(X, passes=self.max_iter + 1, batch_rows=self.batch_size, weights=weights)
@@ -353,7 +353,9 @@ class MiniBatchKMeans(CentersOfSamples, cluster.MiniBatchKMeans):  # type: ignor
 
 @one_blas_thread()
 def _assign(rows: Any, centers: Any, shift: Any, weights: Any) -> tuple[Any, Any, Any, float]:
-    """Labels of rows by these centers; sums of clusters less the shift, their weights, and squares of all."""
+    """Assign rows (m, n) to centers (k, n): labels (m,), sums of rows less the shift by cluster, their
+    weights, and the sum of squares.
+    """
     k, labels = len(centers), np.full(len(rows), -1, np.int32)
     sums, counts, squares = np.zeros(centers.shape), np.zeros(k), np.zeros(1)
     packed, bounds = centers_of(centers, shift, np.zeros(k, np.int64)), np.empty((len(rows), 2), np.float32)

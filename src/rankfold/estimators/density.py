@@ -1,7 +1,8 @@
-"""``KernelDensity``: the density that samples are drawn from, as a kernel estimates it.
+"""``KernelDensity``: kernel density estimate of samples.
 
-Euclidean densities are rankfold's. Kernels of other metrics have no integral that scikit-learn divides by the
-right one of, but it sums them; those it makes itself, of samples in memory.
+Euclidean densities are computed by rankfold. For kernels of other metrics, scikit-learn divides by an
+integral that is not the right one, but it does sum them; those are left to scikit-learn, for samples in
+memory.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rankfold.pipeline.data.selection import select
 Float64 = npt.NDArray[np.float64]
 
 DRAWN = ("gaussian", "tophat")
-"""Kernels that samples are drawn from."""
+"""Kernels from which samples can be drawn."""
 
 
 @labeled
@@ -44,7 +45,7 @@ class KernelDensity(neighbors.KernelDensity):  # type: ignore[misc]
         "minkowski" and "p" are the same, where a ``p`` of ``metric_params`` is not other than 2; others are
         left to scikit-learn.
     rtol : float, default=0
-        Relative error of 99 of 100 densities at most, of the gaussian; 0 for exact ones.
+        Bound on the relative error of 99 of 100 densities, for the gaussian; 0 for exact ones.
     atol, algorithm, breadth_first, leaf_size, metric_params
         Of no effect, but where scikit-learn searches: densities are at least as exact as ``atol`` asks.
     memory : int or str, optional
@@ -135,7 +136,7 @@ class KernelDensity(neighbors.KernelDensity):  # type: ignore[misc]
         return np.asarray(result.log_density[...])
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Logarithm of the density of all samples together."""
+        """Log-likelihood: sum of the logarithms of the density at all samples."""
         return float(np.sum(self.score_samples(X)))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Float64:
@@ -153,14 +154,14 @@ class KernelDensity(neighbors.KernelDensity):  # type: ignore[misc]
         centers = self._rows(chosen)
         if self.kernel == DRAWN[0]:
             return np.atleast_2d(drawn.normal(centers, self.bandwidth_))
-        # A direction, and a radius whose power d is spread evenly: that of a point of the ball.
+        # A direction, and a radius whose power d is uniformly distributed: that of a point of the ball.
         directions = drawn.normal(size=centers.shape)
         squares, d = (directions * directions).sum(axis=1), centers.shape[1]
         radii = gammainc(0.5 * d, 0.5 * squares) ** (1 / d) * self.bandwidth_ / np.sqrt(squares)
         return centers + directions * radii[:, None]  # type: ignore[no-any-return]
 
     def _rows(self, chosen: npt.NDArray[np.int64]) -> Float64:
-        """Some samples, perhaps several times."""
+        """Rows of the samples by index; an index may occur several times."""
         if isinstance(self._samples, np.ndarray):
             return self._samples[chosen]
         rows, back = np.unique(chosen, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Docstrings of estimators: every argument is explained, as scikit-learn or rankfold do where it says so."""
+"""Complete docstrings of estimators: arguments without text get that of scikit-learn or rankfold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def explain(estimators: Mapping[str, Any]) -> None:
 
     @functools.cache
     def said(reference: str) -> dict[str, Entry]:
-        """What a function of rankfold, or an estimator, says of its arguments."""
+        """Entries of arguments in the docstring of a function of rankfold, or of an estimator, by name."""
         module, _, name = reference.rpartition(".")
         if name in estimators and module in ("", "rankfold.estimators"):
             return entries_of(docstring(name))

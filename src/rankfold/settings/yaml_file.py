@@ -1,8 +1,8 @@
-"""Settings that people write in YAML, read so that every mistake is one line: ``file:line: key: what``.
+"""Settings in YAML, read so that every mistake is reported in one line: ``file:line: key: what``.
 
-A key that is not known is told with the key that was probably meant, a missing one with the place it is
-missing from, at any depth. Numbers stay text until a model tells them by key: YAML would read 02:00:00 as
-one of base sixty. No anchors, no tags: what a file says is what stands there.
+For an unknown key, the message suggests the key that was probably meant; for a missing key it names the
+place, at any depth. Numbers stay text until a model converts them by key: YAML would read 02:00:00 as a
+number of base sixty. Anchors and tags are refused: every value is written where it is used.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from rankfold.pipeline.units import SIZES, parse_bytes
 from rankfold.settings.yaml_words import cut, in_plain_words, oddity
 
 Keys = tuple[str | int, ...]
-"""The way to a value: names of keys, and numbers in lists."""
+"""Path to a value: names of keys, and indices in lists."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB")
 
 MOST_BYTES = 2**18
-"""Most of a file: the parser takes some ten seconds for a MiB."""
+"""Most bytes of a file: the parser takes some ten seconds for a MiB."""
 
 MOST_FILES = 8
 """Most files that a message names."""
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-"""Text that messages repeat without quotes."""
+"""Pattern of numbers, which messages repeat without quotes."""
 
 
 class SettingsError(InputError):
-    """A file of settings that is not there or has a mistake: its message names the file itself."""
+    """A file of settings is missing or has a mistake; the message names the file."""
 
 
 def _bytes(value: object) -> int:
@@ -69,7 +69,7 @@ def _bytes(value: object) -> int:
 
 
 def _no_truth(value: object) -> object:
-    """Anything but true and false, which Python counts as 1 and 0."""
+    """Refuse true and false, which Python counts as 1 and 0."""
     if isinstance(value, bool):
         raise PydanticKnownError("int_type")
     return value
@@ -82,10 +82,10 @@ def _no_truth_as_number(value: object) -> object:
 
 
 WHOLE = BeforeValidator(_no_truth)
-"""Marks a key of whole numbers; it stands after limits, or they would not be in the schema."""
+"""Marks a key of whole numbers; it must follow the limits, or they would be missing from the schema."""
 
 NUMERIC = BeforeValidator(_no_truth_as_number)
-"""Marks a key of any numbers, likewise."""
+"""Marks a key of numbers; it must follow the limits likewise."""
 
 Bytes = Annotated[
     int,
@@ -103,7 +103,7 @@ Bytes = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file says, and where."""
+    """Values of a file, and their lines."""
 
     path: Path
     values: Any
@@ -112,19 +112,19 @@ class Document:
     lines: Mapping[Keys, int]
 
     def at(self, *keys: str | int) -> str:
-        """``file:line`` of a value, or of what it would stand in."""
+        """``file:line`` of a value, or of the nearest enclosing one if it is missing."""
         while keys not in self.lines and keys:
             keys = keys[:-1]
         return f"{self.path}:{self.lines.get(keys, 1)}"
 
     def message_at(self, keys: Keys, message: str) -> str:
-        """A message about a value."""
+        """A message about a value, with its place."""
         name = ".".join(map(str, keys))
         return f"{self.at(*keys)}: {name}: {message}" if name else f"{self.at()}: {message}"
 
 
 def read_document(path: Path, what: str) -> Document:
-    """Read a file that is to hold ``key: value`` lines; ``what`` is what messages call it."""
+    """Read a file of ``key: value`` lines; ``what`` names its kind in messages."""
     text = _text_of(path, what)
     try:
         if mistake := oddity(text, _Plain, what):
@@ -146,13 +146,15 @@ def read_document(path: Path, what: str) -> Document:
 
 
 def require_file(path: Path, what: str) -> Path:
-    """The path, unless nothing is there; then the name that was probably meant, or those that there are."""
+    """Return the path if it exists; else raise, with a suggestion for the name or a list of the files
+    there.
+    """
     if path.exists():
         return path
     if not path.absolute().parent.is_dir():
         raise SettingsError(f"there is no file {path}, nor a folder {path.absolute().parent}")
     beside = sorted(one for ending in ("*.yaml", "*.yml") for one in path.parent.glob(ending))
-    # By what tells them apart: all names are alike in their endings.
+    # Compare stems: all names have the same endings.
     near = difflib.get_close_matches(path.stem, [one.stem for one in beside], n=1)
     if near:
         hint = f". Did you mean {next(one for one in beside if one.stem == near[0])}?"
@@ -184,7 +186,7 @@ def _text_of(path: Path, what: str) -> str:
 
 
 class _Plain(yaml.SafeLoader):
-    """YAML whose only plain words with a meaning are those for true, false and null."""
+    """Loader of YAML that converts only the words for true, false and null."""
 
 
 _Plain.yaml_implicit_resolvers = {
@@ -194,7 +196,7 @@ _Plain.yaml_implicit_resolvers = {
 
 
 def _value(node: Any, path: Path, keys: Keys, lines: dict[Keys, int]) -> Any:
-    """A node as Python has it, the lines of all keys in it noted."""
+    """Convert a node to Python values, and note the lines of all keys in it."""
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
             lines[*keys, number] = item.start_mark.line + 1
@@ -224,7 +226,7 @@ def _value(node: Any, path: Path, keys: Keys, lines: dict[Keys, int]) -> Any:
 
 
 def fill_model(document: Document, model: type[Model], **defaults: Any) -> Model:
-    """What a document says, as a model has it; ``defaults`` stand where the document says nothing."""
+    """Fill a model with the values of a document; ``defaults`` are used where it has none."""
     try:
         return model(**{**defaults, **document.values})
     except ValidationError as error:
@@ -234,7 +236,7 @@ def fill_model(document: Document, model: type[Model], **defaults: Any) -> Model
 
 
 def _gather_mistakes(error: ValidationError) -> list[dict[str, Any]]:
-    """Mistakes, those of one place as one: keys that are missing, and one that is there but misspelt."""
+    """Mistakes, merged by place: missing keys as one; none for a missing key that is there but misspelled."""
     mistakes, missing = list[dict[str, Any]](), dict[Keys, list[str]]()
     errors: list[dict[str, Any]] = [{**each} for each in error.errors()]
     unknown = [tuple(each["loc"]) for each in errors if each["type"] == "extra_forbidden"]
@@ -252,7 +254,7 @@ def _gather_mistakes(error: ValidationError) -> list[dict[str, Any]]:
 
 
 def _place(error: Mapping[str, Any]) -> tuple[str | int, ...]:
-    """Where a mistake is; the same for all that alternatives for one value say of it."""
+    """Place of a mistake; the same for all mistakes that alternative types report of one value."""
     way = error["loc"]
     return tuple(way[:-1]) if way and way[-1] in ("int", "float", "str") else tuple(way)
 
@@ -260,7 +262,7 @@ def _place(error: Mapping[str, Any]) -> tuple[str | int, ...]:
 def explain_mistake(
     document: Document, model: type[BaseModel], error: Mapping[str, Any], within: Keys = ()
 ) -> str:
-    """One mistake that a model refuses, as a line; ``within`` is where the model begins."""
+    """Describe a mistake that a model reports, in one line; ``within`` is the place of the model."""
     place, kinds, holders = within, [model], [model]
     last: str | int = ""
     for last in error["loc"]:
@@ -316,14 +318,14 @@ WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "less_than_equal": lambda context: _say_limit("of at most", context["le"]),
     "less_than": lambda context: _say_limit("below", context["lt"]),
 }
-"""What pydantic means by the types of its errors, given their context."""
+"""Messages for pydantic's types of errors, given their context."""
 
 HOLDERS = ("dict_type", "model_type", "model_attributes_type")
-"""Types of errors that say that a value should hold keys."""
+"""Types of errors for a value that should hold keys."""
 
 
 def _unknown(key: str | int, value: object, keys: list[str]) -> str:
-    """A message about a key that is not among those known."""
+    """A message about an unknown key."""
     first, _, rest = str(key).partition(" ")
     if value is None and first in keys and rest:
         return f"has no colon: write {first}: {rest}"
@@ -337,7 +339,7 @@ def no_such(what: str, value: object, choices: Iterable[str]) -> str:
 
 
 def keys_of(kinds: Iterable[Any]) -> list[str]:
-    """Keys that a file may give to models."""
+    """Keys that a file may set in models."""
     fields = {
         name: field
         for kind in kinds
@@ -348,7 +350,7 @@ def keys_of(kinds: Iterable[Any]) -> list[str]:
 
 
 def _inside(kind: Any, step: str | int) -> list[Any]:
-    """What may stand under a key of a value of some kind."""
+    """Types that are allowed under a key of a value of some type."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         field = kind.model_fields.get(str(step))
         return [] if field is None else _alternatives(field.annotation)
@@ -367,7 +369,9 @@ def _alternatives(annotation: Any) -> list[Any]:
 
 
 def _unwritten(kind: Any, step: str | int) -> list[Any]:
-    """What pydantic means by a step that is not in the file: one model by its tag, or a list's only item."""
+    """Types for a step of pydantic that is not in the file: one model by its tag, or the only item of
+    a list.
+    """
     fields = getattr(kind, "model_fields", {}).values()
     is_tag = any(typing.get_args(field.annotation) == (step,) for field in fields)
     return _inside(kind, step) if isinstance(step, int) else [kind] * is_tag
@@ -378,12 +382,12 @@ def _bare(text: str) -> str:
 
 
 def _split_names(text: str) -> list[str]:
-    """Names from pydantic's list of them in quotes."""
+    """Names in a list of quoted names from pydantic."""
     return [_bare(part) for part in text.replace(" or ", ", ").split(", ")]
 
 
 def _say_value(value: object) -> str:
-    """A value that a file holds, as the end of a sentence."""
+    """A value from a file, as the end of a message."""
     if value is None:
         return "here is nothing"
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
-"""What the parser of YAML did not understand, in words of those who write the file.
+"""Messages for what the parser of YAML does not understand, in words of those who write the file.
 
-The parser tells where it could not go on, which is often a line after the mistake: a missing colon shows at
-the next colon, an open bracket at the end of the file.
+The parser reports where it could not continue, which is often a line after the mistake: a missing colon shows
+at the next colon, an open bracket at the end of the file.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 """Characters that no path and no UTF-8 may hold."""
 
 MOST_DEPTH = 32
-"""Most levels of lists and keys within each other."""
+"""Most levels of nested lists and keys."""
 
 
 def oddity(text: str, loader: type[yaml.SafeLoader], what: str) -> tuple[int, str] | None:
-    """Line and kind of what no file says that is meant for us, although YAML allows it.
+    """Line and kind of content that YAML allows but no settings need; None if there is none.
 
-    Lists and keys nested deeper than any that are asked for: building them is recursive. Escapes of
-    characters that no name may have.
+    Such content is: lists and keys nested too deep, since building them is recursive; escapes of characters
+    that no name may have.
     """
     depth = 0
     for event in yaml.parse(text, Loader=loader):
@@ -40,7 +40,7 @@ def oddity(text: str, loader: type[yaml.SafeLoader], what: str) -> tuple[int, st
 
 
 def in_plain_words(error: yaml.YAMLError, text: str, what: str) -> tuple[int, str]:
-    """Line, and what to write there, for what the parser did not understand."""
+    """Line and message, with advice, for an error of the parser."""
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position) + 1
         return line, f"is not text: here is the character #x{error.character:04x}. A {what} is a text file"
@@ -75,7 +75,7 @@ BLOCK_ENDS = {
     "'-'": "a list that begins with - stands among `key: value` lines: indent it below its key",
     "": "indented otherwise than the lines it belongs to: give them the same number of spaces",
 }
-"""Why a list of keys ends where the parser did not expect it, by what it found."""
+"""Messages for the unexpected end of a list of keys, by what the parser found there."""
 
 
 def _without_colon(line: str) -> str:
@@ -86,7 +86,7 @@ def _without_colon(line: str) -> str:
 
 
 def _odd_colon(lines: Sequence[str], number: int, column: int) -> tuple[int, str]:
-    """A colon where none can be: because of its own line, or because of the one before."""
+    """Line and message for a misplaced colon: the cause is its own line, or the one before."""
     if ": " in lines[number][:column]:
         return number + 1, "a second colon in one line: put the value in quotes, or the second key below"
     before = number - 1

@@ -34,9 +34,7 @@ class PlainText:
     """
 
     def __init__(self, stream: Any) -> None:
-        self.rich_proxied_file = (
-            stream  # rich draws bars by its own control characters, which must bypass this
-        )
+        self.rich_proxied_file = stream  # rich draws bars by control characters, which must bypass this
         self._stream = stream
 
     def write(self, text: str) -> int:

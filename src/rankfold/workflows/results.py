@@ -1,4 +1,4 @@
-"""Results in words: how commands and stages close, and what a finished one is."""
+"""Results in words: final lines of commands and stages, and descriptions of finished results."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 PICTURED = ("fuzzy_graph", "combine_graphs", "umap", "tsne", "spectral", "diffusion_map")
-"""Methods of graphs of neighbors."""
+"""Methods that make graphs of neighbors or embeddings from them."""
 
 
 def summary(result: Result, *, already_done: bool) -> Lines:
-    """The closing lines of a command that made a result."""
+    """Final lines of a command that made a result."""
     how = "already done" if already_done else "done"
     return Lines(f"{result.path}: {how}", headline(result), *took(result))
 
 
 def headline(result: Result) -> str:
-    """What was computed and how good it is, in one line."""
+    """What was computed, and its quality, in one line."""
     facts = result.attrs
     last = (result.run.get("attempts") or [{}])[-1]
     line = f"{facts['kind']} by {facts['method']}"
@@ -75,7 +75,7 @@ def headline(result: Result) -> str:
 
 
 def _sums(facts: dict[str, Any]) -> str:
-    """Sums of a kernel, and how far they are from exact ones."""
+    """Sums of a kernel, and their error."""
     line = f", {facts['request']['kernel']}; {facts['pairs']} pairs and {facts['nodes']} nodes"
     if facts["error_bound"] > 0:
         line += f", error of 99 of 100 targets below {facts['error_bound']:.2g}"
@@ -83,12 +83,12 @@ def _sums(facts: dict[str, Any]) -> str:
 
 
 def _kind_of_rows(facts: dict[str, Any]) -> str:
-    """Of the result, or of that which new rows were brought into."""
+    """Kind of a result; for transformed rows, the kind of the result that they were transformed into."""
     return str(facts["request"].get("of") if facts["kind"] == "transform" else facts["kind"])
 
 
 def _picture(facts: dict[str, Any]) -> str:
-    """A graph of weights, or its layout."""
+    """Line for a graph of weights, or for its embedding."""
     if facts["kind"] == "transform":
         rows, k, of = facts["input"]["shape"][0], facts["request"]["k"], facts["request"]["of"]
         if of in ("spectral", "diffusion_map"):
@@ -123,13 +123,13 @@ def _picture(facts: dict[str, Any]) -> str:
 
 
 def _effort(facts: dict[str, Any]) -> str:
-    """Components, and passes for them."""
+    """Number of components, and of passes."""
     passes, rank = facts["passes"], facts.get("rank", facts["request"].get("rank"))
     return f", rank {rank}" * (rank is not None) + f", {passes} pass{'es' * (passes != 1)}"
 
 
 def _of_pairs(facts: dict[str, Any]) -> str:
-    """What features leave of similarities of pairs, or how well their eigenvalues are known."""
+    """Share of the trace that features leave out, or the accuracy of eigenvalues of kernel PCA."""
     if "trace_error" in facts:
         return f"; leaves out {facts['trace_error']:.3g} of the trace"
     if facts["kind"] != "kernel_pca":
@@ -141,7 +141,7 @@ def _of_pairs(facts: dict[str, Any]) -> str:
 
 
 def _neighborhoods(facts: dict[str, Any]) -> str:
-    """How well an embedding keeps them, where that was measured."""
+    """Measures of how well an embedding preserves neighborhoods; empty if not measured."""
     if "trustworthiness" not in facts:
         return ""
     told = (f"{name} {facts[name]:.4f}" for name in ("trustworthiness", "continuity", "preservation"))
@@ -149,7 +149,7 @@ def _neighborhoods(facts: dict[str, Any]) -> str:
 
 
 def _paths(facts: dict[str, Any]) -> str:
-    """An embedding by paths, or new rows in one."""
+    """Line for an embedding by shortest paths, or for new rows in one."""
     (rows, _), request = facts["input"]["shape"], facts["request"]
     if facts["kind"] == "isomap":
         line = f"isomap of {rows} rows in {request['n_components']} dimensions by {request['n_landmarks']} "
@@ -170,7 +170,9 @@ def residuals(facts: dict[str, Any]) -> str:
 
 
 def took(result: Result) -> list[str]:
-    """Time of all attempts, and memory of those that finished, steps before it too, if that was kept."""
+    """Time of all attempts, and peak memory of those that finished, including earlier steps; empty if not
+    recorded.
+    """
     from rankfold.pipeline.units import format_bytes
     from rankfold.workflows.reports.history import History, preparation
 
@@ -192,9 +194,10 @@ def took(result: Result) -> list[str]:
 
 
 def last_attempt(out: Path) -> str | None:
-    """When the last attempt at an output began, as its run tells; None of an output that is not there.
+    """Start time of the last attempt at an output, from the record of its run; None if there is no output.
 
-    A command that leaves this as it was has found its output done. The output is not looked at again for it.
+    A command that leaves this time unchanged has found its output done; the output itself need not be read
+    again.
     """
     from rankfold.pipeline.storage.journal import load_record
 
@@ -203,12 +206,12 @@ def last_attempt(out: Path) -> str | None:
 
 
 def is_unchanged(out: Path, before: str | None, *, overwrite: bool) -> bool:
-    """Whether an output that had a last attempt ``before`` a command was left as it was."""
+    """True if a command left an output as it was; ``before`` is its ``last_attempt`` before the command."""
     return not overwrite and before is not None and before == last_attempt(out)
 
 
 def result_at(path: Path | str) -> Result | None:
-    """The finished result of several arrays at a path; None where there is something else, or nothing."""
+    """The finished result at a path; None for anything else, such as an imported matrix."""
     from rankfold.pipeline.errors import InputError
     from rankfold.pipeline.storage.result import Result
 
@@ -220,7 +223,7 @@ def result_at(path: Path | str) -> Result | None:
 
 
 def description(result: Result) -> Lines:
-    """What a finished result is: of what, how good, when it was made, its arrays."""
+    """Description of a finished result: its input, quality, arrays, and when it was made."""
     result.require_whole()
     facts = result.attrs
     rows, columns = facts["input"]["shape"]
@@ -243,7 +246,7 @@ def description_facts(result: Result) -> dict[str, Any]:
 
 
 def _shapes(result: Result) -> dict[str, tuple[int, ...]]:
-    """Of its arrays, by name; the graph of neighbors among them. No array is read."""
+    """Shapes of its arrays by name, including the graph of neighbors. No array is read."""
     from rankfold.pipeline.chunks.regular_store import zarr_group
 
     shapes = {name: array.shape for name, array in sorted(zarr_group(result.path).arrays())}
@@ -257,5 +260,5 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def _when(result: Result) -> str:
-    """When it was finished, as the file that was written last has it."""
+    """Time when it was finished: that of the file written last."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime((result.path / "zarr.json").stat().st_mtime))

@@ -1,4 +1,4 @@
-"""Words of messages and tables: options of commands, as keys of a file too; columns below each other."""
+"""Words of messages and tables: options of commands, also as keys of a file; aligned columns."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SAME += " scratch workers threads columns without header layout dtype"
 VALUE = re.compile(
     r"\d[\w.]*\w|\d|krylov|subspace|gram|sketch|tsqr|lanczos|fill|error|random|spectral|pca|DIR|time"
 )
-"""Words after an option that are its value."""
+"""Pattern of words after an option that are its value."""
 
 VAGUE = ("method", "input", "needs", "resources", "columns")
-"""Keys of a stage that are words of many messages."""
+"""Keys of a stage that are common words in messages."""
 
 
 @functools.cache
@@ -36,7 +36,7 @@ def _names() -> frozenset[str]:
 
 
 def in_file(message: str) -> str:
-    """A message that names options of a command, as one that names keys of a file.
+    """Change a message that names options of a command into one that names keys of a file.
 
     >>> in_file("Give --memory 52MiB, or --solver krylov, which --out needs (--no-rows).")
     'Give memory: 52MiB, or solver: krylov, which outputs needs (with_rows: false).'
@@ -60,7 +60,9 @@ def in_file(message: str) -> str:
 
 
 def with_place(error: RankfoldError, name: str, stage_name: str, document: Document) -> RankfoldError:
-    """An error of a stage, with the line of what it is about; one of another file stays as it is."""
+    """Add to an error of a stage the line of the key that it is about; errors of another file stay as they
+    are.
+    """
     message = in_file(error.message)
     if isinstance(error, Interrupted | SettingsError) or message.startswith(f"{document.path}:"):
         return error
@@ -80,7 +82,9 @@ def with_place(error: RankfoldError, name: str, stage_name: str, document: Docum
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Lines:
-    """Rows of a table, the first its heading; columns named in ``right`` end at one line."""
+    """Align the rows of a table, the first of which is its heading; columns in ``right`` are right-
+    aligned.
+    """
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []

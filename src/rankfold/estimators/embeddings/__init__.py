@@ -1,6 +1,6 @@
 """Estimators of embeddings.
 
-embedding   what they share
+embedding   their common base
 layouts     UMAP
 eigenmaps   SpectralEmbedding, DiffusionMap
 isomap      Isomap

@@ -1,4 +1,4 @@
-"""``TSNE``: samples of any number in few dimensions, each with its neighbors around it."""
+"""``TSNE``: t-SNE embedding of any number of samples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from rankfold.methods.tsne.settling import NewRows
 from rankfold.pipeline.formats import open_source
 
 GRADIENT = 4.0
-"""Gradients of scikit-learn over ours: its learning rates are a quarter of those of other implementations."""
+"""Ratio of scikit-learn's gradients to those here: its learning rates are a quarter of other
+implementations'.
+"""
 
 
 @labeled
@@ -34,45 +36,45 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     n_components : int, default=2
         Dimensions.
     perplexity : float or list, default=30
-        How many neighbors of a sample count; less than there are samples. Of several, affinities are the
-        mean.
+        Effective number of neighbors of a sample; less than the number of samples. For several values,
+        affinities are averaged.
     early_exaggeration, early_exaggeration_iter, exaggeration, initial_momentum, final_momentum
         As for ``rankfold.tsne``.
     learning_rate : float or "auto", default="auto"
         As in scikit-learn: a quarter of that of ``rankfold.tsne``.
     max_iter : int, default=1000
-        Steps, the early ones among them.
+        Number of steps, including the early ones.
     n_iter : int, optional
-        In its place, steps after these, as openTSNE counts.
+        Instead of ``max_iter``: number of steps after the early ones, as openTSNE counts.
     min_grad_norm : float, default=1e-7
-        Of the gradient of scikit-learn, at which steps end.
+        Norm of scikit-learn's gradient at which steps end.
     metric : str, default="euclidean"
-        One of ``rankfold.knn`` but "inner_product"; or "precomputed", for distances.
+        A metric of ``rankfold.knn`` other than "inner_product"; or "precomputed", for distances.
     init : {"pca", "random", "spectral"} or array of shape (n_samples, n_components), default="pca"
-        Where samples begin.
+        First positions of samples.
     random_state : int, RandomState or None, default=None
         Embeddings are the same for any number of threads in any case.
     method, angle, n_iter_without_progress, metric_params, verbose, n_jobs
-        Of no effect: in one and two dimensions samples push each other by a grid, whose error
-        ``rankfold.tsne`` tells, and steps end by the gradient alone.
+        Of no effect: in one and two dimensions repulsion is computed on a grid, whose error
+        ``rankfold.tsne`` reports, and steps end by the gradient alone.
     min_recall : float, optional
         Neighbors may be approximate, as in ``rankfold.knn``.
     memory : int or str, optional
-        As for ``rankfold.svd``, of each step.
+        As for ``rankfold.svd``, for each step.
 
     Attributes
     ----------
     embedding_ : (n_samples, n_components) float32 array
     kl_divergence_ : float
     n_iter_ : int
-        Steps done.
+        Number of steps done.
     learning_rate_ : float
-        Of early steps.
+        Learning rate of early steps.
     history_ : (n_measures, 3) array
         See ``rankfold.tsne``.
     n_features_in_ : int
     feature_names_in_
-        Where samples have names of columns.
+        If samples have names of columns.
 
     Examples
     --------
@@ -196,9 +198,9 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         return self
 
     def transform(self, X: Any) -> Any:
-        """Places of samples in the embedding, each by its neighbors among those that were fitted.
+        """Positions of samples in the embedding, each by its neighbors among the fitted samples.
 
-        One that was fitted has its own. Others do not matter: see ``rankfold.transform``.
+        A fitted sample has its own position. New samples do not affect each other: see ``rankfold.transform``.
         """
         check_is_fitted(self)
         neighbors = self._lists_of_new(X, 30, self._facts["request"]["seed"])
@@ -206,11 +208,11 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         return np.asarray(run(task, {"memory": self.memory}).embedding[...])
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Embed samples in rows, and where they are; ``y`` is ignored."""
+        """Embed samples in rows and return their positions; ``y`` is ignored."""
         return self.fit(X).embedding_
 
     def _perplexities(self, rows: int) -> Any:
-        """Those that so many samples have neighbors for."""
+        """Perplexities, limited to those that so many samples allow."""
         each = np.atleast_1d(np.asarray(self.perplexity, np.float64))
         if each.max() >= rows:
             raise ValueError(f"perplexity ({each.max():g}) must be less than n_samples ({rows})")

@@ -18,7 +18,7 @@ from rankfold.estimators.samples import in_own_words, is_large, samples_of
 from rankfold.methods.knn.arguments import PRECOMPUTED, SET_NAMES
 
 WORDS = {"allow more passes, or": "give", "Ask knn for more neighbors": "Raise n_neighbors"}
-"""Advice of ``rankfold.spectral`` in parameters of estimators."""
+"""Replacements that turn advice of ``rankfold.spectral`` into parameters of estimators."""
 
 
 @labeled
@@ -30,16 +30,16 @@ class SpectralEmbedding(Embedding):
     n_components : int, default=2
         Dimensions.
     affinity : {"nearest_neighbors", "precomputed"}, default="nearest_neighbors"
-        Weights are 1 between samples that are neighbors of each other, 1/2 if only one is of the other; or
+        Weights are 1 between mutual neighbors, 1/2 if only one is a neighbor of the other; or
         they are given, as a symmetric matrix.
     n_neighbors : int, optional
-        Of each sample, itself among them; a tenth of the samples by default.
+        Number of neighbors of each sample, including itself; by default a tenth of the samples.
     metric : str, default="euclidean"
         As for ``UMAP``.
     eigen_tol : float or "auto", default="auto"
         ``tol`` of ``rankfold.spectral``.
     random_state : int, RandomState or None, default=None
-        Of the vectors that are begun with.
+        Seed of the starting vectors.
     min_recall, memory
         As for ``UMAP``.
 
@@ -48,13 +48,13 @@ class SpectralEmbedding(Embedding):
     embedding_ : (n_samples, n_components) array
         In float32 for samples in float32, else in float64.
     affinity_matrix_ : CSR array, or what was given
-        Without samples joined to themselves, which change nothing.
+        Weights without edges of samples to themselves, which change nothing.
     n_neighbors_ : int
     eigenvalues_ : (n_components,) array
-        Of the Laplacian.
+        Eigenvalues of the Laplacian.
     n_features_in_ : int
     feature_names_in_
-        Where samples have names of columns.
+        If samples have names of columns.
 
     Examples
     --------
@@ -148,12 +148,12 @@ class DiffusionMap(Embedding):
     ----------
     embedding_ : (n_samples, n_components) float64 array
     eigenvalues_ : (n_components,) array
-        Of the walk.
+        Eigenvalues of the diffusion operator.
     graph_ : CSR array
         Weights of neighbors: see ``rankfold.fuzzy_graph``.
     n_features_in_ : int
     feature_names_in_
-        Where samples have names of columns.
+        If samples have names of columns.
 
     Examples
     --------
@@ -220,7 +220,7 @@ class DiffusionMap(Embedding):
 
 
 def _mean_of_both(indices: Any) -> Any:
-    """What lists of neighbors and those that lead back have in the mean: CSR weights of 1/2 and 1."""
+    """Mean of the graph of neighbor lists (m, k) and its transpose: CSR weights of 1/2 and 1."""
     rows, k = indices.shape
     parts = (np.ones(rows * k), indices.ravel(), np.arange(0, rows * k + 1, k))
     lists = scipy.sparse.csr_array(parts, shape=(rows, rows))

@@ -1,4 +1,4 @@
-"""What estimators of embeddings share: how they are called, and the graph that they are made from."""
+"""Common base of estimators of embeddings, and the graph of neighbors from which they are made."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rankfold.methods.knn.arguments import ALIASES, HAVERSINE, NAMES, PRECOMPUTE
 from rankfold.pipeline.errors import NoVarianceError
 
 METRICS = {*NAMES, *SET_NAMES, HAVERSINE, *ALIASES} - {"inner_product"}
-"""Whose values are distances."""
+"""Metrics whose values are distances."""
 
 STARTS = INITS[:-1]
-"""Names of where samples begin."""
+"""Names of first positions of samples."""
 
 
 class Embedding(BaseEstimator):  # type: ignore[misc]
-    """Samples in rows, by their neighbors; in memory or on disk."""
+    """Base of estimators that embed samples in rows by their neighbors; in memory or on disk."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -34,11 +34,11 @@ class Embedding(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Embed samples in rows, and where they are; ``y`` is ignored."""
+        """Embed samples in rows and return their positions; ``y`` is ignored."""
         return self.fit(X).embedding_
 
     def _require_start(self) -> None:
-        """Raise ``ValueError`` for components of what has none."""
+        """Raise ``ValueError`` if principal components are asked of precomputed distances."""
         if self.metric == PRECOMPUTED and isinstance(self.init, str) and self.init == PCA:
             raise ValueError(
                 'The parameter init="pca" cannot be used with metric="precomputed": begin at "random" or '
@@ -46,7 +46,7 @@ class Embedding(BaseEstimator):  # type: ignore[misc]
             )
 
     def _lists_of_new(self, X: Any, k: int, seed: int) -> StoredLists:
-        """Up to k neighbors of new samples among those that were fitted and kept."""
+        """Up to k nearest neighbors of new samples among the fitted samples."""
         if self.metric == PRECOMPUTED:
             raise ValueError("distances among samples do not tell where new ones are: fit samples instead")
         dtype = None if self.metric in SET_NAMES else "numeric"
@@ -61,7 +61,7 @@ class Embedding(BaseEstimator):  # type: ignore[misc]
 
 
 def graph_of(estimator: Any, X: Any, seed: int, **targets: Any) -> rankfold.Result:
-    """The graph of neighbors of samples, by parameters of an estimator."""
+    """Graph of neighbors of samples, by the parameters of an estimator."""
     k = min(estimator.n_neighbors, X.shape[0]) - 1
     for name, most in (("n_neighbors", X.shape[0]), ("local_connectivity", k)):
         value = getattr(estimator, name)
@@ -77,7 +77,7 @@ def graph_of(estimator: Any, X: Any, seed: int, **targets: Any) -> rankfold.Resu
 
 
 def lists_of(estimator: Any, X: Any, k: int, seed: int) -> rankfold.Result:
-    """The k nearest neighbors of samples, by parameters of an estimator."""
+    """The k nearest neighbors of samples, by the parameters of an estimator."""
     if estimator.metric == PRECOMPUTED:
         if not is_large(X):
             _require_distances(X)
@@ -87,7 +87,9 @@ def lists_of(estimator: Any, X: Any, k: int, seed: int) -> rankfold.Result:
 
 
 def _require_distances(X: Any) -> None:
-    """Raise ``ValueError``, in scikit-learn's words, for what are no distances of samples from each other."""
+    """Raise ``ValueError``, in scikit-learn's words, unless X is a square matrix of distances without
+    negatives.
+    """
     if X.shape[0] != X.shape[1]:
         raise ValueError(f"X should be a square distance matrix, not {X.shape}")
     if (X.data if hasattr(X, "tocsr") else X).min(initial=0) < 0:
@@ -95,10 +97,10 @@ def _require_distances(X: Any) -> None:
 
 
 def first_positions(estimator: Any, X: Any, seed: int) -> Any:
-    """Where samples begin: a name, what the caller gives, or scores of the first principal components.
+    """First positions of samples: a name, an array given by the caller, or principal component scores.
 
-    Samples too few for eigenvectors begin at components. Dimensions that samples do not have are 0: what
-    keeps equal positions apart is added later.
+    Samples too few for eigenvectors begin at components. Dimensions that samples do not have are 0; noise
+    that keeps equal positions apart is added later.
     """
     rows, columns = X.shape
     if not isinstance(estimator.init, str):

@@ -145,7 +145,7 @@ class History:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the result says of itself."""
+        """Attributes of the result; empty if there is none."""
         return {} if self.result is None else self.result.attrs
 
     @property

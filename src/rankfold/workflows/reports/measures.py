@@ -1,4 +1,4 @@
-"""What was planned beside what was measured, and how far from the limits of the machine: numbers of a report.
+"""Planned and measured numbers, and their distance from the limits of the machine: the numbers of a report.
 
 Everything here is for JSON; a page shows the same numbers.
 """
@@ -36,13 +36,13 @@ QUALITIES = (
     "preservation",
     "preservation_error",
 )
-"""Facts of results that say how good they are."""
+"""Attributes of results that measure their quality."""
 
 STOP_REASONS = ("Interrupted", "KeyboardInterrupt", "Reschedule", "Stop")
-"""What ends segments that leave a checkpoint; anything else is an error."""
+"""Reasons for the end of segments that leave a checkpoint; any other reason is an error."""
 
 SHORT_SECONDS = 0.05
-"""A sweep that took less tells of its start, not of the machine's limit."""
+"""Seconds below which the time of a sweep reflects its start, not the machine's limit."""
 
 
 def report_facts(title: str, stages: Sequence[History], others: Sequence[History] = ()) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def report_facts(title: str, stages: Sequence[History], others: Sequence[History
 
 
 def stage_facts(stage: History, rates: Rates) -> dict[str, Any]:
-    """Planned, measured, where and how often, of one stage."""
+    """Facts of one stage: planned and measured numbers, attempts, workers, origin."""
     last = stage.last
     facts = last.facts if last else {}
     return {
@@ -120,7 +120,9 @@ def _measurements(stage: History) -> dict[str, Any]:
 
 
 def read_bytes(stage: History) -> int | None:
-    """Bytes of the matrix that were read, repetitions after interruptions among them; None if not noted."""
+    """Bytes read from the matrix, including repetitions after interruptions; None if they were not
+    recorded.
+    """
     total, has_reads = 0.0, False
     for one in stage.segments:
         sweep_plan = stage.planned_sweep(one.sweep)
@@ -130,7 +132,7 @@ def read_bytes(stage: History) -> int | None:
         total += one.read_bytes or sweep_plan["reads_bytes"] * one.rows / long_side(stage)
     if has_reads:
         return round(total)
-    noted = stage.record.get("outcome", {}).get("read_bytes")  # of an import, which keeps no journal
+    noted = stage.record.get("outcome", {}).get("read_bytes")  # for an import, which keeps no journal
     return noted if isinstance(noted, int) else None
 
 
@@ -141,7 +143,7 @@ def long_side(stage: History) -> int:
 
 
 def segment_counts(stage: History) -> dict[str, int]:
-    """Segments by how they ended."""
+    """Number of segments that began, that still run, and of each kind of end."""
     running = sum(1 for one in stage.segments if stage.goes_on(one))
     return {
         "begun": len(stage.segments),
@@ -162,7 +164,7 @@ def _attempt(attempt: RunAttempt) -> dict[str, Any]:
 
 
 def sweep_facts(stage: History, rates: Rates) -> list[dict[str, Any]]:
-    """Sweeps of the attempt that finished, each beside what the machine would take at the least."""
+    """Sweeps of the attempt that finished, each with the least time that the machine would need."""
     if stage.last is None:
         return []
     single = stage.plan.get("working_dtype") == "float32"
@@ -171,7 +173,7 @@ def sweep_facts(stage: History, rates: Rates) -> list[dict[str, Any]]:
     for name, seconds in stage.last.facts.get("sweep_seconds", {}).items():
         sweep_plan, own = stage.planned_sweep(name), _of_sweep(stage, name)
         parallelism = at_once(own) or stage.last.parallelism
-        if own and own[-1].began < stage.last.began:  # found finished by the attempt that came to its end
+        if own and own[-1].began < stage.last.began:  # it was already done when the last attempt began
             seconds = busy_seconds(own)
         facts: dict[str, Any] = {"name": name, "seconds": seconds, "over": sweep_plan.get("over", "scratch")}
         if sweep_plan:
@@ -198,19 +200,19 @@ def _of_sweep(stage: History, sweep: str) -> list[Segment]:
 
 
 def at_once(segments: Sequence[Segment]) -> int:
-    """Most segments that ran side by side; 0 if there are none."""
+    """Most segments that ran at the same time; 0 if there are none."""
     steps = sorted([(one.began, 1) for one in segments] + [(one.ended or 0.0, -1) for one in segments])
     return max(itertools.accumulate(step for _, step in steps), default=0)
 
 
 def busy_seconds(segments: Sequence[Segment]) -> float:
-    """Time in which at least one segment ran."""
+    """Seconds in which at least one segment ran."""
     spans = [(one.began, one.ended or one.began) for one in segments]
     return sum(one.ended - one.began for one in periods(spans, gap_seconds=0.0))
 
 
 def group_sweeps(sweeps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sweeps of one kind and cost that follow each other as one, with the time of each on average."""
+    """Sweeps of one kind and cost that follow each other, merged into one with the mean time."""
     groups: list[list[dict[str, Any]]] = []
     for one in sweeps:
         if groups and _kind_of(groups[-1][0]) == _kind_of(one):
@@ -237,7 +239,7 @@ def _together(group: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def scaling_of(stage: History, others: Sequence[History]) -> Scaling | None:
-    """The law that fits a stage and the runs of the same kind beside it."""
+    """The law that fits a stage and other runs of the same request; None without a second run."""
     alike = [stage, *(one for one in others if _same_request(one, stage))]
     timings = [timing for one in alike if (timing := timing_of(one)) is not None]
     return fit(sorted(timings, key=lambda one: one.parallelism)) if len(timings) > 1 else None
@@ -248,7 +250,7 @@ def _same_request(one: History, other: History) -> bool:
 
 
 def timing_of(stage: History) -> Timing | None:
-    """Work and time of a run that was done in one attempt, without losing a worker."""
+    """Work and time of a run; None unless it was done in one attempt, without losing a worker."""
     single_attempt = len(stage.attempts) == 1 and not any(event.what == "gone" for event in stage.events)
     if not single_attempt or not stage.attempts[0].seconds or not stage.facts:
         return None

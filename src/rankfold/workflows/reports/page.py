@@ -1,6 +1,6 @@
 """One self-contained page: numbers, pictures drawn for light and dark screens, how to repeat it.
 
-Pictures go into the page as data, so it can be mailed, archived and opened without a network.
+Pictures are embedded in the page as data, so it can be mailed, archived and opened without a network.
 See ``plots.canvas`` for what figures share.
 """
 
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 Float64 = npt.NDArray[np.float64]
 
 GAP = 24
-"""Pixels between tiles, at least."""
+"""Least distance between tiles, in pixels."""
 
 NARROW = WIDTH // 2
-"""Pixels across a picture for a narrow screen."""
+"""Width of a picture for a narrow screen, in pixels."""
 
 OURS = carries(" · rankfold</title>")
-"""Knows pages of rankfold."""
+"""Recognizes pages of rankfold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +82,17 @@ class Picture:
     width: int
     height: int
     narrow: Picture | None = None
-    """The same for a screen that is narrow, with type of the same size."""
+    """The same picture for a narrow screen, with type of the same size."""
 
     @property
     def share(self) -> float:
-        """Percent of the width of the page, so that type has one size in all pictures."""
+        """Percentage of the page's width, so that type has one size in all pictures."""
         return round(100 * self.width / WIDTH, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Everything that the template shows."""
+    """Content of the template."""
 
     title: str
     lead: str
@@ -109,14 +109,14 @@ class Page:
 
 
 def page_output(path: Path, subject: str, *, overwrite: bool) -> FileOutput:
-    """A name for a page, checked before anything is read.
+    """Output file of a page, checked before anything is read.
 
-    A page of the same subject is replaced; another page of ours with ``overwrite``, and nothing else ever.
+    A page of the same subject is replaced, another page of rankfold only with ``overwrite``, nothing else ever.
 
     Raises
     ------
     OutputError
-        It exists, or its folder does not.
+        The name belongs to something else, or its folder is missing.
     """
     same = f'content="rankfold {_digest(subject)}"'.encode()
     with contextlib.suppress(OSError):
@@ -125,7 +125,7 @@ def page_output(path: Path, subject: str, *, overwrite: bool) -> FileOutput:
 
 
 def write_page(page: Any, output: FileOutput, subject: str, template: str = "demo.html") -> None:
-    """Render a page; it appears under its name when it is whole."""
+    """Render a page; it gets its name when it is complete."""
     output.write(render(page, subject, template).encode())
 
 
@@ -134,7 +134,7 @@ def _digest(subject: str) -> str:
 
 
 def render(page: Any, subject: str, template: str = "demo.html") -> str:
-    """The page as HTML; templates lie beside this file."""
+    """Render a page as HTML; templates lie next to this file."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
     environment = Environment(
@@ -154,14 +154,14 @@ def render(page: Any, subject: str, template: str = "demo.html") -> str:
 
 
 def _shown(value: Any) -> Any:
-    """What a template shows: text as one printable line; markup, ``Lines`` and numbers as they are."""
+    """Value as a template shows it: text as one printable line; markup, ``Lines`` and numbers as they are."""
     from markupsafe import Markup
 
     return value if isinstance(value, Markup | Lines | int | float) else printable(str(value))
 
 
 def _json(value: Any) -> Any:
-    """JSON that no browser takes for the end of its element."""
+    """JSON that no browser mistakes for the end of its element."""
     from jinja2.utils import htmlsafe_json_dumps
 
     return htmlsafe_json_dumps(value, dumps=json_text)
@@ -176,22 +176,24 @@ def plain_text(facts: Sequence[Fact]) -> Lines:
 
 
 def take_picture(output: FileOutput, draw: Draw, *, title: str, caption: str, alt: str) -> Picture:
-    """Draw a figure, and keep the one for light screens as a file too."""
+    """Draw a figure; also write its version for light screens to a file."""
     picture = draw_picture(draw, title=title, caption=caption, alt=alt)
     output.write(picture.light)
     return picture
 
 
 def draw_picture(draw: Draw, *, title: str, caption: str, alt: str, narrow: Draw | None = None) -> Picture:
-    """Draw a figure for light and for dark screens; ``narrow`` draws it for those of a phone."""
+    """Draw a figure for light and for dark screens; ``narrow`` draws it for phones."""
     small = None if narrow is None else draw_picture(narrow, title=title, caption=caption, alt=alt)
     light, dark = (encoded(draw(theme), "png") for theme in (LIGHT, DARK))
-    width, height = (int.from_bytes(light[at : at + 4], "big") for at in (16, 20))  # of the PNG header
+    width, height = (int.from_bytes(light[at : at + 4], "big") for at in (16, 20))  # in the PNG header
     return Picture(title, caption, alt, light, dark, width, height, small)
 
 
 def tile_grid(tiles: Sequence[ImageTile], across: int, title: str, theme: Theme) -> Figure:
-    """Square images of one size with labels below, every pixel of them a whole number of pixels."""
+    """Square images of one size with labels below; each pixel of an image covers a whole number of screen
+    pixels.
+    """
     label = 64
     side = len(tiles[0].image)
     size = max(1, (WIDTH - 2 * MARGIN - GAP * (across - 1)) // across // side) * side
@@ -218,7 +220,7 @@ def tile_grid(tiles: Sequence[ImageTile], across: int, title: str, theme: Theme)
 
 
 def scree(ratio: Float64, errors: Float64, title: str, theme: Theme) -> Figure:
-    """Variance that each component explains, and what the leading ones capture together.
+    """Variance that each component explains, and the cumulative sum.
 
     ``errors`` are relative errors of singular values, so those of ``ratio`` are twice as large.
     """

@@ -1,6 +1,6 @@
-"""The page of a workflow or of one run: what was asked, what was done, what it took, and how to repeat it.
+"""The page of a workflow or of one run: request, outcome, cost, and how to repeat it.
 
-One file that opens without a network; the numbers are in it once more as JSON.
+One file that opens without a network; it also holds the numbers as JSON.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CHEAP = {
     "fuzzy_graph": "degrees",
     "radius_neighbors": "degrees",
 }
-"""Plots of results that are made without reading much."""
+"""Plots of results that need little reading, by kind of result."""
 
 CAPTIONS = {
     "scree": "Relative to the largest, on a logarithmic scale; bars are estimated errors.",
@@ -70,7 +70,7 @@ CAPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page; what is empty is left out."""
+    """A part of the page; empty parts are left out."""
 
     title: str
     paragraphs: Sequence[str] = ()
@@ -83,7 +83,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """Everything that the template shows."""
+    """Content of the template."""
 
     title: str
     lead: str
@@ -95,17 +95,17 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a report is about."""
+    """Workflow or result that a report is about."""
 
     title: str
     stages: tuple[History, ...]
     record: dict[str, Any]
     folder: Path
-    """Where the page goes unless it is said."""
+    """Default folder of the page."""
 
 
 def subject(path: Path) -> Subject:
-    """A workflow by its file or its folder of results, or one result.
+    """Find the subject of a path: a workflow by its file or its folder of results, or one result.
 
     Raises
     ------
@@ -129,12 +129,12 @@ def subject(path: Path) -> Subject:
 
 
 def run_page(about: Subject, others: Sequence[History] = ()) -> RunPage:
-    """The page of what has run; ``others`` are runs of the same on other numbers of workers.
+    """Make the page about a run; ``others`` are runs of the same on other numbers of workers.
 
     Raises
     ------
     DataError
-        A result is damaged: nothing is told of it.
+        A result is damaged, so it is not reported.
     """
     for one in (*about.stages, *others):
         if (one.out / MANIFEST).exists():
@@ -299,14 +299,14 @@ def _results(one: History) -> Iterator[Picture]:
 
 
 def draw_chart(draw: Any, *, title: str, caption: str, alt: str) -> Picture:
-    """A chart of runs, for wide and for narrow screens."""
+    """Draw a chart of runs, for wide and for narrow screens."""
     return draw_picture(
         draw, title=title, caption=caption, alt=alt, narrow=functools.partial(draw, width=NARROW)
     )
 
 
 def narrow(drawing: Drawing) -> Drawing | None:
-    """The same plot for a narrow screen; None of one whose size follows from what it shows."""
+    """The same plot for a narrow screen; None for a plot whose content determines its size."""
     if isinstance(drawing, Maps | Patterns | Series):
         return replace(drawing, width=NARROW)
     if not isinstance(drawing, Bars | Curve | Scree):
@@ -315,7 +315,7 @@ def narrow(drawing: Drawing) -> Drawing | None:
 
 
 def _drawing(result: Result, kind: str, options: dict[str, Any]) -> Drawing | None:
-    """A plot with its options; without them where colors are gone; None of what has no picture."""
+    """A plot with its options, or without them if colors are missing; None if there is no such plot."""
     for choice in (options, {}):
         with contextlib.suppress(InputError, NonFiniteError):
             return drawing_of(result, kind, **choice)
@@ -323,7 +323,9 @@ def _drawing(result: Result, kind: str, options: dict[str, Any]) -> Drawing | No
 
 
 def _plots(one: History) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Kinds of plots, with options: those that a stage asked for, then those that take little reading."""
+    """Kinds of plots, with options: first those that a stage asked for, then those that need little
+    reading.
+    """
     assert one.result is not None  # noqa: S101  asked before
     kinds = list[str]()
     for picture in one.record.get("pictures", ()):
@@ -370,7 +372,7 @@ def _scaling_words(facts: dict[str, Any]) -> list[str]:
 
 
 def _again(about: Subject, facts: dict[str, Any]) -> Section:
-    """Where it ran, and what to type."""
+    """Section on where it ran, and on the commands that repeat it."""
     attempts = [one for stage in facts["stages"] for one in stage["attempts"]]
     commands = [about.record["command"]] if "command" in about.record else []
     commands += [one["command"] for one in attempts[-1:] if not commands and "command" in one]
@@ -383,5 +385,5 @@ def _again(about: Subject, facts: dict[str, Any]) -> Section:
 
 
 def as_json(facts: dict[str, Any]) -> Lines:
-    """The numbers of a report, for machines."""
+    """Numbers of a report as JSON."""
     return json_text(facts, indent=1, default=str)

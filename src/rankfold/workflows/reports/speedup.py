@@ -1,4 +1,4 @@
-"""How a run scales with the segments that run at once: the laws of Amdahl and of Gustafson, fitted.
+"""Scaling of a run with the number of segments at once: the laws of Amdahl and of Gustafson, fitted.
 
 Both have one number, the serial share of the work: Amdahl's at a fixed size, T(p) = T(1) (s + (1 - s) / p);
 Gustafson's for work that grows with p, where the speedup over one is p - s (p - 1).
@@ -25,31 +25,31 @@ class Timing:
     """A run that finished in one attempt."""
 
     parallelism: int
-    """Segments at once."""
+    """Number of segments at once."""
 
     work: float
-    """In any unit that is proportional to what is done."""
+    """Amount of work, in any unit proportional to it."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """A law with its number."""
+    """A fitted law."""
 
     law: str
     """``amdahl`` or ``gustafson``."""
 
     serial: float
-    """Share of the work, within [0, 1], that is not shared among lanes."""
+    """Serial share of the work, in [0, 1]."""
 
     single_seconds: float
-    """Time of a unit of work on one lane, as fitted."""
+    """Fitted time of a unit of work on one lane, in seconds."""
 
     timings: tuple[Timing, ...]
 
     def speedup(self, parallelism: npt.ArrayLike) -> Float64:
-        """Predicted, over one lane."""
+        """Predicted speedup over one lane."""
         p = np.asarray(parallelism, np.float64)
         if self.law == "amdahl":
             return np.asarray(1 / (self.serial + (1 - self.serial) / p))
@@ -57,7 +57,7 @@ class Scaling:
 
     @property
     def points(self) -> list[tuple[int, float, float]]:
-        """Lanes, speedup over one lane, and efficiency, of each timing."""
+        """Lanes, speedup over one lane, and efficiency, for each timing."""
         points = []
         for one in self.timings:
             speedup = self.single_seconds * one.work / one.seconds
@@ -66,7 +66,7 @@ class Scaling:
 
 
 def fit_amdahl(timings: Sequence[Timing]) -> Scaling | None:
-    """The law for runs of equal work; None unless two numbers of lanes are known.
+    """Fit Amdahl's law to runs of equal work; None unless there are two different numbers of lanes.
 
     Least squares of T = a + b / p with a, b >= 0, weighted so that relative errors count alike.
     """
@@ -82,7 +82,7 @@ def fit_amdahl(timings: Sequence[Timing]) -> Scaling | None:
 
 
 def fit_gustafson(timings: Sequence[Timing]) -> Scaling | None:
-    """The law for runs whose work grows as their lanes do; None if it does not, or one number is known.
+    """Fit Gustafson's law to runs whose work is proportional to their lanes, which must differ; else None.
 
     The rate of a run, work / seconds, is r (p - s (p - 1)) = r (1 - s) p + r s: least squares of a line.
     """
@@ -100,7 +100,7 @@ def fit_gustafson(timings: Sequence[Timing]) -> Scaling | None:
 
 
 def fit(timings: Sequence[Timing]) -> Scaling | None:
-    """The law that the runs are an experiment for, if any."""
+    """Fit the law that the runs allow, by equal or by proportional work; None if they allow neither."""
     return fit_amdahl(timings) or fit_gustafson(timings)
 
 

@@ -1,6 +1,6 @@
-"""Tables of a report, from its numbers.
+"""Tables of a report, made from its numbers.
 
-Each takes what ``measures.stage_facts`` tells of every stage.
+Each function takes the facts of stages that ``measures.stage_facts`` returns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rankfold.workflows.reports.history import preparation
 from rankfold.workflows.reports.measures import group_sweeps
 
 EVENTS = 40
-"""Of workers, that the page lists; all are in its JSON."""
+"""Most events of workers that the page lists; all are in its JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Table:
 
 
 def request_table(stages: Sequence[dict[str, Any]]) -> Table:
-    """What each stage was asked, of which matrix, and what came of it."""
+    """Request of each stage, its matrix, and the outcome."""
     rows = []
     for stage in stages:
         shape = " x ".join(f"{n:,}" for n in stage["input"].get("shape", []))
@@ -51,7 +51,7 @@ def request_table(stages: Sequence[dict[str, Any]]) -> Table:
 
 
 def _input_items(data: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """How the matrix was opened: which axes are rows, and the steps of its preparation."""
+    """Options with which the matrix was opened: the axes that are rows, and the steps of its preparation."""
     row_axes = data.get("layout", {}).get("row_axes")
     if isinstance(row_axes, list):
         yield "row_axes", " ".join(map(str, row_axes))
@@ -60,7 +60,9 @@ def _input_items(data: dict[str, Any]) -> Iterator[tuple[str, object]]:
 
 
 def _request_items(request: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """What people ask for, as workflows call it: no fingerprints of other results, nothing left open."""
+    """Parameters of a request as workflows name them, without fingerprints of other results or unset
+    values.
+    """
     kind = str(request.get("kind"))
     known = {each.name for each in METHODS[kind].parameters()} if kind in METHODS else None
     for key, value in request.items():
@@ -129,14 +131,14 @@ def plan_table(stages: Sequence[dict[str, Any]]) -> Table:
 
 
 def _beside(measured: object, planned: object) -> str:
-    """What was measured of what was planned, as far as either is known."""
+    """Measured and planned number in one text, as far as they are known."""
     if measured in (None, ""):
         return f"{planned} planned" if planned else ""
     return f"{measured} of {planned}" if planned else str(measured)
 
 
 def sweeps(stages: Sequence[dict[str, Any]]) -> Table:
-    """Sweeps, beside what the machine would take at the least."""
+    """Sweeps, with their share of the machine's limit."""
     rows = []
     for stage in stages:
         for sweep in group_sweeps(stage["sweeps"]):
@@ -161,7 +163,7 @@ def sweeps(stages: Sequence[dict[str, Any]]) -> Table:
 
 
 def quality(stage: dict[str, Any]) -> Table:
-    """How good a result is, as it says itself."""
+    """Measures of the quality of a result."""
     words = {
         "largest_error_estimate": "largest estimated error of a singular value, relative",
         "captured": "share of the variance that is captured",
@@ -189,12 +191,12 @@ def quality(stage: dict[str, Any]) -> Table:
 
 
 def _share(value: float | Sequence[float]) -> str:
-    """A number, or an interval."""
+    """A number, or an interval, as text."""
     return f"{value:.3g}" if isinstance(value, float | int) else " to ".join(f"{each:.3g}" for each in value)
 
 
 def provenance(stages: Sequence[dict[str, Any]]) -> Table:
-    """Where each stage ran, by what, on which input."""
+    """Place, host, interpreter and input of each stage."""
     rows = []
     for stage in stages:
         facts = stage["provenance"]
@@ -214,12 +216,12 @@ def provenance(stages: Sequence[dict[str, Any]]) -> Table:
 
 
 def bytes_of(count: int | None) -> str:
-    """Bytes as people read them; nothing where they are not known."""
+    """Bytes as text with a unit; empty if unknown."""
     return "" if count is None else format_bytes(count)
 
 
 def _total_time(stage: dict[str, Any]) -> str:
-    """The time of all attempts at a stage, in words."""
+    """Time of all attempts at a stage, as text."""
     count, measured = len(stage["attempts"]), stage["measured"]
     attempts = f" in {count} attempts" if count > 1 else ""
     before = preparation(measured["compile_seconds"], measured["load_seconds"], time_of)
@@ -227,7 +229,7 @@ def _total_time(stage: dict[str, Any]) -> str:
 
 
 def time_of(seconds: float) -> str:
-    """A time as people read it."""
+    """Time as text: seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)
