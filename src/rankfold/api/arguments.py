@@ -1,8 +1,8 @@
-"""What callers in Python say, checked before it means anything: names, flags, and places of outputs.
+"""Checks of the arguments of callers in Python: names, flags, and places of outputs.
 
-``public`` wraps a function of the front door. Its signature stays as it is written, and its docstring then
-explains every argument. A name that it does not have is answered with ours, whatever library the caller has
-it from.
+``public`` wraps a public function. Its signature stays as it is written, and its docstring then
+explains every argument. For an unknown argument, the error names ours, whatever library the caller has it
+from.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ OURS: dict[str, tuple[str, ...]] = {
     "with_mean": ("center",),
     "with_std": ("scale",),
 }
-"""Arguments of NumPy, SciPy, scikit-learn and Dask, and what they are called here."""
+"""Arguments of NumPy, SciPy, scikit-learn and Dask, with their names here."""
 
 FLAGS = ("bool", "bool | None")
 """Annotations of arguments that are true or false."""
 
 OUTPUTS = ("out", "destination")
-"""Arguments that name what is written."""
+"""Arguments that name an output."""
 
 
 def public(function: F, *, name: str = "") -> F:
-    """A function of the front door, with its arguments checked; under another ``name``, if one is given."""
+    """Wrap a public function so that its arguments are checked; under another ``name``, if one is given."""
     signature = signature_of(function)
     parameters = signature.parameters
     title = name or function.__name__
@@ -106,7 +106,9 @@ def public(function: F, *, name: str = "") -> F:
 
 
 def refuse_unknown(title: str, values: Mapping[str, Any], names: Collection[str]) -> None:
-    """Raise ``ArgumentError`` for a name that a function does not take, with the one that is meant."""
+    """Raise ``ArgumentError`` for an argument that a function does not have, with the name that was probably
+    meant.
+    """
     for name, value in values.items():
         if name in names:
             continue
@@ -121,7 +123,7 @@ def refuse_unknown(title: str, values: Mapping[str, Any], names: Collection[str]
 
 
 def _flag(name: str, value: object) -> bool | None:
-    """True, False or None, whatever type of truth it is; 0 and 1 are taken."""
+    """A flag of any type as True, False or None; 0 and 1 are accepted."""
     if value is None:
         return None
     try:
@@ -141,7 +143,7 @@ def _axes_hint(value: object) -> str:
 
 
 def _path_of(name: str, value: object) -> str:
-    """The path of what is to be written; raise where its name is none that a result can keep."""
+    """An output path as text; raises unless it is a path of characters that a result can store."""
     if not isinstance(value, str | os.PathLike):
         raise InputError(f"{name} must be a path, not {value!r}")
     text = os.fsdecode(value)
@@ -150,7 +152,7 @@ def _path_of(name: str, value: object) -> str:
 
 
 def require_scratch(value: object) -> None:
-    """Raise where intermediates cannot lie."""
+    """Raise if ``scratch`` cannot be a folder for intermediates."""
     text = _path_of("scratch", value)
     if os.path.exists(text) and not os.path.isdir(text):
         raise OutputError(
@@ -159,7 +161,7 @@ def require_scratch(value: object) -> None:
 
 
 def require_output(name: str, out: object) -> None:
-    """Raise where an output cannot lie, or the folder is not there that it is to lie in."""
+    """Raise if an output cannot be written there, or if its folder does not exist."""
     text = _path_of(name, out)
     folder = Path(text).absolute().parent
     if not Path(text).absolute().name:

@@ -1,4 +1,6 @@
-"""What follows from the registry alone: the plan of a method, and functions of methods of other packages."""
+"""Functions derived from the registry alone: the plan of a method, and functions of methods of other
+packages.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from rankfold.pipeline.storage.result import Result
 
 
 def function_of(method: Method) -> Callable[..., Result]:
-    """A function of what the method is of, its arguments, and where it runs: see ``rankfold.svd``."""
+    """Make the public function of a method, with its inputs, arguments, and place: see ``rankfold.svd``."""
 
     names = [each.name for each in method.parameters()]
 
@@ -56,7 +58,7 @@ def _signature_parameter(parameter: Parameter) -> inspect.Parameter:
 
 
 WHERE = ("memory", "cluster", "workers", "threads", "client", "device", "rates")
-"""What a plan is told besides the arguments of its method."""
+"""Arguments of a plan besides those of its method."""
 
 
 @public
@@ -83,18 +85,18 @@ def plan(
         The name of a method of one matrix: "svd", "pca", "qr", "nmf", "knn", or one of another package; or of
         one result: "fuzzy_graph", "umap", "isomap", "reconstruct".
     x : path, array or Source, (m, n)
-        Anything ``svd`` takes; its shape, type and chunks are looked at. Or the result, or its path.
+        Anything ``svd`` takes, of which shape, type and chunks are read. Or the result, or its path.
     rank : int, optional
-        Of methods that have one; others are given what they take by its name.
+        Rank, for methods that have one; other arguments of a method are given by name.
     rows : int, optional
         In place of ``x``, with ``k``: a plan of "fuzzy_graph" or "umap" of so many rows with k neighbors
-        each, before anything is there.
+        each, before any of them exist.
     memory, cluster, workers, threads, client, device : optional
         As for ``svd``.
     rates : Rates, optional
-        Of this machine, as ``rankfold doctor`` measures them: the plan then predicts seconds.
+        Speed of this machine, as ``rankfold doctor`` measures it: the plan then predicts seconds.
     others
-        What the method may be asked: the arguments of its function. Measured steps of ``prepare`` read the
+        The arguments of the method's function. Measured steps of ``prepare`` read the
         matrix, and "radius_neighbors" some rows, to count edges; nothing else does.
 
     Returns
@@ -106,11 +108,11 @@ def plan(
     Raises
     ------
     InputError, PlanError
-        What cannot be asked, or does not fit, with the change that would.
+        For requests that are not possible, or do not fit, with the change to make.
 
     Notes
     -----
-    Takes milliseconds. What a method that stops on its tolerance will need is a guess, and said to be one.
+    Takes milliseconds. For a method that stops on its tolerance, the numbers are a guess, and marked as such.
 
     Examples
     --------
@@ -154,7 +156,9 @@ def plan(
 def _neighbors(
     kind: str, x: object, rows: int | None, values: dict[str, Any], parameters: list[str]
 ) -> tuple[object, dict[str, Any]]:
-    """The result that is planned of, or what knn would leave; and what is asked besides."""
+    """Input to plan for: the result ``x``, or a stand-in for lists of ``rows`` and k; with the other
+    arguments.
+    """
     if (x is None) == (rows is None):
         raise InputError(f"say of which result to plan {kind}, or of how many rows= with k= neighbors each")
     if rows is None:

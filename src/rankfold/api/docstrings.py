@@ -1,8 +1,9 @@
 """Docstrings of the public functions and estimators, completed: every argument with its type and default.
 
-A docstring explains what a function has of its own. Arguments that many share are explained where they are
-declared: those of a method in its dataclass of arguments, of which the command line is made too, and those of
-where it runs in ``where``. ``completed`` puts them in, in the order of the signature.
+A docstring explains the arguments that only its function has. Arguments that many functions share are
+explained where they are declared: those of a method in its dataclass of arguments, from which the command
+line is made too, and those of place and resources in ``where``. ``completed`` inserts them, in the order of
+the signature.
 """
 
 from __future__ import annotations
@@ -28,38 +29,40 @@ PlanError
     What does not fit in ``memory`` or on the disk, before anything is read.
 DataError
     NaN and Inf, with their place; data that are damaged, or change while they are read."""
-"""What functions raise that run a task: in place of "As for ``svd``" under these names."""
+"""Errors of functions that run a task, which replace "As for ``svd``" under these names."""
 
 AS_FOR_ANOTHER_RAISES = re.compile(r"^(?:\w+Error(?:, )?)+\n    As for ``\w+``[.;] ?", re.MULTILINE)
 
 AS_FOR = re.compile(r"\s*As for ``([\w.]+)``[.;:,]?\s*")
 
 SHORT = 2
-"""Lines of what is said of several arguments that are repeated for each, and not referred to."""
+"""Most lines of a text for several arguments that is repeated for each; a longer one is referred to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is said of an argument."""
+    """Text about an argument."""
 
     kind: str
-    """Its type, and its default where that is said."""
+    """Its type, with the default if the text states it."""
 
     text: str
     """Lines, not indented."""
 
     def joined(self, more: str) -> Entry:
-        """With ``more`` said after it."""
+        """The entry with ``more`` text appended."""
         return Entry(self.kind, " ".join(f"{self.text} {more}".split()) if more else self.text)
 
 
 def said_by(arguments: Mapping[str, Argument]) -> dict[str, Entry]:
-    """What arguments say of themselves, by their names."""
+    """Entries of declared arguments, by name."""
     return {name: Entry(_choices(each), each.sentences) for name, each in arguments.items()}
 
 
 def entries_of(docstring: str) -> dict[str, Entry]:
-    """What a docstring says of each argument by itself: the first paragraph."""
+    """Entries of the arguments that a docstring explains one at a time, by name: the first paragraph
+    of each.
+    """
     return {
         names[0]: Entry(entry.kind, _whole(entry.text.partition("\n\n")[0]))
         for names, entry in _entries(_sections(inspect.cleandoc(docstring))[1])
@@ -68,7 +71,7 @@ def entries_of(docstring: str) -> dict[str, Entry]:
 
 
 def _whole(paragraph: str) -> str:
-    """A paragraph without the beginning of a list, at its end."""
+    """A paragraph without the words at its end that introduce a list."""
     return re.sub(r"(?<=\.)\s+[^.]*:$", "", paragraph)
 
 
@@ -83,14 +86,14 @@ def completed(
     Parameters
     ----------
     docstring
-        With a section of parameters, in which ``others`` may stand for those that are left out.
+        Text with a section of parameters, in which ``others`` may replace those that are left out.
     signature
-        Of the function, with all arguments by their names.
+        Signature of the function, with all arguments.
     declared
-        What is said elsewhere of arguments that the docstring leaves out.
+        Entries of arguments that the docstring leaves out.
     refer
-        What is said of those of which the docstring says "As for ``name``", by that name; without it
-        ``declared``.
+        Returns the entries of the docstring of ``name``, for texts "As for ``name``"; without it they come
+        from ``declared``.
     """
     head, section, tail = _sections(inspect.cleandoc(docstring))
     entries: dict[str, Entry] = {}
@@ -114,7 +117,9 @@ def _sentence(text: str) -> str:
 
 
 def _sections(text: str) -> tuple[str, str, str]:
-    """What comes before the section of parameters, that section, and what comes after it."""
+    """Split a docstring into the text before the section of parameters, that section, and the text
+    after it.
+    """
     match = re.search(r"^Parameters\n-+\n(.*?)(?:\n\n+(?=[^\n]+\n---)|\Z)", text, re.DOTALL | re.MULTILINE)
     if match is None:
         summary, blank, rest = text.partition("\n\n")
@@ -123,7 +128,7 @@ def _sections(text: str) -> tuple[str, str, str]:
 
 
 def _entries(section: str) -> list[tuple[tuple[str, ...], Entry]]:
-    """Names of arguments, which may take several lines, and what is said of them."""
+    """Names of arguments, which may take several lines, each group with its entry."""
     found: list[tuple[str, list[str]]] = []
     for line in section.strip("\n").splitlines():
         if not line or line.startswith(" "):
@@ -143,9 +148,10 @@ def _entries(section: str) -> list[tuple[tuple[str, ...], Entry]]:
 def _by_name(
     names: tuple[str, ...], said: Entry, known: Mapping[str, Entry], *, refers: bool
 ) -> dict[str, Entry]:
-    """Entries of one name each. What is said of several stands at the first, and at others where it is short.
+    """Entries of one name each. A text for several names goes to the first; the others repeat it if it is
+    short.
 
-    Where it ``refers`` to what is ``known``, that stands before it.
+    With ``refers``, the ``known`` entry of a name precedes the text.
     """
     first, *others = names
     kinds = re.split(r";\s*" if "{" in said.kind else r"[;,]\s*", said.kind)
@@ -167,7 +173,7 @@ def _choices(argument: Argument) -> str:
 
 
 def _kind(entry: Entry, declared: Entry | None, parameter: inspect.Parameter) -> str:
-    """The type of an argument, and its default where it has one."""
+    """The type of an argument, and its default if it has one."""
     default, empty = parameter.default, inspect.Parameter.empty
     kind = entry.kind or (declared.kind if declared is not None else "")
     if not kind:

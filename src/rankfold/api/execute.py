@@ -1,4 +1,6 @@
-"""From a task and a place to a result on disk: plan, claim, run, publish. The same for every command."""
+"""Execution of a task at a place, with a result on disk: plan, claim, run, publish. Common to all
+commands.
+"""
 
 from __future__ import annotations
 
@@ -49,14 +51,14 @@ LOG = logging.getLogger("rankfold")
 
 
 class RankfoldWarning(UserWarning):
-    """Something was done that the caller should know of; also kept in the result."""
+    """Warning about something that the caller should know; also stored in the result."""
 
     def __init__(self, *values: object) -> None:
         super().__init__(*(printable(value) if isinstance(value, str) else value for value in values))
 
 
 def run(task: Task, where: Growable | Where) -> Result:
-    """The result of a task, where and how a caller says."""
+    """Run a task at the place and with the options of a caller; returns its result."""
     executor = choose_executor(
         cluster=where.get("cluster"),
         workers=where.get("workers"),
@@ -96,7 +98,7 @@ def execute(
     overwrite: bool,
     progress: Progress | bool | None,
 ) -> Result:
-    """The result of a task: made now, resumed, or found finished. ``progress``: see ``listener``."""
+    """Result of a task: computed now, resumed, or already finished. ``progress``: see ``listener``."""
     _require_local(out, scratch)
     if executor.is_remote and out is None:
         raise InputError(
@@ -148,8 +150,10 @@ def _execute(
 def _begun(
     task: Task, executor: Executor, output: Path, scratch: str | Path | None, *, resumable: bool
 ) -> tuple[str, dict[str, Any], RunDirectory]:
-    """Fingerprint of the matrix of a task, what its result is the answer to, and the folder of its run, which
-    is not made. Raises for inputs that are not whole, and for places that nothing may be written to.
+    """Fingerprint of the matrix of a task, identity of its result, and the folder of its run, which is not
+    made.
+
+    Raises if inputs are incomplete, and for places that must not be written to.
     """
     for result in values_in(task, Result):
         result.require_edition()
@@ -172,7 +176,7 @@ def worker_jobs(
     overwrite: bool,
     what: str,
 ) -> list[JobScript]:
-    """Jobs that ``execute`` would hand to a queue; none where it hands over none, or all is done already.
+    """Jobs that ``execute`` would submit to a queue; none if it submits none, or if the result is finished.
 
     Writes nothing and submits nothing. Raises what ``execute`` raises before it begins.
     """
@@ -186,7 +190,7 @@ def worker_jobs(
 
 
 def jobs_of(task: Task | None, executor: Executor, folder: RunDirectory, what: str) -> list[JobScript]:
-    """Jobs of a task that is planned, or not known yet, by its links: each has workers of its own."""
+    """Jobs of a planned task, or of one still unknown (None); each link of a chain has its own workers."""
     from rankfold.cluster.slurm.jobs import WorkerJobs
 
     if not isinstance(executor, WorkerJobs):
@@ -204,7 +208,7 @@ def jobs_of(task: Task | None, executor: Executor, folder: RunDirectory, what: s
 
 
 def _with_work(executor: Executor, plan: Plan) -> Executor:
-    """The executor with no more workers than a plan has work for."""
+    """The executor, limited to the workers for which a plan has work."""
     workers = executor.budget.workers
     if workers <= plan.useful_workers:
         return executor
@@ -213,16 +217,16 @@ def _with_work(executor: Executor, plan: Plan) -> Executor:
 
 
 def identity_of(request: dict[str, Any], fingerprint: str, device: str) -> dict[str, Any]:
-    """What a result is the answer to: on another kind of device, with other last bits."""
+    """Facts that decide a result, including the kind of device, on which its last bits depend."""
     where = {} if device == "cpu" else {"device": device}
     return {"request": request, "input": fingerprint, "edition": edition_of(request["kind"]), **where}
 
 
 def _require_unchanged(task: Task, folder: RunDirectory, fingerprint: str, device: str) -> None:
-    """Refuse a result of data that were written to while they were read: it would be of neither state.
+    """Raise if data were written to while they were read: a result would belong to neither state.
 
-    What a sweep has read is not read again, so only fingerprints tell: of the matrix, and of whatever else
-    the request names by its fingerprint. Of results that it is of, manifests tell.
+    Data of a sweep are not read again, so changes show only in fingerprints: of the matrix, and of all else
+    that the request names by its fingerprint. Input results are checked by their manifests.
     """
     for result in values_in(task, Result):
         require_whole_input(str(result.path))
@@ -246,9 +250,10 @@ def _last_link(
     fingerprint: str,
     progress: Progress | bool,
 ) -> Task:
-    """The last link of a chain, once results of all others are in the state of its run.
+    """Run all links of a chain but the last, and return the last as a task on their results.
 
-    They stay there until that run is published, so it is held from the first link to the last.
+    The results stay in the state of the chain's run until that is published, so the run is held from the
+    first link to the last.
     """
     results, steps = dict[str, Path](), {}
     *before, last = chain.links
@@ -276,9 +281,9 @@ def _carry_out(
     lacking: Mapping[str, Absence],
     progress: Progress | None,
 ) -> dict[str, Any]:
-    """Compute the result of a task and publish it; the facts of the result.
+    """Compute the result of a task and publish it; returns the facts of the result.
 
-    ``lacking`` says for each matrix which chunks its store does not hold.
+    ``lacking`` names for each matrix the chunks that its store does not hold.
     """
     bound_heaps()
     loops = task.loops() if hasattr(task, "loops") else {}
@@ -319,7 +324,7 @@ def _carry_out(
 
 
 def _level_of_caller() -> int:
-    """How far up the stack, from who asks, the code is that uses the package."""
+    """Number of stack frames between the caller of this function and the code that uses the package."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("rankfold."):
         level, frame = level + 1, frame.f_back
@@ -336,11 +341,11 @@ def _work(
     lacking: Mapping[str, Absence],
     progress: Progress | None,
 ) -> tuple[Run, dict[str, Any]]:
-    """A run that has come to its end with nothing damaged, and its facts.
+    """Compute the result of a task; returns its run, in which no file is damaged, and its facts.
 
-    What turns out not to be whole is set aside, and the task begins again: all that is whole it takes from
-    disk, so each time less is left that could be damaged. What is damaged a second time ends the run: its
-    disk does not keep what is written.
+    If a file turns out to be damaged, it is set aside and the task begins again. Intact parts are read from
+    disk, so each time fewer files remain that could be damaged. If the same file is damaged a second time,
+    the run ends: its disk does not keep what is written.
     """
     damage = set[Path]()
     where = (folder.state, folder.scratch, folder.result)
@@ -381,7 +386,7 @@ def _work(
 
 
 def _most(driver: int | None, workers: int) -> int | None:
-    """Memory of the process that held most of it."""
+    """Peak memory of the process with the largest peak; None if it is unknown for the driver."""
     return None if driver is None else max(driver, workers)
 
 
@@ -395,12 +400,12 @@ def _require_local(*paths: str | Path | None) -> None:
 
 
 def _require_place(source: Source, output: Path, run: Path, *scratch: Path) -> None:
-    """Refuse to write into the input, or around it."""
+    """Raise if outputs would lie in the input, or around it."""
     path = getattr(source, "path", None)
     if path is None:
         return
     for location in (output, run, *scratch):
-        # Scratch has folders of its own: others may lie beside them.
+        # Scratch has folders of its own: other files may lie next to them.
         if lies_in(location, path) or (location not in scratch and lies_in(path, location)):
             name = "scratch" if location in scratch else "out"
             raise OutputError(

@@ -1,4 +1,4 @@
-"""Decides whether a call can return the result that is already at its output, or has to compute it."""
+"""Decide whether a call can return the result that is already at its output, or has to compute it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ LOG = logging.getLogger("rankfold")
 
 
 def finished_result(folder: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> Result | None:
-    """The output, if it is the finished answer to this request; one that is damaged is made again."""
+    """The output, if it is the finished result of this request; None if it is to be made, as when it is
+    damaged.
+    """
     output, damage = folder.output, ""
     result = _opened(output)
     if result is None:
@@ -49,7 +51,7 @@ def finished_result(folder: RunDirectory, identity: dict[str, Any], *, overwrite
 
 
 def _is_answer(attrs: dict[str, Any], identity: dict[str, Any]) -> bool:
-    """Compare request, input fingerprint, edition and device in a result with those of a call."""
+    """True if request, input fingerprint, edition and device in a result equal those of a call."""
     return bool(
         attrs.get("request") == identity["request"]
         and attrs.get("input", {}).get("fingerprint") == identity["input"]
@@ -59,7 +61,9 @@ def _is_answer(attrs: dict[str, Any], identity: dict[str, Any]) -> bool:
 
 
 def _require_damaged(folder: RunDirectory, *, overwrite: bool) -> None:
-    """Raise ``OutputError`` unless what cannot be read was the answer to this request, or may be replaced."""
+    """Raise ``OutputError`` unless the unreadable output was the result of this request, or may be
+    replaced.
+    """
     request = _request_of(folder)
     if request is None:
         raise OutputError(
@@ -74,7 +78,7 @@ def _require_damaged(folder: RunDirectory, *, overwrite: bool) -> None:
 
 
 def require_replaceable(output: Path) -> None:
-    """Raise ``OutputError`` where replacing a result would take along what somebody else put there."""
+    """Raise ``OutputError`` if replacing a result would remove files of somebody else."""
     if (reason := not_ours(output)) is not None:
         raise OutputError(
             f"{output} {reason}, so it is never replaced. Choose another out= (--out), or move that away "
@@ -83,7 +87,9 @@ def require_replaceable(output: Path) -> None:
 
 
 def _fault_of(output: Path) -> list[str]:
-    """Check all arrays and attributes of a result against its law: the first fault in a list, or none."""
+    """Check all arrays and attributes of a result against the rules of its kind; a list with the first fault,
+    or empty.
+    """
     try:
         return _fault_in(Result(output))
     except DataError as error:
@@ -105,18 +111,18 @@ def _in_words(error: DataError, output: Path) -> str:
 
 
 def verify(result: Result | str | Path) -> list[str]:
-    """What is damaged of a result: every file is read and compared with what was written.
+    """Find damage in a result: every file is read and compared with what was written.
 
     Parameters
     ----------
     result : Result or path
-        What any function or command of rankfold wrote.
+        Output of any function or command of rankfold.
 
     Returns
     -------
     list of str
-        A line for each file that is missing, has another length, or holds other bytes; where all are whole,
-        one for the first array or fact that holds what no result of its kind holds. Empty if all is well.
+        A line for each file that is missing, has another length, or holds other bytes; if all are intact,
+        one for the first array or fact with values that no result of its kind can have. Empty if all is well.
 
     Raises
     ------
@@ -140,7 +146,7 @@ def verify(result: Result | str | Path) -> list[str]:
 
 
 def result_that_came(held: RunDirectory, identity: dict[str, Any], *, overwrite: bool) -> Result | None:
-    """The output, if another process has finished it before it was held; see ``finished_result``."""
+    """The output, if another process has finished it before this one held it; see ``finished_result``."""
     if not os.path.lexists(held.output):
         return None
     try:
@@ -154,7 +160,7 @@ def result_that_came(held: RunDirectory, identity: dict[str, Any], *, overwrite:
 
 
 def _opened(output: Path) -> Result | None:
-    """An output, unless it is no result, or no longer says what it is."""
+    """The result at an output; None if it is not a result, or its metadata cannot be read."""
     try:
         return Result(output)
     except (InputError, DataError):
@@ -162,10 +168,10 @@ def _opened(output: Path) -> Result | None:
 
 
 def _request_of(folder: RunDirectory) -> str | None:
-    """The request that a result was the answer to that can no longer be opened; None if it was none."""
+    """The request of a result that can no longer be opened; None if it never was a result."""
     if (request := request_in(folder.output)) is not None:
         return request
     if not folder.output.is_dir() or load_json(folder.output / "zarr.json", dict) is not None:
-        return None  # somebody's store, or other things, under the name of a result that has gone
+        return None  # somebody's store, or other things, under the name of a removed result
     ends = [facts for facts in load_record(folder.record)["attempts"] if facts.get("finished")]
     return str(ends[-1].get("run")) if ends and not_ours(folder.output) is None else None

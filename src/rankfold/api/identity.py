@@ -1,4 +1,4 @@
-"""In what a finished result differs from what is asked now, in words."""
+"""Differences between a finished result and a request, in words."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ ARGUMENTS = {
     "constraint_w": "constraint_W",
     "constraint_h": "constraint_H",
 }
-"""Parts of a request that are arguments of another name."""
+"""Arguments by the names of the parts of a request that have other names."""
 
 ROWS = {
     **dict.fromkeys(("svd", "pca", "qr"), "with_rows"),
     **dict.fromkeys(("trustworthiness", "continuity"), "sample_rows"),
     "reconstruct": "row_range",
 }
-"""What the part ``rows`` of a request is called, by its kind."""
+"""Argument for the part ``rows`` of a request, by its kind."""
 
 CONTENTS = {"queries", "base", "index", "result", "left", "update_of", "start", "second", "lists"}
 CONTENTS |= {"weights", "row_weights", "quality", "targets", "grown_from"}
-"""Parts of a request that stand for what something holds: their values tell people nothing."""
+"""Parts of a request that identify contents; their values mean nothing to people."""
 
 LONGEST = 40
-"""Characters of a value that is told."""
+"""Most characters of a value in a message."""
 
 
 def difference_of(attrs: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
-    """What sets the request of a result apart from another, for a message; empty where nothing does.
+    """Differences between the request of a result and another, for a message; empty if there are none.
 
     Parameters
     ----------
     attrs
-        Facts of the result: ``request``, ``input`` and ``edition``, as far as they are there.
+        Attributes of the result: ``request``, ``input`` and ``edition``, as far as they exist.
     identity
-        What is asked now: ``request``, fingerprint of the ``input``, and ``edition``.
+        The new request: ``request``, fingerprint of the ``input``, and ``edition``.
 
     >>> old = {"request": {"kind": "svd", "rank": 4}, "input": {"name": "x.zarr", "fingerprint": "a"}}
     >>> difference_of(old, {"request": {"kind": "svd", "rank": 5}, "input": "b", "edition": 1})
@@ -85,12 +85,12 @@ def difference_of_runs(earlier: Mapping[str, Any], mine: Mapping[str, Any]) -> s
 
 
 def argument_of(name: str, kind: str) -> str:
-    """The argument that a part of a request comes from."""
+    """Argument from which a part of a request comes."""
     return ROWS.get(kind, name) if name == "rows" else ARGUMENTS.get(name, name)
 
 
 def _of(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """A part that differs; nothing of what another part tells."""
+    """Description of a part that differs; empty if another part already covers it."""
     argument = argument_of(name, new["kind"])
     if name in CONTENTS:
         return f"contents of {argument}"

@@ -1,4 +1,4 @@
-"""Matrices: opened where they lie, or copied into a store that sweeps read well."""
+"""Functions for matrices: open them at their location, or copy them into a store that sweeps read well."""
 
 from __future__ import annotations
 

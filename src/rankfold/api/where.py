@@ -1,6 +1,6 @@
-"""Where and how a task runs: arguments that all functions which carry one out take, said once.
+"""Arguments for place and resources, which all functions that run a task share, declared once.
 
-Annotations are evaluated here, for what each argument says of itself; types that are heavy to load are text.
+Annotations are evaluated here, for the texts of the arguments; types that are slow to import are strings.
 """
 
 import inspect
@@ -21,11 +21,11 @@ VIEW = (
     *("row_axes", "select_rows", "select_columns", "drop_missing_columns", "drop_missing_rows"),
     *("missing_chunks", "prepare", "mask_var", "mask_obs", "numeric", "index_col"),
 )
-"""Arguments of ``rankfold.open`` that functions of a matrix take too."""
+"""Arguments of ``rankfold.open`` that functions of a matrix also have."""
 
 
 class Where(TypedDict, total=False):
-    """Where a task runs and where its result goes. Flags are False by default, all others None."""
+    """Place of a task, and path of its result. Flags are False by default, all others None."""
 
     memory: Annotated[
         "str | int | None",
@@ -101,7 +101,7 @@ class Where(TypedDict, total=False):
 
 
 class OfMatrix(Where, total=False):
-    """The same, and what becomes of a matrix before it is reduced: arguments of ``rankfold.open``."""
+    """The same, and the view of a matrix that is reduced: arguments of ``rankfold.open``."""
 
     row_axes: Annotated[
         "Rows",
@@ -184,7 +184,7 @@ class OfMatrix(Where, total=False):
 
 
 class Growable(OfMatrix, total=False):
-    """The same of methods that go on from an earlier result: see ``docs/growing.md``."""
+    """The same, for methods that continue from an earlier result: see ``docs/growing.md``."""
 
     grows: Annotated[
         "str | None",
@@ -198,7 +198,7 @@ class Growable(OfMatrix, total=False):
 
 
 def opened(x: object, where: OfMatrix) -> object:
-    """A matrix as it is, or after the steps and masks that are said."""
+    """A matrix as it is, or opened with the steps and masks that are given."""
     given: dict[str, Any] = {name: where.get(name) for name in VIEW}
     view = {name: value for name, value in given.items() if value is not None and value is not False}
     if not view:
@@ -209,7 +209,7 @@ def opened(x: object, where: OfMatrix) -> object:
 
 
 def signature_of(function: Any) -> inspect.Signature:
-    """A signature with these arguments in place of ``**where``."""
+    """Signature with the declared arguments in place of ``**where``."""
     own = inspect.signature(function)
     kinds = {f"Unpack[{kind.__name__}]": kind for kind in (Where, OfMatrix, Growable)}
     for each in own.parameters.values():
@@ -220,7 +220,7 @@ def signature_of(function: Any) -> inspect.Signature:
 
 
 def parameters(where: type) -> list[inspect.Parameter]:
-    """The arguments of one of these as a signature shows them, those of a matrix first."""
+    """Parameters for a signature from one of these classes, those of a matrix first."""
     kind, annotations = inspect.Parameter.KEYWORD_ONLY, where.__annotations__
     names = [name for name in VIEW if name in annotations]
     names += [name for name in annotations if name not in VIEW]
@@ -236,11 +236,11 @@ def parameters(where: type) -> list[inspect.Parameter]:
 
 
 def kind_of(annotation: Any) -> str:
-    """The type of an argument, as its annotation says it."""
+    """Type of an argument, from its annotation."""
     return str(get_args(annotation)[0].__forward_arg__)
 
 
 ARGUMENTS: dict[str, Argument] = {
     name: get_args(annotation)[1] for name, annotation in Growable.__annotations__.items()
 }
-"""What each of these arguments says of itself."""
+"""The declared arguments by name, with their texts."""

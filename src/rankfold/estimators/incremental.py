@@ -1,4 +1,4 @@
-"""``IncrementalPCA``: principal components of samples that come in batches."""
+"""``IncrementalPCA``: principal components of samples that arrive in batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from rankfold.pipeline.blas import one_blas_thread
 Float64 = npt.NDArray[np.float64]
 
 EXACT_FEATURES = 512
-"""Up to so many, nothing is cut off between batches: a matrix of that size takes little to decompose."""
+"""Most features for which nothing is truncated between batches: a matrix of that size is cheap to
+decompose.
+"""
 
 
 @labeled
@@ -47,13 +49,13 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
     noise_variance_, n_components_, n_samples_seen_, batch_size_, n_features_in_
         As for ``sklearn.decomposition.IncrementalPCA``.
     error_estimates_ : (n_components_,)
-        Bound on the relative error of each singular value, for what was cut off between batches.
+        Bound on the relative error of each singular value, due to truncation between batches.
 
     Notes
     -----
-    Of up to 512 features all directions are kept, so that any sequence of batches gives what a fit to all
-    samples gives, to rounding, and a batch after the first may have fewer samples than ``n_components``. Of
-    more, a quarter more than ``n_components`` are kept.
+    With up to 512 features all directions are kept, so that any sequence of batches gives what a fit to all
+    samples gives, to rounding, and a batch after the first may have fewer samples than ``n_components``. With
+    more features, a quarter more than ``n_components`` are kept.
 
     Examples
     --------
@@ -141,7 +143,7 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
         self._summary = summary
 
     def _keep(self, summary: Summary, components: int, dtype: Any) -> None:
-        """Attributes by scikit-learn's names."""
+        """Set the attributes by scikit-learn's names."""
         count, features = summary.count, len(summary.mean)
         _, s, vt = np.linalg.svd(summary.factor, full_matrices=False)
         if components > len(s):
@@ -163,7 +165,7 @@ class IncrementalPCA(decomposition.IncrementalPCA):  # type: ignore[misc]
 
 
 def _open_whole(x: Any) -> Any:
-    """A matrix on disk whose chunks are all there."""
+    """Open a matrix on disk; raises if chunks are missing."""
     source = rankfold.open(x)
     source.check()
     return source

@@ -1,9 +1,10 @@
-"""Samples that carry names: AnnData objects and xarray's DataArrays, as scikit-learn takes data frames.
+"""Samples that carry names: AnnData objects and xarray's DataArrays, handled as scikit-learn handles data
+frames.
 
-scikit-learn reads names off pandas and polars frames itself, unless they are numbers, whose order is compared
-here. Of others an estimator is given the matrix, and
-what scikit-learn does with names of frames is done around it: they become ``feature_names_in_``, are compared
-with those of the fit, and name the rows of what ``set_output(transform="pandas")`` gives.
+scikit-learn itself reads names from pandas and polars frames, except numbers, whose order is compared here.
+For objects of other libraries, an estimator gets the matrix, and the names are handled here as scikit-learn
+handles those of frames: they become ``feature_names_in_``, are compared with those of the fit, and name the
+rows of the output of ``set_output(transform="pandas")``.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ NAMED_METHODS = (
 """Methods whose first argument is samples."""
 
 UNNAMED = "X does not have valid feature names"
-"""How scikit-learn's warning begins of a matrix without the names of the fit."""
+"""Prefix of scikit-learn's warning about a matrix without the names of the fit."""
 
 
 class Labeled(NamedTuple):
-    """A matrix, and the names of its columns and rows where it has some."""
+    """A matrix, and the names of its columns and rows if it has some."""
 
     matrix: Any
     columns: npt.NDArray[Any] | None
@@ -56,11 +57,11 @@ class Labeled(NamedTuple):
 
 
 def labels_of(x: Any) -> Labeled | None:
-    """What an object with names holds; None for everything else, frames too."""
+    """Matrix and names of an object with names; None for everything else, including frames."""
     if is_cells(x):
         matrix = matrix_of_cells(x)
         if isinstance(matrix, np.ndarray):
-            matrix = np.asarray(matrix)  # without what AnnData knows of its views
+            matrix = np.asarray(matrix)  # without AnnData's subclass for views
         elif not scipy.sparse.issparse(matrix):
             matrix = rankfold.open(x)
         return Labeled(matrix, np.asarray(x.var_names, object), x.obs_names)
@@ -73,7 +74,7 @@ def labels_of(x: Any) -> Labeled | None:
 
 
 def labeled(estimator: E) -> E:
-    """A class whose methods take samples with names too."""
+    """Class decorator: methods of an estimator also accept samples with names."""
     for name in NAMED_METHODS:
         if hasattr(estimator, name):
             setattr(estimator, name, _taking_labels(getattr(estimator, name), name))
@@ -107,7 +108,7 @@ def _taking_labels(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _compare_numbers(estimator: Any, samples: Any, *, fits: bool) -> None:
-    """Keep what columns of a frame are called where that is numbers, or refuse those of another order."""
+    """In a fit, keep numeric names of a frame's columns; later, raise if they are in another order."""
     is_frame = type(samples).__module__.partition(".")[0] == "pandas" and hasattr(samples, "columns")
     is_numbered = is_frame and not any(isinstance(name, str) for name in samples.columns)
     names = names_along(samples, 1) if is_numbered else None
@@ -122,12 +123,12 @@ def _compare_numbers(estimator: Any, samples: Any, *, fits: bool) -> None:
 
 
 def _frame_of(columns: npt.NDArray[Any]) -> Any:
-    """A frame of no rows: scikit-learn's own comparison takes names from one."""
+    """A frame without rows, from which scikit-learn's own comparison reads names."""
     return library("pandas", extra="frames", what="comparing names of features").DataFrame(columns=columns)
 
 
 def _with_rows(made: Any, labels: Labeled) -> Any:
-    """A data frame of as many rows with their names."""
+    """Set the names of the rows if the output is a data frame of pandas."""
     if type(made).__module__.partition(".")[0] == "pandas" and labels.rows is not None:
         made.index = labels.rows
     return made

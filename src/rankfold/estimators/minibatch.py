@@ -1,4 +1,4 @@
-"""``MiniBatchNMF``: nonnegative factors of samples that come in batches."""
+"""``MiniBatchNMF``: nonnegative factors of samples that arrive in batches."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
     forget_factor, fresh_restarts, fresh_restarts_max_iter, transform_max_iter, random_state, verbose
         As for ``sklearn.decomposition.MiniBatchNMF``.
     memory : int or str, optional
-        Of ``transform`` of samples on disk, as for ``rankfold.transform``.
+        For ``transform`` of samples on disk, as for ``rankfold.transform``.
 
     Notes
     -----
-    Under the Frobenius loss each batch is solved exactly, and what it says of the components is added to sums
-    of all batches, older ones forgotten by ``forget_factor``, with which components are improved by
-    coordinate descent: Mairal, Bach, Ponce, Sapiro, Online learning for matrix factorization and sparse
-    coding, JMLR 11, 2010, algorithm 1. Other losses are scikit-learn's own. Samples on disk are read once
-    for each of ``max_iter`` iterations; begun from the first batch. ``NMF`` needs fewer reads of samples
-    that are all there.
+    Under the Frobenius loss each batch is solved exactly, and its statistics of the components are added to
+    sums of all batches, older ones discounted by ``forget_factor``. With these sums the components are
+    improved by coordinate descent: Mairal, Bach, Ponce, Sapiro, Online learning for matrix factorization and
+    sparse coding, JMLR 11, 2010, algorithm 1. Other losses are scikit-learn's own. Samples on disk are read
+    once for each of ``max_iter`` iterations; the first batch initializes. ``NMF`` needs fewer reads of
+    samples that are all available.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         return self
 
     def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
-        """Fit to samples in rows, and their coordinates; ``y`` is ignored."""
+        """Fit to samples in rows and return their coordinates; ``y`` is ignored."""
         if is_large(X):
             require_plain_output(self)
             return self.fit(X).transform(X)
@@ -157,7 +157,7 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         )
 
     def _check_params(self, X: Any) -> Any:
-        """Also forget what earlier batches said."""
+        """Also discard the sums of earlier batches."""
         self._sums: tuple[Any, Any, float] | None = None
         return super()._check_params(X)
 
@@ -183,7 +183,9 @@ class MiniBatchNMF(decomposition.MiniBatchNMF):  # type: ignore[misc]
         return (max(residual_squares, 0.0) / 2 + penalties) / count
 
     def _improve(self, h: Any, gram: Any, products: Any, count: int, l1: float, l2: float) -> None:
-        """Add sums of a batch to those of earlier ones, and improve ``h`` (k, n) by them."""
+        """Add the sums of a batch to those of earlier ones, and improve ``h`` (k, n) in place with the
+        result.
+        """
         if self._sums is not None:
             earlier, rho = self._sums, self._rho
             gram, products = gram + rho * earlier[0], products + rho * earlier[1]

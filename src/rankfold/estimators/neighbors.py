@@ -1,10 +1,10 @@
-"""``NearestNeighbors`` and ``KNeighborsTransformer``: exact neighbors of samples in any number.
+"""``NearestNeighbors`` and ``KNeighborsTransformer``: exact neighbors of any number of samples.
 
-A fit on disk keeps where the samples lie, and every search reads them again. A graph is a SciPy matrix in
-memory, 12 to 16 bytes an edge; lists of neighbors of what lies on disk are arrays that may lie there too.
+A fit on disk keeps the location of the samples, and every search reads them again. A graph is a SciPy matrix
+in memory, 12 to 16 bytes an edge; neighbor lists of samples on disk are arrays that may be on disk too.
 
-The trap: scikit-learn takes the sample itself for its first neighbor where others are equal to it, or drops
-the first where it is not found. Here a sample is told from others by its number, wherever that is known: in
+The trap: scikit-learn returns the sample itself as its first neighbor if others are equal to it, or drops
+the first if the sample is not found. Here a sample is identified by its index, wherever that is known: in
 searches without ``X``, and in ``fit_transform``.
 """
 
@@ -27,14 +27,16 @@ from rankfold.methods.index.arguments import NAMES as INDEXED
 from rankfold.methods.partitions.layout import RECALL_ROWS
 
 INDEXED_COLUMNS = 16
-"""Of samples that have an index."""
+"""Least number of columns for which samples get an index."""
 
 COPIED_BYTES = 2**24
-"""Of lists that are brought into a graph at a time."""
+"""Most bytes of lists that are copied into a graph at a time."""
 
 
 class KNeighborsSearch(SampleSearch):
-    """What both estimators do in scikit-learn's place: fit, and lists and graphs of the nearest."""
+    """Common part of both estimators, in scikit-learn's place: fit, and lists and graphs of nearest
+    neighbors.
+    """
 
     n_neighbors: int
 
@@ -44,16 +46,16 @@ class KNeighborsSearch(SampleSearch):
         Parameters
         ----------
         X : samples in memory or on disk, optional
-            Left out, each sample of the fit gets its neighbors among the others.
+            Queries; without them, each sample of the fit gets its neighbors among the others.
         n_neighbors : int, optional
             In place of the parameter of that name.
         return_distance : bool, default=True
-            Else indices alone.
+            False returns indices alone.
 
         Returns
         -------
-        NumPy arrays; above 64 MiB Zarr arrays in a temporary store, if it is samples on disk that have
-        neighbors.
+        NumPy arrays; above 64 MiB Zarr arrays in a temporary store, if the queries, or the fit without
+        queries, are on disk.
         """
         self._require_memory(X)
         if self._metric is None:
@@ -76,7 +78,7 @@ class KNeighborsSearch(SampleSearch):
         return self._graph(self._nearest(X, n_neighbors), mode)
 
     def _nearest(self, X: Any, n_neighbors: int | None) -> rankfold.Result:
-        """Lists of samples, or of those of the fit."""
+        """Nearest neighbors of queries, or of the samples of the fit among themselves."""
         k = self.n_neighbors if n_neighbors is None else n_neighbors
         if k <= 0:
             raise ValueError(f"Expected n_neighbors > 0. Got {int(k)}")
@@ -96,11 +98,11 @@ class KNeighborsSearch(SampleSearch):
         return rankfold.knn(self._fit_X, int(k), queries=queries, min_recall=recall, **asked)
 
     def _index_for(self, queries: Any) -> rankfold.Result | None:
-        """An index of the samples of the fit, where these queries are looked up in one."""
+        """Index of the samples of the fit in which to look up these queries; None to search exactly."""
         return None
 
     def _require_samples(self, k: int, queries: Any) -> None:
-        """Raise, as scikit-learn does, where there are fewer samples than neighbors."""
+        """Raise, as scikit-learn does, if there are fewer samples than neighbors."""
         itself, most = queries is None, self.n_samples_fit_
         if k > most - itself:
             rows = (self._fit_X if itself else queries).shape[0]
@@ -110,7 +112,9 @@ class KNeighborsSearch(SampleSearch):
             )
 
     def _graph(self, result: rankfold.Result, mode: str, *, itself: bool = False) -> Any:
-        """Lists as rows of a matrix, nearest first; each perhaps with its own number in front."""
+        """Neighbor lists as rows of a CSR matrix, nearest first; ``itself`` puts each sample first in its own
+        row.
+        """
         indices, distances = result.indices, result.distances if mode == "distance" else None
         rows, length = indices.shape
         k, columns = length + itself, self.n_samples_fit_
@@ -131,7 +135,7 @@ class KNeighborsSearch(SampleSearch):
 
 @labeled
 class NearestNeighbors(RadiusSearch, KNeighborsSearch, neighbors.NearestNeighbors):  # type: ignore[misc]
-    """Exact nearest neighbors among samples in any number.
+    """Exact nearest neighbors among any number of samples.
 
     Parameters
     ----------
@@ -140,12 +144,12 @@ class NearestNeighbors(RadiusSearch, KNeighborsSearch, neighbors.NearestNeighbor
     metric : str or function
         "euclidean", "l2", "sqeuclidean", "cosine", "correlation", "manhattan", "l1", "cityblock",
         "chebyshev", "infinity", "hamming", "jaccard", "minkowski" with ``p`` of 1, 2 or inf, and symmetric
-        functions of two rows that numba compiles are those of ``rankfold.knn``. With any other, and with
-        ``metric_params``, it is scikit-learn that searches, and samples must be in memory.
+        functions of two rows that numba compiles are those of ``rankfold.knn``. For any other, and with
+        ``metric_params``, scikit-learn searches, and samples must be in memory.
     metric_params
         As for ``sklearn.neighbors.NearestNeighbors``.
     algorithm, leaf_size, n_jobs
-        Of no effect but where scikit-learn searches.
+        Without effect unless scikit-learn searches.
     memory : int or str, optional
         As for ``rankfold.knn``.
 
@@ -156,8 +160,8 @@ class NearestNeighbors(RadiusSearch, KNeighborsSearch, neighbors.NearestNeighbor
 
     Notes
     -----
-    Queries of a radius are scikit-learn's, by brute force, for samples in memory, and those of
-    ``rankfold.radius_neighbors`` where samples are on disk.
+    Searches within a radius are scikit-learn's, by brute force, for samples in memory, and those of
+    ``rankfold.radius_neighbors`` for samples on disk.
 
     Examples
     --------
@@ -202,8 +206,8 @@ class NearestNeighbors(RadiusSearch, KNeighborsSearch, neighbors.NearestNeighbor
 
 @labeled
 class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer):  # type: ignore[misc]
-    """Graph of the nearest neighbors of samples in any number, for estimators that take one; exact, unless a
-    recall is enough.
+    """Graph of the nearest neighbors of any number of samples, for estimators that take one; exact, unless a
+    lower recall is allowed.
 
     Parameters
     ----------
@@ -215,7 +219,7 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
     min_recall : float, optional
         As for ``rankfold.knn``, in the graph of the samples of the fit among themselves. More than 400 other
         samples are looked up in an index of those of the fit, by metrics that have one, made when it is
-        first wanted and kept in a temporary store; neighbors of fewer are exact.
+        first needed and kept in a temporary store; neighbors of fewer are exact.
 
     Attributes
     ----------
@@ -224,9 +228,9 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
 
     Notes
     -----
-    ``fit_transform`` knows each sample by its number: it comes first in its row, at distance 0, however many
-    others are equal to it. ``transform`` of the same samples takes them for new ones, of which equal ones are
-    nearest by number.
+    ``fit_transform`` identifies each sample by its index: it comes first in its row, at distance 0, however
+    many others are equal to it. ``transform`` treats the same samples as new ones; equal ones are ordered by
+    index.
 
     Examples
     --------
@@ -271,12 +275,12 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
         self.min_recall = min_recall
 
     def _fit(self, X: Any, y: Any = None) -> Any:
-        """See ``SampleSearch``: other samples have another index."""
+        """Fit as ``SampleSearch`` does, and discard the index of earlier samples."""
         self._index: rankfold.Result | None = None
         return super()._fit(X, y)
 
     def _index_for(self, queries: Any) -> rankfold.Result | None:
-        """See ``KNeighborsSearch``: of few queries all neighbors are exact, and an index would be in vain."""
+        """Index for many queries, made at the first need; None for few queries, whose neighbors are exact."""
         has_one = self._metric in INDEXED and self._fit_X.shape[1] >= INDEXED_COLUMNS
         if self.min_recall is None or queries is None or not has_one or queries.shape[0] <= RECALL_ROWS:
             return None
@@ -285,7 +289,7 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
         return self._index
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the index, whose store stays with this process."""
+        """State without the index, whose store stays with this process."""
         return {**super().__getstate__(), "_index": None}
 
     def transform(self, X: Any) -> Any:
@@ -295,7 +299,7 @@ class KNeighborsTransformer(KNeighborsSearch, neighbors.KNeighborsTransformer): 
         return super().transform(X)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit, and the graph of the samples themselves; ``y`` is ignored."""
+        """Fit, and return the graph of the samples among themselves; ``y`` is ignored."""
         if is_large(X):
             require_plain_output(self)
         self.fit(X)

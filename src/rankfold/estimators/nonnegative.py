@@ -21,10 +21,12 @@ from rankfold.estimators.samples import MORE_PASSES, forget_names, is_large, req
 from rankfold.methods.nmf.row_solvers import Pivoting
 
 FROBENIUS, KULLBACK_LEIBLER = 2, 1
-"""As scikit-learn numbers losses."""
+"""Numbers of losses in scikit-learn."""
 
 STARTS = {None: "auto", "random": "random", "nndsvd": "nndsvd", "nndsvda": "nndsvd", "nndsvdar": "nndsvd"}
-"""By scikit-learn's names. Zeros of singular vectors need not be filled: descent leaves them."""
+"""Values of ``init`` of ``rankfold.nmf``, by scikit-learn's names. Zeros of singular vectors need not be
+filled: descent leaves them.
+"""
 
 
 @labeled
@@ -36,10 +38,10 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
     n_components, init, beta_loss, alpha_W, alpha_H, l1_ratio, max_iter, random_state
         As for ``sklearn.decomposition.NMF``.
     solver : {"cd", "mu"}
-        "cd" is coordinate descent of ten sweeps for each read; "mu" is
+        "cd" is coordinate descent with ten sweeps for each read; "mu", multiplicative updates, is
         for the losses "frobenius" and "kullback-leibler". An iteration is a read of the samples.
     tol : float
-        Relative fall of the error in an iteration below which iterations end.
+        Relative decrease of the error in an iteration below which iterations end.
     verbose, shuffle
         For compatibility: nothing is printed, and coordinates keep their order.
     memory : int or str, optional
@@ -50,12 +52,12 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
     components_, n_components_, reconstruction_err_, n_iter_, n_features_in_
         As for ``sklearn.decomposition.NMF``.
     result_ : rankfold.Result
-        What was found, with the error after each pass.
+        Result of the fit, with the error after each pass.
 
     Notes
     -----
-    ``transform`` solves the Frobenius problem exactly, and ``fit_transform`` ends with it. Of samples on disk
-    it gives a Zarr array in a temporary store, below 64 MiB a NumPy array, and takes a read. Components
+    ``transform`` solves the Frobenius problem exactly, and ``fit_transform`` ends with it. For samples on
+    disk it gives a Zarr array in a temporary store, below 64 MiB a NumPy array, and takes a read. Components
     beyond the smaller side of the samples are zero: without them the error is as small as it can be.
 
     Examples
@@ -118,7 +120,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, W: Any = None, H: Any = None) -> Any:
-        """Fit to samples in rows, and their coordinates; ``y`` is ignored."""
+        """Fit to samples in rows and return their coordinates; ``y`` is ignored."""
         if is_large(X):
             require_plain_output(self)
             self._fit(rankfold.open(X), W, H)
@@ -132,7 +134,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def _fit(self, x: Any, W: Any = None, H: Any = None) -> None:
-        """Components of checked samples, or of a matrix on disk."""
+        """Fit components to checked samples, or to a matrix on disk."""
         if is_large(x):
             forget_names(self, x.shape[1])
         self._check_params(x)
@@ -148,7 +150,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
         start = self._start(x, W, H)
         if self._n_components == "auto":
             self._n_components = x.shape[1]
-        with warnings.catch_warnings():  # of iterations the estimator warns below
+        with warnings.catch_warnings():  # the estimator itself warns of iterations below
             warnings.filterwarnings("ignore", f".*{MORE_PASSES}", rankfold.RankfoldWarning)
             self.result_ = rankfold.nmf(
                 x,
@@ -206,7 +208,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
         return self._coordinates(X)
 
     def _coordinates(self, x: Any) -> Any:
-        """Of checked samples: exact, or multiplicative updates until they stand still."""
+        """Coordinates of checked samples (m, k): exact, or multiplicative updates until they converge."""
         if self._beta_loss != FROBENIUS:
             with config_context(assume_finite=True), warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
@@ -216,13 +218,17 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
 
 
 def reconstruction_error(estimator: Any, x: Any, w: Any) -> float:
-    """The error of coordinates ``w`` of samples in memory, as scikit-learn defines it."""
+    """Error of coordinates ``w`` (m, k) of samples in memory, as scikit-learn defines it."""
     divergence = _beta_divergence(x, w, estimator.components_, estimator._beta_loss)
-    return float(np.sqrt(2 * max(divergence, 0.0)))  # of sparse samples it is a difference
+    return float(
+        np.sqrt(2 * max(divergence, 0.0))
+    )  # for sparse samples it is a difference, which may be negative
 
 
 def exact_rows(x: Any, h: Any, l1: float, l2: float) -> Any:
-    """(m, k) least squares of samples in rows over coordinates that are not negative, penalized."""
+    """Nonnegative coordinates (m, k) of samples ``x`` (m, n) in components ``h`` (k, n), by penalized least
+    squares.
+    """
     wide = np.asarray(h, np.float64)
     products = np.ascontiguousarray(safe_sparse_dot(x, wide.T, dense_output=True), np.float64)
     w = np.zeros(products.shape)

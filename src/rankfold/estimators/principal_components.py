@@ -1,4 +1,4 @@
-"""``PCA``: all samples at once, by whatever method suits."""
+"""``PCA``: principal components of all samples at once, by a suitable method."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from rankfold.estimators.samples import (
 )
 
 ROUNDING = 1e-6
-"""Of a sum of weights that are to be one in all."""
+"""Tolerance of a sum of weights that should be one in all."""
 
 
 def _needs_all(n: Any) -> bool:
-    """Whether the number of components follows from all variances: "mle", or a share of them to reach."""
+    """True if the number of components depends on all variances: "mle", or a share of them to reach."""
     return isinstance(n, str) or (isinstance(n, float | np.floating) and 0 < float(n) < 1)
 
 
@@ -50,8 +50,8 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
     svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}
         Names of scikit-learn for methods of ``rankfold.pca``: "full" is ``tsqr``, "covariance_eigh"
         ``gram``, "arpack" and "randomized" ``krylov``, with at most ``iterated_power + 1`` passes for the
-        latter; "auto" is ``tsqr`` where all components are needed, else what ``rankfold.pca`` chooses.
-        "arpack" of a matrix in memory that is small or sparse is ``lanczos``, which is as exact.
+        latter; "auto" is ``tsqr`` if all components are needed, else the choice of ``rankfold.pca``.
+        "arpack" for a matrix in memory that is small or sparse is ``lanczos``, which is as exact.
     copy, power_iteration_normalizer
         For compatibility: X is never overwritten, and bases are always orthonormalized.
     memory : int or str, optional
@@ -63,15 +63,15 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
     n_samples_, noise_variance_, n_features_in_
         As for ``sklearn.decomposition.PCA``.
     result_ : rankfold.Result
-        What was found, with error estimates.
+        Result of the fit, with error estimates.
 
     Notes
     -----
-    ``transform`` of a matrix on disk gives a Zarr array in a temporary store, below 64 MiB a NumPy array.
+    ``transform`` of a matrix on disk returns a Zarr array in a temporary store, below 64 MiB a NumPy array.
 
-    With ``sample_weight`` the mean and the covariance are weighted: a weight of 2 is a sample that is there
-    twice, 0 one that is not, and variances are over the sum of weights less one. A sparse matrix is then read
-    as panels that are filled in.
+    With ``sample_weight`` the mean and the covariance are weighted: a weight of 2 is a sample that occurs
+    twice, 0 one that is left out, and variances are over the sum of weights less one. A sparse matrix is then
+    read as dense panels.
 
     Examples
     --------
@@ -116,17 +116,17 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
-        """Fit to samples in rows, each of which counts so many times; ``y`` is ignored."""
+        """Fit to samples in rows, each counted by ``sample_weight``; ``y`` is ignored."""
         self._find(X, sample_weight, rows=False)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit to samples in rows, and their coordinates in the components."""
+        """Fit to samples in rows and return their coordinates in the components."""
         large, rows = is_large(X), is_large(X) and sample_weight is None
         if large:
             require_plain_output(self)
-        # What is in memory is multiplied again, which costs less than a sweep; so are weighted rows.
+        # Samples in memory are multiplied again, which costs less than a sweep; so are weighted rows.
         x = self._find(X, sample_weight, rows=rows)
         whole = rows and "scores" in set(self.result_) and self.n_components_ == len(self.components_) > 0
         if large:
@@ -159,7 +159,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         return super().score_samples(X)
 
     def _require_density(self) -> None:
-        """Raise where all samples lie in a plane, of which a Gaussian has no density."""
+        """Raise if all samples lie in a hyperplane: a Gaussian has no density there."""
         variance, features = self.explained_variance_, self.mean_.size
         if self.n_components_ < features:
             variance = np.append(variance, self.noise_variance_)
@@ -173,7 +173,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
             )
 
     def _find(self, X: Any, sample_weight: Any, *, rows: bool) -> Any:
-        """Fit, and the matrix as it was checked."""
+        """Fit, and return the matrix as it was checked or opened."""
         large = is_large(X)
         x = rankfold.open(X) if large else self._validate_samples(X)
         samples, features = x.shape
@@ -193,7 +193,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         if self.svd_solver == "randomized" and self.iterated_power != "auto":
             passes = int(self.iterated_power) + 1
         every, tol = _needs_all(self.n_components), tolerance(self.tol, method)
-        if large and every and self.n_components != "mle":  # no more than it takes
+        if large and every and self.n_components != "mle":  # no more components than needed
             rank, every, tol = None, False, min(float(1 - self.n_components) ** 0.5, 1 - 1e-12)
             method = "auto" if self.svd_solver == "auto" else method
         words = words_of_components("iterated_power" if self.svd_solver == "randomized" else None)
@@ -218,7 +218,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         return validate_data(self, X, **kinds, ensure_min_samples=2)
 
     def _choose_rank(self, samples: int, features: int) -> tuple[int | None, str]:
-        """Rank and method."""
+        """Rank and solver of ``rankfold.pca`` for the estimator's parameters."""
         most, n = min(samples, features), self.n_components
         solver = self.svd_solver
         everything = n is None or _needs_all(n)
@@ -245,10 +245,10 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         return (most if everything else max(int(n), 1)), method.get(solver, "krylov")
 
     def _keep(self, samples: int, features: int, weights: Any) -> None:
-        """Attributes by scikit-learn's names."""
+        """Set the attributes by scikit-learn's names."""
         result: Any = self.result_
         freedom, variance, mean = float(samples - 1), result.explained_variance, result.mean
-        if weights is not None:  # the result is of rows that went through their weights
+        if weights is not None:  # the result is for rows scaled by their weights
             samples, freedom = int((weights > 0).sum()), float(weights.sum()) - 1
             variance, mean = result.singular_values**2 / freedom, result.prepare_1_sample_weight_mean
         most = min(samples, features)

@@ -1,4 +1,4 @@
-"""Samples as estimators take them, and components as rankfold takes them."""
+"""Samples in the forms that estimators accept, and components in the form of rankfold's results."""
 
 from __future__ import annotations
 
@@ -25,38 +25,40 @@ from rankfold.pipeline.storage.result import write_group
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 TOL = 1e-8
-"""What ``tol=0`` asks of singular values that passes converge to: scikit-learn means as exact as possible."""
+"""Tolerance of singular values for ``tol=0``, over passes: scikit-learn means as exact as possible."""
 
 LANCZOS_TOL = 1e-22
-"""What it asks of ``lanczos``: errors of values are squares of those of vectors, which are to be exact."""
+"""The same tolerance for ``lanczos``: errors of values are squares of those of vectors, which shall be
+exact.
+"""
 
 SMALL_SIZE = 2**24
-"""Numbers of a matrix, zeros and all, of which another copy in float64 is made unasked."""
+"""Most elements of a matrix, including zeros, that is copied in float64 unless asked otherwise."""
 
 ROUNDING_IS_LEFT = (
     "the largest estimated error of a singular value.*(rounding errors of|holds no smaller values)"
 )
-"""How a warning begins that more work would tell no more."""
+"""Pattern of the beginning of warnings that more work would not reduce the error."""
 
 MOST_PASSES = 20
-"""Of methods that stop on a tolerance, where the caller did not say."""
+"""Most passes of methods that stop on a tolerance, unless the caller sets them."""
 
 
 def is_large(x: object) -> bool:
-    """Whether samples are read a panel at a time: a path, paths of files in a list, or a lazy array."""
+    """True if samples are read a panel at a time: a path, paths of files in a list, or a lazy array."""
     if isinstance(x, str | os.PathLike) or are_paths(x):
         return True
     return type(x).__module__.partition(".")[0] in ("zarr", "dask", "xarray", "rankfold")
 
 
 def tolerance(tol: float, solver: str) -> float:
-    """What an estimator's ``tol`` asks of singular values."""
+    """Tolerance of singular values for an estimator's ``tol``."""
     return tol or (LANCZOS_TOL if solver == "lanczos" else TOL)
 
 
 @contextmanager
 def unasked_of_rounding(tol: float) -> Iterator[None]:
-    """No warning of errors that only rounding leaves, where no tolerance was given that they exceed."""
+    """Silence warnings about errors due to rounding alone, if the user gave no tolerance that they exceed."""
     with warnings.catch_warnings():
         if not tol:
             warnings.filterwarnings("ignore", ROUNDING_IS_LEFT, rankfold.RankfoldWarning)
@@ -68,7 +70,9 @@ MORE_PASSES = "allow more with passes="
 
 
 def words_of_components(passes: str | None) -> dict[str, str]:
-    """Advice of ``rankfold.pca`` in parameters of estimators, of which ``passes`` limits reads."""
+    """Replacements that turn advice of ``rankfold.pca`` into parameters of estimators; ``passes`` limits
+    reads.
+    """
     more = {"passes=": f"{passes}="} if passes else {f"{MORE_PASSES}, or ": "", f"{MORE_PASSES}, ": ""}
     return {
         **more,
@@ -82,7 +86,9 @@ def words_of_components(passes: str | None) -> dict[str, str]:
 
 @contextmanager
 def in_own_words(words: Mapping[str, str]) -> Iterator[None]:
-    """Warnings of rankfold with the parameters of an estimator, by the arguments that they name."""
+    """Change warnings of rankfold to name parameters of an estimator: ``words`` maps arguments to
+    parameters.
+    """
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", rankfold.RankfoldWarning)
         yield
@@ -96,10 +102,10 @@ def in_own_words(words: Mapping[str, str]) -> Iterator[None]:
 
 
 def whitened(estimator: Any, scores: Any, samples: int) -> Any:
-    """Scores of unit variance over the ``samples`` that an estimator was fitted to, of numbers of any size.
+    """Scores scaled to unit variance over the ``samples`` of an estimator's fit, for numbers of any size.
 
-    Deviations that are rounding of the largest are no divisors; scikit-learn compares them with 1.
-    Where variances leave the range of their type, deviations follow from singular values.
+    Deviations within rounding of the largest are not used as divisors; scikit-learn compares them with 1.
+    Where variances leave the range of their type, deviations are computed from singular values.
     """
     deviations = np.sqrt(estimator.explained_variance_)
     kind = np.finfo(deviations.dtype)
@@ -119,9 +125,9 @@ def coordinates(estimator: Any, X: Any, samples: int, x_is_centered: bool) -> An
 
 
 def arpack_solver(x: Any, rank: int, memory: str | int | None) -> str:
-    """The solver that "arpack" names: ``lanczos`` for a matrix that is small in memory, else ``krylov``.
+    """Solver for "arpack": ``lanczos`` for a matrix in memory that is small or sparse, else ``krylov``.
 
-    Whoever gives a budget is not to be refused what passes would do within it.
+    With a given ``memory`` it is always ``krylov``, whose passes may fit where ``lanczos`` would not.
     """
     sparse = scipy.sparse.issparse(x)
     if memory is not None or not (sparse or isinstance(x, np.ndarray)):
@@ -148,12 +154,12 @@ def weights_of(sample_weight: Any, x: Any) -> npt.NDArray[np.float64]:
 
 
 def weighted(x: Any, weights: npt.NDArray[np.float64], *, center: bool = True) -> Any:
-    """A matrix whose products are those of weighted rows, less their weighted mean."""
+    """The matrix with rows scaled by the roots of their weights, less their weighted mean if ``center``."""
     return rankfold.open(x, prepare=[{"sample_weight": {"values": weights, "center": center}}])
 
 
 def require_plain_output(estimator: Any) -> None:
-    """Refuse to make a data frame of what may exceed memory."""
+    """Raise if ``set_output`` asks for a data frame, which may exceed memory for samples on disk."""
     container = _get_output_config("transform", estimator)["dense"]
     if container != "default":
         raise ValueError(
@@ -163,7 +169,7 @@ def require_plain_output(estimator: Any) -> None:
 
 
 def forget_names(estimator: Any, features: int) -> None:
-    """Take the number of features from a matrix whose columns have no names."""
+    """Set the number of features, from a matrix whose columns have no names."""
     estimator.n_features_in_ = features
     vars(estimator).pop("feature_names_in_", None)
 
@@ -190,7 +196,7 @@ def store_components(estimator: Any, samples: int) -> rankfold.Result:
     folder = TemporaryFolder()
     path, rank = folder.path / "result.zarr", len(estimator.components_)
     values = np.asarray(estimator.singular_values_, np.float64)
-    if estimator.whiten:  # by variances, which weights of samples take over another number
+    if estimator.whiten:  # from variances, whose divisor differs if samples have weights
         values = np.sqrt(np.asarray(estimator.explained_variance_, np.float64) * max(samples - 1, 1))
     small = {"components": estimator.components_, "singular_values": values, "mean": estimator.mean_}
     write_outputs(path, small)
@@ -208,14 +214,16 @@ def write_facts(
     dtype: str = "float64",
     **more: object,
 ) -> None:
-    """Make a folder the result of a request, answered by ``method`` from samples in memory."""
+    """Write the metadata that make a folder a result of ``request``, computed by ``method`` from samples in
+    memory.
+    """
     samples = {"name": "samples", "shape": [int(n) for n in shape], "dtype": dtype, "fingerprint": ""}
     facts = {"kind": request["kind"], "method": method, "request": request, "input": samples, "passes": 0}
     write_group(path, {**facts, **more})
 
 
 def samples_of(estimator: Any, X: Any, least: int, *, bits: bool) -> Any:
-    """Samples as steps read them; those on disk are opened."""
+    """Check samples and return them in the form that is read; those on disk are opened."""
     if is_large(X):
         X = rankfold.open(X)
         forget_names(estimator, X.shape[1])

@@ -1,7 +1,8 @@
-"""What estimators of neighbors share: samples in memory or on disk, metrics by scikit-learn's names, radii.
+"""Common parts of estimators of neighbors: samples in memory or on disk, metrics by scikit-learn's names,
+radii.
 
-Points are held in memory for a search within a radius; graphs and lists are in memory as well, as
-scikit-learn gives them.
+Points are held in memory for a search within a radius; graphs and lists are in memory as well, as in
+scikit-learn.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ METRICS = {
     "hamming": "hamming",
     "jaccard": "jaccard",
 }
-"""Metrics of ``rankfold.knn`` by scikit-learn's names."""
+"""Metrics of ``rankfold.knn``, by scikit-learn's names."""
 
 MINKOWSKI = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}
-"""The same by the ``p`` of Minkowski's."""
+"""Metrics of ``rankfold.knn``, by the ``p`` of Minkowski's metric."""
 
 MODES = ("connectivity", "distance")
 
 
 class SampleSearch:
-    """A fit that keeps samples, or where they lie, and the metric of a search."""
+    """A fit that keeps samples, or their location, and the metric of a search."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {"memory": [str, numbers.Integral, None]}
 
@@ -56,10 +57,10 @@ class SampleSearch:
     memory: str | int | None
     p: float
     _metric: str | Callable[..., float] | None
-    """As ``rankfold.knn`` takes it; None where scikit-learn searches."""
+    """Metric of ``rankfold.knn``; None if scikit-learn searches."""
 
     def _fit(self, X: Any, y: Any = None) -> Any:
-        """See scikit-learn; called by ``fit`` of either class."""
+        """Keep the samples and choose the metric; called by ``fit`` of either class."""
         samples = X._fit_X if isinstance(X, NeighborsBase) else X
         large, tree = is_large(samples), isinstance(X, neighbors.KDTree | neighbors.BallTree)
         self._metric = None if tree else self._find_metric(samples)
@@ -80,7 +81,7 @@ class SampleSearch:
         self.effective_metric_ = MINKOWSKI[self._p()] if self.metric == "minkowski" else self.metric
         self.effective_metric_params_: dict[str, Any] = {}
         self._fit_X = samples.copy() if scipy.sparse.issparse(samples) else samples
-        self._tree, self._fit_method = None, "brute"  # what radius queries read
+        self._tree, self._fit_method = None, "brute"  # read by radius queries
         self.n_samples_fit_ = int(samples.shape[0])
         return self
 
@@ -88,7 +89,7 @@ class SampleSearch:
         return (self.metric_params or {}).get("p", self.p)
 
     def _find_metric(self, samples: Any) -> str | Callable[..., float] | None:
-        """The metric as ``rankfold.knn`` takes it, or None."""
+        """Metric of ``rankfold.knn`` for the parameters; None if it has none."""
         minkowski = isinstance(self.metric, str) and self.metric == "minkowski"
         if set(self.metric_params or {}) - ({"p"} if minkowski else set()):
             return None
@@ -107,7 +108,7 @@ class SampleSearch:
         return f"metric={self.metric!r}{params or f' with p={self.p}' * (self.metric == 'minkowski')}"
 
     def _require_memory(self, X: Any) -> None:
-        """Refuse samples on disk where it is scikit-learn that searches."""
+        """Raise for samples on disk if scikit-learn searches."""
         check_is_fitted(self)
         if self._metric is None and is_large(X):
             raise ValueError(
@@ -116,7 +117,7 @@ class SampleSearch:
 
 
 def require_mode(mode: str) -> None:
-    """Raise, as scikit-learn does, for what is no kind of graph."""
+    """Raise, as scikit-learn does, for an unknown kind of graph."""
     if mode not in MODES:
         raise ValueError(
             f'Unsupported mode, must be one of "connectivity", or "distance" but got "{mode}" instead'
@@ -124,7 +125,7 @@ def require_mode(mode: str) -> None:
 
 
 def csr_matrix(parts: tuple[Any, ...], shape: tuple[int, int]) -> Any:
-    """A CSR matrix, or an array where scikit-learn is told to give those."""
+    """A CSR matrix, or a CSR array if scikit-learn's configuration asks for arrays."""
     arrays = sklearn.get_config().get("sparse_interface", "spmatrix") == "sparray"
     return (scipy.sparse.csr_array if arrays else scipy.sparse.csr_matrix)(parts, shape=shape)
 
@@ -133,10 +134,10 @@ def csr_matrix(parts: tuple[Any, ...], shape: tuple[int, int]) -> Any:
 
 
 class RadiusSearch(SampleSearch):
-    """Lists and graphs of all samples within a radius, in scikit-learn's place."""
+    """Searches within a radius, in scikit-learn's place: lists and graphs of all neighbors."""
 
     _always = False
-    """Whether samples in memory are searched here too."""
+    """True if samples in memory are searched by rankfold too."""
 
     radius: float
 
@@ -152,13 +153,13 @@ class RadiusSearch(SampleSearch):
         Parameters
         ----------
         X : samples in memory or on disk, optional
-            Left out, each sample of the fit gets its neighbors among the others.
+            Queries; without them, each sample of the fit gets its neighbors among the others.
         radius : float, optional
             In place of the parameter of that name.
         return_distance : bool, default=True
-            Else indices alone.
+            False returns indices alone.
         sort_results : bool, default=False
-            Those of samples on disk always are.
+            Sort neighbors by distance; those of samples on disk always are sorted.
         """
         if not self._is_ours(X):
             return super().radius_neighbors(X, radius, return_distance, sort_results)  # type: ignore[misc]
@@ -184,7 +185,7 @@ class RadiusSearch(SampleSearch):
         return csr_matrix((values, graph.indices, graph.indptr), graph.shape)
 
     def _is_ours(self, X: Any) -> bool:
-        """Whether it is not scikit-learn that searches; refuses samples on disk by metrics of others."""
+        """True if rankfold searches; raises for samples on disk with a metric that only scikit-learn has."""
         check_is_fitted(self)
         large, able = is_large(X) or is_large(self._fit_X), self._metric in NAMES
         if large and not able:
@@ -212,7 +213,7 @@ class RadiusSearch(SampleSearch):
 
 
 def _parted(values: Any, ends: Any) -> Any:
-    """An array of arrays, one for each row."""
+    """Split values into an array of arrays, one for each row."""
     rows = np.empty(len(ends) - 1, object)
     for i in range(len(rows)):
         rows[i] = values[ends[i] : ends[i + 1]]
@@ -230,10 +231,10 @@ class RadiusNeighborsTransformer(RadiusSearch, neighbors.RadiusNeighborsTransfor
     metric : str or function
         "euclidean", "l2", "sqeuclidean", "cosine", "correlation", "manhattan", "l1", "cityblock",
         "chebyshev", "infinity" and "minkowski" with ``p`` of 1, 2 or inf are those of
-        ``rankfold.radius_neighbors``. With any other, and of sparse samples in memory, it is scikit-learn
-        that searches.
+        ``rankfold.radius_neighbors``. For any other, and for sparse samples in memory, scikit-learn
+        searches.
     algorithm, leaf_size, n_jobs
-        Of no effect but where scikit-learn searches.
+        Without effect unless scikit-learn searches.
     memory : int or str, optional
         As for ``rankfold.radius_neighbors``.
 

@@ -44,8 +44,8 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
     n_components, n_iter, n_oversamples, random_state, tol
         As for ``sklearn.decomposition.TruncatedSVD``.
     algorithm : {"arpack", "randomized"}
-        Both algorithms are ``krylov``, and "randomized" makes
-        at most ``n_iter + 1`` passes; "arpack" of a matrix in memory that is small or sparse is ``lanczos``.
+        Both are ``krylov`` of ``rankfold.pca``, and "randomized" makes
+        at most ``n_iter + 1`` passes; "arpack" for a matrix in memory that is small or sparse is ``lanczos``.
     power_iteration_normalizer
         For compatibility: bases are always orthonormalized.
     memory : int or str, optional
@@ -56,16 +56,16 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
     components_, explained_variance_, explained_variance_ratio_, singular_values_, n_features_in_
         As for ``sklearn.decomposition.TruncatedSVD``.
     result_ : rankfold.Result
-        What was found, with error estimates.
+        Result of the fit, with error estimates.
 
     Notes
     -----
-    With ``sample_weight`` components are those of rows times the roots of weights: a weight of 2 is a sample
-    that is there twice, 0 one that is not. Coordinates are those of the samples as they are.
+    With ``sample_weight``, components are those of rows times the roots of weights: a weight of 2 is a sample
+    that occurs twice, 0 one that is left out. Coordinates are those of the unweighted samples.
 
-    ``transform`` of a matrix on disk gives a Zarr array in a temporary store, below 64 MiB a NumPy array. The
-    variance of all of its features takes a read of its own, made when ``explained_variance_ratio_`` is first
-    asked for.
+    ``transform`` of a matrix on disk returns a Zarr array in a temporary store, below 64 MiB a NumPy array.
+    The variance of all of its features takes a separate read, made when ``explained_variance_ratio_`` is
+    first accessed.
 
     Examples
     --------
@@ -105,13 +105,13 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
         self.memory = memory
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TruncatedSVD:
-        """Fit to samples in rows, each of which counts so many times; ``y`` is ignored."""
+        """Fit to samples in rows, each counted by ``sample_weight``; ``y`` is ignored."""
         self.fit_transform(X, sample_weight=sample_weight)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        """Fit to samples in rows, each of which counts so many times, and their coordinates."""
+        """Fit to samples in rows, each counted by ``sample_weight``, and return their coordinates."""
         large = is_large(X)
         if large:
             require_plain_output(self)
@@ -171,7 +171,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
             return self.explained_variance_ / self._all_variance
 
     def _variance_on_disk(self) -> float:
-        """Of all features, by a read of its own; 0 where nothing varies."""
+        """Total variance of all features, by a separate read of the matrix; 0 if it cannot be computed."""
         samples, x, weights = self._matrix.shape[0], self._matrix, self._weights
         if samples < 2:
             return 0.0
@@ -218,7 +218,7 @@ class TruncatedSVD(decomposition.TruncatedSVD):  # type: ignore[misc]
 
 
 def _variance(x: Any, weights: Float64 | None) -> Any:
-    """Of each column, (n,)."""
+    """Variance of each column, (n,)."""
     if weights is None:
         return np.var(x, axis=0)
     return np.average((x - np.average(x, axis=0, weights=weights)) ** 2, axis=0, weights=weights).astype(

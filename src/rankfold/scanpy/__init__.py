@@ -6,7 +6,7 @@
 
 pp      components, and neighbors with their graph
 
-Principal components are exact to rounding, neighbors are exact, and a backed object is read where it lies, in
+Principal components are exact to rounding, neighbors are exact, and a backed object is read from its file, in
 planned memory.
 """
 

@@ -21,18 +21,20 @@ __all__ = ["neighbors", "pca"]
 Array = npt.NDArray[Any]
 
 TOL = 1e-8
-"""Estimated relative error of singular values: vectors of values that lie close are then off by some 1e-6."""
+"""Estimated relative error of singular values: vectors of values close to each other then have errors of some
+1e-6.
+"""
 
 ROUNDING = "rounding errors of float32 products"
-"""What a warning says of estimates that no more passes would bring below ``TOL``."""
+"""Part of warnings about errors that no more passes would bring below ``TOL``."""
 
 LEAST_SAID = 1e-4
-"""Error of rounding that is worth a warning: below it nobody can act on one."""
+"""Least error of rounding that is reported: below it, no user can act on a warning."""
 
 FULL_COMPONENTS = 50
 SOLVERS = {None: "auto", "auto": "auto", "arpack": "auto", "full": "auto", "covariance_eigh": "gram"}
 SMALL = 50
-"""Genes up to which neighbors are taken from ``X`` itself where there are no components."""
+"""Most genes for which neighbors are computed from ``X`` itself if there are no components."""
 
 
 class _Default:
@@ -66,7 +68,7 @@ def pca(
     Parameters
     ----------
     data : AnnData or array
-        Backed objects are read where they lie.
+        Backed objects are read from their file.
     n_comps, layer, zero_center, return_info, mask_var, use_highly_variable, dtype, key_added, copy
         As in scanpy 1.11.
     svd_solver : str, optional
@@ -76,12 +78,12 @@ def pca(
     random_state : int, optional
         Seed.
     memory : str or int, optional
-        Most memory, as ``"2GiB"``.
+        Most memory, such as ``"2GiB"``.
 
     Returns
     -------
     AnnData, array, tuple or None
-        As scanpy's: nothing for AnnData but with ``copy=True``; coordinates of an array, with
+        As in scanpy: None for AnnData without ``copy=True``; for an array its coordinates, with
         ``return_info=True`` also components, shares of the variance and variances.
     """
     if svd_solver not in (*SOLVERS, "randomized"):
@@ -141,10 +143,10 @@ def _decompose(
 
 
 def _variances(source: Source, result: rankfold.Result, *, zero_center: bool) -> tuple[Array, Array]:
-    """Variance of each component and its share of that of all genes.
+    """Variance of each component, and its share of the variance of all genes.
 
-    Without centering these are of the coordinates about their mean, as scikit-learn's TruncatedSVD has them,
-    whose numbers scanpy writes; the variance of all genes takes a read.
+    Without centering these are variances of the coordinates about their mean, as in scikit-learn's
+    TruncatedSVD, whose numbers scanpy writes; the variance of all genes takes a read.
     """
     if zero_center:
         return np.asarray(result.explained_variance), np.asarray(result.explained_variance_ratio)
@@ -153,7 +155,7 @@ def _variances(source: Source, result: rankfold.Result, *, zero_center: bool) ->
 
 
 def _mask(adata: Any, mask_var: Any, use_highly_variable: bool | None) -> tuple[str | None, Array | None]:
-    """Name of the mask, if it has one, and the mask, as scanpy finds them."""
+    """Name of the mask, None if it has none, and the mask, chosen as scanpy does."""
     if use_highly_variable is not None:
         warnings.warn(
             "use_highly_variable is deprecated: say mask_var='highly_variable' or mask_var=None",
@@ -198,9 +200,9 @@ def neighbors(
     n_neighbors, n_pcs, use_rep, metric, key_added, copy
         As in scanpy 1.11.
     knn, method, transformer, metric_kwds
-        Only their defaults are there.
+        Only their defaults are supported.
     random_state
-        Has no effect: nothing is random.
+        No effect: nothing is random.
     memory : str or int, optional
         Most memory.
     """
@@ -231,7 +233,9 @@ def neighbors(
 
 
 def _representation(cells: Any, use_rep: str | None, n_pcs: int | None) -> Any:
-    """What neighbors are measured in: ``X_pca`` unless there are few genes, or it is said."""
+    """Coordinates in which neighbors are measured: ``X_pca`` unless there are few genes or ``use_rep`` is
+    given.
+    """
     if use_rep == "X" or (use_rep is None and n_pcs == 0):
         return cells if cells.isbacked else cells.X
     if use_rep is None and cells.n_vars <= SMALL and n_pcs is None:

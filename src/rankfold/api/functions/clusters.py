@@ -34,11 +34,12 @@ def kmeans(
     k : int, optional
         Clusters; by default as many as there are centers in ``init``.
     init : {"k-means||", "sample"}, or (k, n) array, or a result of kmeans
-        Where centers begin. "k-means||": one read samples rows, the likelier the farther they are from
-        centers of a few, and starts are refined on the sample. "sample": they are refined on the few, without
-        a read. Given centers are taken as they are; with ``passes=1`` rows are labeled by them, no more.
+        First centers. "k-means||": one read samples rows, with probabilities that grow with their distance
+        from centers of a few, and starts are refined on the sample. "sample": they are refined on the few,
+        without a read. Given centers are taken as they are; with ``passes=1`` rows are labeled by them, no
+        more.
     n_init : int
-        Starts that are refined on the sample, of which the best goes on.
+        Number of starts that are refined on the sample; the best one is used.
     tol : float
         Squared movement of all centers in a pass, over the mean variance of columns, at which passes end; by
         batches also the relative fall of the inertia from a pass to the next.
@@ -50,7 +51,7 @@ def kmeans(
         Mini-batches: centers move after so many rows, many times in a read, which one worker does after the
         other; rows are taken in their order. One more pass labels rows by the centers.
     weights : (m,) numbers, or anything ``svd`` takes, (m, 1), optional
-        What each row counts, at least 0, as if it came so many times: centers are weighted means. A row of
+        Weight of each row, at least 0, as if it occurred so many times: centers are weighted means. A row of
         weight 0 is labeled, and moves no center.
     others
         As for ``svd``.

@@ -36,12 +36,12 @@ def spectral(
     n_components : int, at most m - 1
         Dimensions d. The constant eigenvector is none of them.
     tol : float
-        Relative error of an eigenvalue at which it counts as known. Coordinates are then off by some square
-        root of it, by how far eigenvalues lie apart.
+        Relative error of an eigenvalue at which it counts as converged. Errors of coordinates are then about
+        the square root of it, depending on the gaps between eigenvalues.
     passes : int
-        Products with the graph at most, each of which reads it where it is not in memory.
+        Most products with the graph, each of which reads it if it is not in memory.
     n_neighbors, metric, min_recall
-        Of a search in a matrix, as for ``umap``.
+        For the search in a matrix, as for ``umap``.
     seed : int
         Key of the random numbers.
     quality
@@ -66,7 +66,7 @@ def spectral(
 
     Notes
     -----
-    A graph of c components has the eigenvalue 0 c times: the first c - 1 coordinates tell components apart,
+    A graph of c components has the eigenvalue 0 c times: the first c - 1 coordinates separate components,
     the second largest from the largest, the next from both, and so on, and a warning says so. A row without
     edges is part of no component, and lies at 0.
 
@@ -109,7 +109,7 @@ def diffusion_map(
     quality: object = None,
     **where: Unpack[Where],
 ) -> Result:
-    """Rows in few dimensions, such that distances are how differently a random walk spreads from them.
+    """Diffusion map: rows in few dimensions, whose distances compare how a random walk spreads from them.
 
     Parameters
     ----------

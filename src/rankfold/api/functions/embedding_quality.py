@@ -24,20 +24,20 @@ from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """A share between 0 and 1, and how well it is known: ``float(q)`` is the share."""
+    """A share between 0 and 1, with its standard error: ``float(q)`` is the share."""
 
     kind: str
     value: float
     standard_error: float
-    """Of the value: 0.0 where all rows were looked at, unless it says how much rows differ."""
+    """Standard error of the value: 0.0 if all rows were sampled, unless it states how much rows differ."""
 
     rows: int
-    """That were looked at."""
+    """Number of rows sampled."""
 
     of_rows: int
     k: int
     runs: tuple[dict[str, Any], ...] = field(default=(), repr=False, compare=False)
-    """What it took: the search for neighbors, then the counting; as in ``Result.run``."""
+    """Records of the runs, as in ``Result.run``: the search for neighbors, then the count."""
 
     def __float__(self) -> float:
         return self.value
@@ -77,9 +77,9 @@ def trustworthiness(
     k : int, default 5
         Neighbors of each row in the embedding, by Euclidean distance; fewer than half of the rows.
     metric : str
-        By which the rows of ``x`` are ranked: as for ``knn``.
+        Metric by which the rows of ``x`` are ranked: as for ``knn``.
     sample_rows : {None, int, "all"}
-        How many rows are looked at: all of at most 5000, else 5000 that ``seed`` chooses.
+        Number of rows to sample: by default all of at most 5000, else 5000 that ``seed`` chooses.
     others
         As for ``svd``. Workers on other machines need a folder that they share, ``scratch``.
 
@@ -148,7 +148,7 @@ def continuity(
     k : int, default 5
         Neighbors of each row in ``x``; fewer than half of the rows.
     metric : str or function
-        By which these are found, as for ``knn``.
+        Metric by which these are found, as for ``knn``.
     sample_rows, seed, others
         As for ``trustworthiness``.
 
@@ -187,7 +187,7 @@ def continuity(
 def _quality(
     task: Chain, how: dict[str, Any], scratch: str | Path | None, progress: Progress | bool | None
 ) -> Quality:
-    """Carry out a chain of neighbors and ranks, and keep nothing but what it found."""
+    """Run a chain of neighbors and ranks, and return its quality; all files are removed."""
     executor, request = choose_executor(**how), task.request()
     if executor.is_remote and scratch is None:
         raise InputError("workers on other machines need a folder that they share: say scratch=")
@@ -214,7 +214,7 @@ def neighborhood_preservation(
     Parameters
     ----------
     first, second : Result or path
-        Of ``knn``, of the same rows in the same order; for instance of a matrix and of an embedding.
+        Results of ``knn`` for the same rows in the same order; for instance of a matrix and of an embedding.
     k : int, default the most that both have
         Nearest neighbors of each row that are compared.
 

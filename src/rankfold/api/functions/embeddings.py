@@ -39,7 +39,7 @@ def umap(
     quality: object = None,
     **where: Unpack[Where],
 ) -> Result:
-    """Rows laid out in few dimensions by the graph of their neighbors: the same bytes for any workers.
+    """UMAP: rows in few dimensions by the graph of their neighbors; the same bytes for any number of workers.
 
     Parameters
     ----------
@@ -49,24 +49,24 @@ def umap(
     n_components : int
         Dimensions d of the embedding.
     n_epochs : int
-        Times that the edges of the largest weight pull, and others in proportion: 500 for up to 10 000 rows
-        by default, else 200.
+        Number of times that edges of the largest weight attract, others in proportion: 500 for up to 10 000
+        rows by default, else 200.
     min_dist, spread : float, 0 <= min_dist <= spread
         Rows may lie together up to the one distance, and part over the other: what ``a`` and ``b`` of the
         curve ``1 / (1 + a d^(2 b))`` are fitted to, unless both are given.
     negative_sample_rate : int
-        Random rows that a row is pushed from whenever an edge pulls.
+        Number of random rows that repel a row whenever an edge attracts it.
     repulsion_strength, learning_rate : float
-        What these pushes are multiplied with; and all forces, in the first epoch, from which it falls to 0.
+        Factor of this repulsion; and of all forces in the first epoch, from which it falls to 0.
     density : float, >= 0
-        How strongly rows that are far from their neighbors in the data are kept so, and those near near: 2 in
-        densMAP. 0 measures densities alone. A graph must have been made with ``radii=True``. Epochs are 200
-        more by default.
+        Strength of preserving local density, so that rows far from their neighbors in the data stay far: 2 in
+        densMAP. With 0 densities are only measured. A graph must have been made with ``radii=True``. Epochs
+        are 200 more by default.
     density_share, density_shift : float
-        In the last epochs of this share densities count; what is added to the variance of local radii in the
-        layout.
+        Share of epochs, the last ones, in which densities count; number added to the variance of local radii
+        in the layout.
     init : "spectral", "random", "pca", (m, d) array, Result or path
-        Where rows begin: at eigenvectors of their graph, as ``spectral`` makes them with tol=0.01, but of
+        First positions of rows: eigenvectors of their graph, as ``spectral`` makes them with tol=0.01, but of
         each component of the graph by itself; components lie side by side. Rows of components that have no d
         eigenvectors begin at random, and ``attrs["rows_at_random"]`` counts them. "pca": at the first
         principal components of ``matrix``, with tol=0.01. Or at coordinates of a
@@ -74,17 +74,17 @@ def umap(
         first rows alone: those after them begin among their neighbors. "random" starts cost nothing, but
         distances in the picture say less of those in the data.
     matrix : path, array or Source, (m, n)
-        Of which ``init="pca"`` takes components: the one that neighbors are of, where these or their graph
+        Matrix for the components of ``init="pca"``: the one that neighbors belong to, if these or their graph
         are a result.
     n_neighbors : int
-        Of each row of a matrix, the row itself counted as in umap-learn: 15 by default.
+        Neighbors of each row of a matrix, including the row itself as in umap-learn: 15 by default.
     metric, min_recall : str, float
-        By which they are found, one of ``knn``, euclidean by default; and the share of true neighbors that is
+        Metric of the search, as for ``knn``, euclidean by default; and the share of true neighbors that is
         enough. By default they are exact up to 20 000 rows or 15 columns, and 0.95 are true above.
     seed : int
         Key of the random numbers.
     quality : path, array or Source, (m, n)
-        The matrix of the rows, if it is to be measured how well the layout keeps their neighborhoods; or
+        Matrix of the rows, to measure how well the layout preserves their neighborhoods; or
         another one that it should keep.
     others
         As for ``svd``.
@@ -173,28 +173,29 @@ def tsne(
     n_components : int
         Dimensions d of the embedding.
     perplexity : float or several
-        How many neighbors of a row count, in effect. Of several, affinities are the mean: a small one keeps
+        Effective number of neighbors of a row. For several values, affinities are averaged: a small one keeps
         what is near together, a large one the outline of the whole.
     n_iter, early_exaggeration_iter : int
-        Steps; and those before, in which all attraction is multiplied with ``early_exaggeration``.
+        Number of steps; and of steps before them, in which attraction is multiplied by
+        ``early_exaggeration``.
     exaggeration : float
-        The same of later steps; 4 makes clusters of millions of rows stand apart.
+        Factor of attraction in later steps; 4 separates clusters of millions of rows.
     learning_rate : float
-        Of steps; m over the exaggeration by default, and at least 200. The gradient is that of openTSNE, a
-        quarter of scikit-learn's.
+        Learning rate; by default m over the exaggeration, and at least 200. The gradient is that of openTSNE,
+        a quarter of scikit-learn's.
     initial_momentum, final_momentum : float, in [0, 1)
-        Share of a step that the next keeps, in early steps and after these.
+        Share of a step that is kept in the next, in early steps and after these.
     min_grad_norm : float
-        Steps end where the gradient is shorter than this; it is looked at every 50 steps.
+        Norm of the gradient below which steps end; it is checked every 50 steps.
     init : "spectral", "random", "pca", (m, d) array, Result or path
-        Where rows begin: at eigenvectors of their graph; anywhere; at the first principal components of
-        ``matrix``; or at coordinates of a ``pca``, ``spectral``, ``umap`` or ``tsne``, which may be of the
-        first rows alone: those after them begin among their neighbors. All are brought to a standard
+        First positions of rows: eigenvectors of their graph; random; the first principal components of
+        ``matrix``; or coordinates of a ``pca``, ``spectral``, ``umap`` or ``tsne``, which may be of the
+        first rows alone: those after them begin among their neighbors. All are scaled to a standard
         deviation of 1e-4.
     matrix : path, array or Source, (m, n)
-        Of which ``init="pca"`` takes components: the one that neighbors are of, where these are a result.
+        Matrix for the components of ``init="pca"``: the one that neighbors belong to, if these are a result.
     metric, min_recall
-        Of a search in a matrix, as for ``umap``.
+        For the search in a matrix, as for ``umap``.
     seed : int
         Key of the random numbers.
     quality
@@ -208,7 +209,7 @@ def tsne(
         ``embedding`` (m, d) float32; ``history`` (h, 3), the steps done, the divergence of Kullback and
         Leibler, without exaggeration, and the length of the gradient, every 50 steps and at the end.
         ``attrs`` has the last of these as ``steps``, ``kl_divergence`` and ``gradient_norm``;
-        ``repulsion_error``, by how much pushes are off where rows have come to, relative to sums over all
+        ``repulsion_error``, error of the repulsion at the final positions, relative to sums over all
         pairs, by 200 rows; and ``grid_spacing``.
 
     Raises
@@ -220,7 +221,7 @@ def tsne(
     Notes
     -----
     A step takes some 12 operations an edge, of which there are up to ``6 m perplexity``. In one or two
-    dimensions all rows push each other by a grid of nodes, whose number grows with the area of the embedding
+    dimensions repulsion is computed on a grid of nodes, whose number grows with the area of the embedding
     alone; up to 3000 rows, and in more dimensions, pair by pair: ``m^2`` in each step. Workers, if there are
     any, share the edges, hold the positions of all rows, and send each other those that have moved,
     ``4 m d`` bytes a step. A checkpoint is left every 20 seconds.
@@ -264,32 +265,33 @@ def isomap(
     quality: object = None,
     **where: Unpack[Where],
 ) -> Result:
-    """Rows in few dimensions, as far apart as the shortest paths along the graph of their neighbors are long.
+    """Isomap: rows in few dimensions, whose distances approximate shortest paths in their neighbor graph.
 
     Parameters
     ----------
     neighbors : (m, n) array, path, Source or Result
         A matrix, whose rows' neighbors are found first; or a result of ``knn`` of a matrix with itself, or of
         ``radius_neighbors``, by any metric but inner products. Two
-        rows have an edge, as long as their distance, where either has the other among its neighbors. A row
-        is none of its own neighbors: k is ``n_neighbors`` of scikit-learn.
+        rows have an edge, as long as their distance, if either has the other among its neighbors. A row
+        is not its own neighbor: k is ``n_neighbors`` of scikit-learn.
     n_components : int
         Dimensions d of the embedding.
     n_landmarks : int
-        Rows l that paths begin at: all of up to 1000 rows by default, which is Isomap itself, else 500.
+        Number l of rows at which paths begin: by default all of up to 1000 rows, which is Isomap itself, else
+        500.
     landmarks : {"farthest", "random"}
-        Each the row farthest from those before, the first of them any; or any rows.
+        Choice of these rows: each the farthest from those before, the first at random; or all at random.
     seed : int
         Key of the random numbers.
     disconnected : {"refuse", "join"}
-        What becomes of a graph of several components, between which there are no paths: an error; or edges
+        Treatment of a graph of several components, between which there are no paths: an error; or edges
         between the nearest rows of any two, as scikit-learn has it.
     matrix : path, array or Source
-        The one that neighbors are of, to join components by, where these are a result.
+        Matrix that neighbors belong to, if these are a result, for joining components.
     n_neighbors : int
-        Of each row of a matrix, itself not counted as in scikit-learn: 5 by default.
+        Neighbors of each row of a matrix, without itself as in scikit-learn: 5 by default.
     metric, min_recall
-        Of a search in a matrix, as for ``umap``.
+        For the search in a matrix, as for ``umap``.
     quality
         As for ``umap``.
     others

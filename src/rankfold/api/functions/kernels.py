@@ -27,28 +27,28 @@ def kernel_pca(
     seed: int = 0,
     **where: Unpack[OfMatrix],
 ) -> Result:
-    """Principal components of rows in the space of a kernel function, of all pairs and without their matrix.
+    """Principal components of rows in the space of a kernel function, without the matrix of all pairs.
 
     Parameters
     ----------
     x : path, array or Source, (m, n)
         Anything ``svd`` takes.
     rank : int, at most m
-        Components.
+        Number of components.
     kernel : str or callable
-        Of rows x and y: "rbf", ``exp(-gamma |x - y|^2)``; "laplacian", ``exp(-gamma sum |x - y|)``;
+        Kernel of rows x and y: "rbf", ``exp(-gamma |x - y|^2)``; "laplacian", ``exp(-gamma sum |x - y|)``;
         "polynomial", ``(gamma x'y + coef0)^degree``; "sigmoid", ``tanh(gamma x'y + coef0)``; "cosine";
         "linear"; or a function of two float64 rows that numba compiles, which must be symmetric.
     gamma : float, optional
         1 / n by default. 0 makes all rows alike: all components are 0.
     degree, coef0 : float
     tol : float
-        Estimated relative error of an eigenvalue at which it counts as known. Scores are then off by some
-        square root of it, by how far eigenvalues lie apart.
+        Estimated relative error of an eigenvalue at which it counts as converged. Errors of scores are then
+        about the square root of it, depending on the gaps between eigenvalues.
     passes : int
-        Sweeps over all pairs at most.
+        Most sweeps over all pairs.
     seed : int
-        Key of the vectors that the iteration begins with.
+        Key of the random starting vectors.
     others
         As for ``svd``.
 
@@ -64,7 +64,7 @@ def kernel_pca(
     Raises
     ------
     InputError, OutputError, PlanError, DataError
-        As for ``svd``; ``DataError`` for similarities that are no numbers, or out of range.
+        As for ``svd``; ``DataError`` for similarities that are not numbers, or out of range.
 
     Notes
     -----
@@ -114,12 +114,12 @@ def nystroem(
     x : path, array or Source, (m, n)
         Anything ``svd`` takes.
     rank : int, at most m
-        Landmarks p, and features of each row.
+        Number p of landmarks, and of features of each row.
     kernel, gamma, degree, coef0
         As for ``kernel_pca``.
     landmarks : {"kmeans", "rpcholesky", "uniform"}
         "kmeans": means of as many clusters, by ten passes of ``kmeans`` at most. "rpcholesky": rows, each
-        with a chance by what those before leave of it, in 2 to 12 passes as a rule, at most 30;
+        drawn with a probability that grows with its residual, usually in 2 to 12 passes, at most 30;
         kernels that are not positive are refused. "uniform": any rows, in one pass.
     seed : int
         Key of the random numbers.
@@ -129,14 +129,15 @@ def nystroem(
     Returns
     -------
     Result
-        ``features`` (m, p) ``k(x, L) W^-1/2`` with landmarks L and their similarities W, of whose directions
-        those below 1e-12 of the largest are left out; ``points`` (p, n), the landmarks, and ``landmarks``
-        (p,), the numbers of these rows, -1 for means; ``normalization`` (p, p) and ``shift`` (n,), by which
+        ``features`` (m, p) ``k(x, L) W^-1/2`` with landmarks L and their similarities W, where directions
+        below 1e-12 of the largest are left out; ``points`` (p, n), the landmarks, and ``landmarks``
+        (p,), the indices of these rows, -1 for means; ``normalization`` (p, p) and ``shift`` (n,), by which
         ``transform`` makes features of new rows. ``attrs`` has
-        ``trace_error``, the share of the trace of all similarities that features leave, from every row,
-        negative where a kernel that is not positive has them tell more than there is;
-        ``trace_error_interval``, by rounding; ``pair_error``, what they leave of similarities of pairs as a
-        norm, relative to that of these, from 256 sampled rows, and the 95 % ``pair_error_interval``.
+        ``trace_error``, the share of the trace of all similarities that features leave out, over all rows,
+        which may be negative for kernels that are not positive;
+        ``trace_error_interval``, due to rounding; ``pair_error``, the error of similarities of pairs as a
+        norm, relative to that of the similarities, from 256 sampled rows, and the 95 %
+        ``pair_error_interval``.
 
     Raises
     ------

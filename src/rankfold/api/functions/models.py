@@ -1,4 +1,4 @@
-"""What is done with a result: more samples in it, or seen through it, the matrix out of it, or against it."""
+"""Functions of a result: transform or add samples, check it against its matrix, reconstruct the matrix."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ def transform(
     -------
     Result
         ``scores`` of a pca, centered, scaled and whitened as its own; ``U = x V / s`` of an svd; ``W`` of an
-        nmf, exact least squares over rows that are not negative, or keep the constraint of the fit (by block
-        principal pivoting), penalized as in the fit. What part of the samples the components leave out, as a
-        norm, is ``attrs["relative_error"]``. ``scores`` of a kernel_pca and ``features`` of a nystroem,
-        likewise. Of a layout of umap ``embedding`` (m, d) float32: a row is where it comes to in a third of
-        the epochs at a quarter of the rate, while those of the layout stay. It depends on the row alone, not
-        on the others; one at a distance of 0 from a row of the layout has its place. Of a tsne likewise,
-        after 250 steps down the row's own divergence. Of an isomap ``embedding``, by the shortest paths over
-        the neighbors of each sample, with ``residual_variance`` and ``standard_error`` in ``attrs``. Of
-        ``spectral`` and ``diffusion_map`` ``embedding``, the mean over neighbors by weight over the
+        nmf, exact least squares over rows that are nonnegative, or satisfy the constraint of the fit (by
+        block principal pivoting), penalized as in the fit. The share of the samples that the components leave
+        out, as a norm, is ``attrs["relative_error"]``. ``scores`` of a kernel_pca and ``features`` of a
+        nystroem, likewise. For a layout of umap ``embedding`` (m, d) float32: a row moves for a third of the
+        epochs at a quarter of the rate, while those of the layout are fixed. It depends on the row alone, not
+        on the others; one at a distance of 0 from a row of the layout has its position. For a tsne likewise,
+        after 250 steps down the row's own divergence. For an isomap ``embedding``, by the shortest paths over
+        the neighbors of each sample, with ``residual_variance`` and ``standard_error`` in ``attrs``. For
+        ``spectral`` and ``diffusion_map`` ``embedding``, the weighted mean over neighbors, divided by the
         eigenvalue of the walk, with its relative ``standard_error``.
 
     Raises
@@ -98,7 +98,7 @@ def update(
     rank: int | None = None,
     **where: Unpack[OfMatrix],
 ) -> Result:
-    """Components, or singular triplets, of the samples of a result and of new ones, in one pass over these.
+    """Update components, or singular triplets, of a result with new samples, in one pass over these.
 
     Parameters
     ----------
@@ -107,14 +107,14 @@ def update(
     x : path, array or Source
         New samples in rows, with the columns that were fitted. Anything ``svd`` takes.
     rank : int, default that of the result
-        Components to keep.
+        Number of components to keep.
     others
         As for ``svd``.
 
     Returns
     -------
     Result
-        As of ``pca`` or ``svd`` with all rows, without scores or U: centered, scaled and whitened as the
+        As for ``pca`` or ``svd`` with all rows, without scores or U: centered, scaled and whitened as the
         result is. To rounding the same, if the result has all components (``rank=min(m, n)``); else
         ``error_estimates`` bound what may be missing.
 
@@ -154,7 +154,7 @@ def check(
     x: object,
     **where: Unpack[OfMatrix],
 ) -> Result:
-    """How well the factors of a result fit the matrix that they are of, by one more pass over it.
+    """Residuals and orthogonality of the factors of a result, by one more pass over its matrix.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def check(
     Result
         Per component ``left_residuals``, ``|A v - s u| / s1``, and ``right_residuals``, ``|A'u - s v| / s1``,
         with A centered and scaled as in the result, all in float64. ``attrs`` has the ``largest_residual``,
-        and what both factors lack of orthonormality as they are stored, ``left_orthogonality`` and
+        and the deviation of both stored factors from orthonormality, ``left_orthogonality`` and
         ``right_orthogonality``.
 
     Raises
@@ -210,18 +210,18 @@ def reconstruct(
     physical: bool = False,
     **where: Unpack[Where],
 ) -> Matrix:
-    """The matrix as its leading components have it, after the steps of ``prepare`` or before them.
+    """Reconstruct a matrix from its leading components, after the steps of ``prepare`` or before them.
 
     Parameters
     ----------
     result : Result or path
         Of ``svd``, ``pca`` or ``nmf``, with its rows.
     rank : int, default all
-        Leading components to use.
+        Number of leading components to use.
     row_range : slice, default all
         Consecutive rows to write.
     physical : bool
-        Take back what ``prepare`` did to columns, such as ``coslat``, ``weights`` and ``scale``: the numbers
+        Undo the steps of ``prepare`` on columns, such as ``coslat``, ``weights`` and ``scale``: the numbers
         are then in units of the data, NaN where a weight is 0. By default they are those of the matrix after
         these steps, as it was fitted.
     others
@@ -258,6 +258,6 @@ def reconstruct(
 
 
 def _require_order(name: str, result: object, x: object) -> None:
-    """Raise where a result and a matrix have changed places."""
+    """Raise if a result and a matrix are given in the wrong order."""
     if isinstance(x, Result) or not isinstance(result, Result | str | os.PathLike):
         raise ArgumentError(f"{name} takes a result first, then the matrix: rankfold.{name}(result, x)")

@@ -41,13 +41,14 @@ def knn(
     x : path, array or Source, (m, n)
         Anything ``svd`` takes.
     k : int
-        Neighbors of each row, which is not its own.
+        Number of neighbors of each row, without itself.
     queries : like ``x``, (q, n)
         Rows whose neighbors among those of ``x`` are wanted instead. They go through the steps of ``x``, with
         what was measured for it, unless they did already.
-    base : Result or path, of the first rows of ``x``: pairs of these are not compared again
+    base : Result or path, for the first rows of ``x``: pairs of these are not compared again
     index : Result of ``index`` or path
-        Rows among which neighbors of those of ``x`` are looked for. They go through the steps of its matrix.
+        Rows among which neighbors of those of ``x`` are searched. Rows of ``x`` go through the
+        steps of its matrix.
     metric : str or function
         "euclidean", "sqeuclidean", "cosine", "correlation" (cosine of rows less their mean), "inner_product"
         (largest first, as negative distances), "manhattan", "chebyshev"; or a symmetric function of two
@@ -63,18 +64,18 @@ def knn(
         Lengths after which columns repeat themselves, 0 for those that do not: distances are to the nearest
         image of a point.
     solver : {"auto", "pairs", "tree", "approximate"}
-        Let all pairs of rows meet, or hold points of few columns in a tree, in memory. The neighbors are the
-        same to the last bit; left out, the tree is taken where it is fast and fits. "approximate": let the
-        rows of a partition meet, in rounds, until the recall is reached; by "euclidean", "sqeuclidean",
+        Compare all pairs of rows, or hold points of few columns in a tree, in memory. The neighbors are the
+        same to the last bit; by default the tree is taken if it is fast and fits. "approximate": compare the
+        rows of each partition, in rounds, until the recall is reached; by "euclidean", "sqeuclidean",
         "cosine" and "correlation", for 16 columns or more.
     min_recall : float, in [0, 1)
-        Share of the true neighbors that is enough: it is measured on 400 rows or more, and the lower end
-        of its 95 % interval must reach it. Left out, neighbors are exact, but for solver="approximate", of
-        which 0.95 is asked. With solver="auto" partitions are taken where they cost less than all pairs.
+        Share of the true neighbors to reach: it is measured on 400 rows or more, and the lower end
+        of its 95 % interval must reach it. By default neighbors are exact, except with solver="approximate",
+        for which it is 0.95. With solver="auto" partitions are taken where they cost less than all pairs.
     partition_rows : int
-        For each partition, where neighbors are approximate: more find more of them, and cost more.
+        Rows of each partition, for approximate neighbors: more find more of them, and cost more.
     seed : int
-        Key of what is drawn for partitions, and of the rows that the recall is measured on.
+        Key of the random numbers for partitions, and for the rows on which the recall is measured.
     others
         As for ``svd``.
 
@@ -139,11 +140,11 @@ def index(
     x : path, array or Source, (m, n)
         Anything ``svd`` takes, of 16 columns or more.
     metric : {"euclidean", "sqeuclidean", "cosine", "correlation"}
-        By which neighbors will be looked for; the first two share an index.
+        Metric of later searches; the first two share an index.
     partition_rows : int
         Rows of a partition on average, by default the larger of 256 and half the root of m.
     seed : int
-        Key of what is drawn for partitions.
+        Key of the random numbers for partitions.
     others
         As for ``svd``.
 
@@ -152,7 +153,7 @@ def index(
     Result
         ``rows`` (m, n), by partition and then by number, in the type that is compared; ``ids`` (m, 1),
         their numbers in ``x``; ``centers`` (c, n) of the partitions, ``edges`` (c + 1,), where each begins
-        in ``rows``, and ``radii`` (c,), the distance from its center that no row of it exceeds. ``attrs`` has
+        in ``rows``, and ``radii`` (c,), the largest distance of its rows from its center. ``attrs`` has
         how many ``partitions`` there are, and the rows of the ``largest_partition``.
 
     Raises
@@ -211,17 +212,17 @@ def radius_neighbors(
         Lengths after which columns repeat themselves, as for ``knn``. Two rows are joined once, by their
         nearest images.
     max_edges : int
-        A larger graph is refused: by what a sample of rows says before the search, and by the count before
-        edges are listed.
+        A larger graph is refused: by an estimate from a sample of rows before the search, and by the count
+        before edges are listed.
     others
         As for ``svd``.
 
     Returns
     -------
     Result
-        ``degrees`` (m,) int64, how many neighbors each row has, itself left out; ``graph``, as CSR: float64
-        distances and int64 indices, nearest first in each row, then by index. ``r.graph`` is all of it in
-        memory.
+        ``degrees`` (m,) int64, the number of neighbors of each row, without itself; ``graph``, as CSR:
+        float64 distances and int64 indices, nearest first in each row, then by index. ``r.graph`` is all of
+        it in memory.
 
     Raises
     ------
@@ -262,22 +263,22 @@ def fuzzy_graph(
     radii: bool = False,
     **where: Unpack[Where],
 ) -> Result:
-    """Neighbors as a graph of weights between 0 and 1, as UMAP makes it, of lists larger than memory.
+    """UMAP's graph of neighbors with weights between 0 and 1, from lists that may be larger than memory.
 
     Parameters
     ----------
     neighbors : Result or path
         Of ``knn`` of a matrix with itself, by a metric whose values are not negative.
     k : int
-        Nearest neighbors of each row that count; all by default. A row is none of its own neighbors here: k
+        Number of nearest neighbors of each row to use; all by default. A row is not its own neighbor here: k
         is one less than ``n_neighbors`` of umap-learn.
     set_op_mix_ratio : float, in [0, 1]
-        Of two rows either may be among the neighbors of the other: 1 takes the union of what both say, 0 the
-        intersection, and what lies between a mean of the two.
+        Combination of the two directed weights of an edge: 1 takes their union, 0 the
+        intersection, and values between them a mean of the two.
     local_connectivity : float, in [0, k]
-        Neighbors of each row that are sure to be joined to it: these weigh 1.
+        Number of neighbors of each row that are certainly connected to it: their weight is 1.
     targets : (m,) labels or numbers, path of them, or (m, d) matrix, optional
-        What is known of rows besides: edges between rows of different labels, or of numbers far apart, then
+        Additional knowledge of rows: edges between rows of different labels, or of numbers far apart, then
         weigh less. -1, None and NaN are labels that are not known.
     target_metric : {"categorical", "euclidean"}
         Whether targets are labels, the same or not, or numbers, whose k nearest neighbors make a graph of
@@ -285,7 +286,7 @@ def fuzzy_graph(
     target_weight : float, in [0, 1]
         0 for the matrix alone, 1 for the targets alone.
     radii : bool
-        Whether ``umap(density=)`` is to know how far the neighbors of each row are.
+        Whether to store the mean distances of neighbors that ``umap(density=)`` needs.
     others
         As for ``svd``.
 
@@ -333,7 +334,7 @@ def combine_graphs(
     weight: float = 0.5,
     **where: Unpack[Where],
 ) -> Result:
-    """Two graphs of the same rows as one: what both agree on, or what either has.
+    """Combine two graphs of the same rows into one: their intersection or union.
 
     Parameters
     ----------
@@ -343,15 +344,15 @@ def combine_graphs(
         Whether an edge weighs ``a b``, with ``weight`` deciding which of the two counts more, or
         ``a + b - a b``. Edges that one of the graphs does not have weigh half as much as its weakest there.
     weight : float, in [0, 1]
-        Of the second graph in an intersection.
+        Weight of the second graph in an intersection.
     others
         As for ``svd``.
 
     Returns
     -------
     Result
-        ``graph``, as that of ``fuzzy_graph``: each row has a sure neighbor, and weights whose sum is near
-        ``log2(15)``, whatever they were before.
+        ``graph``, as that of ``fuzzy_graph``: each row has a neighbor of weight 1, and weights whose sum is
+        near ``log2(15)``, whatever they were before.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The reductions that people call: arguments in, results out. All work is done by the layers below."""
+"""Public functions of reductions: arguments in, results out. All work is done by the layers below."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def pca(
     missing: str = "raise",
     **where: Unpack[Growable],
 ) -> Result:
-    """Principal components of samples in rows, centered without a pass of their own.
+    """Principal components of samples in rows, centered without an additional pass.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def pca(
     Notes
     -----
     Passes and flops are those of ``svd``: means are taken during the first pass, about a provisional shift
-    from a sample, and what that differs by is put right exactly.
+    from a sample, and the difference is corrected exactly.
 
     References
     ----------
@@ -192,7 +192,7 @@ def qr(
     -------
     Result
         ``Q`` (m, k), k = min(m, n), orthonormal columns, and ``R`` (k, n), upper triangular, its diagonal
-        not negative. What ``Q`` lacks of orthogonality is ``attrs["orthogonality"]``.
+        not negative. The deviation of ``Q`` from orthogonality is ``attrs["orthogonality"]``.
 
     Raises
     ------
@@ -255,28 +255,28 @@ def nmf(
     x : path, array or Source, (m, n)
         Anything ``svd`` takes, with no number below zero.
     rank : int
-        Components; there may be more than rows or columns.
+        Number of components; it may exceed the number of rows or columns.
     weights : anything ``svd`` takes, (m, n), optional
-        What each entry counts, at least 0: ``sum(weights * (x - W @ H)**2)`` falls, or the divergence whose
-        terms are weighted so. What an entry of weight 0 holds is not looked at, be it NaN or negative.
+        Weight of each entry, at least 0: ``sum(weights * (x - W @ H)**2)`` is minimized, or the divergence
+        whose terms are weighted so. The value of an entry of weight 0 is ignored, be it NaN or negative.
     missing : {"raise", "ignore"}
-        What NaN are: errors, or entries that do not count.
+        Treatment of NaN: as errors, or as entries that do not count.
     row_weights : (m,) numbers, or anything ``svd`` takes, (m, 1), optional
-        What each row counts, at least 0, at the cost of no weights; of sparse matrices too.
+        Weight of each row, at least 0, at no additional cost; for sparse matrices too.
     loss : {"frobenius", "kullback-leibler"}
     solver : {"auto", "hals", "bpp", "mu", "admm"}
-        Of rows, given the other factor: coordinate descent, exact pivoting, multiplicative updates, ADMM.
-        "auto" is "hals"; "mu" for Kullback-Leibler, "admm" with constraints.
+        Solver of rows, given the other factor: coordinate descent, exact pivoting, multiplicative updates,
+        ADMM. "auto" is "hals"; "mu" for Kullback-Leibler, "admm" with constraints.
     init : {"auto", "compressed", "nndsvd", "rows", "random"}, or (W, H), or a result of nmf
-        Where the short factor starts; the long one follows. "auto" is "compressed": solved without reads on
-        a projection of the matrix that one read makes.
+        Start of the short factor, from which the long one follows. "auto" is "compressed": solved without
+        reads on a projection of the matrix that one read makes.
     alpha_W, alpha_H, l1_ratio : float
         Penalties, weighed as scikit-learn weighs them; ``alpha_H="same"`` is ``alpha_W``. A penalty on one
         factor alone is taken where components of the other have unit norm.
     constraint_W, constraint_H : {"nonnegative", "simplex"} or float
         Rows of W, or columns of H, sum to one; or no number is larger than that.
     tol, grad_tol : float
-        Relative fall of the error in a pass, and norm of the projected gradient over that of the matrix,
+        Relative decrease of the error in a pass, and norm of the projected gradient over that of the matrix,
         below which passes end.
     time_limit, passes, seed : float, int, int
         Seconds after which no pass begins; most reads of the matrix, default 8, 50 for "mu", or 25 with

@@ -25,32 +25,32 @@ def kernel_sum(
     seed: int = 0,
     **where: Unpack[OfMatrix],
 ) -> Result:
-    """Sums of a kernel over all rows at every row, or at others, and forces: N bodies, charges, smoothing.
+    """Sums of a kernel over all rows, at every row or elsewhere, and forces: N bodies, charges, smoothing.
 
     Parameters
     ----------
     x : path, array or Source, (n, d)
         Sources: anything ``svd`` takes. All rows are held in memory, in 8 bytes a number.
     weights : (n,) numbers, or anything ``svd`` takes, (n, 1), optional
-        Masses, charges, or what else each source counts; of any sign. 1 by default.
+        Masses, charges, or other weights of the sources; of any sign. 1 by default.
     targets : like ``x``, (m, d), optional
-        Where sums are wanted; read block by block. By default at the sources, each of which is left out of
-        its own sum.
+        Points at which sums are computed; read block by block. By default at the sources, each of which is
+        left out of its own sum.
     kernel : str
         With r the distance: "gravity" ``-1 / sqrt(r^2 + softening^2)``, the potential; "coulomb" the same
         without the sign; "gaussian" ``exp(-r^2 / 2 h^2)``, "cauchy" ``1 / (1 + r^2 / h^2)`` and
         "squared_cauchy", its square, with h the bandwidth.
     softening : float, >= 0
-        Of gravity and coulomb. At 0 sources at the place of a target exert nothing on it.
+        Softening of gravity and coulomb. At 0, sources at the position of a target have no effect on it.
     bandwidth : float, > 0, optional
-        Of the other kernels, 1 by default.
+        Bandwidth of the other kernels, 1 by default.
     forces : bool
-        Whether forces are wanted: negative gradients of sums. Gravity pulls, equal charges push.
+        Whether to compute forces: negative gradients of sums. Gravity attracts, equal charges repel.
     tol : float
-        Error of 99 of 100 targets at most, of sums and of forces, relative to the exact ones; to the sums of
-        magnitudes of all contributions where weights have both signs. 0 sums source by source.
+        Bound on the error of 99 of 100 targets, of sums and of forces, relative to the exact ones; to the
+        sums of magnitudes of all contributions if weights have both signs. 0 sums source by source.
     seed : int
-        Key of the random numbers: which targets errors are measured at.
+        Key of the random numbers that choose the targets whose errors are measured.
     others
         As for ``svd``.
 
@@ -58,12 +58,12 @@ def kernel_sum(
     -------
     Result
         ``sums`` (m,) and ``forces`` (m, d), float64. ``attrs`` has the ``error`` of 99 of 100 of
-        ``error_sample`` targets, whose sums were also made source by source, and ``error_bound``, which that
-        of all targets exceeds in one of twenty samples at most; ``opening`` and ``order``, how wide nodes
-        look and how they are expanded; and how many ``pairs`` and ``nodes`` were met. Nothing
-        is measured, and ``error_sample`` is 0, where all pairs are summed anyhow, with errors of 0; and at up
-        to 262 144 targets of a gaussian without forces, where ``error`` and ``error_bound`` are ``tol``
-        itself: what is left out comes to less at every target.
+        ``error_sample`` targets, whose sums were also computed source by source, and ``error_bound``, which
+        that of all targets exceeds in one of twenty samples at most; ``opening`` and ``order``, the largest
+        angle of nodes and the order of their expansion; and the numbers of ``pairs`` and ``nodes`` evaluated.
+        Nothing is measured, and ``error_sample`` is 0, if all pairs are summed anyway, with errors of 0; and
+        at up to 262 144 targets of a gaussian without forces, where ``error`` and ``error_bound`` are ``tol``
+        itself: the neglected terms are smaller at every target.
 
     Raises
     ------
@@ -105,35 +105,35 @@ def density(
     seed: int = 0,
     **where: Unpack[OfMatrix],
 ) -> Result:
-    """Logarithm of the density that samples are drawn from, as a kernel estimates it.
+    """Kernel density estimate: logarithm of the density from which samples are drawn.
 
     Parameters
     ----------
     x : path, array or Source, (n, d)
         Samples: anything ``svd`` takes. All rows are held in memory, in 8 bytes a number.
     targets : like ``x``, (m, d), optional
-        Where the density is wanted; read block by block. By default at the samples themselves, each of which
-        counts there as well.
+        Points at which the density is computed; read block by block. By default at the samples themselves,
+        each of which counts there as well.
     bandwidth : float, > 0, or {"scott", "silverman"}
         Length h of the kernel; or ``n^(-1 / (d + 4))`` and ``(n (d + 2) / 4)^(-1 / (d + 4))``, for columns
         whose deviation is about 1.
     kernel : str
         "gaussian", "tophat", "epanechnikov", "exponential", "linear" or "cosine", as scikit-learn has them.
     weights : (n,) numbers, or anything ``svd`` takes, (n, 1), optional
-        What each sample counts, at least 0.
+        Weight of each sample, at least 0.
     tol : float
-        Relative error of 99 of 100 densities at most, of the gaussian; other kernels are summed exactly. 0
-        for exact sums.
+        Bound on the relative error of 99 of 100 densities, for the gaussian; other kernels are summed
+        exactly. 0 for exact sums.
     seed : int
-        Key of the random numbers: which targets errors are measured at.
+        Key of the random numbers that choose the targets whose errors are measured.
     others
         As for ``svd``.
 
     Returns
     -------
     Result
-        ``log_density`` (m,) float64: right far from all samples too; minus infinity where a compact kernel
-        reaches none. ``attrs`` as for ``kernel_sum`` without forces.
+        ``log_density`` (m,) float64: accurate far from all samples too; minus infinity where a compact kernel
+        reaches no sample. ``attrs`` as for ``kernel_sum`` without forces.
 
     Raises
     ------

@@ -200,7 +200,7 @@ class TSNE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     def transform(self, X: Any) -> Any:
         """Positions of samples in the embedding, each by its neighbors among the fitted samples.
 
-        A fitted sample has its own position. New samples do not affect each other: see ``rankfold.transform``.
+        A fitted sample has its own position. New samples are independent: see ``rankfold.transform``.
         """
         check_is_fitted(self)
         neighbors = self._lists_of_new(X, 30, self._facts["request"]["seed"])

@@ -148,7 +148,7 @@ class DiffusionMap(Embedding):
     ----------
     embedding_ : (n_samples, n_components) float64 array
     eigenvalues_ : (n_components,) array
-        Eigenvalues of the diffusion operator.
+        Eigenvalues of the random walk.
     graph_ : CSR array
         Weights of neighbors: see ``rankfold.fuzzy_graph``.
     n_features_in_ : int

@@ -1,7 +1,7 @@
-"""``Isomap``: samples in few dimensions, as far apart as along the graph of their neighbors.
+"""``Isomap``: embedding of samples by geodesic distances along the graph of their neighbors.
 
-A fit on disk keeps where the samples lie, since new ones are placed by their neighbors there, and the lengths
-of paths in a temporary store. Of samples in memory all is kept in memory.
+A fit on disk keeps the location of the samples, since new samples are placed by their neighbors there, and
+the path lengths in a temporary store. For samples in memory, all is kept in memory.
 """
 
 from __future__ import annotations
@@ -32,42 +32,43 @@ from rankfold.pipeline.importing.readers.reader import Entries
 from rankfold.pipeline.storage.temporary import TemporaryFolder
 
 BLOCK_ROWS = 2**12
-"""New samples that are placed together."""
+"""Number of new samples that are placed together."""
 
 
 @labeled
 class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Samples in few dimensions, as far apart as along the graph of their neighbors; see ``rankfold.isomap``.
+    """Samples in few dimensions, by geodesic distances along the graph of neighbors; see ``rankfold.isomap``.
 
     Parameters
     ----------
     n_neighbors : int or None, default=5
-        Of each sample, without itself.
+        Number of neighbors of each sample, without itself.
     radius : float, optional
-        In place of ``n_neighbors``.
+        Radius of neighborhoods, in place of ``n_neighbors``.
     n_components : int, default=2
         Dimensions.
     n_landmarks : int, optional
-        Samples that paths begin at: all of up to 1000 by default, which is Isomap itself, else 500.
+        Number of samples at which paths begin: by default all of up to 1000, which is Isomap itself, else
+        500.
     landmarks : {"farthest", "random"}, default="farthest"
-        How these are chosen.
+        Rule by which these are chosen.
     metric, p, metric_params
         As for ``rankfold.estimators.NearestNeighbors``, or "precomputed".
     eigen_solver, tol, max_iter, path_method, neighbors_algorithm, n_jobs
         Of no effect, but for ``n_jobs`` and ``neighbors_algorithm`` where scikit-learn searches: paths and
         eigenvectors are exact.
     random_state : int, RandomState or None, default=None
-        Of landmarks.
+        Seed of the choice of landmarks.
     memory : int or str, optional
-        As for ``rankfold.svd``, of each step.
+        As for ``rankfold.svd``, for each step.
 
     Attributes
     ----------
     embedding_ : (n_samples, n_components)
     landmarks_ : (n_landmarks,)
-        Numbers of samples.
+        Indices of the samples that are landmarks.
     dist_matrix_ : (n_samples, n_landmarks)
-        Lengths of the shortest paths; scikit-learn's matrix where all samples are landmarks. Of samples on
+        Lengths of the shortest paths; scikit-learn's matrix if all samples are landmarks. For samples on
         disk a Zarr array above 64 MiB.
     residual_variance_ : float
         See ``rankfold.isomap``.
@@ -165,11 +166,11 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         return self
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
-        """Embed samples in rows, and where they are; ``y`` is ignored."""
+        """Embed samples in rows and return their positions; ``y`` is ignored."""
         return self.fit(X).embedding_
 
     def transform(self, X: Any) -> Any:
-        """Where new samples are, (n_queries, n_components), by way of their neighbors in the fit."""
+        """Positions of new samples, (n_queries, n_components), by their neighbors in the fit."""
         check_is_fitted(self)
         if is_large(X):
             require_plain_output(self)
@@ -201,9 +202,9 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         return out
 
     def reconstruction_error(self) -> float:
-        """Root mean square of what the embedding leaves of centered squared paths among landmarks.
+        """Root mean square error of the embedding, over centered squared path lengths among landmarks.
 
-        With all samples as landmarks that of ``sklearn.manifold.Isomap``.
+        With all samples as landmarks, equal to that of ``sklearn.manifold.Isomap``.
         """
         check_is_fitted(self)
         return self._scaling.reconstruction_error
@@ -225,14 +226,14 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         )
 
     def _lists(self, samples: Any) -> rankfold.Result:
-        """Neighbors of samples on disk."""
+        """Neighbors of samples on disk, by number or radius."""
         how: dict[str, Any] = {"metric": self.nbrs_._metric, "memory": self.memory}
         if self.n_neighbors is None:
             return rankfold.radius_neighbors(samples, float(self.radius or 0), **how)
         return rankfold.knn(samples, self.n_neighbors, **how)
 
     def _connected(self) -> Any:
-        """The graph of neighbors of samples in memory, of one component."""
+        """The graph of neighbors of samples in memory; its components are joined if there are several."""
         name = "radius_neighbors_graph" if self.n_neighbors is None else "kneighbors_graph"
         graph = getattr(self.nbrs_, name)(mode="distance")
         count, labels = connected_components(graph)
@@ -255,7 +256,7 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
         )
 
     def _keep(self, result: rankfold.Result, *, on_disk: bool) -> None:
-        """What ``transform`` and callers need of a result."""
+        """Keep the parts of a result that ``transform`` and callers need."""
         self._result = result if on_disk else None
         whole = ("embedding", "landmarks", "projection", "mean_squares", "landmark_eigenvalues")
         arrays = {name: np.asarray(result[name][...]) for name in whole}
@@ -269,7 +270,9 @@ class Isomap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
 
 
 def _stored(graph: Any, dtype: npt.DTypeLike) -> rankfold.Result:
-    """A graph with edges of either direction as a result in a temporary store, each the shorter of both."""
+    """Store a graph, made symmetric by the shorter edge of either direction, as a result in a temporary
+    store.
+    """
     edges, folder = graph.tocoo(), TemporaryFolder()
     rows, columns = np.concatenate([edges.row, edges.col]), np.concatenate([edges.col, edges.row])
     values = np.concatenate([edges.data, edges.data])

@@ -1,4 +1,4 @@
-"""``UMAP``: samples of any number laid out in few dimensions by their neighbors."""
+"""``UMAP``: embedding of any number of samples by their neighbors."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     Parameters
     ----------
     n_neighbors : int, default=15
-        Of each sample, itself among them.
+        Number of neighbors of each sample, including itself.
     n_components : int, default=2
         Dimensions.
     metric : str, default="euclidean"
-        One of ``rankfold.knn`` but "inner_product"; or "precomputed", for distances.
+        A metric of ``rankfold.knn`` other than "inner_product"; or "precomputed", for distances.
     n_epochs, learning_rate, min_dist, spread, a, b, negative_sample_rate, repulsion_strength
         As for ``rankfold.umap``.
     set_op_mix_ratio, local_connectivity, target_metric, target_weight
         As for ``rankfold.fuzzy_graph``.
     init : {"spectral", "pca", "random"} or array of shape (n_samples, n_components), default="spectral"
-        Where samples begin: at eigenvectors of the graph, or at their first principal components, as also
-        where samples are too few for eigenvectors.
+        First positions of samples: eigenvectors of the graph, or their first principal components, which are
+        also used if samples are too few for eigenvectors.
     densmap : bool, default=False
-        Whether rows that are far from their neighbors are kept so, and those near near.
+        Whether local density is preserved: rows far from their neighbors stay far from them.
     dens_lambda, dens_frac, dens_var_shift : float
         ``density``, ``density_share`` and ``density_shift`` of ``rankfold.umap``.
     output_dens : bool, default=False
@@ -52,7 +52,7 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     min_recall : float, optional
         Neighbors may be approximate, as in ``rankfold.knn``.
     memory : int or str, optional
-        As for ``rankfold.svd``, of each step.
+        As for ``rankfold.svd``, for each step.
 
     Attributes
     ----------
@@ -60,16 +60,16 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
     graph_ : CSR array
         Weights of neighbors: see ``rankfold.fuzzy_graph``.
     rad_orig_, rad_emb_ : (n_samples,) float32 arrays
-        With ``densmap`` or ``output_dens``: logarithms of mean squared distances to neighbors, of the samples
-        by weights and in the layout by closeness.
+        With ``densmap`` or ``output_dens``: logarithms of mean squared distances to neighbors, in the data
+        weighted by the graph, in the layout by closeness.
     n_features_in_ : int
     feature_names_in_
-        Where samples have names of columns.
+        If samples have names of columns.
 
     Notes
     -----
-    Samples are read from where they are, by each step; the graph and the layout are held in memory. Those
-    that were fitted are kept, or where they are, for ``transform`` to compare others with.
+    Each step reads the samples from their location; the graph and the layout are held in memory. The fitted
+    samples are kept, or their location, for ``transform`` to compare others with.
 
     Examples
     --------
@@ -165,9 +165,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None) -> UMAP:
-        """Lay out samples in rows, in memory or on disk; those of one label in ``y`` nearer to each other.
+        """Embed samples in rows, in memory or on disk; those with equal labels in ``y`` closer together.
 
-        Labels are words or numbers, -1 where none is known; or numbers whose distances count, by
+        Labels are words or numbers, -1 if unknown; or numbers whose distances count, depending on
         ``target_metric``.
         """
         self._require_start()
@@ -202,9 +202,9 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         return self
 
     def transform(self, X: Any) -> Any:
-        """Places of samples in the layout, each by its neighbors among those that were fitted.
+        """Positions of samples in the layout, each by its neighbors among the fitted samples.
 
-        One that was fitted has its own. Others do not matter: see ``rankfold.transform``.
+        A fitted sample has its own position. New samples are independent: see ``rankfold.transform``.
         """
         check_is_fitted(self)
         facts = self._layout_facts
@@ -214,6 +214,6 @@ class UMAP(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Embedding):  # typ
         return np.asarray(run(task, {"memory": self.memory}).embedding[...])
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Lay out samples in rows, and where they are; ``y`` as in ``fit``. Radii as well, if asked for."""
+        """Embed samples in rows and return their positions, with radii if asked for; ``y`` as in ``fit``."""
         self.fit(X, y)
         return (self.embedding_, self.rad_orig_, self.rad_emb_) if self.output_dens else self.embedding_

@@ -30,10 +30,10 @@ from rankfold.methods.similarity.request import KernelChoice
 Float64 = npt.NDArray[np.float64]
 
 TOL = 1e-12
-"""What ``tol=0`` asks of eigenvalues: errors of vectors are roots of theirs."""
+"""Tolerance of eigenvalues for ``tol=0``: errors of eigenvectors are square roots of theirs."""
 
 NEGATIVE = "There are significant negative eigenvalues"
-"""How scikit-learn's error begins of components that a kernel function does not have."""
+"""Prefix of scikit-learn's error about components that a kernel function does not have."""
 
 
 @labeled
@@ -43,7 +43,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     Parameters
     ----------
     n_components : int, optional
-        As many as have a variance by default, for which the matrix of all pairs is held in memory.
+        By default all with nonzero variance, for which the matrix of all pairs is held in memory.
     kernel : str or callable, default="linear"
         "linear", "poly", "rbf", "sigmoid", "cosine", "laplacian"; a function of two samples that numba
         compiles; or as ``sklearn.decomposition.KernelPCA`` has it, with the matrix of all pairs in memory:
@@ -51,11 +51,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     gamma, degree, coef0, kernel_params
         As for ``sklearn.decomposition.KernelPCA``.
     alpha, fit_inverse_transform
-        As for ``sklearn.decomposition.KernelPCA``; ``inverse_transform`` is of samples in memory.
+        As for ``sklearn.decomposition.KernelPCA``; ``inverse_transform`` is for samples in memory.
     tol : float, default=0
         As for ``rankfold.kernel_pca``; 0 is as exact as possible.
     random_state : int, RandomState or None, default=None
-        Of the vectors that the iteration begins with.
+        Seed of the starting vectors of the iteration.
     eigen_solver, max_iter, iterated_power, copy_X, n_jobs
         Of no effect, but for ``n_jobs`` where scikit-learn compares samples.
     remove_zero_eig
@@ -67,11 +67,11 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     ----------
     eigenvalues_ : (n_components,)
     eigenvectors_ : (n_samples, n_components)
-        Of length 1, but for those of the eigenvalue 0, which are 0.
+        Of length 1, except those of the eigenvalue 0, which are 0.
     X_fit_ : (n_samples, n_features)
         Samples, in memory or on disk.
     dual_coef_, X_transformed_fit_
-        Of ``inverse_transform``.
+        Coefficients and samples that ``inverse_transform`` uses.
     gamma_ : float
     n_features_in_, feature_names_in_
 
@@ -144,7 +144,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
-        """The same, and coordinates of the samples; ``y`` is ignored."""
+        """Fit, and return coordinates of the samples (m, n_components); ``y`` is ignored."""
         return self._fit(X)
 
     def transform(self, X: Any) -> Any:
@@ -170,7 +170,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return _as_given(out - self._offset, X)
 
     def inverse_transform(self, X: Any) -> Any:
-        """Samples that have about these coordinates, by ridge regression as in scikit-learn."""
+        """Samples with approximately these coordinates, by ridge regression as in scikit-learn."""
         if not self.fit_inverse_transform:
             raise NotFittedError(
                 "The fit_inverse_transform parameter was not set to True when instantiating and hence the "
@@ -192,7 +192,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return all_pairs(x, y, self.kernel, self._params(), self.n_jobs)
 
     def _fit(self, X: Any) -> Any:
-        """Fit; coordinates of the samples."""
+        """Fit, and return coordinates of the samples (m, n_components)."""
         if self.fit_inverse_transform and self.kernel == "precomputed":
             raise ValueError("Cannot fit_inverse_transform with a precomputed kernel.")
         if is_large(X):
@@ -223,7 +223,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return scores if is_large(X) else _as_given(scores, X)
 
     def _fit_rows(self, source: Any, choice: KernelChoice, wanted: int, on_disk: bool) -> None:
-        """By rankfold."""
+        """Fit by ``rankfold.kernel_pca``."""
         with in_own_words({"allow more passes, or": "give"}), warnings.catch_warnings():
             for words in ("no variance beyond rounding", "rounding hides what is left"):
                 warnings.filterwarnings("ignore", f".*{words}", rankfold.RankfoldWarning)
@@ -261,7 +261,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self._shift = np.asarray(result["shift"][...])
 
     def _fit_pairs(self, wanted: int) -> None:
-        """By all pairs in memory."""
+        """Fit by the matrix of all pairs in memory."""
         self._centerer = KernelCenterer().set_output(transform="default")
         k = self._centerer.fit_transform(self._pairs(self.X_fit_))
         values, vectors = leading_eigenpairs(np.ascontiguousarray((k + k.T) / 2, np.float64), wanted)
@@ -269,7 +269,7 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self._take(checked, vectors * fix_signs(vectors), np.zeros(wanted))
 
     def _fit_inverse(self, scores: Float64, X: Any) -> None:
-        """Coefficients of a ridge regression of samples on coordinates."""
+        """Fit the ridge regression of samples on coordinates for ``inverse_transform``."""
         if hasattr(X, "tocsr"):
             raise ValueError("inverse_transform is of dense samples: these are sparse")
         k = self._pairs(scores)
@@ -279,5 +279,5 @@ class KernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
 
 def _as_given(scores: Float64, x: Any) -> Any:
-    """In single precision where samples are."""
+    """Scores in float32 if ``x`` is in float32, else as they are."""
     return scores.astype(np.float32) if x.dtype == np.float32 else scores

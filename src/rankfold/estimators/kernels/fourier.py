@@ -1,10 +1,10 @@
-"""``RBFSampler``: random Fourier features, whose products approximate the rbf kernel.
+"""``RBFSampler``: random Fourier features, whose inner products approximate the rbf kernel.
 
-They need no samples, only how many columns these have: features of any block of rows are those of the rows
-in any other. Their error falls with the root of their number alone, so that landmarks tell more with as many.
+They do not depend on samples, only on the number of columns: the features of a row are the same in any block
+of rows. Their error falls only with the root of their number, so as many landmarks are more accurate.
 
-Two features share a frequency, a quarter of a turn apart: what each alone has of the sum of two rows, and not
-of their difference, cancels.
+Two features share a frequency, a quarter of a turn apart: so the terms of each that depend on the sum of two
+rows, and not on their difference, cancel.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RBFSampler(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     gamma : float or "scale", default=1.0
         "scale" is 1 / (columns * variance of all numbers).
     n_components : int, default=100
-        Features.
+        Number of features.
     random_state : int, RandomState or None, default=None
         Key of the random numbers: a frequency is a function of it, its number and its column.
 
@@ -75,7 +75,7 @@ class RBFSampler(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None) -> RBFSampler:
-        """Draw frequencies for as many columns; of the samples only "scale" looks at more."""
+        """Draw frequencies for the columns of X; its numbers matter only with ``gamma="scale"``."""
         X = self._in_memory(X, reset=True)
         columns = X.shape[1]
         self._gamma = float(self.gamma) if self.gamma != "scale" else 1.0

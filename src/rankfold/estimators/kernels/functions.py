@@ -1,8 +1,8 @@
-"""The kernel function of an estimator: one of rankfold's, or any of scikit-learn's, of all pairs in memory.
+"""The kernel function of an estimator: one of rankfold's, or any of scikit-learn's for all pairs in memory.
 
 Kernels by name that rankfold has, and functions that numba compiles, run in tiles, also on disk.
-"precomputed", other names, and functions with keywords or that only Python calls are left to scikit-learn's
-``pairwise_kernels``, whose matrix is held as a whole.
+"precomputed", other names, and functions with keywords or that only Python can call are left to
+scikit-learn's ``pairwise_kernels``, whose matrix is held as a whole.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Float64 = npt.NDArray[np.float64]
 
 
 def choice_of(kernel: Any, params: dict[str, Any], columns: int) -> KernelChoice | None:
-    """The kernel of an estimator as rankfold has it; None where it is left to scikit-learn.
+    """The kernel of an estimator in rankfold's form; None if it is left to scikit-learn.
 
-    ``params`` may have gamma, degree and coef0, or whatever a function takes besides two samples.
+    ``params`` may have gamma, degree and coef0, or the arguments of a function other than two samples.
     """
     if callable(kernel):
         if params:
@@ -46,18 +46,20 @@ def choice_of(kernel: Any, params: dict[str, Any], columns: int) -> KernelChoice
 
 
 def in_rows(x: Any, choice: KernelChoice, shift: Float64) -> Rows:
-    """Samples in memory as kernels take them."""
+    """Convert samples in memory (m, n) to the rows that kernels take."""
     return rows_of(x.toarray() if scipy.sparse.issparse(x) else np.asarray(x), choice.similarity, shift)
 
 
 def transformed(result: Result, x: object, kernel: Any, memory: str | int | None) -> Result:
-    """Samples in a result on disk, which does not hold a function of one's own: the estimator has it."""
+    """Transform samples by a result on disk; ``kernel`` supplies a user's function, which the result does not
+    hold.
+    """
     task = similar_rows_task(result, x, kernel if callable(kernel) else None)
     return run(task, {"memory": memory})
 
 
 def all_pairs(x: Any, y: Any, kernel: Any, params: dict[str, Any], jobs: int | None = None) -> Float64:
-    """(m, p) similarities of samples in memory; ``y`` is ``x`` where it is None."""
+    """Kernel matrix (m, p) of samples in memory; ``y`` is ``x`` if it is None."""
     choice = None if kernel == "precomputed" else choice_of(kernel, params, x.shape[1])
     if choice is None:
         filtered = {} if callable(kernel) else {"filter_params": True}

@@ -34,17 +34,17 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     Parameters
     ----------
     kernel : str or callable, default="rbf"
-        As for ``rankfold.estimators.KernelPCA``; other kernels of scikit-learn by its own functions, of
+        As for ``rankfold.estimators.KernelPCA``; other kernels of scikit-learn by its own functions, for
         samples in memory.
     gamma, coef0, degree, kernel_params
         As for ``sklearn.kernel_approximation.Nystroem``.
     n_components : int, default=100
-        Landmarks, and features.
+        Number of landmarks, and of features.
     landmarks : {"uniform", "kmeans", "rpcholesky"}, default="uniform"
-        How landmarks are chosen: any samples, as in scikit-learn; means of clusters, with the least error; or
+        Choice of landmarks: random samples, as in scikit-learn; means of clusters, with the least error; or
         samples by randomly pivoted Cholesky.
     random_state : int, RandomState or None, default=None
-        Of these.
+        Seed of this choice.
     n_jobs
         Of no effect where rankfold compares samples.
     memory : int or str, optional
@@ -55,10 +55,10 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     components_ : (n_components, n_features)
         Landmarks.
     component_indices_ : (n_components,)
-        Numbers of these samples; not there with "kmeans".
+        Indices of these samples; missing with "kmeans".
     normalization_ : (n_components, n_components)
     trace_error_, pair_error_ : float
-        What features leave, as ``rankfold.nystroem`` tells it; not there where scikit-learn compares samples.
+        Errors of features, as reported by ``rankfold.nystroem``; missing if scikit-learn compares samples.
     n_features_in_, feature_names_in_
 
     Examples
@@ -132,7 +132,7 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return out.astype(np.float32) if X.dtype == np.float32 else out
 
     def _params(self) -> dict[str, Any]:
-        """Parameters of the kernel that were given."""
+        """Parameters of the kernel that were given, checked."""
         given = {name: getattr(self, name) for name in ("gamma", "coef0", "degree")}
         given = {name: value for name, value in given.items() if value is not None}
         if callable(self.kernel) or self.kernel == "precomputed":
@@ -179,7 +179,7 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self._n_features_out = self.normalization_.shape[1]
 
     def _fit_rows(self, source: Any, choice: KernelChoice, wanted: int, on_disk: bool) -> None:
-        """By rankfold."""
+        """Fit by ``rankfold.nystroem``."""
         result = rankfold.nystroem(
             source,
             wanted,
@@ -202,7 +202,7 @@ class Nystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self._result = result if on_disk else None
 
     def _fit_pairs(self, X: Any, wanted: int) -> None:
-        """By scikit-learn's kernels, of samples in memory: any of them are landmarks."""
+        """Fit by scikit-learn's kernels, for samples in memory with random landmarks."""
         if self.landmarks != "uniform" or is_large(X):
             raise ValueError(
                 f"kernel {self.kernel!r} is left to scikit-learn, of samples in memory and with "

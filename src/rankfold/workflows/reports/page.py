@@ -111,7 +111,8 @@ class Page:
 def page_output(path: Path, subject: str, *, overwrite: bool) -> FileOutput:
     """Output file of a page, checked before anything is read.
 
-    A page of the same subject is replaced, another page of rankfold only with ``overwrite``, nothing else ever.
+    A page of the same subject is replaced. Another page of rankfold is replaced with ``overwrite``, and
+    nothing else ever.
 
     Raises
     ------
