@@ -173,7 +173,7 @@ def _choices(argument: Argument) -> str:
 
 
 def _kind(entry: Entry, declared: Entry | None, parameter: inspect.Parameter) -> str:
-    """The type of an argument, and its default if it has one."""
+    """The type of an argument, and its default where it has one."""
     default, empty = parameter.default, inspect.Parameter.empty
     kind = entry.kind or (declared.kind if declared is not None else "")
     if not kind:

@@ -1,4 +1,4 @@
-"""Decide whether a call can return the result that is already at its output, or has to compute it."""
+"""Decides whether a call can return the result that is already at its output, or has to compute it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ UNNAMED = "X does not have valid feature names"
 
 
 class Labeled(NamedTuple):
-    """A matrix, and the names of its columns and rows if it has some."""
+    """A matrix, and the names of its columns and rows where it has some."""
 
     matrix: Any
     columns: npt.NDArray[Any] | None

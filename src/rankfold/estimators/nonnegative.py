@@ -220,9 +220,7 @@ class NMF(decomposition.NMF):  # type: ignore[misc]
 def reconstruction_error(estimator: Any, x: Any, w: Any) -> float:
     """Error of coordinates ``w`` (m, k) of samples in memory, as scikit-learn defines it."""
     divergence = _beta_divergence(x, w, estimator.components_, estimator._beta_loss)
-    return float(
-        np.sqrt(2 * max(divergence, 0.0))
-    )  # for sparse samples it is a difference, which may be negative
+    return float(np.sqrt(2 * max(divergence, 0.0)))  # for sparse samples it is a difference
 
 
 def exact_rows(x: Any, h: Any, l1: float, l2: float) -> Any:

@@ -39,7 +39,7 @@ METRICS = {
     "hamming": "hamming",
     "jaccard": "jaccard",
 }
-"""Metrics of ``rankfold.knn``, by scikit-learn's names."""
+"""Metrics of ``rankfold.knn`` by scikit-learn's names."""
 
 MINKOWSKI = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}
 """Metrics of ``rankfold.knn``, by the ``p`` of Minkowski's metric."""

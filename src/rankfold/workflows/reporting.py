@@ -16,7 +16,7 @@ from rankfold.pipeline.text import Lines, harmless, printable
 from rankfold.pipeline.wording import in_command
 
 DRAINS = (signal.SIGTERM, signal.SIGUSR1)
-"""Signals by which SLURM and others ask for an orderly end."""
+"""Signals by which SLURM, and others, ask for an orderly end."""
 
 AGAIN_SECONDS = 0.05
 """Seconds after which a signal is sent again that a callback has swallowed."""
@@ -77,7 +77,7 @@ class Stop(BaseException):
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Exit code of a command that ends with an error; 1 for errors that are rankfold's own fault."""
+    """The exit code of a command that ends with an error: 1 for one that is rankfold's own fault."""
     if isinstance(error, Stop) or _is_stale(error):
         return Interrupted.exit_code
     if isinstance(error, RankfoldError):

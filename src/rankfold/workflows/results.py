@@ -19,7 +19,7 @@ PICTURED = ("fuzzy_graph", "combine_graphs", "umap", "tsne", "spectral", "diffus
 
 
 def summary(result: Result, *, already_done: bool) -> Lines:
-    """Final lines of a command that made a result."""
+    """The closing lines of a command that made a result."""
     how = "already done" if already_done else "done"
     return Lines(f"{result.path}: {how}", headline(result), *took(result))
 

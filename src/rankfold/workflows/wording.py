@@ -82,9 +82,7 @@ def with_place(error: RankfoldError, name: str, stage_name: str, document: Docum
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Lines:
-    """Align the rows of a table, the first of which is its heading; columns in ``right`` are right-
-    aligned.
-    """
+    """Align the rows of a table, the first of which is its heading; columns in ``right`` end at one line."""
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []

@@ -179,7 +179,7 @@ def _await_node(folder: Path, job: str, wait_seconds: float) -> None:
 
 
 def describe_job(job: str) -> str:
-    """State of a job, and the reason why it is pending."""
+    """State of a job, and the reason why it waits."""
     return ask("squeue", "-h", "-j", job, "-o", "%T (%r)").stdout.strip().lower() or "no longer in the queue"
 
 

@@ -17,7 +17,7 @@ from rankfold.pipeline.wording import in_command
 
 
 def queue_findings(profile: Profile) -> Iterator[Finding]:
-    """Checks that ask the system of a profile and start no job."""
+    """Checks that ask the system of a profile, and start no job."""
     system = queue_system(profile.scheduler)
     commands = check_commands(system)
     yield commands

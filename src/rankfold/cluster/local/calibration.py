@@ -35,7 +35,7 @@ rankfold.svd(np.random.default_rng(0).random((200, 20)), 3)
 """A run on hardly any numbers: it takes the time that starting and ending any run takes."""
 
 NOMINAL_START = 2.0
-"""Seconds of such a run, where they cannot be measured."""
+"""Seconds of such a run, where it cannot be measured."""
 
 
 def cached_rates() -> Rates:

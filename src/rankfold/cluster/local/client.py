@@ -1,4 +1,4 @@
-"""Run segments on the workers of a Dask client."""
+"""Segments on the workers of a Dask client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run segments on the threads of this process, under Dask's threaded scheduler."""
+"""Segments on the threads of this process, under Dask's threaded scheduler."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Threads:
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
         """Compute a graph on a pool of ``concurrency`` threads, calling ``watch`` meanwhile."""
-        # The sweep is planned within what the caller leaves free, without memory that its algebra has freed.
+        # The plan of a sweep allows for memory that the caller holds, not for memory that its algebra has freed.
         return_freed_memory()
         pools = self.pools or _Pools()
         with contextlib.nullcontext() if self.pools else contextlib.closing(pools):

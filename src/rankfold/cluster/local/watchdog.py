@@ -71,7 +71,7 @@ class Watchdog:
         self._thread.join()
 
     def check(self) -> None:
-        """Raise if workers end as fast as they are started."""
+        """Raise when workers end as fast as they are started."""
         if self._trouble is not None:
             raise self._trouble
 

@@ -1,4 +1,4 @@
-"""Workers that a launcher has already started, one in each process but the first."""
+"""Workers that a launcher has started already, one in each process but the first."""
 
 from __future__ import annotations
 

@@ -1,1 +1,10 @@
-"""Queue systems that accept worker jobs: one module for each, with the functions of ``system``."""
+"""Queue systems that accept worker jobs: one module for each, with the functions of ``system``.
+
+system    the interface of each module
+registry  the modules by name, and what only SLURM has
+shell     settings of a job script that are the same for all but SLURM
+slurm     SLURM
+pbs       PBS Professional and OpenPBS
+lsf       LSF
+sge       Grid Engine
+"""

@@ -141,7 +141,7 @@ class QueuedJob:
     name: str
 
     def __str__(self) -> str:
-        """The job in words: its number, its state, and why it waits or on which nodes it runs."""
+        """The job in words: its number, its state, and why it waits or where it runs."""
         if self.state == "pending":
             begins = f", to begin {self.begins}" if self.begins[:1].isdigit() else ""
             return f"job {self.number} pending ({self.reason}{begins})"

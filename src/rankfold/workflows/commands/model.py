@@ -188,7 +188,7 @@ INPUTS: dict[Method, Callable[..., tuple[str | Path, ...]]] = {
 
 
 def command_of_neighbors(method: Method) -> Callable[..., None]:
-    """Make the command of a method of neighbors, or of their graphs."""
+    """The command of a method of neighbors, or of their graphs."""
 
     def body(
         inputs: tuple[str | Path, ...],
@@ -239,7 +239,7 @@ def rows_of(store: str, options: dict[str, Any]) -> object:
 
 
 def embeddings() -> dict[Method, Callable[..., None]]:
-    """Make a command for each method of neighbors."""
+    """A command for each method of neighbors."""
     return {each: command_of_neighbors(each) for each in INPUTS}
 
 
@@ -258,7 +258,7 @@ def window(text: str | None) -> slice | None:
 
 @contextmanager
 def _show_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show progress on stderr; warnings are printed at the end, from the result."""
+    """Progress on stderr; warnings are printed at the end, from the result."""
     import warnings
 
     import rankfold

@@ -28,7 +28,7 @@ from rankfold.workflows.results import is_unchanged, last_attempt, summary
 
 
 def command_of(method: Method) -> Callable[..., None]:
-    """Make the command of a method of one matrix."""
+    """The command of a method of one matrix."""
 
     def body(
         store: str,

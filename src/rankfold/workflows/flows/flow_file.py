@@ -107,7 +107,7 @@ class Flow(StrictModel):
 
 
 HERE = ("local", "allocation", "mpi")
-"""Places that need no profile: this machine, and the job or the processes in which a command runs."""
+"""Places that need no profile: this machine, and the job or the processes that a command runs in."""
 
 
 MOST_STAGES = 256

@@ -24,10 +24,10 @@ from rankfold.workflows.flows.flow_file import Flow, resolve_path
 from rankfold.workflows.flows.stage_models import BaseStage
 
 WHOLE = ("import", "reconstruct")
-"""Methods whose result is itself a matrix."""
+"""Methods whose result is a matrix itself."""
 
 OF_ROWS = ("check", "reconstruct")
-"""Methods that need the rows of the result that they read."""
+"""Methods that need the rows of the result they read."""
 
 COORDINATES = {"svd": "U", "pca": "scores", "nmf": "W", "kernel_pca": "scores", "nystroem": "features"}
 COORDINATES |= dict.fromkeys(EMBEDDINGS, "embedding")
@@ -239,7 +239,7 @@ def _check_matrix(text: str, keys: tuple[str, ...], flow: Flow, document: Docume
 
 
 def _refuse_circles(flow: Flow, document: Document) -> None:
-    """Raise if stages wait for each other."""
+    """Raise for stages that wait for each other."""
     after = {
         name: _with_predecessors(StageNode(name, stage, name), flow, flow.stages).after
         for name, stage in flow.stages.items()

@@ -95,7 +95,7 @@ class Workflow:
 
     @property
     def outputs(self) -> Path:
-        """Folder of the results."""
+        """The folder of the results."""
         return Path(self.flow.outputs)
 
     @property

@@ -292,7 +292,7 @@ class ImaginedModel(FactorModel):
 
 
 def imagined_model(outcome: StageResult) -> FactorModel:
-    """Make a model of a result that does not exist yet, to make plans with."""
+    """A model of a result that does not exist yet, to make plans with."""
     kind, request, (rows, columns) = (
         outcome.facts["kind"],
         outcome.facts["request"],
@@ -313,5 +313,5 @@ def imagined_model(outcome: StageResult) -> FactorModel:
 
 
 def _imagined(outcome: StageResult) -> ImaginedResult:
-    """Make a result that does not exist yet, to make plans with."""
+    """A result that does not exist yet, to make plans with."""
     return ImaginedResult(outcome.path, outcome.facts, outcome.matrices or {}, outcome.fitted)

@@ -78,7 +78,7 @@ def _jobs(work: Work) -> list[QueuedJob]:
 
 
 def _stop(work: Work, holder: Holder) -> str:
-    """Ask a command on this machine to stop, and wait until it has stopped."""
+    """Ask a command on this machine to stop, and wait until it has."""
     if not holder.here or not holder.is_ours():
         raise OutputError(_advice(work, holder))
     with contextlib.suppress(ProcessLookupError):

@@ -113,7 +113,7 @@ class InOneJob(Workflow):
         return log_pattern(self.outputs, log_name(self.flow.workflow))
 
     def script(self, more: Sequence[str] = ()) -> str:
-        """Script of the job."""
+        """The script of the job."""
         name, log = job_name(self.flow.workflow, self.outputs), self.log
         return job_script(self.command(*more), self.profile, name=name, known_as=self.flow.profile, log=log)
 

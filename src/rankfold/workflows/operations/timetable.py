@@ -70,7 +70,7 @@ class Cron:
         return cron
 
     def after(self, moment: datetime) -> datetime:
-        """The first time after a moment."""
+        """The first time later than a moment."""
         time = self._next(moment)
         assert time is not None  # noqa: S101  # tried when it was read
         return time
@@ -174,7 +174,7 @@ class Schedule(BaseModel):
             raise InputError(f"--{first['loc'][0]}: {message}" if first["loc"] else message) from None
 
     def after(self, moment: datetime) -> datetime:
-        """The first time after a moment."""
+        """The first time later than a moment."""
         if self.cron is not None:
             return Cron.read(self.cron).after(moment)
         step = read_every(self.every or "")

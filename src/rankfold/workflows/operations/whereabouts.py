@@ -62,7 +62,7 @@ class Work:
 
     @property
     def own_runs(self) -> list[Path]:
-        """Folders of runs: one for every stage that was begun, or that of the output."""
+        """Folders of runs: one of every stage that was begun, or that of the output."""
         return sorted(self.folder.glob(f"*.zarr{RUN}")) if self.workflow else [self.folder]
 
     @property

@@ -147,7 +147,7 @@ def _mark_workers(
 
 
 def memory_bars(stages: Sequence[History], title: str, theme: Theme, width: int = WIDTH) -> Figure:
-    """Measured peak inside the planned one, for each stage that has both."""
+    """Measured peak inside the planned one, of each stage that has both."""
     rows = [(one, one.peak) for one in stages if one.peak]
     figure = new_figure(110 + 62 * len(rows), title, theme, width)
     axes = place_axes(figure, 240, 20, width - 240 - 330, 30 + 62 * len(rows))

@@ -299,7 +299,7 @@ def _results(one: History) -> Iterator[Picture]:
 
 
 def draw_chart(draw: Any, *, title: str, caption: str, alt: str) -> Picture:
-    """Draw a chart of runs, for wide and for narrow screens."""
+    """A chart of runs, for wide and for narrow screens."""
     return draw_picture(
         draw, title=title, caption=caption, alt=alt, narrow=functools.partial(draw, width=NARROW)
     )

@@ -57,7 +57,7 @@ class Scaling:
 
     @property
     def points(self) -> list[tuple[int, float, float]]:
-        """Lanes, speedup over one lane, and efficiency, for each timing."""
+        """Lanes, speedup over one lane, and efficiency, of each timing."""
         points = []
         for one in self.timings:
             speedup = self.single_seconds * one.work / one.seconds

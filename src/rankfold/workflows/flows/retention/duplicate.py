@@ -20,7 +20,7 @@ NO_LINKS = (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTS
 
 
 def duplicate(source: Path, target: Path) -> None:
-    """Give a folder a second name ``target``, which must not exist yet; flushed to disk on return.
+    """Give the folder ``source`` a second name ``target``, which must not exist yet; on the disk on return.
 
     Costs a link for each file. Where there are no links, it costs reading and writing everything once.
 
