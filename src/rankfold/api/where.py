@@ -101,7 +101,7 @@ class Where(TypedDict, total=False):
 
 
 class OfMatrix(Where, total=False):
-    """The same, and the view of a matrix that is reduced: arguments of ``rankfold.open``."""
+    """Arguments of ``Where``, and the view of a matrix that is reduced: arguments of ``rankfold.open``."""
 
     row_axes: Annotated[
         "Rows",
@@ -184,7 +184,7 @@ class OfMatrix(Where, total=False):
 
 
 class Growable(OfMatrix, total=False):
-    """The same, for methods that continue from an earlier result: see ``docs/growing.md``."""
+    """Arguments of ``OfMatrix``, for methods that continue an earlier result: see ``docs/growing.md``."""
 
     grows: Annotated[
         "str | None",

@@ -1,6 +1,6 @@
 """Places where a run takes place: each yields workers and a budget, and never sees a matrix.
 
-local      threads of this process, processes of this machine, a Dask client that somebody made
+local      threads of this process, processes of this machine, a Dask client of the caller
 slurm      jobs of SLURM, or one job with many nodes
 queues     one interface to the commands of SLURM, PBS, LSF and Grid Engine
 mpi        processes that mpiexec or srun has started

@@ -248,7 +248,7 @@ class PCA(decomposition.PCA):  # type: ignore[misc]
         """Set the attributes by scikit-learn's names."""
         result: Any = self.result_
         freedom, variance, mean = float(samples - 1), result.explained_variance, result.mean
-        if weights is not None:  # the result is for rows scaled by their weights
+        if weights is not None:  # the result is for rows scaled by roots of weights
             samples, freedom = int((weights > 0).sum()), float(weights.sum()) - 1
             variance, mean = result.singular_values**2 / freedom, result.prepare_1_sample_weight_mean
         most = min(samples, features)

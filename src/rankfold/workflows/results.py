@@ -25,7 +25,7 @@ def summary(result: Result, *, already_done: bool) -> Lines:
 
 
 def headline(result: Result) -> str:
-    """What was computed, and its quality, in one line."""
+    """Method and quality of a result, in one line."""
     facts = result.attrs
     last = (result.run.get("attempts") or [{}])[-1]
     line = f"{facts['kind']} by {facts['method']}"

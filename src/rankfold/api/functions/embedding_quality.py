@@ -1,4 +1,4 @@
-"""How well an embedding keeps neighborhoods, of matrices that may be larger than memory."""
+"""Measures of how well an embedding preserves neighborhoods of a matrix that may be larger than memory."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def nystroem(
 
     Notes
     -----
-    One pass of ``2 m p (n + p)`` flops and m p evaluations writes features; 8 p (n + p) bytes beside panels.
+    One pass of ``2 m p (n + p)`` flops and m p evaluations writes features; 8 p (n + p) bytes besides panels.
 
     References
     ----------

@@ -58,7 +58,7 @@ class Finding:
     verdict: Verdict
     found: str
     advice: str = ""
-    """What to do, if anything has to be done."""
+    """Advice on what to do; empty if there is nothing to do."""
 
     def __str__(self) -> str:
         advice = f". {self.advice}" * bool(self.advice)

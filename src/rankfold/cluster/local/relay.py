@@ -32,7 +32,7 @@ AGAIN_SECONDS = 60.0
 
 FETCHES = 50
 """Most fetches at once. Dask limits only those of large values: a worker that is sent the reports of
-thousands would ask all the others together, which takes it so long as if none of them answered.
+thousands would ask all the others together, which takes as long as if none of them answered.
 """
 
 RELAY_SECONDS = 60.0

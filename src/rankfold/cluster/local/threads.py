@@ -81,7 +81,7 @@ class Threads:
 
     @contextlib.contextmanager
     def open_scheduler(self, run: RunDirectory, kernels: Warmup) -> Iterator[Threads]:
-        """Yield a scheduler with pools of its own; nothing is started before the first graph."""
+        """Yield a scheduler with its own pools; only a device is started at once."""
         device = device_of(self.budget.device)
         device.forget()  # a run before this one may have had the same name, and other data
         try:
@@ -98,7 +98,7 @@ class Threads:
         self, root: Delayed, *, concurrency: int, watch: Callable[[], None], stop: Callable[[], bool]
     ) -> Any:
         """Compute a graph on a pool of ``concurrency`` threads, calling ``watch`` meanwhile."""
-        # The plan of a sweep allows for memory that the caller holds, not for memory that its algebra has freed.
+        # A sweep's plan allows for memory that the caller holds, not for memory that its algebra has freed.
         return_freed_memory()
         pools = self.pools or _Pools()
         with contextlib.nullcontext() if self.pools else contextlib.closing(pools):

@@ -3,7 +3,7 @@
 submitted     a workflow as one job of SLURM
 command_task  a command as a task, before it is submitted
 jobs          show what would be submitted
-whereabouts   the processes and jobs started for a workflow or an output
+whereabouts   traces of a workflow or an output: folders, locks, jobs
 holder        the process that holds a lock
 status        progress of a workflow, and its jobs
 logs          paths of logs, and their last lines

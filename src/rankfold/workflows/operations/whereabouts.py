@@ -1,4 +1,4 @@
-"""What was started for a workflow or an output: its folders, the holders of its locks, its jobs."""
+"""Traces of a workflow or an output: its folders, the holders of its locks, its jobs."""
 
 from __future__ import annotations
 

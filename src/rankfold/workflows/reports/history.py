@@ -56,7 +56,7 @@ class RunAttempt:
 
     began: float
     seconds: float | None
-    """None if it did not finish."""
+    """Seconds that it took; None if it did not finish."""
 
     facts: dict[str, Any]
 

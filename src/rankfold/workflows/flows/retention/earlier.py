@@ -7,7 +7,7 @@ its name, the oldest surplus results are removed. So at every moment the newest 
 one name, and a kill leaves at most one result too many, which is removed after the next run.
 
 The trap: only results that ``earlier.json`` lists, with the same seal, are ever removed. All else in the
-folder was put there by somebody.
+folder was put there by somebody else.
 """
 
 from __future__ import annotations
