@@ -33,7 +33,7 @@ exact.
 """
 
 SMALL_SIZE = 2**24
-"""Most elements of a matrix, including zeros, that is copied in float64 unless asked otherwise."""
+"""Most elements of a matrix, including zeros, that is copied in float64 without being asked to."""
 
 ROUNDING_IS_LEFT = (
     "the largest estimated error of a singular value.*(rounding errors of|holds no smaller values)"
@@ -214,7 +214,7 @@ def write_facts(
     dtype: str = "float64",
     **more: object,
 ) -> None:
-    """Write the metadata that make a folder a result of ``request``, computed by ``method`` from samples in
+    """Write the metadata that makes a folder a result of ``request``, computed by ``method`` from samples in
     memory.
     """
     samples = {"name": "samples", "shape": [int(n) for n in shape], "dtype": dtype, "fingerprint": ""}

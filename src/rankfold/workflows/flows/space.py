@@ -112,6 +112,6 @@ def _leftovers_of(one: Demand) -> tuple[int, int]:
 
 
 def _scratch_left(one: Demand) -> int:
-    """Bytes that an earlier attempt has left in the folder of scratch."""
+    """Bytes that an earlier attempt has left in a separate folder of scratch."""
     run = one.path.with_name(one.path.name + ".run")
     return sum(map(bytes_under, scratch_of_runs(run, one.scratch)))
