@@ -58,7 +58,7 @@ class WriteLists(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of chunks, and of the lists of a block while it is loaded: file, keys and ids, the block before."""
+        """Bytes of chunks, and of three blocks of lists: the last, and the next with one to merge into it."""
         return 16 * self.k * (2 * self.cut.panel_rows + 3 * int(np.diff(self.pairs.rows).max()))
 
     def workspace(self, device: Device = HOST) -> Workspace:

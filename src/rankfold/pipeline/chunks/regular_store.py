@@ -1,7 +1,8 @@
-"""A folder as a store of Zarr that opens only regular files, and only metadata of sensible size.
+"""A folder as a store of Zarr that opens only regular files, and only files of sensible size.
 
-Zarr opens whatever has the name of a chunk or of metadata: a pipe makes it wait forever, and metadata with
-100 000 codecs take it half a minute. Every store in a folder is opened through this one.
+Zarr opens whatever has the name of a chunk or of metadata: a pipe makes it wait forever, metadata with
+100 000 codecs take it half a minute, and a chunk of 2 GiB as much memory. Every store in a folder is opened
+through this one.
 
 Imported only once Zarr is needed.
 """
@@ -10,16 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import zarr
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
 
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, UnfitFileError
 from rankfold.pipeline.regular import is_regular, read_bounded
+from rankfold.pipeline.units import format_bytes
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -38,8 +42,20 @@ MOST_ENTRIES = 1024
 """Most entries of any list that describes an array, such as the fields of a structured type."""
 
 
+ELEMENT_BYTES = 16
+"""Bytes of an element of a chunk, at least, that a file may have for each: filters and indexes widen it."""
+
+TEXT_BYTES = 2**10
+"""Bytes that a file of a chunk may have for each element of no fixed size, such as text."""
+
+
 class RegularStore(LocalStore):
-    """A folder of regular files."""
+    """A folder of regular files, in which a chunk is no larger than its array can have it."""
+
+    def __init__(self, root: Path | str, *, read_only: bool = False) -> None:
+        super().__init__(root, read_only=read_only)
+        self._largest: dict[str, int] = {}
+        """Most bytes of a chunk file, by the path of each array whose metadata were read."""
 
     async def get(
         self,
@@ -50,12 +66,41 @@ class RegularStore(LocalStore):
         """The bytes of a file or of a part of it; None if there is no regular file."""
         path = self.root / key
         if key.rpartition("/")[2] in METADATA:
-            data = await asyncio.to_thread(_metadata, path)
+            data = await asyncio.to_thread(self._metadata, key)
             buffer = (prototype or default_buffer_prototype()).buffer
             return None if data is None else buffer.from_bytes(data)
         if not path.is_dir() and not await asyncio.to_thread(is_regular, path):
             return None
+        if byte_range is None:
+            await asyncio.to_thread(self._require_size, key)
         return await super().get(key, prototype, byte_range)
+
+    def _metadata(self, key: str) -> bytes | None:
+        """Read a metadata document and check it before Zarr parses it; None if there is none."""
+        path = self.root / key
+        try:
+            data = read_bounded(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError):
+            return data  # Zarr reports what is wrong with it
+        require_sensible(str(path), document)
+        self._largest.update(largest_chunks(key, document))
+        return data
+
+    def _require_size(self, key: str) -> None:
+        """Raise ``UnfitFileError`` for the file of a chunk that is larger than its array can have it."""
+        folder = key
+        while folder and folder not in self._largest:
+            folder = folder.rpartition("/")[0]
+        size, most = (self.root / key).stat().st_size, self._largest.get(folder)
+        if most is not None and size > most:
+            raise UnfitFileError(
+                f"{self.root / key} is {format_bytes(size)} large, and a chunk of its array has at most "
+                f"{format_bytes(most)}"
+            )
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
@@ -89,18 +134,38 @@ def zarr_node(path: str | Path) -> zarr.Array[Any] | zarr.Group:
     return zarr.open(RegularStore(path, read_only=True), mode="r")
 
 
-def _metadata(path: Path) -> bytes | None:
-    """Read a metadata document and check it before Zarr parses it; None if there is none."""
+def largest_chunks(key: str, document: Any) -> dict[str, int]:
+    """Most bytes of a chunk file, by the path of each array that a metadata document describes."""
+    if not isinstance(document, dict):
+        return {}
+    folder, _, name = key.rpartition("/")
+    nodes = {folder: document}
+    consolidated = document if name == ".zmetadata" else document.get("consolidated_metadata")
+    metadata = consolidated.get("metadata") if isinstance(consolidated, dict) else None
+    for path, node in metadata.items() if isinstance(metadata, dict) else ():
+        array = path.removesuffix(".zarray").strip("/")
+        nodes["/".join(filter(None, (folder, array)))] = node
+    sizes = {path: _largest_chunk(node) for path, node in nodes.items()}
+    return {path: size for path, size in sizes.items() if size is not None}
+
+
+def _largest_chunk(node: Any) -> int | None:
+    """Most bytes of a chunk file of the array that a node describes; None if it describes none."""
     try:
-        data = read_bounded(path)
-    except (FileNotFoundError, NotADirectoryError):
+        if "chunk_grid" in node:
+            shape, kind = node["chunk_grid"]["configuration"]["chunk_shape"], node["data_type"]
+        else:
+            shape, kind = node["chunks"], node["dtype"]
+        count: int = math.prod(max(0, int(n)) for n in shape)
+    except (TypeError, KeyError, ValueError):
         return None
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        return data  # Zarr reports what is wrong with it
-    require_sensible(str(path), document)
-    return data
+        itemsize = np.dtype(kind).itemsize
+    except (TypeError, ValueError):
+        itemsize = 0
+    if not itemsize or kind == "|O":
+        return 2**26 + TEXT_BYTES * count
+    return 2**16 + 2 * max(ELEMENT_BYTES, int(itemsize)) * count
 
 
 def require_sensible(name: str, document: Any) -> None:

@@ -27,6 +27,7 @@ from rankfold.pipeline.formats.cell_frames import index_of, is_records
 from rankfold.pipeline.formats.handles import library, open_hdf5
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
+from rankfold.pipeline.formats.naming import UNREADABLE
 from rankfold.pipeline.regular import open_descriptor, read_json
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
@@ -276,7 +277,12 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Add
 
     if node_kind(str(path)) != "group":
         raise InputError(f"{path} is no Zarr group, so AnnData did not write it")
-    root = zarr.open_group(RegularStore(path), mode="r+", use_consolidated=False)
+    try:
+        root = zarr.open_group(RegularStore(path), mode="r+", use_consolidated=False)
+        if is_consolidated := _is_consolidated(path):
+            list(root.members(max_depth=None))  # so that it can be consolidated again
+    except UNREADABLE as error:
+        raise InputError(f"{path} cannot be read as a Zarr group: {error}") from error
     found = elements(_cells_in(root, str(path)))
     if not overwrite and _is_written(root, found):
         return Added(tuple(found), already_there=True)
@@ -295,7 +301,7 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Add
             _list_column(root, element)
     finally:
         remove(work)
-    if _is_consolidated(path):
+    if is_consolidated:
         zarr.consolidate_metadata(RegularStore(path), zarr_format=root.metadata.zarr_format)
         flush(path)
     return Added(tuple(found))

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from rankfold.pipeline.chunks.geometry import Piece
 from rankfold.pipeline.chunks.reads import (
@@ -218,6 +219,14 @@ def read_header(path: str) -> Header:
     """Read the header of a ``.npy`` file; ``InputError`` if it is invalid, ``ChunkError`` if truncated."""
     with open_regular(path) as file:
         return _valid_header(file, path)
+
+
+def load_npy(path: str | os.PathLike[str], *, mapped: bool = True) -> npt.NDArray[Any]:
+    """The array in a ``.npy`` file, mapped or in memory. ``InputError``, ``ChunkError`` if it holds none."""
+    name = os.fsdecode(path)
+    if read_header(name).dtype.hasobject:
+        raise InputError(f"{name} holds Python objects, which are never unpickled: write numbers or text")
+    return np.load(name, mmap_mode="r" if mapped else None, allow_pickle=False)  # type: ignore[no-any-return]
 
 
 def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySource:
