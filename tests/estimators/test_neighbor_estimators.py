@@ -233,6 +233,7 @@ def test_what_follows_in_a_pipeline_is_the_same(chain: tuple[int, str, Any]) -> 
     np.testing.assert_allclose(*found, rtol=0, atol=1e-6 * np.abs(found[1]).max())
 
 
+@pytest.mark.slow  # umap-learn compiles for a minute
 def test_umap_takes_the_lists_of_a_search() -> None:
     umap = pytest.importorskip("umap", reason="umap-learn is not installed")
     x = make_blobs(150, 5, random_state=0)[0].astype(np.float32)

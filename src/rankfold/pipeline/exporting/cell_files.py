@@ -24,10 +24,9 @@ from rankfold.pipeline.errors import DiskSpaceError, InputError, OutputError, So
 from rankfold.pipeline.exporting.cells import FACTS, Cells, Claim, cells_of, mark_of, require_free
 from rankfold.pipeline.exporting.outcome import Outcome
 from rankfold.pipeline.formats.cell_frames import index_of, is_records
-from rankfold.pipeline.formats.handles import library, open_hdf5
+from rankfold.pipeline.formats.handles import library, open_hdf5, refuse_damage
 from rankfold.pipeline.formats.hdf5 import close
 from rankfold.pipeline.formats.locate import node_kind
-from rankfold.pipeline.formats.naming import UNREADABLE
 from rankfold.pipeline.regular import open_descriptor, read_json
 from rankfold.pipeline.removal import remove
 from rankfold.pipeline.units import format_bytes
@@ -152,7 +151,7 @@ class Held(NamedTuple):
 
 def held_in_cells(path: Path, key: str, paths: Sequence[str] = ()) -> Held:
     """Look up a result under a key, and which of ``paths`` exist."""
-    with _reading(path) as root:
+    with refuse_damage(str(path)), _reading(path) as root:
         return _held(root, key, paths)
 
 
@@ -203,7 +202,7 @@ def _write_into_file(path: Path, elements: Elements, *, overwrite: bool, in_plac
         close(path)
     with _locked(path, os.O_RDWR, fcntl.LOCK_EX if in_place else fcntl.LOCK_SH):
         unlocked = {"locking": False} if in_place else {}  # else HDF5 would be blocked by our own lock
-        with _opened(path, "r", **unlocked) as file:
+        with _opened(path, "r", **unlocked) as file, refuse_damage(str(path)):
             found = elements(_cells_in(file, str(path)))
             if not overwrite and _is_written(file, found):
                 return Added(tuple(found), already_there=True)
@@ -277,17 +276,15 @@ def _write_into_store(path: Path, elements: Elements, *, overwrite: bool) -> Add
 
     if node_kind(str(path)) != "group":
         raise InputError(f"{path} is no Zarr group, so AnnData did not write it")
-    try:
+    with refuse_damage(str(path)):
         root = zarr.open_group(RegularStore(path), mode="r+", use_consolidated=False)
         if is_consolidated := _is_consolidated(path):
             list(root.members(max_depth=None))  # so that it can be consolidated again
-    except UNREADABLE as error:
-        raise InputError(f"{path} cannot be read as a Zarr group: {error}") from error
-    found = elements(_cells_in(root, str(path)))
-    if not overwrite and _is_written(root, found):
-        return Added(tuple(found), already_there=True)
-    require_free(found, lambda part, name: f"{part}/{name}" in root, overwrite=overwrite)
-    _require_ours(root, found, path)
+        found = elements(_cells_in(root, str(path)))
+        if not overwrite and _is_written(root, found):
+            return Added(tuple(found), already_there=True)
+        require_free(found, lambda part, name: f"{part}/{name}" in root, overwrite=overwrite)
+        _require_ours(root, found, path)
     work = path / WORK
     remove(work)
     try:
