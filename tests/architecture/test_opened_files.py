@@ -40,6 +40,7 @@ GUARDS = (
 
 EXCEPTIONS = {
     "kernels/gpu/sources.py source": "files of the package",
+    "kernels/_compiled.py _content": "files of the package",
     "workflows/library/__init__.py example_text": "files of the package",
     "workflows/reports/page.py render": "files of the package",
     "cluster/profiles/__init__.py summary": "files of the package",
@@ -53,7 +54,6 @@ EXCEPTIONS = {
     "pipeline/storage/temporary.py _lock_folder": "a folder, and nothing else",
     "pipeline/importing/coo_sort.py _sort_blocks": "made by this process, in a folder of its own",
     "pipeline/importing/coo_sort.py _pieces": "made by this process, in a folder of its own",
-    "pipeline/exporting/plots/row_columns.py _npy": "its only caller has looked",
     "pipeline/formats/netcdf.py _open": "its only caller, and Handles, have looked",
     "pipeline/formats/remote.py open_group": "objects of a store, no files",
     "pipeline/chunks/bounded_store.py open_bounded": "a store is given, of regular files or of objects",

@@ -14,7 +14,7 @@ from rankfold.pipeline.data.dtypes import require_real
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import DataError, InputError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.formats.npy import load_npy
+from rankfold.pipeline.formats.npy import map_npy
 from rankfold.pipeline.prepare.alike import require_same_rows
 from rankfold.pipeline.regular import is_regular
 from rankfold.pipeline.storage.manifest import require_whole_input
@@ -108,7 +108,7 @@ def open_row_weights(value: object, source: Source, argument: str) -> Source:
         name in messages.
     """
     if isinstance(value, str | os.PathLike) and str(value).endswith(".npy"):
-        value = load_npy(value) if is_regular(value) else value
+        value = map_npy(value) if is_regular(value) else value
     if hasattr(value, "to_frame"):  # a series of pandas or polars
         value = cast(Any, value).to_frame()
     if not isinstance(value, str | os.PathLike | Source) and np.ndim(cast(Any, value)) == 1:

@@ -221,12 +221,19 @@ def read_header(path: str) -> Header:
         return _valid_header(file, path)
 
 
-def load_npy(path: str | os.PathLike[str], *, mapped: bool = True) -> npt.NDArray[Any]:
-    """The array in a ``.npy`` file, mapped or in memory. ``InputError``, ``ChunkError`` if it holds none."""
+def map_npy(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
+    """The array in a ``.npy`` file, mapped and read-only. ``InputError``, ``ChunkError`` if it holds none."""
     name = os.fsdecode(path)
-    if read_header(name).dtype.hasobject:
-        raise InputError(f"{name} holds Python objects, which are never unpickled: write numbers or text")
-    return np.load(name, mmap_mode="r" if mapped else None, allow_pickle=False)  # type: ignore[no-any-return]
+    with open_regular(name) as file:
+        header = _valid_header(file, name)
+        if header.dtype.hasobject:
+            raise InputError(
+                f"{name} cannot be read: it holds Python objects, and none is unpickled. Write numbers or text"
+            )
+        if not math.prod(header.shape):
+            return np.empty(header.shape, header.dtype)  # nothing can be mapped
+        order = "F" if header.fortran else "C"
+        return np.memmap(file, header.dtype, "r", header.offset, header.shape, order)  # type: ignore[call-overload, no-any-return]
 
 
 def matrix_in(file: Any, path: str, name: str, *, kind: str = "npy") -> NpySource:

@@ -14,7 +14,7 @@ from rankfold.methods.fuzzy_graph.combination.rules import UNKNOWN
 from rankfold.pipeline.data.source import Source
 from rankfold.pipeline.errors import InputError
 from rankfold.pipeline.formats import open_source
-from rankfold.pipeline.formats.npy import load_npy
+from rankfold.pipeline.formats.npy import map_npy
 from rankfold.pipeline.regular import is_regular
 
 Int64 = npt.NDArray[np.int64]
@@ -64,7 +64,7 @@ def label_codes(targets: object, rows: int) -> Int64:
 def _opened(targets: object) -> object:
     """Load targets from a ``.npy`` file or a frame as an array; return other stores and sources unchanged."""
     if isinstance(targets, str | os.PathLike) and str(targets).endswith(".npy") and is_regular(targets):
-        targets = load_npy(targets)
+        targets = map_npy(targets)
     if isinstance(targets, str | os.PathLike | Source) or hasattr(targets, "chunks"):
         return targets
     values = np.asarray(targets.to_numpy() if hasattr(targets, "to_numpy") else targets)

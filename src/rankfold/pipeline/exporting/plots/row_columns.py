@@ -30,7 +30,7 @@ from rankfold.pipeline.formats.cell_frames import column_of, columns_of, is_reco
 from rankfold.pipeline.formats.handles import open_hdf5, refuse_damage
 from rankfold.pipeline.formats.locate import node_kind, require_path, split_location
 from rankfold.pipeline.formats.naming import UNREADABLE, index_of_frame
-from rankfold.pipeline.formats.npy import load_npy
+from rankfold.pipeline.formats.npy import map_npy
 from rankfold.pipeline.formats.packed import open_text
 from rankfold.pipeline.formats.tables.columns import index_names
 from rankfold.pipeline.formats.tables.dialect import separator_of
@@ -259,7 +259,7 @@ def _array(values: Any, store: str, name: str) -> Column:
 
 
 def _npy(store: str, name: str) -> Column:
-    return _array(load_npy(store), store, name)
+    return _array(map_npy(store), store, name)
 
 
 def _in_group(root: Any, store: str, name: str) -> Column:
