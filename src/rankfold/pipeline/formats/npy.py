@@ -227,9 +227,8 @@ def map_npy(path: str | os.PathLike[str]) -> npt.NDArray[Any]:
     with open_regular(name) as file:
         header = _valid_header(file, name)
         if header.dtype.hasobject:
-            raise InputError(
-                f"{name} cannot be read: it holds Python objects, and none is unpickled. Write numbers or text"
-            )
+            reason = "it holds Python objects, and none is unpickled. Write numbers or text"
+            raise InputError(f"{name} cannot be read: {reason}")
         if not math.prod(header.shape):
             return np.empty(header.shape, header.dtype)  # nothing can be mapped
         order = "F" if header.fortran else "C"
