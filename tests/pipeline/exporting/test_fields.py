@@ -357,3 +357,24 @@ def test_what_is_no_array_of_xarray_is_refused() -> None:
     for wrong in (data.to_dataset(), data.values):
         with pytest.raises(InputError, match="give a DataArray"):
             result.to_xarray(wrong)
+
+
+def test_axes_of_two_dimensions_keep_their_names(tmp_path: Path) -> None:
+    """In a store of Zarr, and in a layout of the neighbors of a DataArray."""
+    xarray = pytest.importorskip("xarray")
+    times = np.arange("2000-01", "2005-01", dtype="M8[M]").astype("M8[ns]")
+    data = xarray.DataArray(
+        np.random.default_rng(0).standard_normal((60, 4)),
+        dims=("time", "station"),
+        coords={"time": times, "station": list("abcd")},
+        name="t",
+    )
+    data.to_dataset().to_zarr(tmp_path / "t.zarr")
+    for found in (rf.pca(f"{tmp_path}/t.zarr::t", 2), rf.pca(data, 2)):
+        field = found.to_xarray()
+        assert field.scores.dims == ("mode", "time") and field.components.dims == ("mode", "station")
+        np.testing.assert_array_equal(field.time, times)
+    layout = rf.umap(rf.knn(data, 5), n_epochs=5, init="random").to_xarray()
+    assert layout.embedding.dims == ("mode", "time")
+    same = data.rename(time="station", station="time")[:, :4]
+    assert rf.pca(same.to_dataset(name="s").s, 2).to_xarray().scores.dims == ("mode", "station")

@@ -246,7 +246,7 @@ def _sides_by_layout(result: Outcome, like: Any) -> tuple[Side, Side]:
     """Axes of rows and columns of a matrix that was read directly from an array."""
     found = layout(result)
     shape = found.get("shape", result.attrs["input"]["shape"])
-    axes: list[str] = found.get("axes", ["row", "column"])
+    axes: list[str] = found.get("axes") or _names_of_axes(result)
     lengths: list[int] = found.get("lengths", shape)
     if "axes" not in found and like is not None and len(like.dims) == 2:
         axes = [str(name) for name in like.dims]
@@ -258,6 +258,16 @@ def _sides_by_layout(result: Outcome, like: Any) -> tuple[Side, Side]:
         for names, which in ((row_axes, "rows"), (column_axes, "columns"))
     )
     return rows, columns
+
+
+def _names_of_axes(result: Outcome) -> list[str]:
+    """Names of the axes of rows and columns that the matrix had; ``row`` and ``column`` without any."""
+    both = [names_in(result, side) for side in ("rows", "columns")]
+    axes = [
+        name if names is None or len(names.axes) != 1 else names.axes[0].name
+        for names, name in zip(both, ("row", "column"), strict=True)
+    ]
+    return axes if len({*axes}) == 2 else ["row", "column"]
 
 
 def _sides_by_name(result: Outcome) -> tuple[Side, Side] | None:
