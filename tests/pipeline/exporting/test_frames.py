@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 import rankfold as rf
 from rankfold.pipeline.data.pandas_index import index_of_labels
-from rankfold.pipeline.errors import InputError
+from rankfold.pipeline.errors import InputError, OutputError
 from rankfold.workflows.cli import app
 
 pandas = pytest.importorskip("pandas", reason="pip install pandas")
@@ -145,13 +146,14 @@ def test_wrong_names_and_lengths_are_told() -> None:
 # Tables in files ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
 def test_a_table_has_the_names_and_every_digit(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rankfold.pipeline.exporting.frames.TABLE_ROWS", 7)
     exact = functools.partial(pandas.read_csv, float_precision="round_trip")
-    read = {".csv": exact, ".parquet": pandas.read_parquet}[suffix]
+    by_tabs = functools.partial(exact, sep="\t")
+    read = {".csv": exact, ".tsv": by_tabs, ".parquet": pandas.read_parquet}[suffix]
     result = rf.pca(frame(), 2, out=tmp_path / "r.zarr")
     found = read(result.to_table(tmp_path / f"t{suffix}"))
     assert list(found.columns) == ["row", "PC1", "PC2"]
@@ -160,6 +162,11 @@ def test_a_table_has_the_names_and_every_digit(
     found = read(result.to_table(tmp_path / f"c{suffix}", "components"))
     assert list(found.iloc[:, 0]) == list("abcd")
     np.testing.assert_array_equal(found[["PC1", "PC2"]], result.components.T)
+    result.to_table(tmp_path / f"t{suffix}", overwrite=True)
+    shutil.copy(tmp_path / f"c{suffix}", tmp_path / f"t{suffix}")
+    if suffix != ".parquet":  # which says that rankfold wrote it, not of what
+        with pytest.raises(OutputError):
+            result.to_table(tmp_path / f"t{suffix}", overwrite=True)
 
 
 def test_a_table_of_a_field_has_a_column_for_each_axis(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def require_cells(path: Path) -> None:
     if not path.exists():
         raise SourceNotFoundError(
             f"{path} does not exist. Results are added to a .h5ad file or Zarr store that AnnData wrote, or "
-            "written as a new .nc, .csv or .parquet file"
+            "written as a new .nc, .csv, .tsv or .parquet file"
         )
 
 

@@ -133,7 +133,7 @@ class Exports:
     def to_table(
         self: Outcome, path: str | os.PathLike[str], name: str | None = None, *, overwrite: bool = False
     ) -> Path:
-        """Write an array as a ``.csv`` or ``.parquet`` file, with names of rows or columns where it has them.
+        """Write an array as a ``.csv``, ``.tsv`` or ``.parquet`` file, with names of rows or columns.
 
         ``name`` is that of an array; coordinates of the rows by default. Components have a line for each
         column of the data. The file appears once it is complete.

@@ -28,7 +28,10 @@ from rankfold.pipeline.regular import open_regular
 LINES = ("scores", "U", "W", "embedding", "features", "labels", "indices", "X")
 """Arrays with a line for each row of the data; the first that a result has is the default."""
 
-TABLES = (".csv", ".parquet")
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+"""Separators of columns in files of text, by suffix."""
+
+TABLES = (*SEPARATORS, ".parquet")
 """Suffixes of table files."""
 
 TABLE_ROWS = 2**16
@@ -113,7 +116,7 @@ def _named(result: Outcome, name: str | None) -> tuple[str, str | None, bool]:
 
 
 def write_table(result: Outcome, path: Path, name: str | None = None, *, overwrite: bool = False) -> Path:
-    """A ``.csv`` or ``.parquet`` file with a line for each row, or each column, of the data.
+    """A ``.csv``, ``.tsv`` or ``.parquet`` file with a line for each row, or each column, of the data.
 
     The first columns name the lines, one for each axis of the data that has names. The file appears once
     it is complete; one that rankfold wrote may be replaced.
@@ -135,7 +138,8 @@ def write_table(result: Outcome, path: Path, name: str | None = None, *, overwri
     Reads 65 536 lines at a time.
     """
     table = Table.of(result, path, name)
-    output = file_output(path, lambda there: _foreign_table(there, table.schema.names), replaces=overwrite)
+    titles = table.schema.names
+    output = file_output(path, lambda there: _foreign_table(there, path.suffix, titles), replaces=overwrite)
     with output.draft() as draft:
         table.write(draft, path.suffix)
     return output.path
@@ -200,15 +204,18 @@ def _writer(suffix: str, path: Path, schema: Any) -> Any:
         return pyarrow.parquet.ParquetWriter(path, schema)
     import pyarrow.csv
 
-    return pyarrow.csv.CSVWriter(path, schema)
+    options = pyarrow.csv.WriteOptions(delimiter=SEPARATORS[suffix])
+    return pyarrow.csv.CSVWriter(path, schema, write_options=options)
 
 
-def _foreign_table(path: Path, titles: list[str]) -> str | None:
+def _foreign_table(path: Path, suffix: str, titles: list[str]) -> str | None:
     """Message for a file that rankfold did not write with these ``titles``; None for one that it did.
+
+    Its name may be another one meanwhile, without the ``suffix``.
 
     A Parquet file is recognized by its metadata, a CSV by its first line, since nothing else fits in one.
     """
-    if path.suffix == ".parquet":
+    if suffix == ".parquet":
         import pyarrow
         import pyarrow.parquet
 
@@ -218,7 +225,7 @@ def _foreign_table(path: Path, titles: list[str]) -> str | None:
         except pyarrow.ArrowException:
             made_here = False
     else:
-        header = ",".join(f'"{title}"' for title in titles).encode() + b"\n"
+        header = SEPARATORS[suffix].join(f'"{title}"' for title in titles).encode() + b"\n"
         made_here = head_of(path).startswith(header)
     return None if made_here else "is no table of such an array that rankfold wrote"
 

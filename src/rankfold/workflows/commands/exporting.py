@@ -19,7 +19,7 @@ def export(
         Path,
         typer.Option(
             metavar="FILE",
-            help="a .h5ad file or Zarr store of AnnData to add to, or a new .nc, .csv or .parquet file",
+            help="a .h5ad file or Zarr store of AnnData to add to, or a new .nc, .csv, .tsv or .parquet file",
         ),
     ],
     like: Annotated[
@@ -32,7 +32,7 @@ def export(
     ] = False,
     array: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="for .csv and .parquet: scores, components, ...; rows by default"),
+        typer.Option(metavar="NAME", help="for tables: scores, components, ...; rows by default"),
     ] = None,
     key_added: Annotated[
         str | None, typer.Option(help="for AnnData: in place of X_pca, PCs, neighbors, ...")
