@@ -51,7 +51,8 @@ class Plan:
     """Segments that one worker runs at once within its memory."""
 
     slots: int
-    """2 when panels are read ahead, 1 when memory does not allow it or the matrix is in memory."""
+    """Panels in memory at a time: 2 when the next one is read ahead, 1 when memory does not allow it or the
+    matrix is in memory; on a GPU 2 more than there are threads that read."""
 
     driver_bytes: int
     peak_bytes: int
