@@ -168,11 +168,11 @@ def run(rounds: int, shapes: Sequence[tuple[int, int, int]] = SHAPES) -> dict[st
 
 INTRODUCTION = """# What the default takes
 
-`pca` with `solver="auto"` beside every solver that could take the matrix: seconds on one core, passes over
-the matrix. A time in brackets ended above `tol` = 1e-4. The last column is the time of the default over that
-of the fastest solver that met `tol`. Dense matrices are float32, sparse ones of density 0.02. Made by
-`benchmarks/defaults.py` from `benchmarks/results/defaults.json` ({rounds} runs of those that come near the
-fastest, medians; {cpu}).
+The table compares `pca` with `solver="auto"` to every solver that could take the matrix. It has seconds on
+one core, and passes over the matrix. Runs in brackets ended above `tol` = 1e-4. The last column is the time
+of the default over that of the fastest solver that met `tol`. Dense matrices are float32, sparse ones have a
+density of 0.02. The page is made by `benchmarks/defaults.py` from `benchmarks/results/defaults.json` (medians
+of {rounds} runs for solvers that come near the fastest; {cpu}).
 
 """
 
@@ -200,8 +200,9 @@ def page(results: dict[str, Any]) -> str:
     slow = sum(ratio > 1.3 for ratio in ratios)
     summary = (
         f"\nOf {len(ratios)} matrices the default was more than 1.3 times slower than the fastest solver on "
-        f"{slow} (most {max(ratios):.1f} times; median {statistics.median(ratios):.2f}), and ended above "
-        f"`tol` on {above} where another solver did not, {in_time} of them where that took no longer.\n"
+        f"{slow} (most {max(ratios):.1f} times; median {statistics.median(ratios):.2f}). It ended above "
+        f"`tol` on {above} where another solver did not. On {in_time} of these the other solver took "
+        "no longer.\n"
     )
     machine = results["machine"]
     head = INTRODUCTION.format(rounds=results["rounds"], cpu=machine["cpu"])

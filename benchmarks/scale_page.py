@@ -16,46 +16,46 @@ SHOWN = (1, 8, 32, 128, 512, 4096)
 
 INTRODUCTION = """# Scaling
 
-How a run goes on hundreds of workers, and where more of them stop helping: what the plan says, what a
-simulation of 512 workers measured, and what a model says of 1 to 4096. Made by `benchmarks/scale_page.py`
-from `benchmarks/results/scale.json`; what is real in the simulation and what sleeps is in the [design
-note](design/0038-scale-by-simulation.md).
+This page shows how a run scales to hundreds of workers, and where more of them stop helping: what the plan
+says, what a simulation of 512 workers measured, and what a model predicts for 1 to 4096. It is made by
+`benchmarks/scale_page.py` from `benchmarks/results/scale.json`. The [design
+note](design/0038-scale-by-simulation.md) says what is real in the simulation and what sleeps.
 
 ## What a plan says
 
 `rankfold plan` ends its line on tasks with the number of workers beyond which more do not help, and why:
 
-| reason | what ends it | what to change |
+| reason | what limits the workers | what to change |
 |---|---|---|
 | streams | each thread has a stream of rows, of which there are at most 8192 | nothing |
 | reading | the file system gives no more: a profile says [how much](slurm.md#a-profile) | wider stripes |
 | merges | the sums of the streams take longer to merge than their rows to fold | a smaller rank |
 | exchange | each worker reads what all others wrote, as positions in a layout | wider stripes |
 
-It is that of the sweep that takes the longest, on nominal cores. On GPUs streams alone count, since a plan
-does not know their rates: the model below says where reading ends it. Of the links of nodes a plan knows
-nothing: where these feed a worker less than its cores would take, more workers are of use, by that ratio. No
-more workers are started than there are streams.
+The number is that of the sweep that takes the longest, on nominal cores. On GPUs only streams count, since a
+plan does not know the rates of GPUs: the model below says where reading is the limit. A plan does not know
+the links of nodes either. If these supply a worker with less than its cores could process, more workers help,
+by that ratio. No more workers are started than there are streams.
 """
 
 SIMULATION = """
 ## Hundreds of workers that sleep
 
-A matrix of 100 TB ({rows} x {columns} float32 in chunks of 262 MB) of which there is only the shape is
-planned for `svd` with 50 components; the engine and Dask's scheduler then carry out its sweeps, with
-checkpoints, merges and reports of progress, on workers of one thread whose segments sleep for the time
+The simulation plans `svd` with 50 components for a matrix of 100 TB ({rows} x {columns} float32 in
+chunks of 262 MB) that has a shape but no numbers. The engine and Dask's scheduler then run its sweeps, with
+checkpoints, merges and reports of progress. Workers have one thread, and their segments sleep for the time
 that the plan predicts.
 
 {table}
 
-- *Time*: how many times as fast as planned segments sleep. What the scheduler and the file system do is
-  as fast as ever, so whatever is lost to them weighs that many times as much as it would in a run.
-- *Planned*: the work of all segments, shared equally. *Took*: from the first look at the folder of the
-  sweep to its sum. *Efficiency* is the ratio. *Predicted* is what the model below says of these workers,
-  as a share of what it took.
-- *Scheduler*: processor time of its thread, which is the client's too, for each task; without heartbeats
-  and what it takes when there is no work, then with them. These go by time and not by tasks.
-- *Files made*: checkpoints of streams and sums of merges, in the time of the plan. It is close to one for
+- *Time*: factor by which segments sleep shorter than planned. The scheduler and the file system work at
+  their normal speed, so time lost to them counts that many times as much as it would in a real run.
+- *Planned*: the work of all segments, shared equally. *Took*: time from the first check of the folder of the
+  sweep to its sum. *Efficiency* is the ratio. *Predicted* is the time that the model below gives for these
+  workers, as a share of the time taken.
+- *Scheduler*: processor time of its thread, which is also the client's, for each task. The first number is
+  without heartbeats and idle time, the second with them. These depend on time and not on tasks.
+- *Files made*: checkpoints of streams and sums of merges, in the time of the plan. This is close to one for
   each thread in the time that a segment takes, 20 seconds: {lanes} threads make {rate:.0f} a second.
 
 The machine had {cores} cores: a thread that woke up late counts as lost time.
@@ -65,16 +65,17 @@ The machine had {cores} cores: a thread that woke up late counts as lost time.
 MODEL = """
 ## A model of 1 to 4096 workers
 
-On a machine with nodes of 128 cores or 4 GPUs, 512 GB of memory and 200 Gb/s, and a Lustre file system of
-500 GB/s: four workers to a node, each of 32 cores or of one GPU of 15 Tflop/s in float32; for `umap`,
-whose positions must fit in a process, one worker to a node. A core multiplies 80 Gflop/s in float32,
-which is what segments are cut by. Matrices have 1000 columns of float32. Times are those of the passes
-that are likely; for `umap` those of the layout alone, from a random start. Seconds:
+The model is of a machine with nodes of 128 cores or 4 GPUs, 512 GB of memory and 200 Gb/s, and a Lustre
+file system of 500 GB/s. There are four workers to a node, each of 32 cores or of one GPU of 15 Tflop/s in
+float32. For `umap`, whose positions must fit in a process, there is one worker to a node. A core multiplies
+80 Gflop/s in float32, which determines the size of segments. Matrices have 1000 columns of float32. Times
+are those of the likely number of passes; for `umap` they are those of the layout alone, from a random start.
+The table has seconds:
 
 {table}
 
-*Stops at*: the last number of workers of which twice as many are at least {gain} times as fast, and what of
-the time they do not halve. `knn` is the search by partitions{knn}.
+*Stops at*: the last number of workers for which twice as many are at least {gain} times as fast.
+*Limited by*: the part of the time that they do not halve. `knn` is the search by partitions{knn}.
 
 ![Seconds against workers](figures/scaling.svg)
 
@@ -82,28 +83,28 @@ the time they do not halve. `knn` is the search by partitions{knn}.
 
 ## Beside the least there can be
 
-Bytes of a pass beside lower bounds: reads from the file system, and what each of 512 workers sends and
-receives. A pass has to read the matrix once, since each number counts. A product of m n b multiplications
-with M words of memory moves at least m n b / (2 sqrt(2) sqrt(M)) - M words (Irony, Toledo, Tiskin 2004,
-after Hong, Kung 1981; Ballard, Demmel, Holtz, Schwartz 2011 for linear algebra in general), which is less
-here: blocks are narrow. Both products of a pass are made from one read. What workers send is compared with
-the bound on matrix products of Al Daas, Ballard, Grigori, Kumar, Rouse 2022.
+The table compares bytes of a pass with lower bounds: reads from the file system, and what each of 512
+workers sends and receives. A pass has to read the matrix once, since each number counts. A product of m n b
+multiplications with M words of memory moves at least m n b / (2 sqrt(2) sqrt(M)) - M words (Irony, Toledo,
+Tiskin 2004, after Hong, Kung 1981; Ballard, Demmel, Holtz, Schwartz 2011 for linear algebra in general).
+Here this is less than one read, since blocks are narrow. Both products of a pass are made from one read. What
+workers send is compared with the bound on matrix products of Al Daas, Ballard, Grigori, Kumar, Rouse 2022.
 
 {bounds}
 
-A pass reads no byte twice, and workers exchange next to nothing but sums, so what is left to gain is
+A pass reads no byte twice, and workers exchange almost only sums. So the only gain left is from
 fewer passes: see [accuracy](accuracy.md).
 """
 
 WORDS = """\
-- `svd` and `nmf` are bound by reading: four workers to a node share its 25 GB/s, and some 80 workers take
-  all that the file system gives. Beyond that only fewer passes, or compressed chunks, make them faster.
-- A matrix of 1 TB is read in two seconds by all of them: there graphs, the scheduler and starting a sweep
+- `svd` and `nmf` are limited by reading: four workers to a node share its 25 GB/s, and some 80 workers take
+  all that the file system gives. Beyond that, only fewer passes or compressed chunks make them faster.
+- A matrix of 1 TB is read in two seconds by all of them. There, graphs, the scheduler and starting a sweep
   are a large part of the time, and no more than some dozens of workers are worth their wait in a queue.
-- `knn` by partitions has at most 256 streams in each of its sweeps, so that 256 threads have work: 8 workers
-  of 32 cores at 1 TB, 256 workers at 10 TB, where memory is enough for one segment in each.
-- `umap` exchanges the positions of all rows after every epoch, by way of the file system: each worker
-  reads them all, so more workers read more in all, and some dozens are the most that help."""
+- `knn` by partitions has at most 256 streams in each of its sweeps, so that 256 threads have work. These are
+  8 workers of 32 cores at 1 TB. At 10 TB they are 256 workers, each with memory for only one segment.
+- `umap` exchanges the positions of all rows after every epoch, through the file system. Each worker
+  reads them all, so more workers read more in total, and no more than some dozens help."""
 
 
 def simulated_rows(results: dict[str, Any]) -> list[str]:
@@ -138,8 +139,8 @@ def calls_text(results: dict[str, Any]) -> str:
     each = ", ".join(f"{kind} {count / tasks:.2f}" for kind, count in sorted(kinds.items()))
     driver = sum(sum(one["driver_calls"].values()) for one in run["sweeps"])
     return (
-        f"Calls of the file system by workers, for each task: {each};\n"
-        f"by the driver {driver / tasks:.2f}, which removes parts that are merged. Together that is "
+        f"Workers make these calls of the file system for each task: {each}.\n"
+        f"The driver makes {driver / tasks:.2f}, to remove parts that are merged. Together that is "
         f"{(sum(kinds.values()) + driver) / planned:.0f} a second\nin the time of the plan."
     )
 

@@ -196,15 +196,16 @@ def repeat(points: list[dict[str, Any]], store: Path, times: int) -> None:
 
 PAGE = """# Beside its peers
 
-Made by `benchmarks/svd.py` from `benchmarks/results/svd.json`. {rows} x {columns} float32 from Zarr, 3.2 GB
-in page cache, spectrum 100 i^-0.7 with noise; {rank} singular values and right vectors; two cores. The
-fastest runs to each error were made {repeats} times, medians count.
+This page is made by `benchmarks/svd.py` from `benchmarks/results/svd.json`. The matrix has {rows} x {columns}
+float32 numbers in Zarr, 3.2 GB in page cache, with the spectrum 100 i^-0.7 and noise. {rank} singular values
+and right vectors are computed on two cores. The fastest runs to each error were made {repeats} times, and
+their medians are shown.
 
 ![Error against passes and seconds](figures/svd.svg)
 
-Fewest passes, and seconds of whichever run was fastest, with all {rank} values at least as accurate as the
-first column says. A pass is a product of the whole matrix with a block, or two at once from one read, as
-ours is.
+The table has the fewest passes, and the seconds of the fastest run, with which all {rank} values are at least
+as accurate as the first column says. A pass is one product of the whole matrix with a block, or, as in
+rankfold, two products at once from one read.
 
 | error at most | rankfold | Dask `svd_compressed` | scikit-learn `randomized_svd` |
 |---|---|---|---|
@@ -213,8 +214,8 @@ ours is.
 Peak memory above the imports: rankfold {ours_memory} MiB, Dask {dask_memory} MiB when it keeps the matrix and
 {compute_memory} MiB when it reads it again for every product, scikit-learn {sklearn_memory} MiB.
 
-The limit of one of our passes, reading and multiplying by 64 columns both ways, was {limit:.2f} s in the
-same run. The fastest of ours to 1e-5 took {share:.1f} times that in all.
+The limit of one pass of rankfold, reading and multiplying by 64 columns both ways, was {limit:.2f} s in the
+same run. The fastest run of rankfold to 1e-5 took {share:.1f} times that in total.
 """
 
 
