@@ -1,6 +1,7 @@
 # make demo        principal components of half a million image patches inside 256 MiB
 # make check       format, lint, types, layers; make lint and make types are parts of it
 # make test        the quick tests: every pair of values of each product, no test above ten seconds (20 to 45 minutes)
+# make test-changed BASE=main   of these, the ones that can see what differs from a commit, HEAD by default
 # make test-all    all tests: products, processes, kills, memory, a real SLURM if it is installed (an hour or two)
 # make test-wheel  what an installed package can lack, tested on the built wheel from outside the tree
 # make smoke       two runs on a real SLURM, which the tests start themselves: as root, with slurm-wlm and munge;
@@ -27,13 +28,17 @@ TRIALS := 1000
 JOBS := 2
 WHEEL := build/wheel-venv/bin/python
 
-.PHONY: demo check lint types test test-all test-wheel smoke chaos fuzz peers docs bench clean
+.PHONY: demo check lint types test test-changed test-all test-wheel smoke chaos fuzz peers docs bench clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/rankfold demo
 
 test: $(VENV)/.installed-dev
 	$(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 -m '$(QUICK)'
+
+BASE ?= HEAD
+test-changed: $(VENV)/.installed-dev
+	files=$$($(BIN)/python tests/changed.py $(BASE)) && $(IN_MEMORY) $(BIN)/python -m pytest -q -n 2 -m '$(QUICK)' $$files
 
 test-all: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -q -n 2 --hypothesis-profile=full
