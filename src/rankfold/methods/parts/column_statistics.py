@@ -32,21 +32,21 @@ class ColumnStatistics(OverPanels):
     kernels = (measure,)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The shift."""
+        """Shift of the columns, (short,)."""
         return {"shift": Given.of(self.shift)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums and sums of squares of each column."""
+        """Sum and sum of squares of each column, (short,) each, and count and position of bad numbers."""
         short = (self.panels.view.short,)
         return {"sums": Sum(short), "squares": Sum(short), "bad": BAD}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of the sums of a grain."""
+        """Bytes of sums and squares of the columns of one grain (rows of one product)."""
         return 2 * 8 * self.panels.view.short
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add the sums of a panel, grain by grain."""
+        """Add sums and squares of the columns of a panel, grain by grain."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             sums, squares = measure(numbers(grain.raw), work.shift, self.pow2_scale)
             if self.is_finite(state, work, grain, squares):

@@ -1,4 +1,7 @@
-"""Combinations of narrow matrices on scratch: ``[Y_1 ... Y_t] C - 1 o'``, followed by Gaussian columns."""
+"""Combinations of narrow matrices on scratch: ``[Y_1 ... Y_t] C - 1 o'``, followed by Gaussian columns.
+
+Scratch is intermediate files of a run. A grain is the rows of one product.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """Columns in the span of the ``Y``, formed again from scratch files whenever they are read."""
+    """Linear combinations of the columns of the ``Y``, formed from scratch files whenever they are read."""
 
     parts: tuple[ScratchMatrix, ...]
     constants: Path
     """Path of a part with ``coefficients`` (sum of widths, columns) and ``offset`` (columns,)."""
 
     columns: int
-    """Number of columns from the combination."""
+    """Number of columns of the coefficients C."""
 
     random: int
     """Number of Gaussian columns that replace directions in which the matrix is zero."""
@@ -56,7 +59,10 @@ class Combination:
         return max(part.row_bytes for part in self.parts) + 8 * widest + 4 * 8 * self.width
 
     def buffers(self, rows: int) -> dict[str, Buffer]:
-        """Buffers for grains of ``rows`` rows, and the constants."""
+        """Buffers for grains of ``rows`` rows: a part as read and in float64, its product, and their sum.
+
+        Coefficients and offset are the constants.
+        """
         widest = max(self.parts, key=lambda part: part.columns)
         total = sum(part.columns for part in self.parts)
         return {
@@ -106,7 +112,7 @@ class OverCombination(DeclaredFold):
 
     @property
     def longest_side(self) -> int:
-        """Longest side of operands of BLAS: rows of a grain and of R above them."""
+        """Most rows of an operand of BLAS: those of a grain, with an R factor above them."""
         return self.grain_rows + self.combination.width
 
     @property
@@ -127,5 +133,5 @@ class OverCombination(DeclaredFold):
 
     @property
     def device_bytes(self) -> int:
-        """Bytes on a device, with those of squares in which a Gram matrix is formed before it is added."""
+        """Most bytes on a device, with those in which the Gram matrix of a grain is formed and mirrored."""
         return super().device_bytes + 8 * self.combination.width**2 + mirror_bytes(self.combination.width)

@@ -2,7 +2,7 @@
 
 A tall matrix is shifted by a vector fixed before the pass; its difference from the true mean is corrected
 afterwards by whoever reads the accumulator. A wide matrix has whole columns in each panel and is centered
-exactly here.
+exactly here. A panel is the rows, or columns, in memory at a time, a grain those of one product.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Centering:
     """Power of two near the reciprocal of the largest element: squares of ``A`` stay in range."""
 
     constant_below: float
-    """Standard deviation, relative to the mean, under which a column counts as constant."""
+    """Standard deviation, relative to the mean, up to which a column counts as constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class OverConditionedPanels(OverColumns):
     shift: Float64
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The shift of columns, from ``shift_part`` if the fold does not hold it itself, and ones."""
+        """``shift`` of columns (short,), from ``shift_part`` or held by the fold; a vector of ``ones``."""
         short = self.panels.view.short
         buffers: dict[str, Buffer] = {"ones": Buffer((max(short, self.panels.grain_rows),))}
         if self.shift_part is not None:
@@ -140,16 +140,16 @@ class OverConditionedPanels(OverColumns):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of vectors along either side of a grain, and nothing else."""
+        """Additional bytes of a step: vectors along either side of a grain."""
         return self.vectors_bytes
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums and squares of columns."""
+        """Sum and sum of squares of each column, (short,) each, and count and position of bad numbers."""
         short = (self.panels.view.short,)
         return {"sums": Sum(short), "squares": Sum(short), "bad": BAD}
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, panels, and ones."""
+        """Allocate buffers and panels, and fill the vector of ones."""
         work = super().workspace(device)
         work.ones[:] = 1.0
         return work
@@ -157,9 +157,10 @@ class OverConditionedPanels(OverColumns):
     def condition_grains(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Array]]:
-        """Yield grains of the panel in a slot, ready to multiply: first and last long row, (rows, short).
+        """Yield the centered and scaled grains of the panel in a slot, as (rows, short) arrays.
 
-        The last row is excluded. Grains with NaN or Inf are left out, and their bad elements are counted.
+        Each follows the indices of its first long row and of the row after the last. Grains with NaN or Inf
+        are left out, and their bad elements are counted.
         """
         condition = (
             self._shift_columns if self.panels.view.orientation is Orientation.ROWS else self._center_columns

@@ -11,7 +11,7 @@ completion        passes that complete missing numbers before a solver begins
 passes            the fused pass: both products of a block from one read
 missing           directions that a block from a sample misses, from a sketch of all rows
 ritz              singular triplets from blocks Q, Y and Z
-long_factor       the long factor as a recipe, formed from scratch
+long_factor       factor of the longer side as a recipe, formed from scratch (intermediate files)
 error_estimates   residuals, gaps, rounding
 write             arrays and facts of a result
 in_memory         block Lanczos on a matrix in memory

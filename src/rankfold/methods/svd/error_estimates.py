@@ -63,7 +63,8 @@ class Ritz:
     """(rank,) values on span(Q): lower bounds of the singular values, by Cauchy interlacing."""
 
     half_step_values: Float64
-    """(rank,) values on span(A Q), half a step further: not smaller, and still lower bounds."""
+    """(rank,) singular values of A projected on span(A Q), half a step of subspace iteration further: not
+    smaller than ``values``, and still lower bounds."""
 
     second_order: Float64
     """(rank,) relative error of ``values`` by their residuals and gaps; infinite where there is no gap."""
@@ -72,11 +73,11 @@ class Ritz:
     """(rank,) relative error by residuals alone: distance to the nearest singular value, whichever it is."""
 
     noise: Float64
-    """(rank,) measured relative rounding error of all of these."""
+    """(rank,) relative rounding error of the values, measured by the asymmetry of Q'A'A Q."""
 
     @property
     def gain(self) -> Float64:
-        """(rank,) relative rise by the half step."""
+        """(rank,) relative rise from ``values`` to ``half_step_values``."""
         return np.maximum(self.half_step_values - self.values, 0.0) / np.maximum(
             self.half_step_values, np.finfo(np.float64).tiny
         )
@@ -92,7 +93,9 @@ class Truncation:
 
     @classmethod
     def of(cls, squares: Float64, total: float, tol: float, *, rounding: float = 0.0) -> Truncation:
-        """Keep the fewest leading squared singular values that leave out ``tol`` of the norm, or all.
+        """Keep the fewest leading singular values that leave out at most ``tol`` of the norm; all if none do.
+
+        ``squares`` are the leading squared singular values, decreasing.
 
         ``total`` is the sum of all squares. ``rounding`` is the total error of ``squares``, in addition to
         that of sums in float64.

@@ -1,4 +1,8 @@
-"""The long factor of a decomposition: never whole in memory, but a recipe to form it from scratch files."""
+"""The long factor of a decomposition, a recipe to form it from scratch files: it is never whole in memory.
+
+The long factor holds the singular vectors of the longer side: one row for each row of a tall matrix, or each
+column of a wide one. Scratch is intermediate files of a run.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +48,15 @@ class LongFactor(Protocol):
     """Protocol of orthonormal columns along the long side that can be written as an array."""
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
-        """Write them times ``weights``, as (rows, k) or transposed; return their unweighted Gram matrix."""
+        """Write the columns times ``weights``, (rows, k) or transposed; return their unweighted Gram matrix."""
 
 
 @dataclass(frozen=True, slots=True)
 class FromMatrix:
-    """Long factor ``Y @ coefficients`` with the Y of a preconditioner: one more pass over the matrix."""
+    """Long factor ``Y @ coefficients``, where Y is the matrix times the basis of a preconditioner.
+
+    Y is formed by one more pass over the matrix.
+    """
 
     preconditioner: Preconditioner
     coefficients: Float64
@@ -133,7 +140,7 @@ def create_long_array(run: Run, layout: Strategy, name: str, columns: int) -> Pa
 
 @dataclass(frozen=True, slots=True)
 class OnScratch:
-    """``[Y_1 ... Y_t] - 1 offset'`` on scratch, and the run that it belongs to."""
+    """Matrix ``[Y_1 ... Y_t] - 1 offset'`` whose blocks Y are on scratch, and the run that wrote them."""
 
     run: Run
     layout: Strategy
@@ -143,14 +150,17 @@ class OnScratch:
     seed: int
 
     def combination(self, coefficients: Float64, name: str, *, random: int = 0) -> Combination:
-        """Product with ``coefficients``, and ``random`` more columns, as a recipe saved under a name."""
+        """Recipe of this matrix times ``coefficients``, followed by ``random`` Gaussian columns.
+
+        Its constants are saved in a file named by ``name``.
+        """
         arrays = {"coefficients": expand(coefficients), "offset": parts_of(self.offset @ coefficients)}
         constants, twofold = save_once(self.run.part(f"{name}.part"), arrays), 1 + self.layout.paired
         columns = coefficients.shape[1] * twofold
         return Combination(tuple(self.parts), constants, columns, random * twofold, self.seed)
 
     def r_factor(self, combination: Combination, name: str) -> Float64:
-        """R of a combination, by one sweep over scratch, or two.
+        """R factor of the columns of a combination, by one sweep over scratch, or two.
 
         For nearly orthogonal columns, as products with Ritz vectors are up to rounding, the Gram matrix
         gives R as accurately as reflections, and several times as fast. Others take a second sweep by
@@ -170,7 +180,8 @@ class OnScratch:
         """A recipe of ``rank`` orthonormal columns; the first ones span the product with ``coefficients``.
 
         For a matrix of lower rank than asked for. A second narrow sweep orthonormalizes random columns
-        against those that the matrix does determine.
+        against those that the matrix does determine. Returns a combination C and a matrix T: ``C @ T`` has
+        the orthonormal columns.
         """
         rank, positive = self.rank, coefficients.shape[1]
         combination = self.combination(coefficients, "completed", random=rank - positive)

@@ -50,10 +50,10 @@ CONSTANT_DEVIATION = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of orthonormal vectors and its images."""
+    """A block Q of orthonormal vectors, (short, width), and its images A Q and A'A Q."""
 
     path: Path
-    """Path of a part with ``q`` and ``z`` (short, width) and ``offset`` (width,)."""
+    """Path of a file with Q ``q`` and A'A Q ``z``, (short, width) each, and ``offset`` (width,)."""
 
     width: int
     y: ScratchMatrix
@@ -79,7 +79,7 @@ class Application:
     """True if the start of the block was so far off that a random block is the better start."""
 
     is_coarse: bool = False
-    """True if its images were rounded to fewer bits than the operator's type: no result is made of them."""
+    """True if the images were rounded to fewer bits than the operator's type: no result is made of them."""
 
 
 class Operator(Protocol):
@@ -111,7 +111,7 @@ class Operator(Protocol):
         """Compute ``A q`` and ``A'A q`` of an orthonormal block ``q``, (short, width)."""
 
     def sketch_again(self) -> None:
-        """Make another sketch with the next block, if any was made: the basis depends on the last one."""
+        """Make another sketch of rows in the next pass, if any was made: the basis depends on the last one."""
 
     def drop(self, block: Block) -> None:
         """Free the scratch of a block that is no longer needed."""
@@ -121,7 +121,7 @@ class Operator(Protocol):
 
 
 class Iteration(Protocol):
-    """Protocol of the steps of a method between applications."""
+    """Protocol of what an iterative method does between two applications of an operator."""
 
     def take(self, application: Application, squared_norm: float) -> bool:
         """Add the images of a block; return True if no other block is needed."""
@@ -376,7 +376,7 @@ def conditions(
 ) -> tuple[Float64, Float64]:
     """Shift of the columns in a pass, and factors of the rows of its basis or test vectors, both (short,).
 
-    The factors are the weights of columns times the unit.
+    The factors are the weights of columns times ``pow2_scale``.
     """
     view = strategy.view
     shift = start.shift if columns is None or not centering.center else columns.mean

@@ -19,17 +19,21 @@ ADAPTIVE_WIDTH = 256
 """Most columns of a block where the rank is to be found."""
 
 FLAT_COLUMNS = 5
-"""Most columns for each component that single vectors multiply where singular values lie close."""
+"""Most columns for each component that an iteration with single vectors multiplies, where singular values lie
+close."""
 
 BASIS_SQUARES = 14
-"""Square matrices in memory of the size of a basis, with those that decomposing one takes."""
+"""Number of (p, p) matrices in memory for a basis of p columns, with those that decomposing one takes."""
 
 SQUARES_BYTES = 2**28
-"""Memory of these matrices up to which more passes are allowed by default."""
+"""Most bytes of the ``BASIS_SQUARES`` matrices of a basis for which more passes are allowed by default."""
 
 
 def orientation_of(request: Request, source: Source, device: str = "cpu") -> Orientation:
-    """Orientation along the stored lines where passes multiply stored numbers alone, else as chosen below."""
+    """Orientation of sweeps: along the stored rows or columns if passes multiply stored numbers alone.
+
+    Otherwise that of ``choose_orientation``.
+    """
     stored, method = sparse(source), request.method
     takes_stored = method == "auto" or (
         SOLVERS[method].multiplies_stored and not SOLVERS[method].keeps_square

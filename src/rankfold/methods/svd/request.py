@@ -56,7 +56,7 @@ class Request:
     """``"raise"`` or ``"em"``; column means of ``"mean"`` are filled in before the request is made."""
 
     completion_passes: int | None = None
-    """Most passes that complete missing numbers; None where none do."""
+    """Most passes that complete missing numbers; None if nothing is completed."""
 
     precision: str | None = None
     """One of ``PRECISIONS``; None for float32 where it holds the data, float64 elsewhere."""

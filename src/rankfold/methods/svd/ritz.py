@@ -76,11 +76,12 @@ class Basis:
         return total
 
     def with_missing(self, missing: UnseenDirections, rank: int) -> Float64 | None:
-        """Directions outside the one block that may rank with its Ritz vectors, then images of leading ones.
+        """Vectors for the next block after the first: directions that a sketch found, then images.
 
-        Directions are included that rank among the leading ones by the sketch. Of those that the sketch
-        does not rule out, as many are included as leave room for images of the wanted Ritz vectors. None
-        if no direction is as large as the wanted ones.
+        The images are those of leading Ritz vectors. Directions are included that rank among the leading ones
+        by the sketch. Of those that the sketch
+        does not rule out, as many are included as leave room for images of the wanted Ritz vectors. Returns
+        (short, width), not orthonormal; None if no direction is as large as the wanted ones.
         """
         theta, w = ritz_vectors(self.products, self.width)
         possible = int((missing.sketched > theta[rank - 1]).sum())
@@ -94,7 +95,7 @@ class Basis:
     def upper_bounds(self, lower: Float64, outside: Outside) -> Float64:
         """Upper bounds of leading eigenvalues of A'A above ``lower``: see ``largest_eigenvalues``.
 
-        Work 6 short (width of all)^2 flops where all blocks are open, and some p^3.
+        Work 6 short (width of all)^2 flops where no block is in ``closed``, and some p^3.
         """
         theta, w = ritz_vectors(self.products, self.width)
         couplings, sketched = self._couplings(outside)
@@ -104,7 +105,7 @@ class Basis:
         )
 
     def _couplings(self, outside: Outside) -> tuple[Float64, Float64]:
-        """E'E with E = (I - Q Q') A'A Q, and a sketch of A E.
+        """E'E (width, width) with E = (I - Q Q') A'A Q, and a sketch (l, width) of A E.
 
         Formed from vectors: as a difference of squares E'E would be rounding.
         """
@@ -206,7 +207,10 @@ def rayleigh_ritz(
 
 
 def _directions(layout: Strategy, basis: Basis, rank: int) -> Float64:
-    """Eigenvectors of Q'A'A Q, (width of all, l): a block, or all if rounding has mixed those that matter."""
+    """Leading eigenvectors of Q'A'A Q, (width of all, l): as many as a block has columns, or all of them.
+
+    All are taken if rounding has mixed the wanted ones, or if the basis is the whole space.
+    """
     theta, w = ritz_vectors(basis.products, basis.width)
     eps = float(np.finfo(layout.view.dtype).eps)
     keep = min(max(layout.vectors(layout.width), rank), basis.width)
@@ -225,8 +229,9 @@ def _half_step(
     rank: int,
     estimate: Float64 | None,
 ) -> Triplets:
-    """Left vectors U = Y h / s are orthonormal; the triplets of U'A are those of A on their span.
+    """Triplets by half a step more: those of U'A, with the orthonormal left vectors U = Y h / s.
 
+    They are the triplets of A on the span of U.
     Directions whose products with A' are lost in rounding do not take part. If a wanted one is among them,
     there is no half step, and the Ritz values are returned.
     """

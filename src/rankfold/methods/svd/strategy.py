@@ -1,7 +1,8 @@
 """Choices that decide the numbers of a result: orientation, method, block width, cuts.
 
 Pure functions of the request and of the shape, type and native chunks of the matrix; memory and speed of the
-machine never enter.
+machine never enter. Sweeps run along the long side, whose rows ("long rows") are rows of a tall matrix or
+columns of a wide one. A panel is the long rows in memory at a time.
 """
 
 from __future__ import annotations
@@ -55,10 +56,11 @@ LARGEST_SQUARE = 2**14
 """Largest shorter side for which a request without a rank may choose a method that keeps a square of it."""
 
 BOUND_ROWS = 256
-"""Rows of a sketch that only bounds errors and chooses no directions: three deviations are a quarter."""
+"""Rows of a sketch that only bounds errors and chooses no directions: three standard deviations of its
+relative error are a quarter."""
 
 SKETCH_BYTES = 2**28
-"""Most memory of that sketch, which is dense, for a sparse matrix: wider matrices get none."""
+"""Most bytes of a dense sketch of ``BOUND_ROWS`` rows for a sparse matrix: wider matrices get none."""
 
 PAIR_SECONDS = 1e-9
 """Seconds for each ordered pair of numbers of a row: half of a product, which serves both orders."""
@@ -109,16 +111,16 @@ PASSES_UNTOLD = 8
 """Cost of ``gram``, in fused passes, up to which it is chosen where no sample shows the spectrum."""
 
 LINE_SECONDS = 1e-7
-"""Seconds for a line without numbers."""
+"""Seconds for a row of a sparse matrix (a column, if the sweep runs along columns) without stored numbers."""
 
 CHUNK_BYTES = (2 * 2**20, 64 * 2**20)
-"""Smallest and largest chunk of a row output."""
+"""Smallest and largest chunk, in bytes, of an output with a row for each row of the matrix."""
 
 PANEL_BYTES = 32 * 2**20
 """Most bytes, about, to read for a panel that becomes a chunk of an output, however small that chunk is."""
 
 TARGET_CHUNKS = 10_000
-"""Row outputs grow their chunks, within bounds, to stay near this many files."""
+"""Number of files that such an output should not exceed: its chunks grow for that, within ``CHUNK_BYTES``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ class Strategy:
     """Rows of the sketch that shows what a block misses; 0 for no sketch."""
 
     fullest: int = 0
-    """Stored numbers of the fullest panel, if passes multiply those alone; 0 if they fill in zeros."""
+    """Count of stored numbers in the fullest panel, if passes multiply those alone; 0 if zeros are filled in."""
 
     otherwise: Strategy | None = None
     """The strategy that follows where the solver returns no decomposition; None where it always has one."""
@@ -164,7 +166,7 @@ class Strategy:
         return columns // (1 + self.paired)
 
     def numbers_of(self, parts: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Columns, or a vector, of real parts as complex numbers; real numbers as they are."""
+        """Complex numbers from columns, or a vector, of their real parts; unchanged if the matrix is real."""
         return numbers_of_parts(parts, paired=self.paired)
 
     def as_asked(self, request: Request) -> Request:
@@ -178,7 +180,7 @@ class Strategy:
 
     @property
     def wide_dtype(self) -> np.dtype[Any]:
-        """Type of small matrices: float64, or complex128."""
+        """Type of small matrices: float64, or complex128 for a complex matrix."""
         return numbers_dtype(np.dtype(np.float64), paired=self.paired)
 
     @property
@@ -215,15 +217,15 @@ class Strategy:
         return 4 * 8 * self.view.long if self.view.orientation is Orientation.COLUMNS else 0
 
     def panels(self, slots: int) -> Panels:
-        """Buffers of a pass in the working type."""
+        """Buffers for panels of a pass in the working type; ``slots`` panels are in memory at once."""
         return Panels(self.view, self.cut, slots, self.view.dtype)
 
     def sparse_panels(self, slots: int) -> SparsePanels:
-        """Buffers of a pass over stored numbers alone."""
+        """Buffers for panels of a pass over stored numbers alone; ``slots`` panels are in memory at once."""
         return SparsePanels(self.view, self.cut, slots, self.fullest)
 
     def wide_panels(self, slots: int) -> Panels:
-        """Buffers of a pass in float64 whatever the data."""
+        """Buffers for panels of a pass in float64, whatever the type of the data."""
         return Panels(self.view, self.cut, slots, np.dtype(np.float64))
 
     def row_seconds(self, flops_per_element: float) -> float:
@@ -236,11 +238,11 @@ class Strategy:
         return self.view.short * per_element
 
     def y(self, folder: Path, index: int, width: int) -> ScratchMatrix:
-        """Scratch file of one block."""
+        """Scratch file for the products Y = A Q of the block with that index, (long, width)."""
         return ScratchMatrix(folder / f"Y-{index:02d}.bin", self.view.long, width, self.view.dtype)
 
     def columns(self, folder: Path) -> ScratchMatrix:
-        """Scratch file of mean and scale of each column, when the sweep runs along the columns."""
+        """Scratch file of mean and standard deviation of each column, if the sweep runs along the columns."""
         return ScratchMatrix(folder / "columns.bin", self.view.long, 2, np.dtype(np.float64))
 
     def column_file(self, folder: Path, centering: Centering) -> ScratchMatrix | None:
@@ -256,7 +258,7 @@ class Strategy:
         return dataclasses.replace(self, out_chunk=chunk_rows(self.view.long, row_bytes))
 
     def narrow_cut(self, combination: Combination, rank: int) -> Cut:
-        """Cut of sweeps over scratch, whose panels are whole chunks of the result."""
+        """Cut of the rows of a combination on scratch into panels, which are whole chunks of the result."""
         grid = Grid.regular(self.view.long, self.out_chunk, splittable=False)
         return cut(grid, combination.working_row_bytes, 8 * rank * rank)
 
@@ -308,10 +310,10 @@ def choose_strategy(request: Request, source: Source, device: str = "cpu") -> St
 
 
 def _arrange_stored(dimensions: Dimensions, view: View, accumulator_bytes: int) -> tuple[Dimensions, int]:
-    """Cut by stored numbers; drop the sample and the sketch, which are dense, where they are large.
+    """Cut panels by their count of stored numbers; drop the dense sample and sketch where they are large.
 
-    Returns the dimensions and the stored numbers of the fullest panel. A matrix without any number keeps its
-    dimensions, with 0: zeros are as quick to fill in.
+    Returns the dimensions and the count of stored numbers in the fullest panel. A matrix without any stored
+    number keeps its dimensions, with a count of 0: zeros are as quick to fill in.
     """
     stored = compressed(view.source)
     if stored is None or not stored.nnz:

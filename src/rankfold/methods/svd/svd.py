@@ -50,7 +50,7 @@ Float64 = npt.NDArray[np.float64]
 def reduce(
     run: Run, layout: Strategy, request: Request, fingerprint: str, more: dict[str, Any]
 ) -> dict[str, Any]:
-    """Carry out a request; return its facts and ``more`` once the result is complete in ``run.result``."""
+    """Decompose a matrix and write the result into ``run.result``; return its facts and ``more``."""
     with one_blas_thread():
         centering, start = begin(run, layout, request)
         decomposition = layout.solver.solve(run, layout, request, centering, start)
@@ -76,7 +76,7 @@ VARIANCES = ("singular_values", "explained_variance", "explained_variance_ratio"
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """Task of a request and its matrix, as ``execution`` takes it."""
+    """Task of svd, pca or qr: a checked request and its matrix, which can be planned and carried out."""
 
     parameters: Request
     source: Source
@@ -227,7 +227,7 @@ def _all_of(source: Source, solver: str) -> int:
 
 
 def warm_solver(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run each compiled loop of a solver once, or of those that ``auto`` may take."""
+    """Run each compiled loop of a solver once, to compile or load it; for ``auto`` of gram and krylov."""
     method = request.get("method", "auto")
     solvers = ("gram", "krylov") if method == "auto" else (method,)
     loops = dict.fromkeys(name for solver in solvers for name in SOLVERS[solver].loops)

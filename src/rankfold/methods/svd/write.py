@@ -103,7 +103,7 @@ def _score_weights(
 def _write_factors(
     run: Run, layout: Strategy, request: Request, decomposition: Decomposition, weights: Float64
 ) -> float | None:
-    """Write left and right factors; return the loss of orthogonality of the one that a sweep formed."""
+    """Write left and right factors; return the loss of orthogonality of the long one, None if not written."""
     view, dtype = layout.view, layout.dtype
     left, right = ("U", "Vt") if request.kind == "svd" else ("scores", "components")
     if view.orientation is Orientation.ROWS:

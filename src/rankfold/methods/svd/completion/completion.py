@@ -1,4 +1,4 @@
-"""Passes until missing numbers have settled: their plan, and their work.
+"""Passes over the matrix until the estimates of missing numbers have settled: their plan, and their work.
 
 Passes run along the rows, and complete each row by itself. Of every ``period`` numbers of a row one is held
 out of the model to estimate its error; solvers take those numbers as they are.
@@ -48,22 +48,24 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 SQUARES_BYTES = 2**27
-"""Most memory of a matrix of squares for every column; above it all columns share one."""
+"""Most bytes of the sums S_j of all columns, (k + 1, k + 1) each: see ``low_rank_model.py``. Above it all
+columns share one."""
 
 HELD_OUT = 2000
-"""Numbers to hold out at least, as far as holding out one of ``PERIODS[0]`` is enough for that."""
+"""Number of entries to hold out at least, unless one of every ``PERIODS[0]`` is fewer."""
 
 PERIODS = 20, 100
 """Smallest and largest period: one number of that many is held out."""
 
 LEAST_HELD = 30
-"""Fewest numbers held out for a mean of squared errors, where there are so many."""
+"""Fewest held-out numbers in a mean of squared errors; fewer only if no more were held out."""
 
 LIKELY_PASSES = 5
 """Typical number of passes. Measured: 2 to 9, and up to 16 where many components are near the noise."""
 
 KEPT_MODELS = 2 * DEPTH + 6
-"""Number of models, or changes of models, in memory between passes; twice as many while they are mixed."""
+"""Number of arrays of the size of a model in memory between passes, changes of models included; twice as many
+while models are mixed: see ``acceleration.py``."""
 
 GAP_SHARE = 0.1
 """Assumed share of missing numbers, for estimates of time."""
@@ -81,17 +83,17 @@ MOST_NAMES = 5
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Choices that decide the numbers: functions of the request and of shape, type and chunks of a matrix."""
+    """Choices that decide the completed numbers; they follow from the request and shape, type and chunks."""
 
     view: View
     rank: int
     """Components of the model: those that are asked for, fewer than there are rows or columns."""
 
     period: int
-    """Length of runs of columns: one number of each run is held out, more of rows that miss much."""
+    """Length of runs of columns: one number of each run is held out, more in rows with many missing."""
 
     exact: bool
-    """True if each column has squares of its own: see ``low_rank_model.py``."""
+    """True if each column has its own sum S_j, False if all share one: see ``low_rank_model.py``."""
 
     cut: Cut
     most_passes: int
@@ -99,7 +101,7 @@ class Completion:
 
     @classmethod
     def of(cls, request: Request, source: Source) -> Completion:
-        """Choices for a request and its matrix, which has gaps."""
+        """Choices for a request and its matrix, which has missing numbers."""
         view = View(source, Orientation.ROWS, precision=request.working_dtype)
         m, n = source.shape
         rank = max(1, min(request.rank, m - 1, n - 1))
@@ -122,7 +124,7 @@ class Completion:
         return RowSample.of(self.view, self.rank)
 
     def fold(self, slots: int, model: Path) -> CompletionPass:
-        """The fold of a pass with the model at a path."""
+        """The fold of a pass with the model stored at the path ``model``, and ``slots`` buffers for panels."""
         panels = Panels(self.view, self.cut, slots, self.view.dtype)
         key, period = self.held_out
         each = self.view.source.dtype.itemsize / NOMINAL_READ + self.flops / NOMINAL_FLOPS[8]
@@ -136,7 +138,7 @@ class Completion:
     # A plan ---------------------------------------------------------------------------------------
 
     def sweeps(self, slots: int) -> list[Pass]:
-        """Every pass that there may be, for the plan."""
+        """Numbers of every pass that may be made, for the plan; the first ``LIKELY_PASSES`` are likely."""
         fold = self.fold(slots, NOWHERE)
         numbers = self.view.long * self.view.short
         reads = numbers * self.view.source.dtype.itemsize
@@ -152,19 +154,19 @@ class Completion:
 
     @property
     def model_bytes(self) -> int:
-        """Memory of a model."""
+        """Bytes of a model."""
         return 8 * (self.view.short * (self.rank + 1) + 2 * self.rank**2)
 
     @property
     def driver_bytes(self) -> int:
-        """Memory of the algebra between passes, and of the first model."""
+        """Bytes that the next model takes between passes, or the first one if that takes more."""
         sums = self.fold(1, NOWHERE).accumulator_bytes
         solving = 8 * min(BLOCK_BYTES, sums) + 2 * KEPT_MODELS * self.model_bytes
         return max(2 * sums + solving, sums + solving + self.sample.memory_bytes)
 
 
 def pass_name(index: int) -> str:
-    """Name of the sweep with that index, from 1."""
+    """Name of the completion pass with that index, from 1."""
     return f"completion-{index:02d}"
 
 
@@ -179,7 +181,7 @@ def completed_blank(request: Request, source: Source) -> Source:
 
 
 def kept_outputs(request: Request, source: Source) -> tuple[Output, ...]:
-    """Arrays of the model that a result keeps, if there is one."""
+    """Arrays of the completing model that the result will hold; none if nothing is completed."""
     arrays = fitted_of(completed_blank(request, source)) if request.missing == "em" else {}
     return tuple(
         Output(name, each.shape, each.dtype) for name, each in arrays.items() if ImputeLowRank.name in name
@@ -187,7 +189,7 @@ def kept_outputs(request: Request, source: Source) -> tuple[Output, ...]:
 
 
 def with_completion(sweeps: PanelSweeps, request: Request, strategy: Strategy) -> PanelSweeps:
-    """The sweeps of a solver after those that complete its matrix, if there are any."""
+    """Sweeps of a solver, after the passes that complete its matrix; unchanged if nothing is completed."""
     if request.missing != "em":
         return sweeps
     completed: Any = strategy.view.source
@@ -203,7 +205,7 @@ def with_completion(sweeps: PanelSweeps, request: Request, strategy: Strategy) -
 
 
 def decided_by(request: Request, otherwise: str) -> str:
-    """Text that says what decides the number of passes, with ``otherwise`` for those of the solver."""
+    """Text that says what decides the number of passes; ``otherwise`` is that text for the solver alone."""
     if request.missing != "em":
         return otherwise
     most = int(request.completion_passes or 1)
@@ -216,11 +218,12 @@ def decided_by(request: Request, otherwise: str) -> str:
 
 @dataclass(slots=True)
 class History:
-    """Errors and changes of the models, as the passes with them found."""
+    """Errors and changes of successive models, each measured by the pass that used the model."""
 
     tol: float
     changes: list[float | None] = dataclasses.field(default_factory=list)
-    """Norm of the change of missing numbers from the model before, over that of the completed matrix."""
+    """Norm of the change of missing numbers from the model before, over that of the completed matrix less its
+    column means; None for the first model."""
 
     errors: list[float | None] = dataclasses.field(default_factory=list)
     """Root mean square error of each model: ``HeldOut.error``."""
@@ -229,10 +232,11 @@ class History:
     """Estimated change still to come after the next model, from earlier changes."""
 
     uncertainty: float = 0.0
-    """Norm of the error of missing numbers over that of the matrix, estimated from numbers held out."""
+    """Norm of the error of missing numbers over that of the completed matrix less its column means, estimated
+    from numbers held out."""
 
     def add(self, state: State) -> None:
-        """Record the sums of a pass."""
+        """Record error and change of the model of a pass from its sums, those of ``RowSums``."""
         changes, norm = (float(state["totals"][i]) for i in (4, 5))
         error = HeldOut.of(state["by_count"]).error
         self.errors.append(error)
@@ -271,15 +275,15 @@ class HeldOut(NamedTuple):
 
     @classmethod
     def of(cls, by_count: Float64) -> HeldOut:
-        """Weigh errors of numbers held out like missing numbers, by how many numbers of a row are there.
+        """Weight errors of held-out numbers so that rows count as they do among missing numbers.
 
-        ``by_count`` is (4, bins), as in ``RowSums``.
+        ``by_count`` is (4, bins), as in ``RowSums``: a bin is a range of counts of known numbers in a row.
 
-        A missing number of a row with c others is as hard to predict as one held out that left c: where
+        A missing number of a row with c known ones is as hard to predict as one held out that left c: where
         chance decides which numbers of a row are missing, nothing else distinguishes them. Rows that miss
-        much are hardest, and rare among numbers that are there, so a plain mean over all held out would
-        describe nearly complete rows only. Bins with fewer than ``LEAST_HELD`` held out are joined with
-        their neighbors.
+        much are hardest, and rare among known numbers, so a plain mean over all held out would describe
+        nearly complete rows only. Bins with fewer than ``LEAST_HELD`` held out are joined with their
+        neighbors.
         """
         missing, held, *squares = by_count
         if not held.any():
@@ -299,12 +303,15 @@ class HeldOut(NamedTuple):
 
 
 def complete(run: Run, request: Request, source: Source) -> tuple[Source, dict[str, Any]]:
-    """The matrix with missing numbers completed as it is read, and facts about that.
+    """Fit the model that completes missing numbers; return the matrix completed as it is read, and facts.
+
+    The matrix itself and no facts if the request does not ask for completion; the matrix itself and facts if
+    nothing is missing.
 
     Raises
     ------
     DataError
-        A number is infinite, or a column holds none.
+        A number is infinite, squares of numbers leave the range of float64, or all of a column is missing.
     """
     if request.missing != "em":
         return source, {}

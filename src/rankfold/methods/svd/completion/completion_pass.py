@@ -1,4 +1,7 @@
-"""One pass over a matrix with gaps: fit a model to every row, and sum what the next model needs."""
+"""One pass over a matrix with missing numbers: fit a model to every row, and sum what the next model needs.
+
+Rows are read by panels (rows in memory at a time) and handled by grains (rows of one matrix product).
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class CompletionPass(OverPanels):
-    """Fold of rows into the sums that the next model follows from: see ``low_rank_model.py``."""
+    """Fold that sums over all rows what the next model is computed from: see ``low_rank_model.py``."""
 
     panels: Panels
     model: Path
-    """Path of a part with a model, and the one before it."""
+    """Path of the file with arrays of the current model and of the one before: ``as_arrays``."""
 
     rank: int
     key: int
@@ -37,14 +40,15 @@ class CompletionPass(OverPanels):
     """Length of runs of columns: one number of each run is held out."""
 
     exact: bool
-    """True if each column has squares of its own."""
+    """True if each column has its own sum S_j: see ``low_rank_model.py``."""
 
     row_seconds: float
 
     kernels = (fit_rows, add_product)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Both models, deviations and coordinates of a grain, and their product."""
+        """Current model and the one before; deviations ``d`` (grain rows, n), coordinates ``z`` (grain rows,
+        k + 1), and their product ``d' z``."""
         short, k, rows, dtype = self.panels.view.short, self.rank, self.panels.grain_rows, self.panels.dtype
         shapes = {"mean": (short,), "loadings": (short, k), "gram": (k, k), "spread": (k, k), "noise": (1,)}
         models = {
@@ -60,7 +64,7 @@ class CompletionPass(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums of ``RowSums``, and places of infinite numbers."""
+        """Sums of ``RowSums`` over all rows; ``bad`` holds count and first position of infinite numbers."""
         short, k = self.panels.view.short, self.rank
         triangle = (k + 1) * (k + 2) // 2
         own = {"squares": Sum((short, triangle))} if self.exact else {}
@@ -77,11 +81,11 @@ class CompletionPass(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a row with its marks, and of squares of coordinates."""
+        """Bytes that ``fit_rows`` allocates: four vectors along a row, and eight (k + 1, k + 1) matrices."""
         return 4 * 8 * self.panels.view.short + 8 * 8 * (self.rank + 1) ** 2
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, panels, and the models as kernels take them."""
+        """Allocate buffers and panels; ``models`` are the current ``RowModel`` and the one before."""
         work = OverPanels.workspace(self, device)
         work.models = [
             RowModel(*(getattr(work, name + suffix) for name in RowModel._fields))
@@ -90,7 +94,7 @@ class CompletionPass(OverPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add a panel, grain by grain."""
+        """Fit the model to the rows of a panel, grain by grain, and add to the sums."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             self._add(state, work, grain)
 
@@ -107,7 +111,10 @@ class CompletionPass(OverPanels):
 
 
 def mark_infinite(state: State, raw: Array, first: int) -> None:
-    """Add to ``state["bad"]`` the count of infinite numbers of some rows, and the place of the first."""
+    """Add to ``state["bad"]`` the count of infinite numbers in ``raw``, and row and column of the first.
+
+    ``raw`` holds rows of the matrix from the row ``first``, and at least one infinite number.
+    """
     rows, columns = np.nonzero(np.isinf(raw))
     here = np.array([len(rows), first + rows[0], columns[0]], np.int64)
     state["bad"] = BAD.combine(state["bad"], here)

@@ -21,10 +21,11 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 PLACES = 16
-"""Number of places along the matrix that rows are sampled from."""
+"""Number of runs of consecutive rows in a sample, evenly spaced along the matrix."""
 
 ROWS = 64, 8
-"""Rows of a sample for each component, and the fewest; all rows of a matrix that has no more."""
+"""Rows of a sample for each component: wanted, and fewest if these exceed ``BYTES``; all rows if there are no
+more."""
 
 BYTES = 32 * 2**20
 """Most bytes of a sample, unless the fewest rows take more."""
@@ -36,7 +37,8 @@ KEEPING_ROUNDS = 3
 """First rounds, in which no component is pruned."""
 
 SETTLED = 1e-3
-"""Change of missing numbers by a round, relative to the norm, below which rounds end."""
+"""Norm of the change of missing numbers in a round, relative to that of the completed rows less column means,
+at which rounds end."""
 
 LEAST_SQUARES = 1e-200
 """Sum of squares below which products of squares leave the range of float64."""
@@ -47,7 +49,7 @@ LEAST_SHARE = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class RowSample:
-    """Runs of rows at places along a matrix."""
+    """Sample of a matrix: ``places`` runs of ``rows_per_place`` consecutive rows, evenly spaced."""
 
     view: View
     places: int
@@ -64,18 +66,18 @@ class RowSample:
 
     @property
     def rows(self) -> int:
-        """Number of rows of all places."""
+        """Number of rows in the sample."""
         return self.places * self.rows_per_place
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of all rows three times in float64, of one place as it is stored, and of reading."""
+        """Bytes of all rows three times in float64, of one run of rows as stored, and of reading."""
         view = self.view
         place = self.rows_per_place * view.short * view.source.dtype.itemsize
         return self.rows * view.short * 3 * 8 + place + view.read_bytes(self.rows_per_place)
 
     def read(self) -> Iterator[tuple[int, Array]]:
-        """Yield the index of the first row of each place, and its rows in float64."""
+        """Yield the index of the first row of each run, and its rows in float64."""
         view, each = self.view, self.rows_per_place
         for i in range(self.places):
             first = view.long * i // self.places
@@ -97,7 +99,7 @@ def first_model(
     held_out : (key, period)
         They choose the numbers held out: see ``fit_rows``.
     exact : bool
-        True if each column has squares of its own.
+        True if each column has its own sum S_j: see ``low_rank_model.py``.
 
     Raises
     ------
@@ -144,7 +146,7 @@ def out_of_range(view: View) -> DataError:
 
 
 def _column_means(blocks: list[Array]) -> Float64:
-    """Means (n,) of the numbers that are there; 0 for a column without any."""
+    """Means (n,) of the known numbers of each column, NaN left out; 0 for a column without any."""
     total, count = np.zeros(blocks[0].shape[1]), np.zeros(blocks[0].shape[1])
     for block in blocks:
         there = ~np.isnan(block)
@@ -161,7 +163,10 @@ def _take(
     *,
     exact: bool,
 ) -> tuple[Float64, dict[str, Array]]:
-    """Fit a model to the rows of a sample: their deviations (rows, n), and the sums of ``RowSums``."""
+    """Fit ``model`` to the rows of a sample; return their deviations (rows, n), and the sums of ``RowSums``.
+
+    ``places`` are pairs of the index of a run's first row and its rows; ``before`` is the model before.
+    """
     (n, k), rows = model.loadings.shape, sum(len(block) for _, block in places)
     q = (k + 1) * (k + 2) // 2
     shapes = ((n if exact else 0, q), (q,), (q,), (n, k + 1), (3, n), (TOTALS,), (4, COUNT_BINS))

@@ -38,9 +38,10 @@ LEAST_NOISE = 1e-10
 """Smallest variance of noise, relative to that of the numbers: rows of fewer than k numbers need some."""
 
 TINY = 1e-200
+"""Smallest variance of loadings that noise is divided by."""
 
 BLOCK_BYTES = 2**22
-"""Bytes of squares of columns that are solved at a time."""
+"""Bytes of matrices S_j, one for each column, that are inverted at a time."""
 
 
 def row_model(mean: Float64, loadings: Float64, spread: Float64, noise: float) -> RowModel:
@@ -49,13 +50,13 @@ def row_model(mean: Float64, loadings: Float64, spread: Float64, noise: float) -
 
 
 def next_model(model: RowModel, sums: Sums, rows: int, *, prunes: bool = True) -> RowModel:
-    """Update a model by the sums of a pass that was made with it.
+    """Compute the next model from the current one and from the sums of a pass with it.
 
     Parameters
     ----------
     model : RowModel
     sums : dict
-        Those of ``CompletionPass``.
+        Sums of ``CompletionPass`` over all rows, by name.
     rows : int
         Number of rows summed over.
     prunes : bool
@@ -63,7 +64,7 @@ def next_model(model: RowModel, sums: Sums, rows: int, *, prunes: bool = True) -
 
     Notes
     -----
-    Work n k^3 for the squares of columns, or n k^2 where they share one.
+    Work n k^3 if each column has its own sum S_j, or n k^2 where they share one.
     """
     n, k = model.loadings.shape
     noise, variance = float(model.noise[0]), np.diag(model.gram) / n + np.diag(model.spread)
@@ -107,9 +108,11 @@ def _full(triangles: Float64, k: int) -> Float64:
 
 
 def _solve(s: Float64, b: Float64, ridge: Float64, noise: float) -> tuple[Float64, Float64, float]:
-    """Rows of (W, shift), the sum of their covariances, and the change of the squared residual by the fit.
+    """Solve for loadings and shifts of c columns; return them, a sum of covariances, and a change of error.
 
-    ``s`` is (c, k + 1, k + 1), or one matrix for all columns, and ``b`` (c, k + 1).
+    ``s`` is (c, k + 1, k + 1), or (1, k + 1, k + 1) shared by all columns, and ``b`` (c, k + 1). Returns the
+    rows of (W, shift), (c, k + 1); the sum (k, k) of the covariances of rows of W, of one of them if shared;
+    and the change of the sum of squared residuals by the fit.
     """
     k = len(ridge)
     regular, diagonal = s.copy(), np.arange(k)
@@ -148,10 +151,10 @@ def _whiten(mean: Float64, loadings: Float64, spread: Float64, noise: float, mom
 
 
 def as_arrays(model: RowModel, before: RowModel) -> dict[str, Array]:
-    """Arrays of a model and the one before it, as a part stores them."""
+    """Arrays of a model and of the one before it, by name, as they are stored in a file for a pass."""
     return {**model._asdict(), **{f"{name}_before": each for name, each in before._asdict().items()}}
 
 
 def from_arrays(arrays: dict[str, Array], suffix: str = "") -> RowModel:
-    """The model from the arrays of a part; with suffix ``"_before"`` the one before it."""
+    """The model from arrays that ``as_arrays`` made; with suffix ``"_before"`` the one before it."""
     return RowModel(*(np.asarray(arrays[name + suffix]) for name in RowModel._fields))

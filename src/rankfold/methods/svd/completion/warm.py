@@ -16,7 +16,10 @@ from rankfold.pipeline.prepare.gaps import warm_filling
 
 @functools.cache
 def warm_completion(dtype: np.dtype[Any], working: np.dtype[Any] | None) -> None:
-    """Run loops once for panels of a matrix, for a sample of it, and for the completed rows of solvers."""
+    """Compile the loops of completion by running each once: on a matrix's types, on float64, and the filling.
+
+    ``dtype`` is the type of the matrix, ``working`` that of products with it, None for the default.
+    """
     warm_filling()
     model = row_model(np.zeros(4), np.ones((4, 1)), np.eye(1), 1.0)
     double = np.dtype(np.float64)

@@ -22,8 +22,8 @@ from rankfold.methods.random_keys import Purpose
 Float64 = npt.NDArray[np.float64]
 
 FADED = 1e-6
-"""Length of a new vector, relative to the operator, below which it is orthogonalized with extra care: the
-rest of it is as much rounding as direction."""
+"""Length of a new vector, relative to the operator, below which it is orthogonalized with extra care: what is
+left of it is as much rounding as direction."""
 
 NOTHING = 1e-14
 """Length of a new vector, relative to the operator, below which it is nothing but rounding."""
@@ -51,7 +51,7 @@ class RitzPairs(NamedTuple):
     """(width, count) coefficients on the basis."""
 
     residuals: Float64
-    """(count,) length of C u - theta u."""
+    """(count,) norm of C u - theta u for each value theta and Ritz vector u of the operator C."""
 
     def leading(self, count: int) -> RitzPairs:
         """The first ``count`` pairs."""
@@ -74,13 +74,13 @@ class LanczosBasis:
     """(short, most) in Fortran order, so that leading columns lie together."""
 
     small: Float64
-    """(most, most): T."""
+    """(most, most): T = K'C K, in its leading (width, width) part."""
 
     pending: Float64
     """(short, p): P, without columns if the basis is the whole space."""
 
     coupling: Float64
-    """(p, width): G."""
+    """(p, width): G, coefficients on P of the images C K."""
 
     seed: int
     """Key of the random vectors."""
@@ -92,7 +92,7 @@ class LanczosBasis:
     """First column of the block that was multiplied last."""
 
     aside: int = 0
-    """Number of pending columns, the first ones, that are left for later."""
+    """Number of pending columns, the first ones, that products leave out until ``rejoin`` is called."""
 
     fresh: bool = False
     """True if the image of the next block may have large parts along all of the basis."""
@@ -104,7 +104,8 @@ class LanczosBasis:
     """Smallest eigenvalue of T so far: an upper bound of the smallest of the operator."""
 
     negative: int = 0
-    """Most eigenvalues of T that were below zero by more than rounding: the operator has as many at least."""
+    """Largest number of eigenvalues of T seen below zero by more than rounding: the operator has at least as
+    many."""
 
     draws: int = 0
     """Number of times that random vectors were drawn."""
@@ -144,9 +145,9 @@ class LanczosBasis:
         Notes
         -----
         Work 8 short width block flops. Parts known to be large are subtracted first: those along the block
-        itself and along the one that it was made from. The rest has small parts along all others, so that
+        itself and along the one that it was made from. What remains has small parts along all others, so that
         one round of Gram-Schmidt against all of the basis leaves it as orthogonal as two do. After a restart
-        the block was made from all that was kept, and both rounds are against all.
+        the block was made from all vectors that were kept, and both rounds are against all of them.
         """
         block, rest, first = self.pending[:, self.aside :], self.pending[:, : self.aside], self.width
         width = first + block.shape[1]
@@ -170,7 +171,10 @@ class LanczosBasis:
             self.rejoin()
 
     def _orthonormal(self, z: Float64, rest: Float64) -> tuple[Float64, Float64]:
-        """Orthonormal columns outside basis and ``rest`` that span a block, and its coefficients on them."""
+        """Orthonormalize a block ``z`` outside the basis and ``rest``, the pending columns left aside.
+
+        Returns Q (short, columns), orthogonal to both, and the coefficients Q'z (columns, width of z).
+        """
         short, columns = len(z), min(z.shape[1], len(z) - self.width - rest.shape[1])
         if columns == z.shape[1]:
             factors = cholesky_qr(z)
@@ -194,7 +198,10 @@ class LanczosBasis:
         return gaussian_rows(self.seed, Purpose.LANCZOS_VECTORS, rows, columns)
 
     def set_aside(self, columns: int) -> None:
-        """Leave pending columns aside; continue with random vectors orthogonal to them and to the basis."""
+        """Leave all pending columns out of the next products; append ``columns`` random pending columns.
+
+        The random vectors are orthonormal, and orthogonal to the other pending columns and to the basis.
+        """
         known = [self.k[:, : self.width], np.asfortranarray(self.pending)]
         drawn = np.asfortranarray(self.draw(columns))
         for basis in 2 * known:
@@ -213,9 +220,10 @@ class LanczosBasis:
         )
 
     def narrow(self, vectors: Float64, columns: int) -> None:
-        """Keep the ``columns`` pending directions that Ritz vectors need most, and the lengths of the others.
+        """Reduce the pending block to ``columns`` directions, along which residuals of Ritz vectors are largest.
 
-        The matrix T stays as it is: products with later blocks find the dropped parts again.
+        ``vectors`` (width, count) are the Ritz vectors. Inner products of residuals along dropped directions
+        are added to ``lost``. T stays as it is: products with later blocks find the dropped parts again.
         """
         self.rejoin()
         u = np.linalg.svd(self.coupling @ vectors)[0]
@@ -225,7 +233,7 @@ class LanczosBasis:
         self.fresh = True
 
     def _lost(self) -> Float64:
-        """(width, width) ``lost``, with zeros for columns that were added since."""
+        """``lost`` as (width, width), with zeros for columns added to the basis since it was computed."""
         lost = np.zeros((self.width, self.width))
         lost[: len(self.lost), : len(self.lost)] = self.lost
         return lost
@@ -243,7 +251,7 @@ class LanczosBasis:
         return self._pairs(pairs, count)
 
     def ritz_pair(self, index: int) -> RitzPairs:
-        """The Ritz pair at ``index``, from 0, and the one after it: a third of the time of all."""
+        """The Ritz pair at ``index``, from 0, and the one after it, in a third of the time of all pairs."""
         last = self.width - 1 - index
         subset = (max(last - 1, 0), last)
         pairs = scipy.linalg.eigh(self._symmetric(), check_finite=False, subset_by_index=subset)
@@ -257,7 +265,7 @@ class LanczosBasis:
         return np.asarray((square + square.T) / 2)
 
     def _pairs(self, pairs: tuple[Float64, Float64], count: int) -> RitzPairs:
-        """The last ``count`` of eigenpairs in increasing order, from the largest, with their residuals."""
+        """The ``count`` largest of eigenpairs given in increasing order, largest first, with residuals."""
         values, vectors = pairs[0][::-1][:count], pairs[1][:, ::-1][:, :count]
         residuals = np.linalg.norm(self.coupling @ vectors, axis=0)
         if self.lost.size:
@@ -268,7 +276,7 @@ class LanczosBasis:
     def restart(self, pairs: RitzPairs) -> None:
         """Replace the basis by Ritz vectors: a thick restart.
 
-        The next product finds their coupling with the next block by itself.
+        The next product computes their coupling with the pending block.
 
         References
         ----------
@@ -314,7 +322,10 @@ def cholesky_qr(z: Float64) -> tuple[Float64, Float64] | None:
 
 
 def _scaled_cholesky(products: Float64) -> Float64 | None:
-    """The upper triangular factor of a Gram matrix, by columns scaled to length 1; None if there is none."""
+    """Upper triangular Cholesky factor of a Gram matrix, computed for columns scaled to length 1.
+
+    None if a column is zero or the matrix is not numerically positive definite.
+    """
     lengths = np.sqrt(np.diag(products))
     if not (lengths > 0).all():
         return None
@@ -325,9 +336,10 @@ def _scaled_cholesky(products: Float64) -> Float64 | None:
 
 
 def _take_off(basis: Float64, z: Float64) -> tuple[Float64, Float64]:
-    """Products of a block with basis vectors, and the rest of the block, which overwrites it.
+    """Subtract the projection of a block ``z`` on orthonormal columns; return ``basis' z``, and what is left.
 
-    Both are in Fortran order: BLAS would copy a block in C order twice, and take twice as long.
+    What is left overwrites ``z``. Both arguments are in Fortran order: BLAS would copy a block in C order
+    twice, and take twice as long.
     """
     overlap = np.zeros((basis.shape[1], z.shape[1]))
     for top in range(0, len(z), SMALL_ROWS):

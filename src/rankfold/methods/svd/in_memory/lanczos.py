@@ -59,13 +59,13 @@ class RitzVectors:
     """(short, k) orthonormal."""
 
     residuals: Float64
-    """(k,) length of C u - theta u."""
+    """(k,) norm of C u - theta u, with C the Gram matrix, theta a value and u its vector."""
 
     errors: Float64
     """(k,) estimated relative error of each singular value, rounding left out."""
 
     outside: float
-    """Largest squared singular value beyond those, as the basis estimates it."""
+    """Largest squared singular value after the first k, as the basis estimates it."""
 
     convergence: list[float]
     """Largest error each time that all values were estimated."""
@@ -164,7 +164,7 @@ class Progress:
     """(rank,) relative errors when all values were last estimated."""
 
     convergence: list[float] = field(default_factory=list)
-    """Largest error each time that all values were estimated."""
+    """Largest error, for each time that all values were estimated."""
 
     searches: int = 0
     """Number of searches that found something."""
@@ -176,7 +176,11 @@ class Progress:
     """(rank,) lower bounds of the wanted values, if a search has found missing ones; else empty."""
 
     def looks_at(self, basis: LanczosBasis) -> bool:
-        """True if all values are to be estimated, as the last wanted one, which settles last, has settled."""
+        """True if it is time to estimate all values.
+
+        That is when the last wanted value, which settles last, has settled; when the basis is full; and when
+        no more products are allowed.
+        """
         if self.ends or not basis.has_room:
             return True
         if basis.width < max(self.rank + BLOCK, 2 * self.rank):
@@ -266,14 +270,14 @@ class Progress:
         return False
 
     def _with_copies(self, theta: Float64) -> Float64:
-        """Errors, raised to those that copies would make which no search was made for."""
+        """(rank,) errors, raised to allow for copies of a repeated value that were not searched for."""
         upper, _ = repeated_value(theta, BLOCK, self.tol)
         if self._least(theta) < upper <= theta[-1] * (1 + self.tol) ** 2:
             return np.asarray(np.maximum(self.errors, np.sqrt(np.maximum(upper / theta, 1.0)) - 1))
         return self.errors
 
     def _claim_missing(self, theta: Float64, value: float) -> None:
-        """Raise the errors to those that a missing copy of ``value`` would make."""
+        """Raise the errors to what they are if the result lacks a copy of ``value``; give up the search."""
         self.errors = np.maximum(self.errors, np.sqrt(np.maximum(value / theta, 1.0)) - 1)
         self.convergence[-1], self.settled, self.may_miss = float(self.errors.max()), False, True
 
@@ -295,11 +299,13 @@ class Progress:
 
 @dataclass(slots=True)
 class Probes:
-    """Random vectors that are multiplied alone once all has settled, to find values that no block could."""
+    """Probes: random vectors, multiplied alone once values have settled, to find values that blocks missed."""
 
     rank: int
     tol: float
     count: int = 0
+    """Number of probes made since a search last found something."""
+
     most: Float64 = field(default_factory=lambda: np.zeros(0))
     """(rank,) largest values that the wanted ones may reach if nothing new is found."""
 
@@ -313,7 +319,7 @@ class Probes:
     """First column of the basis that comes from probing vectors alone."""
 
     def begin(self, basis: LanczosBasis, pairs: RitzPairs, errors: Float64, products: int) -> None:
-        """Continue with random vectors, if the basis has room and is not the whole space."""
+        """Begin a probe: continue with random vectors, if the basis has room and is not the whole space."""
         columns = self._set_aside(basis, pairs)
         self.first = basis.width
         self.count, self.are_out = self.count + 1, columns > 0
@@ -322,7 +328,10 @@ class Probes:
         self.most += ROUNDING * pairs.values[0]
 
     def _set_aside(self, basis: LanczosBasis, pairs: RitzPairs) -> int:
-        """Draw random vectors outside the basis, as far as there is space and room; return their number."""
+        """Leave pending columns aside and draw random vectors outside the basis; return their number.
+
+        At most ``BLOCK`` are drawn, fewer or none if the basis has no room or nothing is outside it.
+        """
         short, most = int(basis.k.shape[0]), int(basis.k.shape[1])
         outside = short - basis.width - basis.pending.shape[1]
         columns = int(max(0, min(BLOCK, outside, most - len(pairs.values))))
@@ -331,9 +340,9 @@ class Probes:
         return columns
 
     def join(self, basis: LanczosBasis, pairs: RitzPairs) -> None:
-        """Restart with random vectors, multiplied alone until the values have risen, and room for products.
+        """Restart from leading Ritz vectors, and multiply random vectors alone until the values have risen.
 
-        Blocks are twice as wide afterwards at most: see ``LanczosBasis.narrow``.
+        Blocks are at most twice as wide afterwards: see ``LanczosBasis.narrow``.
         """
         if basis.pending.shape[1] > BLOCK:
             basis.narrow(pairs.vectors[:, : self.rank], BLOCK)

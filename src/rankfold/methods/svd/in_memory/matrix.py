@@ -1,5 +1,8 @@
 """A matrix that is read once and held in memory: centered, scaled, and multiplied from either side.
 
+A line is a stored row, or a stored column if the matrix is stored by columns. The unit is the power of two
+that brings the numbers of the matrix near 1.
+
 Zeros of a sparse matrix stay zeros. With S the stored matrix, D_w the weights of columns and mu the means of
 weighted columns, the matrix is S D_w - 1 mu', and the second term is subtracted from each product:
 
@@ -74,7 +77,7 @@ def unit_of(largest: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DenseMatrix:
-    """A dense ``MatrixInMemory``."""
+    """A dense matrix in memory that multiplies blocks of vectors: a ``MatrixInMemory``."""
 
     x: Float64
     """(rows, columns), centered, scaled, times the unit."""
@@ -93,7 +96,10 @@ class DenseMatrix:
 
 
 def read_dense(view: View, cut: Cut, centering: Centering, heard: Heard) -> DenseMatrix:
-    """Read a matrix whole, panel by panel."""
+    """Read a whole matrix into memory as float64, panel by panel; center and scale it.
+
+    ``heard`` is called with the number of lines read after each panel.
+    """
     source = view.source
     x = np.empty(source.shape)
     panel = view.panel_buffer(cut.panel_rows, source.dtype)
@@ -135,10 +141,10 @@ def _deviations(deviation: Float64, unit: float, centering: Centering) -> Float6
 def _out_of_unit(
     source: Source, deviation: Float64, weights: Float64, squares: Float64, unit: float
 ) -> tuple[Float64, Float64, float]:
-    """Weights and sums of squares of columns once they are scaled, and their unit, which is 1.
+    """Weights and sums of squares of scaled columns, for a matrix whose numbers were multiplied by ``unit``.
 
-    Columns over their deviations are the same in any unit. Constant columns are not scaled: they are
-    returned to the units of the data.
+    Columns over their deviations are the same in any unit. Constant columns are not scaled: their weights
+    return them to the units of the data. Returns (weights, squares, 1.0), the last being the new unit.
 
     Raises
     ------
@@ -162,14 +168,14 @@ def _out_of_unit(
 
 @dataclass(frozen=True, slots=True)
 class SparseMatrix:
-    """A sparse ``MatrixInMemory``."""
+    """A sparse matrix in memory that multiplies blocks of vectors: a ``MatrixInMemory``."""
 
     shape: tuple[int, int]
     rows: Csr
     """The matrix by rows, with weighted columns, times the unit; not centered."""
 
     columns: Csr
-    """The same numbers by columns."""
+    """The matrix of ``rows``, stored by columns."""
 
     mean: Float64 | None
     """(columns,) means of the weighted columns; None where they are not centered."""
@@ -200,7 +206,10 @@ class SparseMatrix:
 
 
 def read_sparse(source: CompressedSource, centering: Centering, heard: Heard) -> SparseMatrix:
-    """Read the stored numbers of a matrix, and keep them by rows and by columns."""
+    """Read the stored numbers of a matrix into memory, by rows and by columns; center and scale it.
+
+    ``heard`` is called with the number of lines when all are read.
+    """
     by_rows = source.by == "rows"
     lines, across = source.shape if by_rows else source.shape[::-1]
     stored = source.read_sparse((0, lines))
@@ -219,7 +228,7 @@ def read_sparse(source: CompressedSource, centering: Centering, heard: Heard) ->
 def _refuse_stored(
     source: CompressedSource, indptr: npt.NDArray[Any], indices: npt.NDArray[Any], data: npt.NDArray[Any]
 ) -> None:
-    """Raise ``DataError`` for numbers that are not finite, with the place of the first one by rows."""
+    """Raise ``DataError`` for numbers that are not finite; it names row and column of the first, by rows."""
     bad = np.flatnonzero(~np.isfinite(data))
     lines = np.searchsorted(indptr, bad, side="right") - 1
     places = (lines, indices[bad]) if source.by == "rows" else (indices[bad], lines)
@@ -230,7 +239,7 @@ def _refuse_stored(
 def _conditioned(source: Source, rows: Csr, columns: Csr, unit: float, centering: Centering) -> SparseMatrix:
     """Find statistics of the columns, and center and scale the matrix by them.
 
-    Squares are those of differences from the mean: of stored numbers one by one, of all zeros together.
+    Sums of squares are those of differences from the mean: of stored numbers one by one, of zeros together.
     """
     count = source.shape[0]
     stored = np.diff(columns.indptr)

@@ -1,7 +1,7 @@
-"""The two products of a sparse matrix in memory, with its numbers stored in one order for each.
+"""The products of a sparse matrix and of its transpose with blocks, each from a copy stored in its own order.
 
-Both are sums over stored numbers that lie together, line by line, so that no sum depends on how lines would
-be shared out.
+Both are sums over stored numbers that are contiguous in memory, line by line (a line is a row, or a column
+where the matrix is stored by columns), so that no sum depends on how lines are shared out to threads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def multiply_lines(lines: Csr, q: Float64) -> Float64:
-    """Lines of a sparse matrix times the columns of ``q``.
+    """Product of a sparse matrix, given by its lines, with the columns of ``q``.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def multiply_lines(lines: Csr, q: Float64) -> Float64:
 
 
 def both_orders(stored: Csr, across: int, unit: float) -> tuple[Csr, Csr]:
-    """A sparse matrix in both orders, by its lines and across them; duplicates are summed.
+    """Store a sparse matrix in both orders, as CSR of itself and of its transpose; duplicates are summed.
 
     Numbers stay float32 if stored as such and unchanged; else they are float64.
 

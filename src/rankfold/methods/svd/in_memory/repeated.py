@@ -61,7 +61,7 @@ NEGLIGIBLE = 1e-12
 
 
 def repeated_value(theta: Float64, copies: int, tol: float) -> tuple[float, float]:
-    """The lowest group of ``copies`` nearly equal values above the last one: its ends, or zeros.
+    """Largest and smallest of the lowest ``copies`` nearly equal values above the last one; zeros if none.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class OutsideSearch:
     """(width, count) combinations of the basis that the process stays orthogonal to."""
 
     value: float
-    """The eigenvalue that may be there."""
+    """Eigenvalue of which a copy may be outside the basis."""
 
     block: Float64
     """(short, p) orthonormal, outside the basis: what is multiplied next."""
@@ -104,19 +104,19 @@ class OutsideSearch:
     """(short, p') the block before; without columns at first."""
 
     link: Float64
-    """(p, p') B: coefficients of the block in the image of the one before."""
+    """(p, p') B: coefficients of the image of the previous block on this block."""
 
     columns: int
     """Columns of the first block."""
 
     parts: tuple[Float64, Float64]
-    """Matrices P of the block and of the one before, (p, columns) and (p', columns)."""
+    """Matrices P of the block and of the one before, (p, columns) and (p', columns): see the module."""
 
     squares: Float64
     """(columns, columns) M: the sum of P'P so far."""
 
     band: list[tuple[Float64, Float64]] = field(default_factory=list)
-    """Blocks of the band matrix of the process: A, and B to its left."""
+    """Blocks of the band matrix (projected operator) of the process: for each step A, and B to its left."""
 
     @classmethod
     def begin(
@@ -176,7 +176,7 @@ class OutsideSearch:
         return np.asarray(values[::-1])
 
     def chance(self) -> float:
-        """Upper bound of the probability that the operator outside has the value but it was not found."""
+        """Upper bound of the probability that ``value`` exists outside the basis but was not found."""
         if not self.block.shape[1]:
             return 0.0  # all that the first block can reach has been seen
         size, p = len(self.basis.k) - self.known.shape[1], self.columns

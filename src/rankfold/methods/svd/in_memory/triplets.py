@@ -44,7 +44,7 @@ class FactorInMemory:
     """(long, k) orthonormal."""
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
-        """Write them times ``weights`` in chunks of the array; return their unweighted Gram matrix."""
+        """Write the vectors times ``weights`` in chunks of the array; return their unweighted Gram matrix."""
         transposed, dtype = layout.view.orientation is Orientation.COLUMNS, layout.view.dtype
         for start in range(0, len(self.vectors), layout.out_chunk):
             stop = min(start + layout.out_chunk, len(self.vectors))
@@ -149,7 +149,7 @@ def _half_step(image: Float64) -> tuple[Float64, Float64, Float64]:
 
 
 def _is_steep(squares: Float64, tol: float) -> bool:
-    """True if rounding of the smallest wanted square may exceed the tolerance."""
+    """True if the relative rounding error of the smallest wanted squared value may exceed the tolerance."""
     return bool(ROUNDING * squares[0] > tol * squares[-1])
 
 
@@ -161,5 +161,5 @@ def _over(residuals: Float64, s: Float64) -> Float64:
 
 
 def _rounding(matrix: MatrixInMemory, s: Float64) -> Float64:
-    """Relative rounding errors of singular values: of products, and of what is stored."""
+    """Relative rounding errors (k,) of singular values ``s``, from products and from the stored type."""
     return _over(np.full_like(s, matrix.rounding), s) + rounding(s, np.dtype(np.float64))

@@ -34,7 +34,10 @@ def fused_pass(
     tf32: bool = False,
     is_double: bool = False,
 ) -> PanelPass | SparsePass:
-    """The fold of a pass with a block of ``y.columns`` columns: see ``PanelPass`` and ``SparsePass``."""
+    """The fold that computes Y = A Q and Z = A'Y in one pass, for a block Q of ``y.columns`` columns.
+
+    Arguments are the fields of ``PanelPass`` and ``SparsePass``.
+    """
     seconds = strategy.row_seconds(4 * y.columns)
     shared = (centering, constants, y, columns, measures_columns, seconds, sketch_rows, seed, purpose)
     if strategy.fullest:
@@ -45,7 +48,7 @@ def fused_pass(
 def statistics_fold(
     strategy: Strategy, slots: int, shift: Float64, centering: Centering
 ) -> ColumnStatistics | SparseStatistics:
-    """The fold of a pass that only measures columns."""
+    """The fold of a pass that only sums columns and their squares, about ``shift``."""
     seconds = strategy.row_seconds(4)
     if strategy.fullest:
         return SparseStatistics(strategy.sparse_panels(slots), centering, shift, seconds)

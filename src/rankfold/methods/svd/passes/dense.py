@@ -1,6 +1,7 @@
 """The fused pass: ``Y = A Q`` goes to scratch and ``Z = A'Y`` accumulates, each panel read once.
 
-A first pass may make a sketch of the rows as well, while they are in cache.
+A first pass may make a sketch of the rows as well, while they are in cache. A panel is the rows in memory at
+a time, a grain the rows of one matrix product.
 
 ``A`` is the matrix as long by short, its columns centered and scaled as asked: see ``conditioned.py``.
 """
@@ -31,7 +32,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class PanelPass(OverConditionedPanels):
-    """Fold of a matrix with a basis of ``width`` columns."""
+    """Fold that writes ``Y = A Q`` to scratch and sums ``Z = A'Y``, for a basis Q as wide as ``y``."""
 
     panels: Panels
     centering: Centering
@@ -59,7 +60,11 @@ class PanelPass(OverConditionedPanels):
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The basis Q, and of a grain the products Y and what it adds to Z, in the working type."""
+        """Basis ``q`` (short, width), products ``y`` of a grain (grain rows, width), its ``z`` (short, width).
+
+        ``z`` is what the grain adds to Z. All are in the working type. Shift and ones of the columns are those
+        of ``OverConditionedPanels``.
+        """
         view, width = self.panels.view, self.y.columns
         return {
             **OverConditionedPanels.buffers(self),
@@ -69,7 +74,10 @@ class PanelPass(OverConditionedPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Products Z, statistics of columns, and a sketch of the rows."""
+        """Z (short, width); sums and squares of columns; a sketch ``rows`` (sketch_rows, short) if asked for.
+
+        ``signs`` (sketch_rows,) are the sums of the random signs in each row of the sketch.
+        """
         short, rows = self.panels.view.short, self.sketch_rows
         sketch = (
             {"rows": Sum((rows, short), self.panels.view.dtype), "signs": Sum((rows,), on_host=True)}
@@ -79,7 +87,7 @@ class PanelPass(OverConditionedPanels):
         return {"z": Sum((short, self.y.columns)), **OverConditionedPanels.sums(self), **sketch}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Multiply a panel by the basis and its transpose by the product, grain by grain."""
+        """Write the product Y of a panel with the basis and add the panel's A'Y to Z, grain by grain."""
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             y = work.y[: last - first]
             panel_product(d, work.q, y=y, z=state["z"], work=work.z, tf32=self.tf32)
@@ -88,7 +96,7 @@ class PanelPass(OverConditionedPanels):
                 self._sketch(state, work, d, first)
 
     def _sketch(self, state: State, work: Workspace, d: Array, first: int) -> None:
-        """Add rows to their buckets, which are drawn by tiles."""
+        """Add rows ``d``, the first one row ``first``, with random signs to random rows of the sketch."""
         tiles = draw_tiles(self.seed, self.purpose, self.sketch_rows, first, first + len(d))
         for low, high, buckets, signs in tiles:
             factors = (signs * self.centering.pow2_scale).astype(d.dtype)

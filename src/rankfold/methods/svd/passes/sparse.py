@@ -1,8 +1,9 @@
 """The fused pass over a sparse matrix, at the cost of its stored numbers.
 
 ``Y = A Q`` goes to scratch and ``Z = A'Y`` accumulates, as in ``dense.py``. Both are sums over stored numbers
-that lie together: of rows of Q for the first, of rows of Y of the panel for the second. With lines of A as
-``sparse_panels.py`` defines them,
+that lie together: of rows of Q for the first, of rows of Y of the panel for the second. A slab is a few
+columns of Q or Y, 256 bytes of each row. With lines of A (its rows, or columns if the sweep runs along them)
+as ``sparse_panels.py`` defines them,
 
     y_i = f_i (s_i Q - c_i t'Q),      Z = sum_i f_i s_i y_i' - t (sum_i f_i c_i y_i)',
 
@@ -43,7 +44,7 @@ WIDE_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class SparsePass(OverSparsePanels):
-    """Fold of a sparse matrix with a basis of ``width`` columns; see ``PanelPass``."""
+    """Fold that writes ``Y = A Q`` to scratch and sums ``Z = A'Y`` of a sparse A; see ``PanelPass``."""
 
     panels: SparsePanels
     centering: Centering
@@ -77,7 +78,10 @@ class SparsePass(OverSparsePanels):
         return Constant((self.panels.view.short,), part=self.constants)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The basis, whole and in slabs, and products of a panel, whole and for one slab."""
+        """Basis ``q`` (short, width), and ``slabs`` of it; products ``y`` of a panel (rows, width).
+
+        ``slab`` holds the products of a panel with one slab.
+        """
         short, rows, width = self.panels.view.short, self.cut.panel_rows, self.y.columns
         return {
             **OverSparsePanels.buffers(self),
@@ -88,7 +92,10 @@ class SparsePass(OverSparsePanels):
         }
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, with the basis in slabs that begin on cache lines, and the offset of the products."""
+        """Allocate buffers; copy the basis into slabs that begin on cache lines; compute ``offset`` (width,).
+
+        ``offset`` is ``t'Q`` of the formula in the module.
+        """
         work = OverSparsePanels.workspace(self, device)
         for name in ("slabs", "slab"):
             setattr(work, name, aligned_empty(getattr(work, name).shape, self.dtype))
@@ -114,7 +121,11 @@ class SparsePass(OverSparsePanels):
         )
 
     def sums(self) -> Mapping[str, Sum]:
-        """Products of stored numbers, those of the lines' factors, and a sketch of the rows."""
+        """``z`` (short, width), the sum of f_i s_i y_i'; ``weights`` (width,), the sum of f_i c_i y_i.
+
+        Also sums and squares of columns, and a sketch ``rows`` (sketch_rows, short) if asked for: for each of
+        its rows ``signs`` sums the random signs, and ``shares`` the signed f_i c_i of its lines.
+        """
         width, rows = self.y.columns, self.sketch_rows
         sums = {
             "z": Sum((self.panels.view.short, width)),
@@ -127,7 +138,7 @@ class SparsePass(OverSparsePanels):
         return sums
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Multiply a panel, slab by slab."""
+        """Write the products Y of a panel and add to the sums, slab by slab."""
         lines = self.take_lines(state, work, start, stop, slot, in_order=True)
         if lines is None:
             return
@@ -155,7 +166,7 @@ class SparsePass(OverSparsePanels):
             self._sketch(state, lines, start, stop)
 
     def _sketch(self, state: State, lines: Lines, start: int, stop: int) -> None:
-        """Add lines to their buckets, which are drawn by tiles."""
+        """Add the lines ``start:stop`` with random signs to random rows of the sketch."""
         stored, dtype = lines.stored, self.panels.view.dtype
         tiles = draw_tiles(self.seed, self.purpose, self.sketch_rows, start, stop)
         for low, high, buckets, signs in tiles:

@@ -24,10 +24,10 @@ from rankfold.pipeline.storage.checkpoint import State
 Float64 = npt.NDArray[np.float64]
 
 ROOM = 32 * 2**20
-"""Bytes of rows of the fullest columns that ``add_gram`` fills in at a time, at least."""
+"""Smallest number of bytes for rows of the fullest columns, which ``add_gram`` fills in densely at a time."""
 
 COLUMN_ROOM = 4096
-"""Bytes of these rows for each column, where that is more."""
+"""Bytes of those dense rows for each column of the matrix, where that is more than ``ROOM``."""
 
 NUMBER_ROOM = 40
 """Bytes that ``add_gram`` works on for each stored number of a panel."""
@@ -55,7 +55,7 @@ class SparseGramPass(OverSparsePanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of vectors, of the workspace of ``add_gram``, and of stored numbers in their unit."""
+        """Bytes of vectors, of the workspace of ``add_gram``, and of stored numbers times ``pow2_scale``."""
         short, rows, numbers = self.panels.view.short, self.cut.panel_rows, self.panels.numbers
         vectors: int = OverSparsePanels.beside_bytes.__get__(self)
         full = max(ROOM, COLUMN_ROOM * short) + 8 * short**2 + 256 * (short + rows)
@@ -67,7 +67,7 @@ class SparseGramPass(OverSparsePanels):
         return max(self.panels.view.short, COLUMN_ROOM)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Counts, sums and squares of columns, and their products."""
+        """``scatter`` (short, short), products of columns with columns; sums and squares of each column."""
         short = self.panels.view.short
         return {"scatter": Sum((short, short)), **OverSparsePanels.sums(self)}
 

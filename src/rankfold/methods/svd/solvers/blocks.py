@@ -101,7 +101,11 @@ class BlockSolver(Solver):
         return sweeps + narrow_sweeps(request, strategy, tuple(basis_blocks), "ritz")
 
     def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
-        """Bytes of the basis of a pass, with and without weights, or of small matrices and short factors."""
+        """Bytes held during a sweep besides its segments, ``over`` being ``"matrix"`` or ``"scratch"``.
+
+        Over the matrix: the basis of the pass, with and without weights. Over scratch: small matrices of the
+        basis, and short factors.
+        """
         short, basis = strategy.view.short, self.basis_columns(strategy)
         if over == "matrix":
             return 3 * 8 * short * strategy.width + LOOPS_BYTES * bool(strategy.fullest)
@@ -120,7 +124,10 @@ class BlockSolver(Solver):
         return max(strategy.sample_bytes, blocks, sketch * bool(rows)) + strategy.long_vectors_bytes + loops
 
     def resident(self, request: Request, strategy: Strategy) -> tuple[int, int]:
-        """Blocks in memory at once, and numbers in squares of a basis with what decomposing them takes."""
+        """Number of (short, width) blocks in memory at once, and of values in small matrices of the basis.
+
+        The latter are (p, p) for a basis of p columns; those that decomposing them takes are included.
+        """
         blocks = 8 * max(self.block_passes(strategy), 1) if request.adaptive else 8
         return blocks, BASIS_SQUARES * self.basis_columns(strategy) ** 2
 
@@ -146,7 +153,10 @@ def statistics_sweep(strategy: Strategy, slots: int) -> Pass:
 def narrow_sweeps(
     request: Request, strategy: Strategy, blocks: tuple[ScratchMatrix, ...], name: str
 ) -> list[Pass]:
-    """Sweeps over scratch, with memory for a block of directions, or for all where rounding mixes them."""
+    """Planned sweeps over blocks on scratch: one finds R, another one writes the long factor if it is wanted.
+
+    Their memory is the most of one block of directions and of all, which are kept where rounding mixes them.
+    """
     view, most = strategy.view, strategy.solver.basis_columns(strategy)
     by_rows, seconds = view.orientation is Orientation.ROWS, strategy.row_seconds(4)
     choices = [

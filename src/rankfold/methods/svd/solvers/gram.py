@@ -56,7 +56,8 @@ class GramPass(OverColumns):
     """
 
     panels: Panels
-    """Panels; by rows with one extra row, and grains copied out of them: see ``add_rows``."""
+    """Buffers for panels (rows in memory at a time). In a sweep by rows, grains (rows of one product) are
+    copied out of them and have one extra row: see ``add_rows``."""
 
     centering: Centering
     shift: npt.NDArray[np.float64]
@@ -68,7 +69,7 @@ class GramPass(OverColumns):
     kernels = (measure, subtract, add_rows, product)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The product of a grain, and the shift."""
+        """Product of a grain's columns with each other (short, short), and the shift of columns (short,)."""
         return {"product": Buffer((self.panels.view.short,) * 2), "shift": Given.of(self.shift)}
 
     @property
@@ -82,7 +83,7 @@ class GramPass(OverColumns):
         return int(OverColumns.device_bytes.__get__(self)) + mirror_bytes(self.panels.view.short)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Count, mean and scatter of the rows, and places of numbers that are not finite."""
+        """Count, mean (short,) and scatter (short, short) of the rows; count and position of bad numbers."""
         short, one = self.panels.view.short, np.dtype(np.int64)
         return {
             "count": Sum((1,), one, on_host=True),
@@ -92,13 +93,13 @@ class GramPass(OverColumns):
         }
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add a panel to the moments, grain by grain."""
+        """Add a panel to count, mean and scatter, grain by grain."""
         add = self._add_rows if self.panels.view.orientation is Orientation.ROWS else self._add_columns
         for grain in self.panels.grains(work.panels, start, stop, slot):
             add(state, work, grain)
 
     def merge(self, total: State, other: State) -> None:
-        """Merge the moments of another stream into the total."""
+        """Merge count, mean and scatter of another stream (part of the rows) into the total."""
         sum_ = _moments(total)
         merge_moments(sum_, _moments(other))
         total["count"][0] = sum_.count
@@ -165,7 +166,7 @@ class Scatter:
 
 
 def gram(run: Run, layout: Strategy, centering: Centering, start: Start) -> Scatter:
-    """Make the pass and solve the eigenproblem.
+    """Sum the scatter matrix by one pass, and find its leading eigenpairs.
 
     Notes
     -----
@@ -265,7 +266,7 @@ class Gram(BlockSolver):
         return [sweep, *self.block_sweeps(request, strategy, slots, 1)]
 
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Bytes of two squares: the scatter matrix, and the workspace of its decomposition."""
+        """Bytes of two (short, short) matrices: the scatter, and the workspace of its decomposition."""
         squares = 2 * 8 * strategy.view.short**2 + strategy.long_vectors_bytes
         return max(squares, super().driver_bytes(request, strategy))
 

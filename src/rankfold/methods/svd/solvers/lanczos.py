@@ -43,7 +43,7 @@ class Lanczos(Solver):
     remedy = "the spectrum is flat beyond what was asked for, or {dtype} holds no smaller values. Raise tol"
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
-        """Blocks of a fixed width; panels along the chunks of the store, to read the matrix."""
+        """Blocks of a fixed width; panels (rows read at a time) along the chunks of the store."""
         item = view.dtype.itemsize
         panels = cut(view.grid, view.short * item, 8 * view.short * BLOCK)
         return Dimensions(min(BLOCK, view.short), panels, chunk_rows(view.long, request.rank * item))
@@ -83,7 +83,7 @@ class Lanczos(Solver):
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition:
-        """Read, iterate, and keep both factors in memory."""
+        """Read the matrix into memory and find its leading triplets; both factors stay in memory."""
         view, progress = strategy.view, run.progress
 
         def tell_error(error: float) -> None:
@@ -121,7 +121,7 @@ class Lanczos(Solver):
 
 
 def matrix_bytes(request: Request, strategy: Strategy) -> tuple[int, int]:
-    """Bytes of a matrix while it is read, and as it is kept: sparse in both orders, or dense in float64."""
+    """Bytes of a matrix while it is read, and as it is kept: sparse by rows and columns, or dense float64."""
     view, source = strategy.view, strategy.view.source
     vectors = 8 * 8 * (view.long + view.short)
     stored = compressed(source)
@@ -137,7 +137,7 @@ def matrix_bytes(request: Request, strategy: Strategy) -> tuple[int, int]:
 
 
 def algebra_bytes(rank: int, view: View) -> int:
-    """Bytes of the basis and its small matrices, with blocks or the factor of the longer side."""
+    """Bytes of the basis and its small matrices, with blocks or with both factors, whichever take more."""
     if is_tiny(rank, view.short):
         return 8 * 4 * (view.long + view.short) * view.short
     columns = room(rank, view.short)

@@ -1,6 +1,7 @@
 """Products of panels with a basis that makes their columns nearly orthonormal.
 
-``Y = [(D - 1 c') W - 1 o', G]``, a grain at a time: D is the matrix, c a shift, W the basis, o the
+``Y = [(D - 1 c') W - 1 o', G]``, a grain (rows of one product) at a time: D is the matrix, c a shift, W the
+basis, o the
 difference between mean and shift in the basis, and G Gaussian columns where the matrix has fewer directions
 than columns. The product of such a Y with a small matrix is the long factor of a decomposition. It is formed
 anew in each pass: given the same cut, to the same bits.
@@ -61,7 +62,7 @@ class Preconditioner:
 
 
 class OverWhitenedPanels(OverConditionedPanels):
-    """Base class of folds over grains of Y."""
+    """Base class of folds over the rows of Y, grain by grain."""
 
     __slots__ = ()
     preconditioner: Preconditioner
@@ -72,7 +73,7 @@ class OverWhitenedPanels(OverConditionedPanels):
         return self.preconditioner.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Basis, offset and the products of a grain."""
+        """Basis ``w`` (short, directions), ``offset`` (directions,), and ``y``, rows of Y (grain rows, width)."""
         short, directions, part = self.panels.view.short, self.preconditioner.directions, self.shift_part
         return {
             **super().buffers(),
@@ -83,12 +84,12 @@ class OverWhitenedPanels(OverConditionedPanels):
 
     @property
     def random_bytes(self) -> int:
-        """Bytes of vectors, and of Gaussian columns as they are drawn."""
+        """Bytes of vectors along either side of a grain, and of Gaussian columns as they are drawn."""
         column_bytes = 2 * 8 * self.preconditioner.random * (self.panels.grain_rows + TILE_ROWS)
         return self.vectors_bytes + column_bytes
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, panels, and a flag that is True if the offset is not zero."""
+        """Allocate buffers and panels; ``has_offset`` is True if the offset is not zero."""
         work = super().workspace(device)
         work.has_offset = bool(work.offset.any())
         return work
@@ -96,7 +97,7 @@ class OverWhitenedPanels(OverConditionedPanels):
     def products(
         self, state: State, work: Workspace, start: int, stop: int, slot: int
     ) -> Iterator[tuple[int, int, Float64]]:
-        """Yield grains of Y: the first long row, the row after the last, and (rows, width) numbers."""
+        """Yield grains of Y: index of the first long row, index after the last, and (rows, width) values."""
         directions = self.preconditioner.directions
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             y = work.y[: last - first]
@@ -114,7 +115,7 @@ class OverWhitenedPanels(OverConditionedPanels):
 
 @dataclass(frozen=True, slots=True)
 class PreconditionedGram(OverWhitenedPanels):
-    """Fold of a matrix into ``Y'Y``, which also measures its columns."""
+    """Fold that sums ``Y'Y`` over all rows, and sums and squares of the columns of the matrix."""
 
     panels: Panels
     """Panels of float64."""
@@ -128,7 +129,7 @@ class PreconditionedGram(OverWhitenedPanels):
     kernels = (measure, subtract, gaussian_rows, product, add_gram)
 
     def sums(self) -> Mapping[str, Sum]:
-        """The Gram matrix of Y."""
+        """Gram matrix ``Y'Y``, (width, width); sums and squares of columns of the matrix."""
         square = (self.preconditioner.width,) * 2
         return {"gram": Sum(square), **OverConditionedPanels.sums(self)}
 
@@ -158,7 +159,7 @@ class PreconditionedFactor(OverWhitenedPanels):
 
     @property
     def merge_bytes(self) -> int:
-        """Bytes that two R factors and the copies of LAPACK take beyond what a grain does."""
+        """Bytes, with copies of LAPACK, that merging two R factors takes beyond factorizing a grain."""
         return max(0, 3 * 2 * 8 * self.preconditioner.width**2 - self._stack_bytes)
 
     @property
@@ -168,7 +169,7 @@ class PreconditionedFactor(OverWhitenedPanels):
     kernels = (measure, subtract, gaussian_rows, product, panel_r)
 
     def sums(self) -> Mapping[str, Sum]:
-        """The R factor of Y."""
+        """R factor of the rows of Y so far, (width, width); those of two streams are factorized together."""
         square = (self.preconditioner.width,) * 2
         return {"r": Sum(square, join=merge_r), **OverConditionedPanels.sums(self)}
 
@@ -208,7 +209,7 @@ class WritePreconditionedRows(OverWhitenedPanels):
     kernels = (measure, subtract, gaussian_rows, product, add_gram, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Coefficients and weights, grains of the factor, and chunks of the array."""
+        """Coefficients (width, rank), weights (rank,), a grain of the factor, and the chunks a panel fills."""
         tall, width, rank = self.cut.panel_rows, self.preconditioner.width, self.rank
         return {
             **OverWhitenedPanels.buffers(self),
@@ -219,7 +220,7 @@ class WritePreconditionedRows(OverWhitenedPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """The Gram matrix of the factor."""
+        """Gram matrix (rank, rank) of the factor ``Y @ coefficients``, before weights."""
         return {"gram": Sum((self.rank, self.rank)), **OverConditionedPanels.sums(self)}
 
     @property
@@ -248,7 +249,7 @@ class WritePreconditionedRows(OverWhitenedPanels):
 
 @dataclass(frozen=True, slots=True)
 class PanelFactor(OverConditionedPanels):
-    """Fold of a matrix, times pow2_scale, into its R factor."""
+    """Fold that finds the R factor of a matrix, times pow2_scale, by Householder reflections."""
 
     panels: Panels
     """Panels of float64."""
@@ -271,7 +272,7 @@ class PanelFactor(OverConditionedPanels):
 
     @property
     def merge_bytes(self) -> int:
-        """Bytes that two R factors and the copies of LAPACK take beyond what a grain does."""
+        """Bytes, with copies of LAPACK, that merging two R factors takes beyond factorizing a grain."""
         return max(0, 3 * 2 * 8 * self.width**2 - 2 * self._stack_bytes)
 
     @property
@@ -281,12 +282,12 @@ class PanelFactor(OverConditionedPanels):
     kernels = (measure, subtract, panel_r)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffer of R so far, with a grain below it."""
+        """``stacked``: R of the rows so far, with a grain below it, (width + grain rows, width)."""
         stacked = Buffer((self.width + self.panels.grain_rows, self.width))
         return {**OverConditionedPanels.buffers(self), "stacked": stacked}
 
     def sums(self) -> Mapping[str, Sum]:
-        """The R factor."""
+        """R factor of the rows so far, (width, width); those of two streams are factorized together."""
         return {"r": Sum((self.width, self.width), join=merge_r), **OverConditionedPanels.sums(self)}
 
     @property

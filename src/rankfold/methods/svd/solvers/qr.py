@@ -29,7 +29,7 @@ Float64 = npt.NDArray[np.float64]
 
 
 def qr(run: Run, layout: Strategy, request: Request, fingerprint: str) -> dict[str, Any]:
-    """Carry out a request; return its facts once the result is complete in ``run.result``.
+    """Factorize a matrix into Q and R, and write them into ``run.result``; return the facts of the result.
 
     Notes
     -----

@@ -51,17 +51,20 @@ For q = 10 and f = 3 that is 0.0015, whatever the matrix.
 
 @dataclass(frozen=True, slots=True)
 class Sketches:
-    """Sketches of A (times pow2_scale), centered and scaled."""
+    """Sketches of A (times pow2_scale), centered and scaled.
+
+    Omega, Upsilon, Theta, Phi and Psi are Gaussian test matrices, as of Tropp et al.: see ``sketch``.
+    """
 
     y: ScratchMatrix
     """Range sketch on scratch, shifted before the true mean was known: A Omega = Y - 1 offset'."""
 
     offset: Float64
     corange: Float64
-    """(short, range): A'Upsilon'."""
+    """(short, range): A'Upsilon', the co-range sketch."""
 
     error: Float64
-    """(short, error): A'Theta'."""
+    """(short, error): A'Theta', the sketch that estimates the error."""
 
     across: Float64
     """(error + core, range + core): [Theta; Phi] A [Omega, Psi']."""
@@ -82,7 +85,7 @@ class SketchReconstruction:
 def sketch(
     run: Run, layout: Strategy, centering: Centering, start: Start, *, rank: int, seed: int
 ) -> tuple[SketchReconstruction, Statistics]:
-    """Make the pass and reconstruct ``rank`` triplets.
+    """Sketch the matrix by one pass, and reconstruct ``rank`` triplets from the sketches.
 
     Notes
     -----
@@ -115,8 +118,8 @@ def _pass(
 ) -> tuple[Sketches, Statistics]:
     """Make sketches about the provisional shift, and correct them to the true mean.
 
-    With D the shifted matrix and d = unit (mean - shift), A = unit D - 1 d', so each sketch loses the
-    product of its sums of test vectors with d.
+    With D the shifted matrix and d = unit (mean - shift), A = unit D - 1 d', so the product of the sums of
+    test vectors with d is subtracted from each sketch.
     """
     view = layout.view
     shift, weights = conditions(layout, centering, start, columns)
@@ -155,7 +158,10 @@ def _pass(
 def _reconstruct(
     run: Run, layout: Strategy, sketches: Sketches, sizes: SketchSizes, total: float, rank: int, seed: int
 ) -> SketchReconstruction:
-    """Truncated Q C P' for A, with Q, P orthonormal bases of the sketches of range and co-range."""
+    """Triplets of the approximation Q C P' of A, truncated, and the estimated error of that.
+
+    Q and P are orthonormal bases of the range and co-range sketches, C a small core matrix.
+    """
     scratch = OnScratch(run, layout, [sketches.y], sketches.offset, rank, seed)
     r = scratch.r_factor(scratch.combination(np.eye(sizes.range), "range"), "range")
     _, length, turn = leading_singular_triplets(r, sizes.range)
@@ -185,7 +191,7 @@ def _reconstruct(
 
 
 def _core(sketches: Sketches, sizes: SketchSizes, basis: Float64, p: Float64, seed: int) -> Float64:
-    """C that solves (Phi Q) C (Psi P)' = Z in the least-squares sense."""
+    """Core matrix C that solves (Phi Q) C (Psi P)' = Phi A Psi' in the least-squares sense."""
     phi = sketches.across[sizes.error :]
     half = np.linalg.lstsq(phi[:, : sizes.range] @ basis, phi[:, sizes.range :])[0]
     psi = gaussian_rows(seed, Purpose.SKETCH_SHORT_SIDE, (0, len(p)), sizes.right)[:, sizes.range :]
@@ -224,7 +230,10 @@ class Sketch(Solver):
         return 2 if request.scale and view.orientation is Orientation.ROWS else 1
 
     def arrange(self, request: Request, view: View, width: int) -> Dimensions:
-        """As wide as the range sketch. Test vectors and products of a grain fit in cache with the grain."""
+        """Choose the width of the range sketch, and grains (rows of one product) that fit in cache.
+
+        A grain shares the cache with its test vectors and products.
+        """
         item, sizes = view.dtype.itemsize, SketchSizes.of(request.rank, view.short)
         row_bytes = view.short * item + sizes.row_bytes(item)
         # A byte takes about four times as long as in a fused pass, so streams may be that much shorter.

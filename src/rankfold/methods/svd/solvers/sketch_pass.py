@@ -39,7 +39,7 @@ ERROR_ROWS = 10
 
 @dataclass(frozen=True, slots=True)
 class SketchSizes:
-    """Numbers of test vectors."""
+    """Numbers of Gaussian test vectors for each sketch."""
 
     range: int
     """Test vectors of the range sketch, and of the co-range sketch."""
@@ -48,6 +48,7 @@ class SketchSizes:
     """Test vectors of the core sketch on either side."""
 
     error: int = ERROR_ROWS
+    """Test vectors of the error sketch."""
 
     @classmethod
     def of(cls, rank: int, short: int) -> SketchSizes:
@@ -61,26 +62,26 @@ class SketchSizes:
 
     @property
     def right(self) -> int:
-        """Test vectors of the short side."""
+        """Number of test vectors of the short side, by which A is multiplied from the right."""
         return self.range + self.core
 
     @property
     def down(self) -> int:
-        """Test vectors of the long side whose sketches are as long as the short side."""
+        """Number of test vectors of the long side whose products with A are kept: for co-range and error."""
         return self.range + self.error
 
     @property
     def across(self) -> int:
-        """Test vectors of the long side that multiply products with those of the short side."""
+        """Number of test vectors of the long side that multiply A times those of the short side."""
         return self.error + self.core
 
     @property
     def left(self) -> int:
-        """Test vectors of the long side."""
+        """Number of test vectors of the long side, by which A is multiplied from the left."""
         return self.range + self.error + self.core
 
     def row_bytes(self, item: int) -> int:
-        """Bytes of buffers for one row of a grain."""
+        """Bytes of buffers for one row of a grain (rows of one product)."""
         return 8 * self.left + item * self.down + (item + 8) * self.right + item * self.range
 
     def accumulator_bytes(self, short: int) -> int:
@@ -90,7 +91,7 @@ class SketchSizes:
 
 @dataclass(frozen=True, slots=True)
 class SketchPass(OverConditionedPanels):
-    """Fold of a matrix into its sketches."""
+    """Fold that writes the range sketch of a matrix to scratch, and sums its other sketches over all rows."""
 
     panels: Panels
     centering: Centering
@@ -114,7 +115,12 @@ class SketchPass(OverConditionedPanels):
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Test vectors of the short side, those of a grain, and products, in the working type."""
+        """Test vectors of the short side and of a grain, and products with them, in the working type.
+
+        ``right`` (short, range + core) and ``down`` (grain rows, range + error) are test vectors; ``y`` is
+        the product of a grain with ``right``, ``range`` its leading columns, ``z`` what a grain adds to the
+        sum of that name.
+        """
         (short, dtype), sizes, rows = self._short_side, self.sizes, self.panels.grain_rows
         return {
             **OverConditionedPanels.buffers(self),
@@ -142,7 +148,10 @@ class SketchPass(OverConditionedPanels):
         return self.vectors_bytes + 8 * rows * sizes.right + once
 
     def sums(self) -> Mapping[str, Sum]:
-        """The sketches that are kept in memory, and sums of test vectors."""
+        """Sketches ``z`` (short, range + error) of co-range and error, ``core`` (error + core, range + core).
+
+        ``ones`` (range + error + core,) are the sums of the long side's test vectors over all rows.
+        """
         sizes = self.sizes
         return {
             "z": Sum((self.panels.view.short, sizes.down)),
@@ -152,7 +161,7 @@ class SketchPass(OverConditionedPanels):
         }
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Sketch a panel, grain by grain."""
+        """Add a panel to the sketches, grain by grain."""
         sizes, pow2_scale = self.sizes, self.centering.pow2_scale
         for first, last, d in self.condition_grains(state, work, start, stop, slot):
             drawn = gaussian_rows(self.seed, Purpose.SKETCH_LONG_SIDE, (first, last), sizes.left)

@@ -47,10 +47,10 @@ class Dimensions:
     """Columns of a block, of the range sketch, or of R."""
 
     cut: Cut
-    """Panels that its passes cut the matrix into."""
+    """Cut of the matrix into panels (rows in memory at a time) for the passes."""
 
     out_chunk: int
-    """Long rows in one chunk of the long factor."""
+    """Rows of the long factor (factor of the side that is swept) in one chunk."""
 
     block: int = 0
     """Columns of the block that a sample of rows gives; 0 where it gives none."""
@@ -72,7 +72,7 @@ class Decomposition:
     """(short, k) vectors of the short side."""
 
     long: LongFactor | None
-    """The long factor as a recipe, where one was asked for."""
+    """The factor of the long side, as a recipe to write it; None if it was not asked for."""
 
     statistics: Statistics
     residuals: Float64
@@ -112,7 +112,7 @@ class Solver(ABC):
     """True if its passes over a sparse matrix multiply the stored numbers alone."""
 
     keeps_square: ClassVar[bool] = False
-    """True if it keeps a square of the short side, which then has to be the shorter one."""
+    """True if it keeps a (short, short) matrix, for which the short side has to be the shorter one."""
 
     takes_complex: ClassVar[bool] = False
     """True if it finds complex vectors of a matrix that it sweeps in its real parts."""
@@ -150,7 +150,7 @@ class Solver(ABC):
         """Every sweep that it may make, in order, with ``slots`` buffers for panels."""
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
-        """Number of passes over the matrix that is usually enough, of ``most``."""
+        """Likely number of passes over the matrix, at most ``most``."""
         return most
 
     def basis_columns(self, strategy: Strategy) -> int:
@@ -163,10 +163,10 @@ class Solver(ABC):
 
     @abstractmethod
     def driver_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Bytes of the algebra between sweeps: the largest of its steps."""
+        """Bytes that the leading process takes for algebra between sweeps, in the step that takes most."""
 
     def accumulator_bytes(self, request: Request, strategy: Strategy) -> int:
-        """Bytes of the sums that one stream of a pass writes to disk."""
+        """Bytes of the sums that one stream of a pass (part of the rows) writes to disk."""
         return 8 * strategy.view.short * strategy.width
 
     # A way out ------------------------------------------------------------------------------------
@@ -191,14 +191,14 @@ class Solver(ABC):
     # The work -------------------------------------------------------------------------------------
 
     def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
-        """Arrays of the part that holds a block from sampled rows, for a solver that starts from one."""
+        """Arrays of the first block, computed from sampled ``rows``; only for solvers that start from one."""
         raise TypeError(f"{self.name} starts without a block of a sample")
 
     @abstractmethod
     def solve(
         self, run: Run, strategy: Strategy, request: Request, centering: Centering, start: Start
     ) -> Decomposition | None:
-        """Make the passes; return the decomposition that they give.
+        """Find the leading singular triplets by passes over the matrix.
 
         None if the tolerance is not met and ``strategy.otherwise`` is to be carried out instead.
         """

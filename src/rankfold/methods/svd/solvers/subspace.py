@@ -150,7 +150,10 @@ class Subspace(BlockSolver):
         return most - max(0, self.block_passes(strategy) - passes)
 
     def resident(self, request: Request, strategy: Strategy) -> tuple[int, int]:
-        """Blocks in memory at once, and numbers in small squares, also when two blocks are compared."""
+        """Number of (short, width) blocks in memory at once, and of values in small matrices.
+
+        The latter are those of one block, or of two while these are compared.
+        """
         _, small = super().resident(request, strategy)
         return 10, max(small, 6 * min(strategy.view.short, 2 * strategy.width) ** 2)
 

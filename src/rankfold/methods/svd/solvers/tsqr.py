@@ -229,7 +229,10 @@ def _reflect(
 def _factorize(
     inner: Float64, basis: ColumnBasis, columns: Statistics, preconditioner: Preconditioner
 ) -> Factorization:
-    """R and Q from ``Y = Q_Y inner`` and ``A = Y[:, :p] back``: a small QR of their product."""
+    """R and Q of A from ``Y = Q_Y inner`` and ``A = Y[:, :p] back``, by a QR factorization of their product.
+
+    Y is A in the ``basis``, which has p columns; ``inner`` is the R factor of Y.
+    """
     short, positive = basis.vectors.shape
     back = np.zeros((short, short), inner.dtype)
     back[:positive] = inner[:positive, :positive] @ basis.back()
@@ -307,11 +310,11 @@ class Tsqr(Solver):
         return 0
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """Sweeps of a matrix for which a sample works or is not needed, then those that others add."""
+        """Planned sweeps: those if a sample of rows is good enough, or not needed, then those added if not."""
         return [dataclasses.replace(sweep, item=8) for sweep in _sweeps(request, strategy, slots)]
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
-        """The fewest: a sample usually helps."""
+        """The smallest number of passes: a sample usually saves the others."""
         return self.least_passes(request, strategy.view)
 
     def resident_bytes(self, request: Request, strategy: Strategy, over: str) -> int:
@@ -328,7 +331,7 @@ class Tsqr(Solver):
         return max(strategy.sample_bytes, squares) + strategy.long_vectors_bytes
 
     def panels(self, strategy: Strategy) -> Panels:
-        """Panels of float64."""
+        """Buffers for panels (rows in memory at a time), converted to float64."""
         return strategy.wide_panels(1)
 
     def way_out(self, request: Request, strategy: Strategy) -> str:
@@ -340,7 +343,7 @@ class Tsqr(Solver):
         return ""
 
     def advice(self, request: Request, strategy: Strategy, passes: int) -> str:
-        """No other request helps: the type holds no smaller values."""
+        """Text for errors above the tolerance: no request helps, as the type holds no smaller values."""
         return f"{strategy.view.dtype.name} does not hold so small a value beside the largest"
 
     def make_sample_block(self, request: Request, strategy: Strategy, rows: npt.NDArray[Any]) -> State:
