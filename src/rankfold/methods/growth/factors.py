@@ -135,7 +135,7 @@ class FactorGrowth:
 
     @property
     def _rows_cut(self) -> Cut:
-        """Cut of the rows of W by chunks of the result."""
+        """Cut of the rows of W into panels that are chunks of the result."""
         row_bytes = self.rank * self.view.dtype.itemsize
         read = self.source.shape[1] * self.source.dtype.itemsize
         chunk = matching_chunk(self.source.row_grid, read, row_bytes)
@@ -262,7 +262,7 @@ def _by_rows(task: Nonnegative) -> bool:
 
 
 def _polish(task: Nonnegative, earlier: Result) -> Nonnegative:
-    """A fit to all rows that starts from the earlier factors."""
+    """Task of a fit to all rows that starts from the earlier factors."""
     h = earlier.H
     if not _by_rows(task):
         raise InputError("W of the rows that have come is not known to start from: leave out grows")

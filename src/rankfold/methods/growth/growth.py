@@ -1,9 +1,9 @@
 """An earlier result and a matrix that has gained rows since: continue, begin anew, or refuse.
 
-A result that is to grow keeps marks of the rows that it was made from: see ``pipeline.chunks.row_marks``. As
-long as the first rows of the matrix have the same marks, rows after them are new, and the method continues
-from the earlier result. Marks are taken before anything else is read, so a change during the run is detected
-the next time.
+A result that is to grow keeps marks (digests) of the rows that it was made from: see
+``pipeline.chunks.row_marks``. As long as the first rows of the matrix have the same marks, rows after them
+are new, and the method continues from the earlier result. Marks are taken before anything else is read, so a
+change during the run is detected the next time.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ BY_SHAPE = {"svd": ("method", "passes", "oversampling"), "pca": ("method", "pass
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The work of a method to add rows to a result."""
+    """Way of a method to make a result of all rows, usually from an earlier result and the new rows."""
 
     task: Task
-    """Task that does the work."""
+    """Task that, when carried out, writes the result of all rows."""
 
     rows_read: int
     """Rows of the matrix that it reads at least once."""
@@ -57,8 +57,10 @@ class Growing:
     """Task on all rows, as it was asked for."""
 
     step: Step
+    """Task that is carried out instead, and the number of rows that it reads."""
+
     additions: tuple[tuple[int, int], ...]
-    """Rows that the result was made from, (first, one past the last) of each addition."""
+    """Rows that the result was made from, as (first, one past the last) of the first and of each later read."""
 
     origin: str = ""
     """Digest of the result that it continues; empty if it begins anew."""
@@ -90,11 +92,11 @@ class Growing:
         return self.step.task.loops() if hasattr(self.step.task, "loops") else {}
 
     def plan(self, budget: Budget) -> Plan:
-        """The plan of the step."""
+        """Plan of the task that is carried out."""
         return self.step.task.plan(budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Record rows and their marks, then carry out the step; return the facts of the result."""
+        """Record rows and their marks, then carry out the task of ``step``; return the facts of the result."""
         marks = row_marks(self.source, self.source.shape[0]).as_dict()
         run.request = self.request()
         run.growth = {
@@ -122,7 +124,7 @@ def grow(task: Task, grows: str, out: Path, device: str, *, redo: bool) -> Growi
     Raises
     ------
     InputError
-        The method does not grow, or its matrix gives no marks of its first rows.
+        The method does not grow, or its matrix gives no marks (digests) of its first rows.
     OutputError
         Rows of the result have changed, and ``redo`` is False.
     """

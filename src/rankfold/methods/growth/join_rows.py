@@ -37,7 +37,7 @@ class JoinRows(DeclaredFold):
     row_seconds: float = 1e-8
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffer for the rows of a panel."""
+        """Buffer for the rows that are written at a time, (panel rows, k)."""
         return {"rows": Buffer((self.cut.panel_rows, self.new.columns), self.new.dtype)}
 
     def sums(self) -> Mapping[str, Sum]:
@@ -46,7 +46,7 @@ class JoinRows(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of a chunk that is filled up, and of reading earlier rows."""
+        """Additional bytes of a step: a copy of the rows of a chunk, and reading of earlier rows."""
         rows = self.cut.panel_rows
         return rows * self.new.row_bytes + self.earlier.read_bytes(rows, self.new.columns)
 
@@ -56,7 +56,7 @@ class JoinRows(DeclaredFold):
         return self.earlier.shape == (1, self.old_rows) and self.new.columns == 1
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Write rows ``start:stop``."""
+        """Read rows ``start:stop`` from the earlier result and from scratch, and write them to the array."""
         rows = work.rows[: stop - start]
         middle = min(max(self.old_rows, start), stop)
         if start < middle:

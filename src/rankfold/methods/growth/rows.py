@@ -8,7 +8,7 @@ from rankfold.pipeline.prepare.prepared import PreparedSource, select_prepared
 
 
 def new_rows(source: Source, first: int) -> Source:
-    """The matrix of rows from ``first`` on, prepared by the same steps."""
+    """The matrix of rows from ``first`` on, with the same preparation steps (``prepare=``) if any."""
     rows = slice(first, None)
     if isinstance(source, PreparedSource):
         return select_prepared(source, rows=rows, columns=None)

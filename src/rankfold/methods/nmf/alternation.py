@@ -1,7 +1,9 @@
 """Iterations of a nonnegative factorization over the matrix: each reads it once.
 
-The long factor is improved row by row while a panel is in memory. The short factor is improved at the end of
-the read, from sums no larger than itself. The error follows from the same sums.
+The long factor has a row for each row of the matrix, or for each column if the matrix is swept along its
+columns; the short factor is the other one. The long factor is improved row by row while a panel (rows read at
+a time) is in memory. The short factor is improved at the end of the read, from sums no larger than itself. The
+error follows from the same sums.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ class Factors:
     """(long, k) on scratch; None before a step has solved it from the short factor."""
 
     sizes: Sizes | None = None
-    """Sums and sums of squares of the components of the long factor."""
+    """Sums and sums of squares of the components of the long factor; None before the first step."""
 
     def require_long(self) -> tuple[ScratchMatrix, Sizes]:
         """The long factor and its sizes; ``LookupError`` before the first step."""
@@ -73,17 +75,17 @@ class Factors:
         return self.long, self.sizes
 
     def remove_long(self, run: Run) -> None:
-        """Free the scratch space of the long factor, if there is one."""
+        """Delete the scratch file of the long factor, if there is one."""
         if self.long is not None:
             run.release(self.long)
 
 
 @dataclass(frozen=True, slots=True)
 class StepError:
-    """The error after a step."""
+    """Errors that belong to one step: one read of the matrix that improves both factors."""
 
     error: float
-    """Relative error: to the Frobenius norm, or to the divergence from independence."""
+    """Relative error: over the Frobenius norm of the matrix, or over its divergence from independence."""
 
     cost: float
     """Relative error with penalties included, the quantity that falls."""
@@ -136,7 +138,7 @@ class Model:
         return dataclasses.replace(self, parameters=parameters)
 
     def penalties(self, share: float = 1.0) -> tuple[Penalty, Penalty]:
-        """Penalties of the long and the short factor, if the long one has only a share of its rows.
+        """Penalties of the long and the short factor, for a long factor with a ``share`` of all rows.
 
         A penalty on the short factor alone includes norms of the long one, which a share of rows has reduced
         already.
@@ -167,7 +169,7 @@ class Model:
         return np.ascontiguousarray(short.astype(self.view.dtype), np.float64)
 
     def scales(self, short: Float64) -> tuple[float, float]:
-        """Typical sizes of numbers in the long factor and in a short one that it fits."""
+        """Typical sizes of numbers in the long factor and in ``short``, such that products fit the matrix."""
         size = float(short.mean())
         return (1 / self.pow2_scale / len(short) / size if size > 0 else 1.0), size
 
@@ -198,9 +200,10 @@ Solvers = tuple[RowSolver, RowSolver]
 
 
 def linear_model(model: Model, factors: Factors, *, share: float = 1.0) -> dict[str, Float64]:
-    """Arrays from which the long factor is solved, besides its products with the data.
+    """Arrays of the normal equations of the long factor, except products with the data.
 
-    They are ``right`` (short, k), ``gram`` (k, k), ``linear`` (k,) and ``diagonal`` (k,).
+    They are the short factor ``right`` (short, k), its ``gram`` (k, k), and the terms of penalties, ``linear``
+    (k,) and ``diagonal`` (k,).
     """
     long, short = model.penalties(share)
     gram, k = factors.short @ factors.short.T, len(factors.short)
@@ -221,7 +224,7 @@ class ShortUpdate:
     """``squares`` minus its value with the old factor."""
 
     slope: Float64
-    """(k,) sums of squares of the projected gradient."""
+    """(k,) sums of squares of the projected gradient of the short factor, for each component."""
 
 
 def improve_short(
@@ -311,7 +314,7 @@ class Frobenius:
         return self._step_error(max(self.total + update.squares, least), stationarity)
 
     def _sum(self, run: Run, after: ScratchMatrix, solver: RowSolver, *, close: bool) -> State:
-        """Improve the long factor into ``after``, and sum up the arrays that the short one is solved from."""
+        """Write the improved long factor to ``after``; return the sums that the short one is solved from."""
         model, factors, name = self.model, self.factors, f"iteration-{run.passes + 1:02d}"
         constants = save_once(run.part(name, "constants.part"), linear_model(model, factors))
         iteration = NmfIteration(constants, factors.long, after, solver, residual=close)
@@ -359,7 +362,7 @@ class KullbackLeibler:
     factors: Factors
     total: float = 0.0
     whole: float = 0.0
-    """The divergence from independence."""
+    """Divergence of the matrix from the product of its row and column sums: ``independence_divergence``."""
 
     index: int = 0
 
@@ -399,7 +402,7 @@ class KullbackLeibler:
 
 
 def sizes_of(state: State) -> Sizes:
-    """Sizes of the long factor, from the sums of a sweep."""
+    """Sums and sums of squares of the components of the long factor, from the sums of a pass."""
     return Sizes(state["sums"], np.diag(state["gram"]))
 
 

@@ -1,9 +1,9 @@
 """Iterations of least squares on a small sparse matrix, which is read once and kept in memory in both orders.
 
 In an iteration over stored numbers, reading and scattering cost as much as the products. In memory, products
-for the long factor gather rows of the short one along lines of the matrix, and products for the short factor
-gather rows of the long one across lines. The main process does all the work, and a run that was killed
-starts over.
+for the long factor gather rows of the short one along lines of the matrix (its rows, or its columns if stored by
+columns), and products for the short factor gather rows of the long one across lines. The main process does all
+the work, and a run that was killed starts over.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def whole_read(layout: Strategy, rank: int, iterations: int) -> Pass:
 
 @dataclass(frozen=True, slots=True)
 class InMemory:
-    """A sparse matrix in both orders, and its long factor."""
+    """A sparse matrix in memory, as CSR of itself and of its transpose, and its long factor."""
 
     lines: Csr
-    """(long, short) in the working type."""
+    """(long, short) matrix in the working type."""
 
     across: Csr
-    """(short, long), its transpose."""
+    """(short, long) transpose of the matrix."""
 
     factor: Array
     """(long, k) long factor."""
@@ -127,7 +127,10 @@ class FrobeniusInMemory(Frobenius):
 
 
 def squares_left(kept: InMemory, panels: Cut, system: dict[str, Float64], gram: Float64) -> Float64:
-    """(1,) sum of squares of the residual, panel by panel: see ``passes.sparse``."""
+    """(1,) sum of squares of the residual ``X - L S``, computed panel by panel: see ``passes.sparse``.
+
+    ``gram`` is ``L'L`` of the long factor, ``system`` the arrays of ``linear_model``.
+    """
     lines, right = kept.lines, np.ascontiguousarray(system["right"], np.float64)
     squares = (gram * system["gram"]).sum()
     for start, stop in pairwise(panels.panels):

@@ -195,7 +195,7 @@ class Nonnegative:
         )
 
     def _cut(self, layout: Strategy) -> Cut:
-        """How the matrix is cut into panels."""
+        """Cut of the matrix into panels (rows read at a time)."""
         return layout.cut
 
     def _way_out(self, layout: Strategy, budget: Budget) -> str:
@@ -266,7 +266,7 @@ class Nonnegative:
         return numbers_of("iteration", fold, layout.read_bytes, factor, flops)
 
     def _fold(self, layout: Strategy, model: Model, slots: int) -> DeclaredFold:
-        """Fold of one iteration over the matrix, with its largest memory."""
+        """Fold of one iteration over the matrix, with the options that take most memory."""
         before, after = model.factor(NOWHERE, 0), model.factor(NOWHERE, 1)
         panels, seconds = layout.panels(slots), layout.row_seconds(4 * self.parameters.rank)
         if self.parameters.loss != "frobenius":
@@ -443,7 +443,7 @@ def _writing(layout: Strategy, model: Model) -> WriteRows:
 
 
 def _driver_bytes(layout: Strategy, model: Model) -> int:
-    """Memory of solving the short factor, of reading a sample, and of iterating in memory."""
+    """Bytes of the leading process: to read a sample, or to solve the short factor and iterate in memory."""
     rank, view, width = model.parameters.rank, layout.view, layout.width * bool(model.parameters.compressing)
     rows = 0
     if model.parameters.init == "compressed":

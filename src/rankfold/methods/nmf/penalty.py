@@ -42,7 +42,7 @@ class Penalty:
         return self.l1 > 0 or self.l2 > 0
 
     def scale(self, share: float) -> Penalty:
-        """The penalty for a share of the rows."""
+        """The penalty with both weights times ``share``, for a factorization of a share of the rows."""
         return Penalty(self.l1 * share, self.l2 * share)
 
 
@@ -78,7 +78,10 @@ def weights(own: Penalty, other: Penalty, mine: Sizes, theirs: Sizes) -> tuple[F
 
 
 def cheapest(first: Penalty, second: Penalty, one: Sizes, two: Sizes) -> Float64:
-    """Scales (k,) of least penalty: multiply components of the second factor, divide those of the first."""
+    """Scales (k,) of components that make the penalty least without a change of the product.
+
+    Components of the second factor are to be multiplied by them, those of the first divided.
+    """
     if not (first and second):
         return np.ones(len(one.sums))
     alive = (one.squares > 0) & (two.squares > 0)

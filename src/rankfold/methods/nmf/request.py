@@ -190,7 +190,7 @@ def _array(factor: object) -> Any:
 
 
 def digest(short: Float64 | None) -> str:
-    """Hash that identifies a start; empty for None."""
+    """Hash of a starting factor, which identifies it; empty for None."""
     if short is None:
         return ""
     return hashlib.blake2b(np.ascontiguousarray(short).data, digest_size=16).hexdigest()

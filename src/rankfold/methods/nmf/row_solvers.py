@@ -35,7 +35,7 @@ def limits_of(bound: str | float) -> tuple[float, bool]:
 
 
 class RowSolver(Protocol):
-    """Improves rows of one factor while the other is fixed."""
+    """Protocol of a solver that improves rows of one factor while the other is fixed."""
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -153,7 +153,7 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class NormalRows:
-    """Normal equations of rows, and the solver for them."""
+    """Solver of rows whose normal equations have the same matrix, and the path of that matrix."""
 
     constants: Path
     """Checkpoint file with ``normal`` (k, k) and ``linear`` (k,)."""
@@ -161,6 +161,9 @@ class NormalRows:
     solver: RowSolver
 
     def solve(self, products: Float64, normal: Float64, linear: Float64, *, out: Float64) -> None:
-        """Solve rows ``out`` (r, k) from ``products`` (r, k), which are unchanged, and the constants."""
+        """Solve rows ``out`` (r, k) from right-hand sides ``products`` (r, k), which are unchanged.
+
+        ``normal`` (k, k) is the matrix of the normal equations, ``linear`` (k,) the term of a penalty.
+        """
         out[...] = 0
         self.solver.improve(normal, products.copy(), linear, out, fresh=True)

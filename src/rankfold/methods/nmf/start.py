@@ -1,6 +1,7 @@
 """Starting factors: solved on a compressed matrix, from singular vectors, from rows, or at random.
 
-One fused pass with q (short, w) from a sample leaves P = X q on scratch, and X'P. The projection of X onto
+One fused pass (both products from one read) with q (short, w) from a sample leaves P = X q on scratch, and
+X'P. The projection of X onto
 the columns of P is P M with M = (P'P)^+ P'X, and P'P = q'X'P. Iterations on the projection read P instead of
 X. They begin on a sample of its rows, where they cost next to nothing.
 
@@ -45,7 +46,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class SignedSquares(DeclaredFold):
-    """Fold over ``y @ coefficients``: sums of squares of its positive and its negative part, (2, k)."""
+    """Fold that sums the squares of the positive and the negative part of each column of ``y @ coefficients``."""
 
     y: ScratchMatrix
     cut: Cut
@@ -61,14 +62,14 @@ class SignedSquares(DeclaredFold):
         return min(self.cut.grain_rows, self.cut.panel_rows)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """A grain, and the coefficients."""
+        """Rows of ``y`` for one product, (grain rows, columns), and the coefficients (columns, k)."""
         return {
             "coefficients": Constant((self.y.columns, self.rank), part=self.constants),
             "rows": Buffer((self._grain_rows, self.y.columns), self.y.dtype),
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums of squares of positive and negative numbers, (2, k)."""
+        """Sums of squares of positive numbers, then of negative ones, in each column, (2, k)."""
         return {"squares": Sum((2, self.rank))}
 
     @property
@@ -159,7 +160,7 @@ class FactorStart:
 def compress(
     run: Run, layout: Strategy, model: Model, centering: Centering, start: Start
 ) -> CompressedMatrix:
-    """Compress the matrix in one fused pass."""
+    """Compress the matrix by one fused pass: project it onto the columns of P = X q."""
     q = start.block(layout.view, layout.width, model.parameters.seed)
     matrix = CenteredMatrix(run, layout, centering, start, model.parameters.seed)
     block = matrix.apply(q).block
@@ -175,7 +176,7 @@ def compress(
 
 
 def require_range(model: Model) -> None:
-    """Raise for a matrix whose products with its factors would leave the range of the working type."""
+    """Raise ``DataError`` if products of the matrix with its factors would leave the range of the working type."""
     dtype, exponent = model.view.dtype, int(-np.log2(model.pow2_scale))
     if abs(exponent) > LARGEST_EXPONENT[dtype.itemsize]:
         refuse_size(model.view.source, 1 / model.pow2_scale, "products with them", dtype)
@@ -190,7 +191,10 @@ def random_short(model: Model) -> Float64:
 
 
 def factorize_compressed(compressed: CompressedMatrix, run: Run, model: Model) -> FactorStart:
-    """Factorize the compressed matrix, after a sample of its rows without penalties."""
+    """Factorize the compressed matrix, starting from a factorization of a sample of its rows.
+
+    The sample is factorized without penalties.
+    """
     run.require(compressed.p.path)
     model, sample = model.for_start(), _sampled_rows(compressed.p, model)
     factors, total, count = Factors(random_short(model)), compressed.total, 0
@@ -216,7 +220,7 @@ def sample_row_count(rank: int) -> int:
 
 
 def _sampled_rows(p: ScratchMatrix, model: Model) -> Float64:
-    """Sample of rows in float64: a random one from each of as many equal stretches."""
+    """Sample of rows of ``p`` in float64: a random one from each of as many equal stretches."""
     count = min(p.rows, sample_row_count(model.parameters.rank))
     within = _uniform_rows(model.parameters.seed, count, 1)[:, 0]
     out = np.empty((count, p.columns), p.dtype)
@@ -228,7 +232,11 @@ def _sampled_rows(p: ScratchMatrix, model: Model) -> Float64:
 def _in_memory(
     compressed: CompressedMatrix, p: Float64, short: Float64, model: Model, total: float, share: float
 ) -> tuple[Float64, Float64, int, float]:
-    """Iterate on rows ``p`` in memory; returns short and long factor, number of iterations, and error."""
+    """Iterate on rows ``p`` of the compressed matrix in memory.
+
+    ``total`` is the sum of squares of these rows of the matrix, ``share`` their share of all rows. Returns short
+    and long factor, number of iterations, and relative error.
+    """
     m, long = compressed.m, np.zeros((len(p), model.parameters.rank))
     factors = Factors(short)
 
@@ -247,7 +255,7 @@ def _in_memory(
 def _on_scratch(
     compressed: CompressedMatrix, run: Run, model: Model, short: Float64, before: int
 ) -> FactorStart:
-    """Iterate on the whole compressed matrix in sweeps over scratch."""
+    """Iterate on the whole compressed matrix in sweeps over scratch, after ``before`` iterations on a sample."""
     factors, m = Factors(short), compressed.m
 
     def step(index: int) -> State:

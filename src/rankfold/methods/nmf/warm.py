@@ -25,7 +25,7 @@ DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 def warm_factors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the loops that find factors. Starts use descent, whatever the solver is."""
+    """Run the loops that find factors once, to compile or load them. Starts use descent, whatever the solver."""
     if "row_weights" in request:  # rows are scaled as they are read
         dtype = working_dtype(dtype)
     warm_columns(dtype, request, shape, loops=("panels",))
@@ -36,7 +36,7 @@ def warm_factors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int
 
 
 def warm_coordinates() -> None:
-    """Run the loop that finds coordinates of new rows in given factors."""
+    """Run the loop that finds coordinates of new rows in given factors once, to compile or load it."""
     _warm_pivoting()
 
 

@@ -23,7 +23,7 @@ NO_INDEX = np.iinfo(np.int64).max
 
 
 def no_bad() -> npt.NDArray[np.int64]:
-    """Count of no bad elements: 0, and no row and column of the first."""
+    """(3,) count of no bad elements: 0, with ``NO_INDEX`` for row and column of the first."""
     return np.array([0, NO_INDEX, NO_INDEX], dtype=np.int64)
 
 
@@ -55,14 +55,14 @@ def count_negative(state: State, part: Part, row: int, column: int) -> None:
 
 
 def _count(state: State, name: str, mask: npt.NDArray[np.bool_], row: int, column: int) -> None:
-    """Add the number of elements that a mask marks, and the place of the first, to a count."""
+    """Add to ``state[name]`` the count of elements where ``mask`` is True, and the position of the first."""
     first = np.unravel_index(int(mask.argmax()), mask.shape)
     here = np.array([mask.sum(), row + first[0], column + first[1]], dtype=np.int64)
     state[name] = join_bad(state[name], here)
 
 
 def join_bad(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Sum of the counts, and the earlier place in row order."""
+    """Join two (3,) counts of bad elements: their sum, and row and column of the first in row order."""
     first = min((int(a[1]), int(a[2])), (int(b[1]), int(b[2])))
     return np.array([a[0] + b[0], *first], dtype=np.int64)
 

@@ -1,6 +1,7 @@
-"""Blocks of rows for folds over pairs of blocks: a group is held in memory while others pass one by one.
+"""Blocks of rows for searches of neighbors by pairs of blocks: a group is held while others pass one by one.
 
-Each block is read into new memory, as its size depends on what its rows store.
+A group is consecutive blocks that a task holds in memory. The passing block is the one that is compared with
+them. Each block is read into new memory, as its size depends on what its rows store.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ Rows_co = TypeVar("Rows_co", covariant=True)
 
 
 class Reader(Protocol[Rows_co]):
-    """Protocol of a reader of rows."""
+    """Protocol of a reader of rows of a matrix, in any representation."""
 
     @property
     def bytes_to_read(self) -> int:
-        """Bytes to read for a row."""
+        """Bytes to read for one row."""
 
     def read(self, start: int, stop: int) -> Rows_co:
         """Read rows ``start:stop`` into new memory."""
@@ -30,35 +31,37 @@ class Reader(Protocol[Rows_co]):
 
 @dataclass(slots=True)
 class HeldBlocks(Generic[Rows]):
-    """Workspace of one task: the held group, and the block that passes."""
+    """Workspace of one task: the group of blocks held in memory, and the block compared with them."""
 
     precise: bool = False
     """True if products are made in float64."""
 
     span: tuple[int, int] = (-1, -1)
-    """First block in memory, and one past the last."""
+    """Index of the first block of the held group, and one past the last; (-1, -1) for none."""
 
     blocks: dict[int, Rows] = field(default_factory=dict)
     """Held blocks by index."""
 
     now: Rows | None = None
-    """The block that passes."""
+    """The passing block; None if none is loaded."""
 
     room: Room = field(default_factory=Room)
 
 
 @dataclass(frozen=True, slots=True)
 class BlockFold(Generic[Rows]):
-    """Base class of folds over pairs of such blocks: a ``PairFold``."""
+    """Base class of folds that find nearest neighbors by comparing pairs of blocks: a ``PairFold``."""
 
     pairs: Pairs
     left: Reader[Rows]
-    """Rows that have lists."""
+    """Reader of the rows whose neighbors are searched for, and which have lists of them."""
 
     right: Reader[Rows]
-    """Rows that are in lists; the same ones unless there are queries."""
+    """Reader of the rows that are searched, and may be in lists; the same rows unless there are queries."""
 
     k: int
+    """Number of neighbors in a list."""
+
     metric: int
 
     @property
@@ -73,7 +76,7 @@ class BlockFold(Generic[Rows]):
 
     @property
     def product_bytes(self) -> int:
-        """Bytes of each number in products, before these are made in float64."""
+        """Bytes of each number in products of rows, before products are repeated in float64."""
         return 4
 
     def device_bytes(self, rows: int) -> int:
@@ -81,12 +84,12 @@ class BlockFold(Generic[Rows]):
         return 0
 
     def start(self, block: int) -> State:
-        """Empty lists for the rows of a block."""
+        """Empty lists of neighbors for the rows of a block: see ``empty_lists``."""
         return empty_lists(self.pairs, block, self.k)
 
     def list_bytes(self, rows: int) -> int:
-        """Bytes of lists of ``rows`` held rows and a passing block, and of marks of blocks that were met."""
-        # Marks are counted packed, and as a byte for each.
+        """Bytes of lists of ``rows`` held rows and a passing block, and of flags of blocks compared."""
+        # Flags are counted packed, and as a byte for each.
         met = 2 * (2 * rows * self.pairs.count // int(self.pairs.rows[-1]) + 4) * len(self.pairs.met)
         return (rows + 3 * self.pairs.tallest()) * 2 * 8 * self.k + met
 
@@ -95,7 +98,7 @@ class BlockFold(Generic[Rows]):
         return HeldBlocks()
 
     def holds(self, work: HeldBlocks[Rows], group: tuple[int, int]) -> bool:
-        """True if the group is in memory."""
+        """True if the blocks ``group[0]`` to ``group[1]``, excluded, are in memory."""
         return work.span == group
 
     def load_resident(self, work: HeldBlocks[Rows], group: tuple[int, int]) -> int:

@@ -28,12 +28,12 @@ class NarrowGram(OverCombination):
     kernels = (gaussian_rows, product, add_gram)
 
     def sums(self) -> Mapping[str, Sum]:
-        """The Gram matrix."""
+        """Gram matrix of the combination's columns, (width, width)."""
         return {"gram": Sum((self.combination.width,) * 2)}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of the combination, and of the product of a grain."""
+        """Bytes that the combination takes besides its buffers, and those of the Gram matrix of a grain."""
         return self.combination.beside_bytes + 8 * self.combination.width**2
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
@@ -58,12 +58,12 @@ class NarrowR(OverCombination):
     kernels = (gaussian_rows, product, panel_r, merge_r)
 
     def sums(self) -> Mapping[str, Sum]:
-        """The R factor."""
+        """R factor of the rows so far, (width, width); those of two streams are factorized together."""
         return {"r": Sum((self.combination.width,) * 2, join=merge_r)}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of two copies by LAPACK of what it factorizes: rows, then their R below the one before."""
+        """Bytes of copies that LAPACK makes of what it factorizes: rows, and R factors that are merged."""
         rows, width = self.grain_rows, self.combination.width
         copies = max(2 * 8 * rows * width, (1 + 3 * 2) * 8 * width**2)
         return self.combination.beside_bytes + copies

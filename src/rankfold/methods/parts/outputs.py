@@ -199,7 +199,10 @@ def _any_of(several: list[Condition]) -> Condition:
 
 
 def _asked(parameters: tuple[Parameter, ...]) -> dict[str, Fact]:
-    """Facts of a request for arguments that are numbers or given words; others are stored in other forms."""
+    """Laws of the request's entries, by argument, for arguments that are numbers or words of a fixed choice.
+
+    Other arguments are stored in other forms.
+    """
     found = {}
     for each in parameters:
         types, said = each.types, each.argument

@@ -1,4 +1,8 @@
-"""Panels of the matrix in buffers that a worker reuses, and grains of them ready to multiply."""
+"""Panels of the matrix in buffers that a worker reuses, and grains of them ready to multiply.
+
+A panel is the long rows that are read at a time: rows, or columns where the sweep runs along the columns. A
+grain is some of them, few enough for one matrix product in cache.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +36,13 @@ SINGLE = np.dtype(np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """Panels of a sweep over a matrix: the view, its cut, and the number of buffers."""
+    """Panels of a sweep over a matrix: the view, its cut into panels, and the number of buffers."""
 
     view: View
     cut: Cut
     slots: int
+    """Number of panels in memory at once."""
+
     dtype: np.dtype[Any]
     """Type of grains once they are centered and scaled."""
 
@@ -47,7 +53,7 @@ class Panels:
     """True if panels of a matrix in memory are used in place: for folds that never write to them."""
 
     copy_grains: bool = False
-    """True if grains are conditioned into a separate buffer even where the types agree."""
+    """True if centered and scaled grains are written to a separate buffer even where the types agree."""
 
     @property
     def grain_rows(self) -> int:
@@ -65,7 +71,7 @@ class Panels:
 
     @property
     def device_bytes(self) -> int:
-        """Bytes on a device: panels, a conditioned grain, and partial sums of its columns."""
+        """Bytes on a device: panels, a centered and scaled grain, and partial sums of its columns."""
         view, rows = self.view, self.grain_rows + self.extra_rows
         columns = view.short if view.orientation is Orientation.ROWS else rows
         across = rows + view.short - columns
@@ -85,7 +91,7 @@ class Panels:
 
     @property
     def _has_singles(self) -> bool:
-        """True if float16 is converted to float32 in a buffer other than that of a conditioned grain."""
+        """True if float16 is converted to float32 in a buffer other than that of a centered, scaled grain."""
         return self._is_half and (self.copy_grains or self.dtype != SINGLE)
 
     @property
@@ -93,7 +99,7 @@ class Panels:
         return self.borrows and self.view.lend(0, 0) is not None
 
     def buffers(self, device: Device) -> Buffers:
-        """Allocate the buffers of one workspace."""
+        """Allocate the panels of one workspace, and its buffers for converted grains."""
         view = self.view
         rows = 0 if self._lent else self.cut.panel_rows
         slots = [device.slot(view.panel_shape(rows), view.source.dtype) for _ in range(self.slots)]
@@ -123,7 +129,7 @@ class Panels:
         room.send(name)
 
     def grains(self, buffers: Buffers, start: int, stop: int, slot: int) -> Iterator[Grain]:
-        """Yield the grains of the panel in a slot."""
+        """Yield the grains of the panel in a slot, which holds the long rows ``start:stop``."""
         room = buffers.slots[slot]
         panel = room.array()
         for first, last in grains(start, stop, self.cut.grain_rows):
@@ -155,10 +161,14 @@ class Panels:
 
 
 class Grain(NamedTuple):
-    """Some long rows of a panel."""
+    """Consecutive long rows of a panel, few enough for one matrix product in cache."""
 
     first: int
+    """Index of the first long row."""
+
     last: int
+    """Index after the last long row."""
+
     raw: Array
     """The rows of a grain in the type that loops read: as stored, or float32 for float16."""
 
@@ -168,10 +178,12 @@ class Grain(NamedTuple):
 
 @dataclass(slots=True)
 class Buffers:
-    """Allocated panels of one workspace."""
+    """Allocated panels of one workspace, and buffers for converted grains."""
 
     slots: list[Slot]
     grain: Array | None
+    """Memory for one centered and scaled grain; None if that is written over the panel."""
+
     name: bytes | None
     """Digest of the matrix, under which a device may keep panels for the next pass."""
 
@@ -197,7 +209,7 @@ class OverPanels(DeclaredFold):
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of a segment, with its panels."""
+        """Most bytes of one segment (unit of work of a worker): panels, buffers, and two sets of sums."""
         return self.panels.memory_bytes + super().memory_bytes
 
     def is_finite(self, state: State, work: Workspace, grain: Grain, squares: Array) -> bool:
@@ -210,17 +222,17 @@ class OverPanels(DeclaredFold):
 
     @property
     def device_bytes(self) -> int:
-        """Bytes on a device, with its panels."""
+        """Most bytes on a device: panels, buffers, and one set of sums."""
         return self.panels.device_bytes + super().device_bytes
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, and panels."""
+        """Allocate the buffers, and the panels as ``panels``."""
         work = super().workspace(device)
         work.panels = self.panels.buffers(device)
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read a panel into a slot."""
+        """Read the long rows ``start:stop`` into the panel ``slot``."""
         self.panels.read(work.panels, start, stop, slot)
 
     def finish(self, state: State, shift: Float64) -> State:
@@ -229,7 +241,7 @@ class OverPanels(DeclaredFold):
 
     @property
     def longest_side(self) -> int:
-        """Longest side of operands of BLAS: rows of a grain, with R above them where they are factorized."""
+        """Most rows of an operand of BLAS: those of a grain, with an R factor above them if factorized."""
         return min(self.cut.grain_rows, self.cut.panel_rows) + self.panels.view.short
 
     @property

@@ -1,6 +1,7 @@
 """Sample of rows that is read before the first pass: runs of rows, spread evenly along the matrix.
 
-Their places depend on the shape alone and not on chunks, so passes start alike however a matrix is cut.
+A place is where a run begins. Places depend on the shape alone and not on chunks, so passes start alike
+however a matrix is cut. A sample of enough rows gives a block: approximate singular vectors to begin with.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ PLACES = (8, 64)
 """Fewest and most places, one for each GiB in between: compressed chunks are decoded whole for each."""
 
 ROWS_PER_PLACE = 64
-"""Most rows of a place without a block: enough for a mean."""
+"""Most rows of a place if the sample gives no block: enough for a mean."""
 
 PLACE_BYTES = 2**20
-"""Most bytes of a place without a block, unless one row takes more."""
+"""Most bytes of a place if the sample gives no block, unless one row takes more."""
 
 MANY_ROWS = 64
 """Most rows for each column of a block: more add little."""
@@ -45,7 +46,7 @@ def sampled_columns(width: int, short: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Places along a matrix, and the number of rows that are read at each."""
+    """Sample of a matrix: ``places`` along it, and ``rows_per_place`` consecutive rows at each."""
 
     view: View
     places: int
@@ -55,7 +56,7 @@ class Sample:
 
     @classmethod
     def of(cls, view: View, width: int) -> Sample:
-        """The sample for blocks of ``width`` columns, or for none."""
+        """The sample to find a block of ``width`` columns from, or only mean and size if ``width`` is 0."""
         row_bytes = view.short * view.source.dtype.itemsize
         places = min(max(PLACES[0], view.long * row_bytes // 2**30), PLACES[1], view.long)
         working = view.short * view.dtype.itemsize
@@ -69,12 +70,12 @@ class Sample:
 
     @property
     def rows(self) -> int:
-        """Total number of long rows."""
+        """Number of rows in the sample."""
         return self.places * self.rows_per_place
 
     @property
     def spans(self) -> list[tuple[int, int]]:
-        """First long row of each place, and one past the last."""
+        """Index of the first row of each place, and one past the last."""
         starts = (self.view.long * i // self.places for i in range(self.places))
         return [(start, start + self.rows_per_place) for start in starts]
 

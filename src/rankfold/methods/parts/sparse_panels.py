@@ -1,7 +1,8 @@
 """Panels of a sparse matrix, by its stored numbers: no array has rows times columns elements.
 
-A panel is some lines of the long side as they are stored, and the same numbers transposed. Line ``i`` of the
-matrix that a method sees is ``f_i (s_i - c_i t)`` with ``s_i`` the stored line:
+A line is a row of the matrix, or a column where the sweep runs along the columns. A panel is the lines that
+are read at a time, as they are stored, and the same numbers transposed. Line ``i`` of the matrix that a
+method sees is ``f_i (s_i - c_i t)`` with ``s_i`` the stored line:
 
     a tall matrix    f = 1, c = 1, t the shift of its columns, which is known before the pass
     a wide one       t = 1, c the mean of the line, a column, and 1 / f its divisor, both found here
@@ -43,12 +44,14 @@ class SparsePanels:
     """Panels of a sweep over a sparse matrix: the view, its cut, and the number of panels at once."""
 
     view: View
-    """Swept along the lines that lie together in the store."""
+    """View of the matrix, swept along the lines that are contiguous in the store."""
 
     cut: Cut
     slots: int
+    """Number of panels in memory at once."""
+
     numbers: int
-    """Stored numbers of the fullest panel."""
+    """Count of stored numbers in the fullest panel."""
 
     @property
     def index(self) -> np.dtype[Any]:
@@ -65,10 +68,7 @@ class SparsePanels:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of all panels, of reading one, and of one transposed.
-
-        Copies are included in which duplicates are added up, if there are any.
-        """
+        """Bytes of all panels, of reading one, of one transposed, and of a copy to sum up duplicates."""
         stored, rows = compressed(self.view.source), self.cut.panel_rows
         reading = stored.sparse_bytes(self.numbers) if stored is not None else 0
         panel = self.numbers * self.number_bytes + 8 * (rows + 1) + reading
@@ -81,7 +81,7 @@ class SparsePanels:
         return 4 + self.view.dtype.itemsize
 
     def read(self, start: int, stop: int) -> Csr:
-        """Read lines ``start:stop`` in the working type, with every index once and in order."""
+        """Read lines ``start:stop`` as CSR in the working type, duplicates summed and indices in order."""
         lines = require_compressed(self.view.source).read_sparse((start, stop))
         data = numbers(lines.data).astype(self.view.dtype, copy=False)
         return sum_places(dataclasses.replace(lines, data=data), self.view.short)
@@ -115,12 +115,12 @@ class OverStoredNumbers(DeclaredFold):
 
     @property
     def slots(self) -> int:
-        """Number of panels at once."""
+        """Number of panels in memory at once."""
         return self.panels.slots
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of a segment, with its panels."""
+        """Most bytes of one segment (unit of work of a worker): panels, buffers, and two sets of sums."""
         return self.panels.memory_bytes + super().memory_bytes
 
     @property
@@ -129,7 +129,7 @@ class OverStoredNumbers(DeclaredFold):
         return 0
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers for a transposed panel."""
+        """A panel transposed (CSC): ``pointers`` (short + 1,), ``rows`` and ``values`` of stored numbers."""
         panels, short = self.panels, self.panels.view.short
         return {
             "pointers": Buffer((short + 1,), np.dtype(np.int64)),
@@ -144,21 +144,21 @@ class OverStoredNumbers(DeclaredFold):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of vectors, and nothing else."""
+        """Additional bytes of a step: vectors along either side of a panel."""
         return self.vector_bytes
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, and room for panels."""
+        """Allocate the buffers; ``panels`` are slots, each None until a panel is read into it."""
         work = super().workspace(device)
         work.panels = [None] * self.slots
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read a panel into a slot."""
+        """Read the lines ``start:stop`` into the slot."""
         work.panels[slot] = self.panels.read(start, stop)
 
     def take(self, work: Workspace, slot: int) -> Csr:
-        """The panel in a slot, which is then free."""
+        """Remove the panel from a slot, and return it."""
         lines: Csr = work.panels[slot]
         work.panels[slot] = None
         return lines
@@ -169,7 +169,10 @@ class OverStoredNumbers(DeclaredFold):
         order_columns(lines.indptr, lines.indices, lines.data, **order)
 
     def count(self, state: State, name: str, lines: Csr, marks: npt.NDArray[np.bool_], start: int) -> None:
-        """Add the count of marked numbers, and the place of the first, to ``state[name]``."""
+        """Add to ``state[name]`` the count of numbers where ``marks`` is True, and the position of the first.
+
+        ``start`` is the index of the first of the ``lines``.
+        """
         chosen = np.flatnonzero(marks)
         at = np.searchsorted(lines.indptr, chosen, side="right") - 1 + start
         rows, columns = self.panels.corner(at, lines.indices[chosen])  # type: ignore[arg-type]
@@ -206,20 +209,21 @@ class OverSparsePanels(OverStoredNumbers):
         raise TypeError(f"{type(self).__name__} shifts nothing")
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """The shift, and buffers for a transposed panel."""
+        """``shift`` of the columns (short,), and buffers for a transposed panel."""
         return {"shift": self.shift, **OverStoredNumbers.buffers(self)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Count, sum and squares of stored numbers less the shift, for each index of the short side."""
+        """Count, sum and squares of stored numbers less the shift for each column, (short,); bad numbers."""
         short = (self.panels.view.short,)
         return {"counts": Sum(short), "sums": Sum(short), "squares": Sum(short), "bad": BAD}
 
     def take_lines(
         self, state: State, work: Workspace, start: int, stop: int, slot: int, *, in_order: bool
     ) -> Lines | None:
-        """The panel in a slot, measured, and also transposed if ``in_order``.
+        """Take the panel from a slot, with means and factors of its lines; sum up its columns if that is due.
 
-        None if numbers are not finite, which are counted.
+        The panel is also transposed into the buffers if ``in_order``. None if some numbers are not finite,
+        which are counted in ``state``.
         """
         lines = self.take(work, slot)
         by_rows = self.panels.view.orientation is Orientation.ROWS
@@ -298,5 +302,5 @@ class SparseStatistics(OverSparsePanels):
         return Given.of(self.given)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add the sums of a panel."""
+        """Add sums and squares of the columns of a panel."""
         self.take_lines(state, work, start, stop, slot, in_order=False)

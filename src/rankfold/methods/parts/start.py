@@ -2,8 +2,8 @@
 
 All come from a few rows at places spread along the matrix, so that a matrix sorted by time or batch is
 centered about its middle and not about its beginning. They need not be accurate. The shift only has to be
-close enough that the rest does not hide the variance, and passes correct for it exactly. The block only
-decides the number of passes, and the first pass shows what it has missed.
+close enough to the mean that the difference does not hide the variance, and passes correct for it exactly.
+The block only decides the number of passes, and the first pass shows what it has missed.
 
 The block is random, or holds approximate leading directions of some rows of the matrix.
 """
@@ -171,7 +171,7 @@ def sample_start(
 ) -> Start:
     """Find the start from a sample, or load that of an earlier attempt.
 
-    ``block`` finds a block from the conditioned rows (l, short), if there are enough.
+    ``block`` finds a block from the centered and scaled rows (l, short), if there are enough.
     """
     path, block_path = folder / "start.part", folder / "start-block.part"
     arrays = load_if_whole(path)

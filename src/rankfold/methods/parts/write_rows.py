@@ -1,4 +1,7 @@
-"""Fold that writes rows of a factor as whole chunks of the result, each once and by one task."""
+"""Fold that writes rows of a factor as whole chunks of the result, each once and by one task.
+
+A panel is the rows that fill whole chunks, a grain the rows of one product.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class WriteRows(OverCombination):
     kernels = (gaussian_rows, product, add_gram, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of the combination, rotation and weights, grains of the factor, and chunks of the array."""
+        """Buffers of the combination; rotation (width, k), weights (k,), a grain of the factor; chunks."""
         tall, rank = self.cut.panel_rows, self.rank
         return {
             **OverCombination.buffers(self),
@@ -56,12 +59,12 @@ class WriteRows(OverCombination):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """The Gram matrix of the factor."""
+        """Gram matrix (k, k) of the factor ``combination @ rotation``, before weights."""
         return {"gram": Sum((self.rank, self.rank))}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of the combination, of a Gram matrix, and of a copy of the chunks to write."""
+        """Bytes that the combination takes besides its buffers, of a Gram matrix, and of a copy of chunks."""
         chunks = self.cut.panel_rows * self.rank * self.dtype.itemsize
         return self.combination.beside_bytes + 8 * self.rank**2 + chunks
 

@@ -111,7 +111,7 @@ class Operator(Protocol):
         """Compute ``A q`` and ``A'A q`` of an orthonormal block ``q``, (short, width)."""
 
     def sketch_again(self) -> None:
-        """Make another sketch of rows in the next pass, if any was made: the basis depends on the last one."""
+        """Make another sketch of rows in the next pass if one was made: the basis depends on the last one."""
 
     def drop(self, block: Block) -> None:
         """Free the scratch of a block that is no longer needed."""

@@ -1,7 +1,8 @@
 """One iteration of nonnegative factors under the Kullback-Leibler divergence, in one read.
 
-The long factor is improved by multiplicative updates. The numerators of the update of the short factor are
-sums over quotients of the data and the product, computed again from the final rows of the long factor.
+The long factor L is improved by multiplicative updates. The numerators of the update of the short factor S are
+sums over quotients ``x / (L S)`` of the data and the product, computed again from the final rows of L. A panel
+is the rows read at a time, a grain those of one product.
 
 References
 ----------
@@ -62,7 +63,13 @@ class DivergencePass(OverPanels):
     kernels = (subtract, product, add_gram, add_product, add_squares, quotients, descend_rows)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Constants of the update, a grain of the long factor, and a product."""
+        """Arrays of the update, ``left`` and ``product``.
+
+        ``right`` (short, k) is the short factor, ``gram`` (k, k) its Gram matrix, ``linear`` and ``diagonal``
+        (k,) are terms of penalties, ``scale`` (1,) is the typical size of numbers in L. ``left`` (grain rows,
+        k) holds rows of L, ``product`` (k, short) what they add to the sum of that name. The divergence of
+        intermediate updates is added to ``unread`` (1,), which nobody reads.
+        """
         (short, rank), dtype, part = (
             (self.panels.view.short, self.after.columns),
             self.after.dtype,
@@ -81,12 +88,18 @@ class DivergencePass(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of quotients in the layout of the data, a copy, and products and bounds of an update."""
+        """Bytes of quotients of a grain, of a copy of them, and of products and bounds of an update."""
         rows, short, rank = self.panels.grain_rows, self.panels.view.short, self.after.columns
         return self.after.dtype.itemsize * (2 * rows * short + 6 * rows * rank)
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums that each stream accumulates."""
+        """Sums over all rows of the matrix X, with L the new long factor and S the short one.
+
+        ``product`` (k, short) is ``L'`` times the quotients ``X / (L S)``, ``gram`` (k, k) is ``L'L``,
+        ``sums`` (k,) are column sums of L, ``divergence`` (1,) is that of X from L S. The first pass also
+        sums ``columns`` (short,) of X, ``entropy`` (2,) for ``independence_divergence``, ``squares`` (1,) of
+        X, and counts of bad and negative numbers.
+        """
         short, rank = self.panels.view.short, self.after.columns
         return {
             "product": Sum((rank, short)),
@@ -101,7 +114,7 @@ class DivergencePass(OverPanels):
         }
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, panels, and quotients of a grain in the layout of the data."""
+        """Allocate buffers, panels, and ``quotient`` for a grain, laid out as the data; sum up S in ``sums``."""
         work = OverPanels.workspace(self, device)
         work.sums = work.right.sum(axis=0, dtype=np.float64).astype(self.after.dtype)
         work.unread[:] = 0.0
@@ -109,7 +122,7 @@ class DivergencePass(OverPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Check and iterate over a panel, grain by grain."""
+        """Update the rows of L of a panel, grain by grain, and add to the sums; the first pass checks numbers."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             if self.first_pass and not self._is_sound(state, work, grain):
                 continue
@@ -128,7 +141,7 @@ class DivergencePass(OverPanels):
         return work.device.holds(grain.raw.min() >= 0, count)
 
     def _measure(self, state: State, work: Workspace, d: Array) -> None:
-        """Sums for the divergence from independent rows and columns: see ``independence_divergence``."""
+        """Add the sums of a grain for ``independence_divergence``."""
         rows = self.panels.view.as_rows(d)
         level = work.quotient[: d.shape[0], : d.shape[1]]
         sums = rows.sum(axis=1, dtype=np.float64)

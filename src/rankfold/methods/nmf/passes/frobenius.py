@@ -3,7 +3,8 @@ with the data, using each panel twice while it is in cache.
 
 The matrix, seen as long by short, is approximated by L S. Rows of L depend only on S and on their own rows of
 the matrix. The result is therefore the same as updating all of L, then reading the matrix again. The same
-iteration runs over a matrix compressed onto a few directions of its short side, which lies on scratch.
+iteration runs over a matrix compressed onto a few directions of its short side, which lies on scratch. A panel
+is the rows read at a time, a grain those of one product.
 """
 
 from __future__ import annotations
@@ -62,7 +63,12 @@ class NmfIteration:
         return (measure, product, add_gram, add_product, gradient_rows, *self.solver.kernels)
 
     def buffers(self, rows: int, width: int) -> dict[str, Buffer]:
-        """Buffers for grains of ``rows`` rows of ``width`` columns, and the constants."""
+        """Arrays of ``constants``, and buffers for grains of ``rows`` rows of ``width`` columns.
+
+        ``across`` is ``right`` transposed, ``b`` the data times ``right``, (rows, k), with room for its
+        ``transpose``; ``left`` holds rows of L, ``product`` (k, width) what they add to the sum of that name,
+        and ``rest`` (rows, width) the residual.
+        """
         dtype, rank, part = self.after.dtype, self.rank, self.constants
         transpose_rows = rows if dtype == np.float64 else 0
         return {
@@ -79,7 +85,7 @@ class NmfIteration:
         }
 
     def ready(self, work: Workspace) -> Workspace:
-        """Fill in the arrays of a workspace that follow from its constants."""
+        """Transpose ``right`` into ``across``, and add ``diagonal`` to the diagonal of ``gram``."""
         np.copyto(work.across, work.right.T)
         work.gram = (work.gram + np.diag(work.diagonal)).astype(self.after.dtype)
         return work
@@ -90,7 +96,12 @@ class NmfIteration:
         return item * rows * rank + 8 * 3 * rows * rank + item * (4 * 64 + rank) * rank + 8 * rank * rank
 
     def sums(self, width: int) -> dict[str, Sum]:
-        """Sums that each stream accumulates."""
+        """Sums over all rows of the data X, with L the new factor.
+
+        ``product`` (k, width) is ``L'X``, ``gram`` (k, k) is ``L'L``, ``sums`` (k,) are column sums of L,
+        ``gradient`` (k,) are squares of the projected gradient at the old L, and ``residual`` (1,) the sum of
+        squares of the residual, if it is asked for.
+        """
         rank, one = (self.rank,), (1,)
         return {
             "product": Sum((self.rank, width)),
@@ -129,9 +140,10 @@ class NmfIteration:
 def improve_rows(
     state: State, solver: RowSolver, gram: Array, b: Array, linear: Array, left: Array, *, fresh: bool
 ) -> None:
-    """Improve rows ``left`` of L in place; overwrites ``b``.
+    """Improve rows ``left`` (r, k) of L in place, by their products ``b`` (r, k), which are overwritten.
 
-    Adds the gradient before and the sums after to ``state``.
+    Adds squares of the projected gradient at the old rows to ``state["gradient"]``, and column sums of the new
+    rows to ``state["sums"]``.
     """
     state["gradient"] += gradient_rows(gram, b - linear, solver.clear_floor(left))
     solver.improve(gram, b, linear, left, fresh=fresh)
@@ -165,29 +177,29 @@ class NonnegativePass(OverPanels):
         return (measure, subtract, *self.iteration.kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of the iteration, and zeros."""
+        """Buffers of the iteration, and a vector of zeros as long as the longer side of a grain."""
         short, rows = self.panels.view.short, self.panels.grain_rows
         return {"nothing": Buffer((max(short, rows),)), **self.iteration.buffers(rows, short)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums of the iteration, squares, and counts of NaN and negative numbers."""
+        """Sums of the iteration; sum of squares of the matrix; counts of NaN and negative numbers."""
         checks = {"squares": Sum((1,)), "bad": BAD, "negative": BAD}
         return {**self.iteration.sums(self.panels.view.short), **checks}
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of ones, and of solving rows."""
+        """Bytes of a vector of ones, and those that solving rows takes in addition to the buffers."""
         rows = self.panels.grain_rows
         return 8 * max(self.panels.view.short, rows) + self.iteration.beside_bytes(rows)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels."""
+        """Allocate buffers and panels, and compute arrays that follow from the constants."""
         work = self.iteration.ready(OverPanels.workspace(self, device))
         work.nothing[:] = 0.0
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Check and iterate over a panel, grain by grain."""
+        """Improve the rows of L of a panel, grain by grain, and add to the sums; the first pass checks numbers."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             first, last, raw, staged = grain
             nothing = work.nothing[: raw.shape[1]]
@@ -223,13 +235,13 @@ class CompressedPass(DeclaredFold):
         return self.iteration.kernels
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of a grain, and of the iteration."""
+        """Rows of a grain of the compressed matrix, (grain rows, width), and buffers of the iteration."""
         rows, width = self._grain_rows, self.compressed.columns
         grain = Buffer((rows, width), self.compressed.dtype)
         return {"rows": grain, **self.iteration.buffers(rows, width)}
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums of the iteration."""
+        """Sums of the iteration: see ``NmfIteration.sums``."""
         return self.iteration.sums(self.compressed.columns)
 
     @property
@@ -238,11 +250,11 @@ class CompressedPass(DeclaredFold):
         return self.iteration.beside_bytes(self._grain_rows)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, with arrays that follow from the constants."""
+        """Allocate buffers, and compute arrays that follow from the constants."""
         return self.iteration.ready(DeclaredFold.workspace(self, device))
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Iterate over rows ``start:stop``, grain by grain."""
+        """Improve rows ``start:stop`` of L, grain by grain, and add to the sums."""
         for first, last in grains(start, stop, self.cut.grain_rows):
             d = work.rows[: last - first]
             work.device.fill(d, functools.partial(self.compressed.read_into, start=first))

@@ -1,7 +1,8 @@
 """Iterations of a nonnegative factorization over a sparse matrix; cost is proportional to stored numbers.
 
-They need two products: lines of the matrix X with the short factor S, which gather rows of S', and the long
-factor L with X, which gather rows of L, or scatter them if they are short. Zeros enter neither. A number that
+A line is a row of the matrix X, or a column if X is stored by columns; a slab is a few columns of a factor.
+Iterations need two products: lines of X with the short factor S, which gather rows of S', and the long factor L
+with X, which gather rows of L, or scatter them if they are short. Zeros enter neither. A number that
 is not stored adds only its model value to the divergence, and all model values sum to the sums of L times
 those of S. Squares of the residual are
 
@@ -66,7 +67,7 @@ class DivergenceIteration:
 
 
 class OverStoredFactors(OverStoredNumbers):
-    """Code that both folds share: the short factor in slabs, and products with the long one."""
+    """Base class of both folds, with the products of a sparse matrix and either factor."""
 
     __slots__ = ()
     iteration: NmfIteration | DivergenceIteration
@@ -90,11 +91,15 @@ class OverStoredFactors(OverStoredNumbers):
 
     @property
     def longest_side(self) -> int:
-        """Longest side of the rows that are solved together, whose Gram matrix BLAS computes."""
+        """Most rows or columns of an operand of BLAS: that of the Gram matrix of lines solved together."""
         return max(self.grain_lines, self.after.columns)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of the short factor, its products with a grain, and long rows of a grain and of a panel."""
+        """The short factor ``right`` (short, k) and its slabs; slabs of long rows of a panel, if gathered.
+
+        ``b`` and ``left`` (lines solved together, k) are products of lines with the short factor, and rows of
+        the long factor.
+        """
         short, rank, dtype = self.panels.view.short, self.after.columns, self.after.dtype
         gathers = {} if self.scatters else OverStoredNumbers.buffers(self)
         rows = 0 if self.scatters else self.cut.panel_rows
@@ -108,7 +113,7 @@ class OverStoredFactors(OverStoredNumbers):
         }
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, with slabs aligned to cache lines."""
+        """Allocate buffers, and copy the short factor into slabs that begin on cache lines."""
         work = OverStoredNumbers.workspace(self, device)
         for name in ("short_slabs", "long_slabs"):
             setattr(work, name, aligned_empty(getattr(work, name).shape, self.after.dtype))
@@ -116,7 +121,11 @@ class OverStoredFactors(OverStoredNumbers):
         return work
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums that each stream accumulates; ``product`` is transposed, (short, k), for gathering."""
+        """Sums over all lines: ``product`` (short, k), ``gram`` (k, k) and ``sums`` (k,) of the long factor L.
+
+        ``product`` is ``X'L``, or quotients in place of X, the transpose of that of dense folds. ``squares``
+        (1,) of the matrix and counts of bad and negative numbers are summed in the first pass.
+        """
         short, rank = self.panels.view.short, self.after.columns
         return {
             "product": Sum((short, rank)),
@@ -193,7 +202,10 @@ class SparseNonnegativePass(OverStoredFactors):
         return (*sparse, *self.iteration.kernels)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Shared buffers, constants of the solver, and arrays for squares of the residual."""
+        """Buffers of the base class and constants of the solver; for the residual ``right`` in float64, too.
+
+        ``model`` holds a value of L S for each stored number of a panel.
+        """
         rank, dtype, part = self.after.columns, self.after.dtype, self.iteration.constants
         places, residual = self.panels.numbers, self.iteration.residual
         wide = (self.panels.view.short * residual, rank)
@@ -208,14 +220,14 @@ class SparseNonnegativePass(OverStoredFactors):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of solving, of rows in float64, and of copies of the numbers of a panel."""
+        """Bytes of solving lines, of rows in float64, and of copies of the stored numbers of a panel."""
         rows, rank = self.grain_lines, self.after.columns
         looks = self.panels.numbers * (24 * self.iteration.residual + 3 * self.first_pass)
         solving = self.iteration.beside_bytes(rows) + 8 * rows * rank
         return self.vector_bytes + solving + looks
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, and the Gram matrix with and without a penalty."""
+        """Allocate buffers; ``gram`` includes the penalty, ``plain_gram`` does not."""
         work = OverStoredFactors.workspace(self, device)
         if self.iteration.residual:
             work.wide_right[...] = work.right
@@ -225,7 +237,7 @@ class SparseNonnegativePass(OverStoredFactors):
         return work
 
     def sums(self) -> Mapping[str, Sum]:
-        """Shared sums, gradients, and squares of the residual."""
+        """Sums of the base class, squares of the projected gradient (k,), and squares of the residual (1,)."""
         return {
             **OverStoredFactors.sums(self),
             "gradient": Sum((self.after.columns,)),
@@ -233,7 +245,7 @@ class SparseNonnegativePass(OverStoredFactors):
         }
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Solve the lines of a panel grain by grain, then gather across them."""
+        """Solve the rows of L for the lines of a panel, grain by grain, and add products and other sums."""
         lines = self.take(work, slot)
         if self.first_pass and not self.is_sound(state, lines, start):
             return
@@ -275,7 +287,7 @@ class SparseDivergencePass(OverStoredFactors):
     )
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Shared buffers, constants of the update, and quotients of stored numbers."""
+        """Buffers of the base class, constants of the update, and quotients of a panel's stored numbers."""
         rank, dtype, part = self.after.columns, self.after.dtype, self.iteration.constants
         return {
             **OverStoredFactors.buffers(self),
@@ -295,19 +307,19 @@ class SparseDivergencePass(OverStoredFactors):
         return self.vector_bytes + update + measures
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, and sums of the short factor."""
+        """Allocate buffers, and sum up the short factor: ``mass`` (k,) in float64, ``sums`` in its type."""
         work = OverStoredFactors.workspace(self, device)
         work.mass = work.right.sum(axis=0, dtype=np.float64)
         work.sums = work.mass.astype(self.after.dtype)
         return work
 
     def sums(self) -> Mapping[str, Sum]:
-        """Shared sums, and those from which divergences are computed."""
+        """Sums of the base class; ``divergence`` (1,) from L S; ``columns`` and ``entropy`` of the matrix."""
         sums = {"divergence": Sum((1,)), "columns": Sum((self.panels.view.short,)), "entropy": Sum((2,))}
         return {**OverStoredFactors.sums(self), **sums}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Update the lines of a panel grain by grain, then gather quotients across them."""
+        """Update the rows of L for the lines of a panel, grain by grain, and add quotients and other sums."""
         lines = self.take(work, slot)
         if self.first_pass:
             if not self.is_sound(state, lines, start):
@@ -322,7 +334,7 @@ class SparseDivergencePass(OverStoredFactors):
         self.add_panel(state, work, lines, work.quotient)
 
     def _measure(self, state: State, work: Workspace, lines: Csr) -> None:
-        """Sums for the divergence from independent rows and columns: see ``DivergencePass``."""
+        """Add the sums of a panel for ``independence_divergence``."""
         count = len(lines.indptr) - 1
         sums, squares = np.zeros((2, count))
         add_moments(lines.indptr, lines.data, np.zeros(count), 1.0, sums=sums, squares=squares)
@@ -359,7 +371,7 @@ class SparseDivergencePass(OverStoredFactors):
             np.maximum(left, limits.eps * work.scale, out=left)
 
     def _diverge(self, state: State, work: Workspace, lines: Csr, pointers: Array, left: Array) -> None:
-        """Compute final quotients, and add the divergence of stored numbers and of the model elsewhere."""
+        """Compute quotients of the final rows ``left``, and add the divergence of their lines from L S."""
         part, sums = slice(int(pointers[0]), int(pointers[-1])), left.sum(axis=0, dtype=np.float64)
         sample_product(pointers, lines.indices, left, work.right, out=work.quotient)
         quotient = work.quotient[part]

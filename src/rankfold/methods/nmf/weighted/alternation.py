@@ -52,12 +52,12 @@ from rankfold.pipeline.storage.scratch import NOWHERE, ScratchMatrix
 Float64 = npt.NDArray[np.float64]
 
 PLACE_NUMBERS = 2**20
-"""Numbers in the short-side Gram matrices that are solved together; results do not depend on it."""
+"""Number of values in the Gram matrices of columns that are solved together; results do not depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """Layout and cost of sweeps over a matrix and its weights."""
+    """Layout and cost of sweeps over a matrix and its weights, and the folds of these sweeps."""
 
     source: Source
     """The matrix, with its gaps."""
@@ -68,7 +68,7 @@ class Weighting:
 
     @property
     def pair_view(self) -> View:
-        """View that is swept: the matrix with its weights, if any."""
+        """View that is swept: the matrix joined with its weights, or the matrix alone if it has none."""
         view = self.model.view
         return View(self.weights.beside(self.source, view.orientation), view.orientation)
 
@@ -98,7 +98,7 @@ class Weighting:
         return 8 * short * (rank + (pair_count(rank) if self.least_squares else rank))
 
     def cut(self) -> Cut:
-        """Cut of the sweep into panels and streams."""
+        """Cut of the matrix into panels (rows read at a time) and streams (rows summed in order)."""
         view = self.pair_view
         # Room for weights of the rows too, whether these are read or not.
         row_bytes = 2 * self.model.view.short * self.model.view.dtype.itemsize
@@ -107,7 +107,10 @@ class Weighting:
     def fold(
         self, constants: Any, before: ScratchMatrix | None, after: ScratchMatrix, slots: int, *, first: bool
     ) -> WeightedPass | WeightedRatios:
-        """Fold of one iteration."""
+        """Fold of one iteration that reads L from ``before`` and writes it to ``after``; ``first`` checks numbers.
+
+        ``constants`` is the path of the arrays of ``linear_model``; ``before`` is None if L starts from zero.
+        """
         view, model = self.pair_view, self.model
         panels = Panels(view, self.cut(), slots, view.source.dtype, borrows=True)
         item = model.view.dtype.itemsize
@@ -205,7 +208,7 @@ def improve_weighted_short(model: Model, factors: Factors, state: State) -> Shor
 
 
 def _times(grams: Float64, rows: Float64, places: npt.NDArray[np.int64]) -> Float64:
-    """Multiply each row (r, k) with its own packed Gram matrix."""
+    """Multiply each row of ``rows`` (r, k) by its own Gram matrix, packed as a row of ``grams`` (r, pairs)."""
     total = np.zeros_like(rows)
     for t in range(rows.shape[1]):
         total += rows[:, t, None] * grams[:, places[t]]

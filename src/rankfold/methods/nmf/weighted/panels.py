@@ -1,4 +1,7 @@
-"""Checked grains of a matrix with their weights: code that folds over weighted panels share."""
+"""Checked grains of a matrix with their weights: code that folds over weighted panels share.
+
+A panel is the rows read at a time, a grain some of them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ MASKS = 3
 
 
 class WeightedGrain(NamedTuple):
-    """Long rows of a grain, each array (rows, short); ``x`` is zero where the weight is."""
+    """Rows of a grain and their weights, each array (rows, short); ``x`` is zero where the weight is."""
 
     x: Array
     weights: Array
@@ -43,7 +46,7 @@ class OverWeightedPanels(OverPanels):
     """Panels of the matrix with its weights, or of the matrix alone."""
 
     view: View
-    """The matrix alone."""
+    """View of the matrix alone."""
 
     after: ScratchMatrix
     ignore: bool
@@ -52,12 +55,16 @@ class OverWeightedPanels(OverPanels):
     """Power of two that brings numbers near 1, whose squares then stay in the range of any type."""
 
     def grain_buffers(self, *more: str) -> dict[str, Buffer]:
-        """Buffers for numbers of a grain, their weights, and scratch, laid out as the matrix."""
+        """Buffers for values of a grain, their weights, and temporary values, laid out as the matrix."""
         shape = self.view.panel_shape(self.panels.grain_rows)
         return {name: Buffer(shape, self.after.dtype) for name in ("x", "weights", "rest", *more)}
 
     def check_sums(self) -> Mapping[str, Sum]:
-        """Sums of the first pass that check the matrix and its weights."""
+        """Sums of the first pass, which check the matrix and its weights.
+
+        Weighted sum of squares ``squares`` (1,), sums of weights of each column ``weight`` (short,), number of
+        rows without any weight ``idle`` (1,), and counts of bad numbers, negative numbers and bad weights.
+        """
         return {
             "squares": Sum((1,)),
             "weight": Sum((self.view.short,)),
@@ -69,11 +76,14 @@ class OverWeightedPanels(OverPanels):
 
     @property
     def mask_bytes(self) -> int:
-        """Bytes of masks of a grain."""
+        """Bytes of boolean masks of a grain."""
         return MASKS * self.panels.grain_rows * self.view.short
 
     def weigh(self, state: State, work: Workspace, grain: Grain) -> WeightedGrain | None:
-        """Numbers of a grain and their weights; None if the first pass finds bad ones, which are counted."""
+        """Values of a grain and their weights; None if the first pass finds bad ones, which are counted.
+
+        The first pass also adds to the sums of ``check_sums``.
+        """
         count = grain.last - grain.first
         x, weights, rest = (self.view.part(room, 0, count) for room in (work.x, work.weights, work.rest))
         source = self.panels.view.source

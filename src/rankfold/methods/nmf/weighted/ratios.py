@@ -2,8 +2,8 @@
 
 Numerators are products of one factor with the weighted data, and denominators with the weighted model. Sums
 over all rows are therefore two matrices of the size of the short factor. Under Kullback-Leibler the weighted
-divergence is that of the weighted data from the weighted model: quotients do not change, and weights multiply
-numerators and denominators.
+divergence is that of the weighted data from the weighted model: quotients of data and model do not change, and
+weights multiply numerators and denominators. A panel is the rows read at a time, a grain some of them.
 
 References
 ----------
@@ -83,7 +83,11 @@ class WeightedRatios(OverWeightedPanels):
         return self.first_pass and pairs * self.view.short * self.after.dtype.itemsize <= PAIR_BYTES
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of the matrix, constants, a grain of the long factor, and weighted numbers."""
+        """Buffers of a grain, of weighted values, and of rows ``left`` (grain rows, k) of L; arrays of ``constants``.
+
+        ``pairs`` and ``grams`` are for rows that start by weighted least squares, as in ``WeightedPass``.
+        ``product`` (k, short) is what a grain adds to a sum; ``unread`` (1,) takes losses that nobody reads.
+        """
         rows, short, rank = self.panels.grain_rows, self.view.short, self.after.columns
         dtype, part, pairs = self.after.dtype, self.constants, pair_count(rank) * self._solves_rows
         return {
@@ -102,13 +106,18 @@ class WeightedRatios(OverWeightedPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of masks, products and bounds of an update, transposed rows for compiled loops, vectors."""
+        """Bytes of masks, of products and bounds of an update, of transposed rows for loops, and of vectors."""
         rows, short, rank = self.panels.grain_rows, self.view.short, self.after.columns
         item = self.after.dtype.itemsize
         return self.mask_bytes + item * 8 * rows * rank + 8 * 8 * (rows + short) + 16 * rank**2
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums that each stream accumulates."""
+        """Sums over all rows, with L the new long factor.
+
+        ``product`` and ``below`` (k, short) are numerators and denominators of the update of the short factor,
+        ``gram`` (k, k) is ``L'L``, ``sums`` (k,) are column sums of L, and ``loss`` (1,) is that of L and the
+        old short factor. ``entropy`` (1,), ``columns`` and ``level`` (short,) are for ``plain_divergence``.
+        """
         short, rank = self.view.short, self.after.columns
         return {
             "product": Sum((rank, short)),
@@ -123,7 +132,7 @@ class WeightedRatios(OverWeightedPanels):
         }
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels, with products of the rows of the short factor if used."""
+        """Allocate buffers and panels; compute products of every two components of the short factor if used."""
         work = OverWeightedPanels.workspace(self, device)
         work.unread[:] = 0.0
         if self._solves_rows:
@@ -131,7 +140,7 @@ class WeightedRatios(OverWeightedPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Check and iterate over a panel, grain by grain."""
+        """Update the rows of L of a panel, grain by grain, and add to the sums; the first pass checks numbers."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             rows = self.weigh(state, work, grain)
             if rows is None:
@@ -197,7 +206,10 @@ class WeightedRatios(OverWeightedPanels):
             descend_weighted_rows(grams, b[part], w=left[part], sweeps=FIRST_SWEEPS)
 
     def denominator(self, above: Array, under: Array, factor: Array, linear: Array, diagonal: Array) -> Array:
-        """Denominator of ``above``, a factor times its numerator: see ``passes.divergence.below``."""
+        """Denominator of a multiplicative update of ``factor``, whose numerator times ``factor`` is ``above``.
+
+        ``under`` is the denominator without penalties; under the divergence see ``passes.divergence.below``.
+        """
         if self.divergence:
             return below(above, under + linear, diagonal)
         return np.asarray(np.maximum(under + linear + diagonal * factor, np.finfo(above.dtype).tiny))
@@ -205,7 +217,10 @@ class WeightedRatios(OverWeightedPanels):
     def _ratio(
         self, work: Workspace, left: Array, rows: WeightedGrain, weighted: Array, loss: Array
     ) -> tuple[Array, Array]:
-        """Arrays (rows, short) that numerators and denominators multiply; adds the loss of the model."""
+        """Two arrays (rows, short) whose products with a factor are numerators and denominators of its update.
+
+        The loss of the current factors is added to ``loss``.
+        """
         x, weights, rest = rows
         if is_by_rows(self.view):
             product(left, work.right.T, out=rest)

@@ -49,7 +49,7 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
 BLOCK_BYTES = 2**20
-"""Bytes of the long factor that are divided together."""
+"""Bytes of rows of W that are divided by their factors at a time."""
 
 USUAL = 1e6
 """Weights are not rescaled if the largest lies between this and its inverse."""
@@ -81,7 +81,7 @@ class RowFactors(RowWeights):
         return largest
 
     def count_zeros(self, dtype: np.dtype[Any]) -> int:
-        """Number of rows whose factor is 0 in a type; ``DataError`` for invalid weights, or if all are 0."""
+        """Number of rows whose factor is 0 in ``dtype``; ``DataError`` for invalid weights, or if all are 0."""
         zeros, rows = 0, self.source.shape[0]
         for start in range(0, rows, BLOCK_ROWS):
             weights = self.read(start, min(start + BLOCK_ROWS, rows))
@@ -94,7 +94,7 @@ class RowFactors(RowWeights):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaledRows(SamePlaces):
-    """A matrix whose rows are multiplied as they are read, in the working type."""
+    """A matrix whose rows are multiplied by factors from their weights as they are read, in the working type."""
 
     inner: Source
     weights: RowFactors
@@ -125,7 +125,7 @@ class ScaledRows(SamePlaces):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaledSparseRows(ScaledRows):
-    """A sparse matrix whose rows are multiplied as they are read."""
+    """A sparse matrix whose rows are multiplied by factors from their weights as they are read."""
 
     inner: CompressedSource
 
@@ -161,7 +161,7 @@ class ScaledSparseRows(ScaledRows):
 
 
 def scale_rows(source: Source, weights: RowFactors) -> ScaledRows:
-    """Wrap a dense or sparse matrix to scale its rows."""
+    """Source that reads a dense or sparse matrix with its rows multiplied by factors from their weights."""
     stored = compressed(source)
     return ScaledRows(source, weights) if stored is None else ScaledSparseRows(stored, weights)
 
@@ -220,7 +220,7 @@ class RowWeightedNonnegative(Nonnegative):
         return Nonnegative._write(self, run, layout, model, fit, fingerprint)
 
     def _divide(self, run: Run, model: Model, factors: Factors) -> Factors:
-        """Convert factors of the scaled matrix to those of the matrix itself."""
+        """Convert factors of the scaled matrix to those of the matrix itself: divide rows of W."""
         assert self.row_weights is not None  # noqa: S101  asked before
         rows, dtype = self.row_weights.source.shape[0], self.scaled.dtype
         if not model.by_rows:

@@ -54,7 +54,7 @@ def row_count(model: Model) -> int:
 
 
 def sample_bytes(weighting: Weighting) -> int:
-    """Bytes for reading a sample, and for iterations on it."""
+    """Bytes for reading a sample, and for iterations on it; 0 if there is none."""
     view, alone, rank = weighting.pair_view, weighting.model.view, weighting.model.parameters.rank
     rows, short, pairs = row_count(weighting.model), alone.short, pair_count(rank)
     if not rows:

@@ -37,7 +37,7 @@ STRIP_BYTES = 4 * 2**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """Weights of the entries of a matrix, and treatment of gaps."""
+    """Weights of the entries of a matrix, and treatment of gaps (NaN)."""
 
     source: Source | None = None
     """Weights, of the shape of the matrix; None if all are one."""

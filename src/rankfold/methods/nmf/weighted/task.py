@@ -111,7 +111,7 @@ class WeightedNonnegative(RowWeightedNonnegative):
         return dataclasses.replace(Nonnegative._with_small_chunks(self), weights=weights)
 
     def _cut(self, layout: Strategy) -> Cut:
-        """Panels that cut neither chunks of the matrix nor of the weights."""
+        """Cut into panels (rows read at a time) whose edges cut no chunk of the matrix or of its weights."""
         return self._weighting(Model(self.parameters, layout.view, 1.0)).cut()
 
     def _way_out(self, layout: Strategy, budget: Budget) -> str:

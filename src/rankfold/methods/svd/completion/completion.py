@@ -124,7 +124,7 @@ class Completion:
         return RowSample.of(self.view, self.rank)
 
     def fold(self, slots: int, model: Path) -> CompletionPass:
-        """The fold of a pass with the model stored at the path ``model``, and ``slots`` buffers for panels."""
+        """The fold of a pass with the model stored at ``model``, and ``slots`` buffers for panels."""
         panels = Panels(self.view, self.cut, slots, self.view.dtype)
         key, period = self.held_out
         each = self.view.source.dtype.itemsize / NOMINAL_READ + self.flops / NOMINAL_FLOPS[8]

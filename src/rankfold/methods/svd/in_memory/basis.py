@@ -220,7 +220,7 @@ class LanczosBasis:
         )
 
     def narrow(self, vectors: Float64, columns: int) -> None:
-        """Reduce the pending block to ``columns`` directions, along which residuals of Ritz vectors are largest.
+        """Reduce the pending block to the ``columns`` directions where residuals of Ritz vectors are largest.
 
         ``vectors`` (width, count) are the Ritz vectors. Inner products of residuals along dropped directions
         are added to ``lost``. T stays as it is: products with later blocks find the dropped parts again.

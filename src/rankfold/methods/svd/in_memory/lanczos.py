@@ -299,7 +299,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Probes:
-    """Probes: random vectors, multiplied alone once values have settled, to find values that blocks missed."""
+    """Probes: random vectors, multiplied alone once values have settled, to find values that were missed."""
 
     rank: int
     tol: float

@@ -60,10 +60,10 @@ class PanelPass(OverConditionedPanels):
         return self.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Basis ``q`` (short, width), products ``y`` of a grain (grain rows, width), its ``z`` (short, width).
+        """Basis ``q`` (short, width); products ``y`` of a grain (grain rows, width); ``z`` (short, width).
 
-        ``z`` is what the grain adds to Z. All are in the working type. Shift and ones of the columns are those
-        of ``OverConditionedPanels``.
+        ``z`` is what the grain adds to Z. All are in the working type. The others are those of
+        ``OverConditionedPanels``.
         """
         view, width = self.panels.view, self.y.columns
         return {

@@ -73,7 +73,7 @@ class OverWhitenedPanels(OverConditionedPanels):
         return self.preconditioner.constants
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Basis ``w`` (short, directions), ``offset`` (directions,), and ``y``, rows of Y (grain rows, width)."""
+        """Basis ``w`` (short, directions), ``offset`` (directions,), rows ``y`` of Y (grain rows, width)."""
         short, directions, part = self.panels.view.short, self.preconditioner.directions, self.shift_part
         return {
             **super().buffers(),
@@ -209,7 +209,7 @@ class WritePreconditionedRows(OverWhitenedPanels):
     kernels = (measure, subtract, gaussian_rows, product, add_gram, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Coefficients (width, rank), weights (rank,), a grain of the factor, and the chunks a panel fills."""
+        """Coefficients (width, rank), weights (rank,), a grain of the factor, and chunks of the array."""
         tall, width, rank = self.cut.panel_rows, self.preconditioner.width, self.rank
         return {
             **OverWhitenedPanels.buffers(self),

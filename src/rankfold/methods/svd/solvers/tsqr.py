@@ -310,7 +310,7 @@ class Tsqr(Solver):
         return 0
 
     def sweeps(self, request: Request, strategy: Strategy, slots: int) -> list[Pass]:
-        """Planned sweeps: those if a sample of rows is good enough, or not needed, then those added if not."""
+        """Planned sweeps: those if a sample of rows is good enough or not needed, then those added if not."""
         return [dataclasses.replace(sweep, item=8) for sweep in _sweeps(request, strategy, slots)]
 
     def likely_passes(self, request: Request, strategy: Strategy, most: int) -> int:
