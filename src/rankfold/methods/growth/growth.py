@@ -60,7 +60,7 @@ class Growing:
     """Task that is carried out instead, and the number of rows that it reads."""
 
     additions: tuple[tuple[int, int], ...]
-    """Rows that the result was made from, as (first, one past the last) of the first and of each later read."""
+    """Rows that the result was made from: (first, one past the last) of the first fit and each addition."""
 
     origin: str = ""
     """Digest of the result that it continues; empty if it begins anew."""
@@ -96,7 +96,7 @@ class Growing:
         return self.step.task.plan(budget)
 
     def work(self, run: Run, fingerprint: str) -> dict[str, Any]:
-        """Record rows and their marks, then carry out the task of ``step``; return the facts of the result."""
+        """Record rows and their marks, and carry out the task of ``step``; return the facts of the result."""
         marks = row_marks(self.source, self.source.shape[0]).as_dict()
         run.request = self.request()
         run.growth = {

@@ -4,8 +4,10 @@ The errors that a method reports are estimates from its own passes. The check me
 how far A v is from s u and A'u from s v, for every component, and how far the stored factors are from
 orthonormal. It is independent evidence, and costs one read.
 
-A panel of long rows and its rows of the long factor are used together while in cache. Squares of the long
-residuals are summed at once; products of the panel with its long rows sum to A'L for the short residuals.
+The long factor L has a row for each long row of the matrix: for each row, or each column if the matrix is
+swept along its columns. A panel (long rows read at a time) and its rows of L are used together while in cache,
+grain by grain (rows of one product). Squares of the long residuals are summed at once; products of the panel
+with its rows of L sum to A'L for the short residuals.
 """
 
 from __future__ import annotations
@@ -92,7 +94,11 @@ class Verify(OverPanels):
     kernels = (measure, subtract, product, add_gram, add_product, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of the short factor, of mean and factor of columns, and of products of a grain."""
+        """Short factor S (short, k); mean and factor of columns; singular values and weights (k,); products.
+
+        ``y`` (grain rows, k) is a grain of A times S, ``long`` (grain rows, k) its rows of L, and ``product``
+        (short, k) what it adds to A'L.
+        """
         rows, short = self.panels.grain_rows, self.panels.view.short
         columns = ScratchConstant.of(self.columns) if self._by_rows else Buffer((rows, 2))
         return {
@@ -106,7 +112,11 @@ class Verify(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums from which residuals and orthogonality follow."""
+        """Sums over all long rows, from which residuals and orthogonality follow.
+
+        ``left`` (k,) are squares of the columns of A S - L s, ``product`` (short, k) is A'L, ``gram`` (k, k) is
+        L'L, ``squares`` (1,) those of A; also count and position of bad numbers.
+        """
         k = self.rank
         product_, gram = Sum((self.panels.view.short, k)), Sum((k, k))
         return {"left": Sum((k,)), "product": product_, "gram": gram, "squares": Sum((1,)), "bad": BAD}
@@ -119,21 +129,21 @@ class Verify(OverPanels):
         return factor_bytes + 8 * rank * rank + 7 * 8 * max(self.panels.grain_rows, self.panels.view.short)
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, panels of the matrix, and as many panels of the long factor."""
+        """Allocate buffers, panels of the matrix, and as many panels of the long factor."""
         work = OverPanels.workspace(self, device)
         shape, dtype = self.long.panel_shape(self.cut.panel_rows), self.long.source.dtype
         work.long_panels = [device.slot(shape, dtype) for _ in range(self.slots)]
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read a panel and its rows of the long factor."""
+        """Read the long rows ``start:stop`` of the matrix and of the long factor into a slot."""
         self.panels.read(work.panels, start, stop, slot)
         room = work.long_panels[slot].room(self.long.panel_shape(stop - start))
         self.long.read(self.long.part(room, 0, stop - start), start, stop)
         work.long_panels[slot].send()
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add sums of residuals of a panel, grain by grain."""
+        """Add a panel to squares of residuals, to A'L and to L'L, grain by grain."""
         long_panel = work.long_panels[slot].array()
         for grain in self.panels.grains(work.panels, start, stop, slot):
             first, last, raw, _ = grain

@@ -16,12 +16,12 @@ class KeepRows(OverPanels):
     """Fold that copies a matrix into memory as float64."""
 
     panels: Panels
-    """Panels of rows."""
+    """Panels (rows read at a time) of the matrix."""
 
     row_seconds: float
 
     def sums(self) -> Mapping[str, Sum]:
-        """All rows, each of which one stream fills in, and a count of bad numbers."""
+        """All rows (m, n), of which each stream (a part of the rows) fills in its own; count of bad numbers."""
         return {"rows": Sum(self.panels.view.source.shape), "bad": BAD}
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:

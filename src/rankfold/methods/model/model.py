@@ -205,7 +205,7 @@ class FactorModel:
         return self.s / np.sqrt(max(self.shape[0] - 1, 1)) if self.whiten else np.ones(self.rank)
 
     def before_steps(self) -> Affine:
-        """Affine map that preparation applied to columns; ``InputError`` if it cannot be inverted."""
+        """Affine map that ``prepare=`` steps applied to columns; ``InputError`` if it cannot be inverted."""
         facts = self.result.attrs["input"]
         if any(step.name == "sample_weight" for step in parse_steps(facts.get("prepare"))):
             raise InputError(

@@ -56,11 +56,11 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Rebuild(OverPanels):
-    """Fold over the long factor that writes ``(left * weights) @ right * scale + mean``."""
+    """Fold over the rows of one factor that writes the matrix ``(left * weights) @ right * scale + mean``."""
 
     panels: Panels
     first: int
-    """First row of the long factor to rebuild."""
+    """Index of the first row of the long factor (the one of the longer side of the output) to rebuild."""
 
     other: Source
     """The factor of the short side."""
@@ -101,7 +101,11 @@ class Rebuild(OverPanels):
     kernels = (product,)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of the other factor, of mean and scale of columns, and of a chunk and its grain."""
+        """Other factor (rank, short); mean and scale of columns; rows of the long factor, and their product.
+
+        ``out`` is a chunk of the output in its type, ``product`` a grain (rows of one product) of it in
+        float64.
+        """
         rank, short, rows = len(self.weights), self.short[1] - self.short[0], self.panels.grain_rows
         return {
             "other": Buffer((rank, short)),
@@ -124,7 +128,7 @@ class Rebuild(OverPanels):
         return raw + self.other.read_bytes(*self._other_shape) + last + 16 * self._resident_columns
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels, with the other factor loaded and weighted."""
+        """Allocate buffers and panels; load the other factor times the weights, and statistics of columns."""
         work, rank = OverPanels.workspace(self, device), len(self.weights)
         raw = np.empty(self._other_shape, self.other.dtype)
         spans = [(0, rank), self.short]
@@ -136,11 +140,11 @@ class Rebuild(OverPanels):
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read a panel of the long factor."""
+        """Read a panel of the long factor: the rows of output rows ``start:stop``."""
         self.panels.read(work.panels, self.first + start, self.first + stop, slot)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Compute a panel of the matrix, one chunk across at a time, and write it."""
+        """Compute the long rows ``start:stop`` of the matrix and write them, one chunk at a time."""
         view = self.panels.view
         panel, device = work.panels.slots[slot], work.device
         factor_rows = view.as_rows(view.part(panel.array(), 0, stop - start))
@@ -327,7 +331,10 @@ class Reconstruction:
         )
 
     def chunks(self) -> tuple[int, int]:
-        """Shape of an output chunk: full lines across the short side if they are short, in whole grains."""
+        """Shape of an output chunk: as wide as the short side of the output if that is short.
+
+        Its height is then a multiple of a grain, the rows of one product.
+        """
         (long, short), item = self._sides(), self.model.dtype.itemsize
         if FULL_ROWS * short * item <= FULL_ROWS_BYTES:
             grain = grain_rows(short * item)

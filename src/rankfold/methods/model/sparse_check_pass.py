@@ -2,7 +2,7 @@
 
 With ``S`` the stored matrix, the centered and scaled matrix is ``A = S D - 1 (mean D)'``, where D holds the
 factors of columns. Products with ``A`` and ``A'`` are those with ``S`` minus a term of rank one: for ``A`` in
-every panel, for ``A'`` once in the end.
+every panel (rows read at a time), for ``A'`` once in the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class VerifySparse(OverStoredNumbers):
-    """Fold of a tall sparse matrix A and its factors into ``sum((A S - L s)^2)``, ``A'L`` and ``L'L``."""
+    """Fold of a tall sparse matrix A into ``sum((A V - L s)^2)``, ``A'L`` and ``L'L``.
+
+    V and L are its short and its long factor, s its singular values.
+    """
 
     panels: SparsePanels
     """Panels of rows in float64."""
@@ -56,7 +59,10 @@ class VerifySparse(OverStoredNumbers):
     kernels = (order_columns, multiply_rows, add_columns, add_gram, weigh)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of a transposed panel, the short factor, mean and factor of columns, and products."""
+        """A transposed panel; ``short`` (n, k), the short factor; mean and factor of columns; products.
+
+        ``y`` (rows, k) is a panel of A times the short factor, ``long`` (rows, k) its rows of the long factor.
+        """
         rows, rank = self.cut.panel_rows, len(self.values)
         return {
             **OverStoredNumbers.buffers(self),
@@ -69,7 +75,12 @@ class VerifySparse(OverStoredNumbers):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums from which residuals and orthogonality follow; ``long`` is for the term of the mean."""
+        """Sums over all rows, from which residuals and orthogonality follow.
+
+        ``left`` (k,) are squares of the columns of A V - L s, ``gram`` (k, k) is L'L, ``squares`` (1,) those of
+        A. ``product`` (n, k) is that of the stored matrix, transposed, with L; ``long`` (k,) are the column
+        sums of L, for the term of the mean that ``finish`` subtracts. Also count and position of bad numbers.
+        """
         k = len(self.values)
         product, gram = Sum((self.panels.view.short, k)), Sum((k, k))
         sums = {"left": Sum((k,)), "product": product, "long": Sum((k,)), "gram": gram}
@@ -77,13 +88,13 @@ class VerifySparse(OverStoredNumbers):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of long rows read ahead, vectors, the scaled short factor, and squares."""
+        """Bytes of rows of the long factor read ahead, vectors, the scaled short factor, and squares."""
         tall, rank, short = self.cut.panel_rows, len(self.values), self.panels.view.short
         factor = self.slots * (tall * rank * self.long.dtype.itemsize + self.long.read_bytes(tall))
         return factor + 8 * rank * (rank + short) + 7 * 8 * max(tall, short) + SQUARES_BYTES
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, panels of the long factor, and the short factor scaled by the factors of columns."""
+        """Allocate buffers and panels of the long factor; scale the short factor by factors of columns."""
         work = OverStoredNumbers.workspace(self, device)
         work.mean, work.factor = work.columns.T.copy()
         work.offset = (work.mean * work.factor) @ work.short
@@ -93,12 +104,12 @@ class VerifySparse(OverStoredNumbers):
         return work
 
     def read(self, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Read a panel and its rows of the long factor."""
+        """Read the rows ``start:stop`` of the matrix and of the long factor into a slot."""
         OverStoredNumbers.read(self, work, start, stop, slot)
         self.long.read(self.long.part(work.long_panels[slot], 0, stop - start), start, stop)
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Add sums of residuals of a panel."""
+        """Add a panel to squares of residuals, to A'L and to L'L."""
         lines, count = self.take(work, slot), stop - start
         squares = squares_of(lines, work.mean, work.factor, self.square_scale)
         if not np.isfinite(squares):

@@ -32,7 +32,7 @@ NUMBERS = 2**18
 """Number of stored numbers whose squares are summed at a time."""
 
 SQUARES_BYTES = 40 * NUMBERS
-"""Memory for summing their squares."""
+"""Bytes for summing the squares of ``NUMBERS`` stored numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ProjectSparseRows(OverStoredNumbers):
     """Fold over rows of a sparse matrix that writes ``(x - mean) * factor @ basis * weights``."""
 
     panels: SparsePanels
-    """Panels, which are whole chunks of the output."""
+    """Panels (rows read at a time), which are whole chunks of the output."""
 
     basis: ScratchMatrix
     """(columns, k) right vectors in the working type."""
@@ -68,7 +68,10 @@ class ProjectSparseRows(OverStoredNumbers):
         return (multiply_rows, weigh, *solving)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of the basis, of mean and factor of columns, of products, and of output chunks."""
+        """Basis (n, k); mean and factor of columns; products ``y`` of a panel (rows, k), ``y64`` in float64.
+
+        ``z`` (rows, k) are coordinates solved from products, ``out`` the chunk to write.
+        """
         rows, dtype, rank = self.cut.panel_rows, self.panels.view.dtype, self.basis.columns
         normal: dict[str, Buffer] = {}
         if self.normal is not None:
@@ -86,7 +89,11 @@ class ProjectSparseRows(OverStoredNumbers):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums from which the error of the rows follows."""
+        """Sums from which the relative error of the projection follows.
+
+        ``gram`` (k, k) is the Gram matrix of the coordinates, ``inner`` (1,) the inner product of coordinates
+        and products, ``squares`` (1,) that of the rows; also count and position of bad numbers.
+        """
         rank = self.basis.columns
         return {"gram": Sum((rank, rank)), "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
 
@@ -99,7 +106,10 @@ class ProjectSparseRows(OverStoredNumbers):
         return solving + 2 * rows * rank * item + columns + 8 * rank**2 + SQUARES_BYTES
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers, the scaled basis, and the vector that is subtracted from products."""
+        """Allocate buffers; scale the basis by the factors of columns; compute ``offset`` (k,).
+
+        ``offset`` is the product of the means with the basis, which is subtracted from each row of products.
+        """
         work = OverStoredNumbers.workspace(self, device)
         mean, factor = work.columns.T.copy()
         work.mean, work.factor = mean, factor
@@ -108,7 +118,7 @@ class ProjectSparseRows(OverStoredNumbers):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Multiply a panel, and write its rows."""
+        """Compute coordinates of the rows ``start:stop``, write them, and add to the sums."""
         lines, count = self.take(work, slot), stop - start
         squares = squares_of(lines, work.mean, work.factor, self.square_scale)
         if not np.isfinite(squares):
@@ -130,7 +140,10 @@ class ProjectSparseRows(OverStoredNumbers):
 
 
 def squares_of(lines: Csr, mean: Float64, factor: Float64, scale: float) -> float:
-    """Sum of squares of ``(x - mean) * factor`` over some lines, including their zeros."""
+    """Sum of squares of ``(x - mean) * factor`` over all entries of some sparse rows, zeros included.
+
+    ``mean`` and ``factor`` are (n,), of each column; ``scale`` is a power of two that keeps squares in range.
+    """
     of_zero, total = (mean * factor) ** 2, 0.0
     zeros = (len(lines.indptr) - 1) * of_zero
     with np.errstate(over="ignore", invalid="ignore"):

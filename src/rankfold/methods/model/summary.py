@@ -1,7 +1,7 @@
 """Summary of samples to which more can be added: number, mean, and a factor of their scatter matrix.
 
-Two summaries merge into that of all samples, in any order and grouping. A summary truncated to fewer rows
-bounds the error of that.
+Two summaries merge into that of all samples, in any order and grouping. A summary whose factor is truncated
+to fewer rows keeps a bound of the error of truncation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Project new rows to components: each panel is read, multiplied, and written as whole chunks.
 
-Panels are whole chunks of the output, so no two tasks ever write the same chunk. The residual follows from
-the sum of squares of the data and the Gram matrix of the products, without a second read.
+Panels (rows read at a time) are whole chunks of the output, so no two tasks ever write the same chunk. A
+grain is the rows of one product. The residual follows from the sum of squares of the data and the Gram matrix
+of the products, without a second read.
 
 If rows are too long for memory, columns are swept and products are summed.
 """
@@ -69,7 +70,10 @@ class ProjectRows(OverPanels):
         return (measure, subtract, product, weigh, *solving)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of the basis, of mean and factor of columns, of products, and of output chunks."""
+        """Basis (n, k); mean and factor of columns; products ``y`` (grain rows, k), and ``y64`` in float64.
+
+        ``z`` (grain rows, k) are coordinates solved from products, ``out`` the chunks that a panel fills.
+        """
         rows, dtype, rank = self.panels.grain_rows, self.panels.dtype, self.rank
         normal: dict[str, Buffer] = {}
         if self.normal is not None:
@@ -87,7 +91,11 @@ class ProjectRows(OverPanels):
         }
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums from which the error of the rows follows."""
+        """Sums from which the relative error of the projection follows.
+
+        ``gram`` (k, k) is the Gram matrix of the coordinates, ``inner`` (1,) the inner product of coordinates
+        and products, ``squares`` (1,) that of the rows; also count and position of bad numbers.
+        """
         gram = Sum((self.rank, self.rank))
         return {"gram": gram, "inner": Sum((1,)), "squares": Sum((1,)), "bad": BAD}
 
@@ -100,13 +108,13 @@ class ProjectRows(OverPanels):
         return solving + chunks + 5 * 8 * self.columns.rows + 8 * rank**2
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Buffers and panels, with separate arrays of mean and factor of columns."""
+        """Allocate buffers and panels, with separate arrays of mean and factor of columns."""
         work = OverPanels.workspace(self, device)
         work.mean, work.factor = work.columns.T.copy()
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Multiply a panel, grain by grain, and write its rows."""
+        """Compute coordinates of the rows ``start:stop``, grain by grain, add to the sums, and write them."""
         out = work.out[: stop - start]
         for grain in self.panels.grains(work.panels, start, stop, slot):
             first, last = grain.first, grain.last
@@ -175,7 +183,7 @@ def refuse_overflow(state: State, part: Part, row: int, column: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProjectColumns(OverPanels):
-    """Fold over columns of a matrix into ``(x - mean) * factor @ basis``, summed in float64."""
+    """Fold over columns of a matrix that sums ``(x - mean) * factor @ basis`` for all rows, in float64."""
 
     panels: Panels
     basis: ScratchMatrix
@@ -192,7 +200,7 @@ class ProjectColumns(OverPanels):
     kernels = (measure, subtract, product)
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of rows of the basis, of mean and factor of columns, and of the product of a grain."""
+        """Rows of the basis for a grain of columns, mean and factor of these, and their product ``y`` (m, k)."""
         rows, dtype = self.panels.grain_rows, self.panels.dtype
         return {
             "basis": Buffer((rows, self.basis.columns), dtype),
@@ -212,11 +220,11 @@ class ProjectColumns(OverPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of vectors along a grain."""
+        """Additional bytes of a step: vectors along the columns of a grain."""
         return 7 * 8 * self.panels.grain_rows
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Multiply a panel, grain by grain."""
+        """Multiply columns ``start:stop`` by their rows of the basis, and add to the products of all rows."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             rows, fill = grain.last - grain.first, work.device.fill
             basis, columns = work.basis[:rows], work.columns[:rows]

@@ -173,7 +173,7 @@ class Update:
         return sparse_by_rows(self.source) is not None and float(self._fit_request["tol"]) >= SQUARES_TOL
 
     def _scatter(self) -> Request:
-        """Request of all eigenpairs of the scatter of the new rows."""
+        """Request for all eigenpairs of the scatter matrix of the new rows."""
         columns, center = self.source.shape[1], self._fit_request["center"]
         return Request("pca", columns, method="gram", passes=1, center=center, rows=False)
 
@@ -190,7 +190,7 @@ class Update:
         return Summary(self.source.shape[0], scatter.mean / units, factor, squares, lost)
 
     def _factorization(self) -> Request:
-        """Request of R of the new rows, about their mean; scaling follows once all rows are known."""
+        """Request for the R factor of the new rows about their mean; it is scaled once all rows are known."""
         columns = self.source.shape[1]
         return Request("qr", columns, method="tsqr", center=self._fit_request["center"], rows=False)
 

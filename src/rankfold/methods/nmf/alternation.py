@@ -2,8 +2,8 @@
 
 The long factor has a row for each row of the matrix, or for each column if the matrix is swept along its
 columns; the short factor is the other one. The long factor is improved row by row while a panel (rows read at
-a time) is in memory. The short factor is improved at the end of the read, from sums no larger than itself. The
-error follows from the same sums.
+a time) is in memory. The short factor is improved at the end of the read, from sums no larger than itself.
+The error follows from the same sums.
 """
 
 from __future__ import annotations
@@ -202,8 +202,8 @@ Solvers = tuple[RowSolver, RowSolver]
 def linear_model(model: Model, factors: Factors, *, share: float = 1.0) -> dict[str, Float64]:
     """Arrays of the normal equations of the long factor, except products with the data.
 
-    They are the short factor ``right`` (short, k), its ``gram`` (k, k), and the terms of penalties, ``linear``
-    (k,) and ``diagonal`` (k,).
+    They are the short factor ``right`` (short, k), its ``gram`` (k, k), and the terms of penalties,
+    ``linear`` (k,) and ``diagonal`` (k,).
     """
     long, short = model.penalties(share)
     gram, k = factors.short @ factors.short.T, len(factors.short)

@@ -1,9 +1,9 @@
 """Iterations of least squares on a small sparse matrix, which is read once and kept in memory in both orders.
 
 In an iteration over stored numbers, reading and scattering cost as much as the products. In memory, products
-for the long factor gather rows of the short one along lines of the matrix (its rows, or its columns if stored by
-columns), and products for the short factor gather rows of the long one across lines. The main process does all
-the work, and a run that was killed starts over.
+for the long factor gather rows of the short one along lines of the matrix (its rows, or its columns if stored
+by columns), and products for the short factor gather rows of the long one across lines. The main process does
+all the work, and a run that was killed starts over.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class SignedSquares(DeclaredFold):
-    """Fold that sums the squares of the positive and the negative part of each column of ``y @ coefficients``."""
+    """Fold that sums squares of the positive and the negative part of each column of ``y @ coefficients``."""
 
     y: ScratchMatrix
     cut: Cut
@@ -176,7 +176,7 @@ def compress(
 
 
 def require_range(model: Model) -> None:
-    """Raise ``DataError`` if products of the matrix with its factors would leave the range of the working type."""
+    """Raise ``DataError`` if products of the matrix with its factors would leave the range of its type."""
     dtype, exponent = model.view.dtype, int(-np.log2(model.pow2_scale))
     if abs(exponent) > LARGEST_EXPONENT[dtype.itemsize]:
         refuse_size(model.view.source, 1 / model.pow2_scale, "products with them", dtype)
@@ -234,8 +234,8 @@ def _in_memory(
 ) -> tuple[Float64, Float64, int, float]:
     """Iterate on rows ``p`` of the compressed matrix in memory.
 
-    ``total`` is the sum of squares of these rows of the matrix, ``share`` their share of all rows. Returns short
-    and long factor, number of iterations, and relative error.
+    ``total`` is the sum of squares of these rows of the matrix, ``share`` their share of all rows. Returns
+    short and long factor, number of iterations, and relative error.
     """
     m, long = compressed.m, np.zeros((len(p), model.parameters.rank))
     factors = Factors(short)
@@ -255,7 +255,7 @@ def _in_memory(
 def _on_scratch(
     compressed: CompressedMatrix, run: Run, model: Model, short: Float64, before: int
 ) -> FactorStart:
-    """Iterate on the whole compressed matrix in sweeps over scratch, after ``before`` iterations on a sample."""
+    """Iterate on the whole compressed matrix, on scratch, after ``before`` iterations on a sample."""
     factors, m = Factors(short), compressed.m
 
     def step(index: int) -> State:

@@ -25,7 +25,7 @@ DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
 
 def warm_factors(dtype: np.dtype[Any], request: dict[str, Any], shape: tuple[int, int]) -> None:
-    """Run the loops that find factors once, to compile or load them. Starts use descent, whatever the solver."""
+    """Run the loops that find factors once, to compile or load them; starts always use descent."""
     if "row_weights" in request:  # rows are scaled as they are read
         dtype = working_dtype(dtype)
     warm_columns(dtype, request, shape, loops=("panels",))

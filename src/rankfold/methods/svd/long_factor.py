@@ -48,7 +48,7 @@ class LongFactor(Protocol):
     """Protocol of orthonormal columns along the long side that can be written as an array."""
 
     def write(self, run: Run, layout: Strategy, array: Path, weights: Float64) -> Float64:
-        """Write the columns times ``weights`` as (rows, k) or transposed; return the unweighted Gram matrix."""
+        """Write the columns times ``weights``, (rows, k) or transposed; return the unweighted Gram matrix."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class Strategy:
     """Rows of the sketch that shows what a block misses; 0 for no sketch."""
 
     fullest: int = 0
-    """Count of stored numbers in the fullest panel if passes multiply those alone; 0 if they fill in zeros."""
+    """Count of stored numbers of the fullest panel if passes multiply those alone; 0 if zeros are filled."""
 
     otherwise: Strategy | None = None
     """The strategy that follows where the solver returns no decomposition; None where it always has one."""

@@ -29,7 +29,7 @@ def nonnegative_pass(
 def divergence_pass(
     layout: Strategy, panels: Panels, iteration: DivergenceIteration, seconds: float, *, first_pass: bool
 ) -> DivergencePass | SparseDivergencePass:
-    """Fold of one iteration under the Kullback-Leibler divergence, over panels or over stored numbers alone."""
+    """Fold of one iteration under the Kullback-Leibler divergence, over panels or stored numbers alone."""
     if layout.fullest:
         return SparseDivergencePass(layout.sparse_panels(panels.slots), iteration, first_pass, seconds)
     each = iteration.constants, iteration.before, iteration.after

@@ -1,8 +1,8 @@
 """One iteration of nonnegative factors under the Kullback-Leibler divergence, in one read.
 
-The long factor L is improved by multiplicative updates. The numerators of the update of the short factor S are
-sums over quotients ``x / (L S)`` of the data and the product, computed again from the final rows of L. A panel
-is the rows read at a time, a grain those of one product.
+The long factor L is improved by multiplicative updates. The numerators of the update of the short factor S
+are sums over quotients ``x / (L S)`` of the data and the product, computed again from the final rows of L. A
+panel is the rows read at a time, a grain those of one product.
 
 References
 ----------
@@ -114,7 +114,10 @@ class DivergencePass(OverPanels):
         }
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate buffers, panels, and ``quotient`` for a grain, laid out as the data; sum up S in ``sums``."""
+        """Allocate buffers, panels, and ``quotient`` for a grain, laid out as the data; sum up S to ``sums``.
+
+        ``sums`` is (k,), the sum of each component.
+        """
         work = OverPanels.workspace(self, device)
         work.sums = work.right.sum(axis=0, dtype=np.float64).astype(self.after.dtype)
         work.unread[:] = 0.0
@@ -122,7 +125,7 @@ class DivergencePass(OverPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Update the rows of L of a panel, grain by grain, and add to the sums; the first pass checks numbers."""
+        """Update rows of L for a panel, grain by grain; add to the sums. The first pass checks numbers."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             if self.first_pass and not self._is_sound(state, work, grain):
                 continue

@@ -3,8 +3,8 @@ with the data, using each panel twice while it is in cache.
 
 The matrix, seen as long by short, is approximated by L S. Rows of L depend only on S and on their own rows of
 the matrix. The result is therefore the same as updating all of L, then reading the matrix again. The same
-iteration runs over a matrix compressed onto a few directions of its short side, which lies on scratch. A panel
-is the rows read at a time, a grain those of one product.
+iteration runs over a matrix compressed onto a few directions of its short side, which lies on scratch. A
+panel is the rows read at a time, a grain those of one product.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def improve_rows(
 ) -> None:
     """Improve rows ``left`` (r, k) of L in place, by their products ``b`` (r, k), which are overwritten.
 
-    Adds squares of the projected gradient at the old rows to ``state["gradient"]``, and column sums of the new
-    rows to ``state["sums"]``.
+    Adds squares of the projected gradient at the old rows to ``state["gradient"]``, and column sums of the
+    new rows to ``state["sums"]``.
     """
     state["gradient"] += gradient_rows(gram, b - linear, solver.clear_floor(left))
     solver.improve(gram, b, linear, left, fresh=fresh)
@@ -199,7 +199,7 @@ class NonnegativePass(OverPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Improve the rows of L of a panel, grain by grain, and add to the sums; the first pass checks numbers."""
+        """Improve rows of L for a panel, grain by grain; add to the sums. The first pass checks numbers."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             first, last, raw, staged = grain
             nothing = work.nothing[: raw.shape[1]]

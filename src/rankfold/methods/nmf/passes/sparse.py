@@ -1,8 +1,8 @@
 """Iterations of a nonnegative factorization over a sparse matrix; cost is proportional to stored numbers.
 
 A line is a row of the matrix X, or a column if X is stored by columns; a slab is a few columns of a factor.
-Iterations need two products: lines of X with the short factor S, which gather rows of S', and the long factor L
-with X, which gather rows of L, or scatter them if they are short. Zeros enter neither. A number that
+Iterations need two products: lines of X with the short factor S, which gather rows of S', and the long factor
+L with X, which gather rows of L, or scatter them if they are short. Zeros enter neither. A number that
 is not stored adds only its model value to the divergence, and all model values sum to the sums of L times
 those of S. Squares of the residual are
 
@@ -121,9 +121,9 @@ class OverStoredFactors(OverStoredNumbers):
         return work
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums over all lines: ``product`` (short, k), ``gram`` (k, k) and ``sums`` (k,) of the long factor L.
+        """Sums over all lines: ``product`` (short, k); ``gram`` (k, k), ``sums`` (k,) of the long factor L.
 
-        ``product`` is ``X'L``, or quotients in place of X, the transpose of that of dense folds. ``squares``
+        ``product`` is ``X'L``, or quotients in place of X: the transpose of that of dense folds. ``squares``
         (1,) of the matrix and counts of bad and negative numbers are summed in the first pass.
         """
         short, rank = self.panels.view.short, self.after.columns
@@ -237,7 +237,7 @@ class SparseNonnegativePass(OverStoredFactors):
         return work
 
     def sums(self) -> Mapping[str, Sum]:
-        """Sums of the base class, squares of the projected gradient (k,), and squares of the residual (1,)."""
+        """Sums of the base class, squares of the projected gradient (k,), and of the residual (1,)."""
         return {
             **OverStoredFactors.sums(self),
             "gradient": Sum((self.after.columns,)),

@@ -107,9 +107,10 @@ class Weighting:
     def fold(
         self, constants: Any, before: ScratchMatrix | None, after: ScratchMatrix, slots: int, *, first: bool
     ) -> WeightedPass | WeightedRatios:
-        """Fold of one iteration that reads L from ``before`` and writes it to ``after``; ``first`` checks numbers.
+        """Fold of one iteration that reads the long factor from ``before`` and writes it to ``after``.
 
-        ``constants`` is the path of the arrays of ``linear_model``; ``before`` is None if L starts from zero.
+        ``constants`` is the path of the arrays of ``linear_model``; ``before`` is None if the factor starts
+        from zero; ``first`` is True in the first pass, which checks numbers.
         """
         view, model = self.pair_view, self.model
         panels = Panels(view, self.cut(), slots, view.source.dtype, borrows=True)
@@ -208,7 +209,7 @@ def improve_weighted_short(model: Model, factors: Factors, state: State) -> Shor
 
 
 def _times(grams: Float64, rows: Float64, places: npt.NDArray[np.int64]) -> Float64:
-    """Multiply each row of ``rows`` (r, k) by its own Gram matrix, packed as a row of ``grams`` (r, pairs)."""
+    """Multiply each row of ``rows`` (r, k) by its Gram matrix, packed as a row of ``grams`` (r, pairs)."""
     total = np.zeros_like(rows)
     for t in range(rows.shape[1]):
         total += rows[:, t, None] * grams[:, places[t]]

@@ -3,9 +3,9 @@
 A row of L has weights of its own, and so a Gram matrix of its own, G_i = S diag(v_i) S'. The Gram matrices of
 many rows are one matrix product: their weights with the products of every two rows of S. They are computed at
 the speed of BLAS. A column of S has a Gram matrix of its own too, sum_i v_ij l_i l_i'. These are summed over
-all rows of L, again by one product, in k (k + 1) / 2 numbers ("pairs" of components) for each column. From them
-S is solved when the pass ends, with the same result as after a second read. A panel is the rows read at a time,
-a grain some of them.
+all rows of L, again by one product, in k (k + 1) / 2 numbers (pairs of components) for each column. From
+them S is solved when the pass ends, with the same result as after a second read. A panel is the rows read at
+a time, a grain some of them.
 
 References
 ----------
@@ -100,9 +100,10 @@ class WeightedPass(OverWeightedPanels):
     def buffers(self) -> Mapping[str, Buffer]:
         """Buffers of a grain of the matrix, arrays of ``constants``, rows of L, and Gram matrices of some rows.
 
-        ``across`` (k, short) is ``right`` transposed, ``pairs`` (short, pairs) the products of every two of its
-        columns, ``b`` (grain rows, k) the weighted data times ``right``, ``left`` rows of L, ``grams`` packed
-        Gram matrices. ``product`` and ``gram_product`` are what a grain adds to ``product`` and ``grams``.
+        ``across`` (k, short) is ``right`` transposed, ``pairs`` (short, pairs) the products of every two
+        columns of ``right``, ``b`` (grain rows, k) the weighted data times ``right``, ``left`` rows of L,
+        ``grams`` packed Gram matrices. ``product`` and ``gram_product`` are added to the sums ``product`` and
+        ``grams``.
         """
         rows, short, rank = self.panels.grain_rows, self.view.short, self.rank
         dtype, part, pairs = self.after.dtype, self.constants, pair_count(rank)
@@ -123,9 +124,9 @@ class WeightedPass(OverWeightedPanels):
     def sums(self) -> Mapping[str, Sum]:
         """Sums over all rows, with X the matrix, V its weights and L the new long factor.
 
-        ``product`` (k, short) is ``L'(V X)``, ``grams`` (pairs, short) are the packed Gram matrices of columns,
-        ``gram`` (k, k) is ``L'L``, ``sums`` (k,) are column sums of L, ``gradient`` (k,) squares of the projected
-        gradient at the old L, ``residual`` (1,) the weighted squares of the residual.
+        ``product`` (k, short) is L' times the weighted X, ``grams`` (pairs, short) are the packed Gram
+        matrices of columns, ``gram`` (k, k) is ``L'L``, ``sums`` (k,) are column sums of L, ``gradient`` (k,)
+        squares of the projected gradient at the old L, ``residual`` (1,) weighted squares of the residual.
         """
         short, rank = self.view.short, self.rank
         return {
@@ -152,7 +153,7 @@ class WeightedPass(OverWeightedPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Improve the rows of L of a panel, grain by grain, and add to the sums; the first pass checks numbers."""
+        """Improve rows of L for a panel, grain by grain; add to the sums. The first pass checks numbers."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             rows = self.weigh(state, work, grain)
             if rows is not None:

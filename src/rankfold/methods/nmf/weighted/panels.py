@@ -62,8 +62,8 @@ class OverWeightedPanels(OverPanels):
     def check_sums(self) -> Mapping[str, Sum]:
         """Sums of the first pass, which check the matrix and its weights.
 
-        Weighted sum of squares ``squares`` (1,), sums of weights of each column ``weight`` (short,), number of
-        rows without any weight ``idle`` (1,), and counts of bad numbers, negative numbers and bad weights.
+        Weighted sum of squares ``squares`` (1,), sums of weights of each column ``weight`` (short,), number
+        of rows without any weight ``idle`` (1,), and counts of bad numbers, negative numbers and bad weights.
         """
         return {
             "squares": Sum((1,)),

@@ -2,8 +2,8 @@
 
 Numerators are products of one factor with the weighted data, and denominators with the weighted model. Sums
 over all rows are therefore two matrices of the size of the short factor. Under Kullback-Leibler the weighted
-divergence is that of the weighted data from the weighted model: quotients of data and model do not change, and
-weights multiply numerators and denominators. A panel is the rows read at a time, a grain some of them.
+divergence is that of the weighted data from the weighted model: quotients of data and model do not change,
+and weights multiply numerators and denominators. A panel is the rows read at a time, a grain some of them.
 
 References
 ----------
@@ -83,7 +83,7 @@ class WeightedRatios(OverWeightedPanels):
         return self.first_pass and pairs * self.view.short * self.after.dtype.itemsize <= PAIR_BYTES
 
     def buffers(self) -> Mapping[str, Buffer]:
-        """Buffers of a grain, of weighted values, and of rows ``left`` (grain rows, k) of L; arrays of ``constants``.
+        """Buffers of a grain, its weighted values, and rows ``left`` (grain rows, k) of L; ``constants``.
 
         ``pairs`` and ``grams`` are for rows that start by weighted least squares, as in ``WeightedPass``.
         ``product`` (k, short) is what a grain adds to a sum; ``unread`` (1,) takes losses that nobody reads.
@@ -106,7 +106,7 @@ class WeightedRatios(OverWeightedPanels):
 
     @property
     def beside_bytes(self) -> int:
-        """Bytes of masks, of products and bounds of an update, of transposed rows for loops, and of vectors."""
+        """Bytes of masks, of products and bounds of an update, of transposed rows, and of vectors."""
         rows, short, rank = self.panels.grain_rows, self.view.short, self.after.columns
         item = self.after.dtype.itemsize
         return self.mask_bytes + item * 8 * rows * rank + 8 * 8 * (rows + short) + 16 * rank**2
@@ -114,9 +114,10 @@ class WeightedRatios(OverWeightedPanels):
     def sums(self) -> Mapping[str, Sum]:
         """Sums over all rows, with L the new long factor.
 
-        ``product`` and ``below`` (k, short) are numerators and denominators of the update of the short factor,
-        ``gram`` (k, k) is ``L'L``, ``sums`` (k,) are column sums of L, and ``loss`` (1,) is that of L and the
-        old short factor. ``entropy`` (1,), ``columns`` and ``level`` (short,) are for ``plain_divergence``.
+        ``product`` and ``below`` (k, short) are numerators and denominators of the update of the short
+        factor, ``gram`` (k, k) is ``L'L``, ``sums`` (k,) are column sums of L, and ``loss`` (1,) is that of L
+        and the old short factor. ``entropy`` (1,), ``columns`` and ``level`` (short,) are for
+        ``plain_divergence``.
         """
         short, rank = self.view.short, self.after.columns
         return {
@@ -132,7 +133,7 @@ class WeightedRatios(OverWeightedPanels):
         }
 
     def workspace(self, device: Device = HOST) -> Workspace:
-        """Allocate buffers and panels; compute products of every two components of the short factor if used."""
+        """Allocate buffers and panels; compute products of every two columns of ``right``, if used."""
         work = OverWeightedPanels.workspace(self, device)
         work.unread[:] = 0.0
         if self._solves_rows:
@@ -140,7 +141,7 @@ class WeightedRatios(OverWeightedPanels):
         return work
 
     def step(self, state: State, work: Workspace, start: int, stop: int, slot: int) -> None:
-        """Update the rows of L of a panel, grain by grain, and add to the sums; the first pass checks numbers."""
+        """Update rows of L for a panel, grain by grain; add to the sums. The first pass checks numbers."""
         for grain in self.panels.grains(work.panels, start, stop, slot):
             rows = self.weigh(state, work, grain)
             if rows is None:
@@ -206,7 +207,7 @@ class WeightedRatios(OverWeightedPanels):
             descend_weighted_rows(grams, b[part], w=left[part], sweeps=FIRST_SWEEPS)
 
     def denominator(self, above: Array, under: Array, factor: Array, linear: Array, diagonal: Array) -> Array:
-        """Denominator of a multiplicative update of ``factor``, whose numerator times ``factor`` is ``above``.
+        """Denominator of a multiplicative update of ``factor``; ``above`` is its numerator times ``factor``.
 
         ``under`` is the denominator without penalties; under the divergence see ``passes.divergence.below``.
         """
@@ -217,9 +218,9 @@ class WeightedRatios(OverWeightedPanels):
     def _ratio(
         self, work: Workspace, left: Array, rows: WeightedGrain, weighted: Array, loss: Array
     ) -> tuple[Array, Array]:
-        """Two arrays (rows, short) whose products with a factor are numerators and denominators of its update.
+        """Two arrays (rows, short), whose products with a factor are numerator and denominator of an update.
 
-        The loss of the current factors is added to ``loss``.
+        It is the update of the other factor. The loss of the current factors is added to ``loss``.
         """
         x, weights, rest = rows
         if is_by_rows(self.view):

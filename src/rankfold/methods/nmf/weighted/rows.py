@@ -81,7 +81,7 @@ class RowFactors(RowWeights):
         return largest
 
     def count_zeros(self, dtype: np.dtype[Any]) -> int:
-        """Number of rows whose factor is 0 in ``dtype``; ``DataError`` for invalid weights, or if all are 0."""
+        """Number of rows whose factor is 0 in ``dtype``; ``DataError`` for invalid weights, or all 0."""
         zeros, rows = 0, self.source.shape[0]
         for start in range(0, rows, BLOCK_ROWS):
             weights = self.read(start, min(start + BLOCK_ROWS, rows))
@@ -94,7 +94,7 @@ class RowFactors(RowWeights):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaledRows(SamePlaces):
-    """A matrix whose rows are multiplied by factors from their weights as they are read, in the working type."""
+    """A matrix in the working type whose rows are multiplied, as they are read, by factors from weights."""
 
     inner: Source
     weights: RowFactors
@@ -125,7 +125,7 @@ class ScaledRows(SamePlaces):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaledSparseRows(ScaledRows):
-    """A sparse matrix whose rows are multiplied by factors from their weights as they are read."""
+    """A sparse matrix whose rows are multiplied, as they are read, by factors from weights."""
 
     inner: CompressedSource
 
